@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSL-1.0
+# Unit tests on the host. `neap_host_test(NAME SOURCES … LIBRARIES …)` makes a GoogleTest program that ctest runs.
+set(NEAP_SANITIZE "" CACHE STRING "Sanitizers for everything built on the host, as -fsanitize= takes them")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+if(NEAP_SANITIZE)
+  target_compile_options(neap_common INTERFACE "-fsanitize=${NEAP_SANITIZE}" -fno-omit-frame-pointer)
+  target_link_options(neap_common INTERFACE "-fsanitize=${NEAP_SANITIZE}")
+endif()
+find_package(GTest REQUIRED)
+find_package(Threads REQUIRED)
+include(GoogleTest)
+enable_testing()
+
+function(neap_host_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT_S" "SOURCES;LIBRARIES")
+  if(NOT arg_TIMEOUT_S)
+    set(arg_TIMEOUT_S 60)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE neap_options ${arg_LIBRARIES} GTest::gtest_main Threads::Threads)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT_S})
+endfunction()

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSL-1.0
+# What every piece of C and C++ of ours is compiled with: target `neap_options`. Third-party code (lwIP) takes `neap_common` alone.
+add_library(neap_common INTERFACE)
+target_include_directories(neap_common INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(neap_common INTERFACE
+  -g
+  "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=."
+  "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build"
+  -ftls-model=local-exec)
+
+add_library(neap_options INTERFACE)
+target_link_libraries(neap_options INTERFACE neap_common)
+target_compile_options(neap_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
+option(NEAP_WERROR "Treat warnings in our own code as errors" ON)
+if(NEAP_WERROR)
+  target_compile_options(neap_options INTERFACE -Werror)
+endif()

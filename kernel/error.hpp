@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSL-1.0
+// What a function that can fail says.
+//
+// Callers act on `code`; people read `message`. An error never owns memory, so that "out of memory" can be one, and so that it can be made
+// in an interrupt window. It is the second half of `std::expected` everywhere in Neap.
+#pragma once
+
+#include <cstdint>
+#include <expected>
+
+namespace neap {
+
+enum class ErrorCode : std::uint8_t {
+  invalid,        ///< an argument or a setting is out of range; nothing was changed
+  unsupported,    ///< this CPU, chipset or card cannot do it
+  not_found,      ///< no such device, table or name
+  out_of_memory,  ///< the request is refused; the system goes on
+  full,           ///< a bounded queue has no room; counted where it was refused
+  timeout,        ///< a device or a peer did not answer in the stated time
+  device,         ///< the device answered, wrongly
+  closed,         ///< the other side is gone
+};
+
+struct Error {
+  ErrorCode code;
+  const char* message;     ///< static text, no trailing stop or newline
+  std::uint64_t detail{};  ///< a number that helps (register value, address, index); 0 when there is none
+};
+
+template <typename T>
+using Result = std::expected<T, Error>;
+
+[[nodiscard]] constexpr std::unexpected<Error> failure(ErrorCode code, const char* message, std::uint64_t detail = 0) {
+  return std::unexpected(Error{.code = code, .message = message, .detail = detail});
+}
+
+}  // namespace neap

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSL-1.0
+// What the portable kernel asks of the machine under it.
+//
+// Two machines exist: `kernel/x86/` (bare metal) and `tests/host/` (one host thread a core, so that unit tests and sanitizers run the kernel's
+// own sources). Everything that touches the CPU or the chipset is behind these functions; nothing else in `kernel/` may include `kernel/x86/`.
+// Unless said otherwise a function may be called on any core, outside interrupt handlers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace neap::machine {
+
+constexpr unsigned cores_max = 256;
+
+// --- Cores -------------------------------------------------------------------------------------------------------------------------------
+
+/// Cores that run, 1 to `cores_max`; constant once `start_cores` has returned.
+[[nodiscard]] unsigned core_count() noexcept;
+
+/// This core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
+[[nodiscard]] unsigned this_core() noexcept;
+
+/// Cores that firmware reports as usable, whether they run or not.
+[[nodiscard]] unsigned cores_present() noexcept;
+
+/// Starts cores 1 to `count - 1`; each calls `entry()` on its own stack with its own TLS, and never returns from it. Called once, on core 0.
+/// Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
+unsigned start_cores(unsigned count, void (*entry)()) noexcept;
+
+// --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
+// Interrupts are closed while events run. They are taken only inside the two functions below, on the core's own stack. For each one the machine
+// calls `neap::interrupt_arrived(vector)` (interrupts.hpp) and then acknowledges it.
+
+/// Takes what is pending and returns. Costs a few cycles when there is nothing.
+void open_interrupt_window() noexcept;
+
+/// Sleeps until an interrupt or a `wake` of this core. `still_idle()` is asked once more after the machine has made sure that a `wake` from now
+/// on ends the sleep: so nothing that was queued before the call is slept over. How deep is the policy's choice; first light halts.
+void sleep(bool (*still_idle)() noexcept) noexcept;
+
+/// Ends `core`'s present or next `sleep`. Never lost, cheap if it does not sleep.
+void wake(unsigned core) noexcept;
+
+/// The range of interrupt vectors that `interrupts.hpp` may hand out on each core (others belong to exceptions, the alarm and wake-ups).
+constexpr unsigned vector_first = 0x30;
+constexpr unsigned vector_last = 0xDF;
+
+// --- Time --------------------------------------------------------------------------------------------------------------------------------
+
+/// Nanoseconds since boot, monotonic, the same on all cores to within what the TSC gives.
+[[nodiscard]] std::uint64_t now_ns() noexcept;
+
+/// The raw counter behind `now_ns` and its rate in Hz.
+[[nodiscard]] std::uint64_t timestamp() noexcept;
+[[nodiscard]] std::uint64_t timestamp_hz() noexcept;
+
+/// Wall clock at boot, nanoseconds since 1970-01-01T00:00Z (from the RTC; 1 s resolution on x86).
+[[nodiscard]] std::uint64_t wall_clock_at_boot_ns() noexcept;
+
+/// Wakes this core at `deadline_ns` (as `now_ns`) or a little later; replaces the earlier alarm. `alarm_none` disarms: an idle core with nothing
+/// due takes no interrupt.
+constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
+void set_alarm(std::uint64_t deadline_ns) noexcept;
+
+// --- Memory ------------------------------------------------------------------------------------------------------------------------------
+
+struct MemoryRange {
+  std::uint64_t physical;
+  std::uint64_t bytes;
+  std::uint32_t node;
+};
+
+/// RAM that the kernel may use, page aligned, ascending, without overlap; already mapped at `direct_map(physical)`.
+[[nodiscard]] std::span<const MemoryRange> usable_memory() noexcept;
+
+[[nodiscard]] void* direct_map(std::uint64_t physical) noexcept;
+
+/// The address a device uses for `pointer`, which lies in the direct map or in the image.
+[[nodiscard]] std::uint64_t physical_address(const void* pointer) noexcept;
+
+/// Random bits from the CPU, or mixed from the clock where it has no generator (said once at boot).
+[[nodiscard]] std::uint64_t random_bits() noexcept;
+
+// --- Console and the end -----------------------------------------------------------------------------------------------------------------
+
+/// Writes all of `text` to the console; may be called anywhere, on any core; lines of different cores do not mix.
+void console_write(std::string_view text) noexcept;
+
+/// Status that the machine's surroundings see (`tools/machine.py` decodes it from QEMU's isa-debug-exit).
+enum class ExitStatus : std::uint8_t { success = 16, failure = 17, panic = 18, bad_command_line = 19 };
+
+/// Stops all cores; ends the emulator, or powers off (success) or halts (anything else) real hardware.
+[[noreturn]] void exit(ExitStatus status) noexcept;
+[[noreturn]] void power_off() noexcept;
+[[noreturn]] void reboot() noexcept;
+
+/// Prints a symbolised backtrace of the caller to the console. `skip` innermost frames are left out.
+void print_backtrace(unsigned skip) noexcept;
+
+/// Asks every other core to stop where it is; returns after they did, or 100 ms. Safe in a panic.
+void stop_other_cores() noexcept;
+
+/// The words that the boot loader passed, without the image's name.
+[[nodiscard]] std::string_view command_line() noexcept;
+
+}  // namespace neap::machine

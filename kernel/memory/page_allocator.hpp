@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSL-1.0
+// Pages: where all other memory comes from.
+//
+// Device rings need contiguous physical memory, slabs need aligned runs, a cache wants gigabytes, and all of them want it from the node of the core
+// that asks. A buddy allocator per NUMA node gives runs of 2^order pages, naturally aligned, in the direct map (so contiguous physically as well).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/machine.hpp"
+
+namespace neap::memory {
+
+constexpr std::size_t page_bytes = 4096;
+constexpr unsigned order_max = 18;  // 1 GiB
+
+/// Takes over the machine's usable memory. Called once, by core 0, before anything allocates.
+void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept;
+
+/// 2^order pages, not cleared; null when there is no such run on any node (the asking core's node is tried first). Any core.
+[[nodiscard]] void* allocate_pages(unsigned order) noexcept;
+void free_pages(void* pages, unsigned order) noexcept;
+
+struct PageCounters {
+  std::uint64_t total_bytes;
+  std::uint64_t free_bytes;
+  std::uint64_t refused;  ///< allocations that got null
+};
+[[nodiscard]] PageCounters page_counters() noexcept;
+
+}  // namespace neap::memory

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSL-1.0
+// Finding a card and wiring its interrupts.
+//
+// A driver wants four things of PCI: find its device, reach its registers wherever firmware or a hot-plug put the BAR, let it do DMA, and send its
+// MSI-X messages straight to the cores that own the queues. Configuration goes through MCFG's window where ACPI has one, else through the ports.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/error.hpp"
+
+namespace neap::pci {
+
+struct Address {
+  std::uint16_t segment;
+  std::uint8_t bus;
+  std::uint8_t device;
+  std::uint8_t function;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+/// A device found at boot. Configuration accesses take microseconds: set-up and faults only.
+struct Device {
+  Address address;
+  std::uint16_t vendor_id;
+  std::uint16_t device_id;
+  std::uint8_t class_code;
+  std::uint8_t subclass;
+
+  [[nodiscard]] std::uint32_t read_config(std::uint16_t offset, unsigned bytes) const noexcept;  ///< 1, 2 or 4 bytes, aligned
+  void write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept;
+  /// Offset of the first capability with this id, 0 if there is none (PCI 3.0, 6.7; at most 48 are walked).
+  [[nodiscard]] std::uint16_t find_capability(std::uint8_t id) const noexcept;
+
+  /// Maps memory BAR `index` uncached and returns its registers. Errors: `not_found`, `out_of_memory`.
+  [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index) const;
+  /// Memory decoding and bus mastering on or off.
+  void enable(bool on) const noexcept;
+  /// Function-level reset; waits 100 ms as PCIe 6.6.2 asks. Errors: `unsupported`.
+  [[nodiscard]] Result<void> function_level_reset() const;
+
+  /// Number of MSI-X vectors, 0 without the capability.
+  [[nodiscard]] unsigned msix_vectors() const noexcept;
+  /// Sends MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
+  [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const;
+  void mask_msix(unsigned entry, bool masked) const noexcept;
+};
+
+/// All devices, in bus order; scanned once at boot.
+[[nodiscard]] std::span<const Device> devices() noexcept;
+
+}  // namespace neap::pci
