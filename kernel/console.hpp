@@ -1,22 +1,59 @@
 // SPDX-License-Identifier: BSL-1.0
 // A line on the console.
 //
-// The console is for boot, faults and people; a serial line at 115200 baud takes 87 us a byte, so nothing on a request's way prints.
+// The console is for boot, faults and people; a serial line at 115200 baud takes 87 us a byte, so nothing on a request's way prints. A line is put
+// together in a fixed buffer, without the heap: it must work when there is no memory, and in a panic.
+//
+//   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once
 
-#include <format>
-#include <string>
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
 
 #include "kernel/machine.hpp"
 
 namespace neap {
 
-/// Formats and writes one line; the newline is added. Lines of different cores do not mix.
-template <typename... Values>
-void print(std::format_string<Values...> format, Values&&... values) {
-  std::string line = std::format(format, std::forward<Values>(values)...);
-  line += '\n';
-  machine::console_write(line);
+struct Hex {
+  std::uint64_t value;
+};
+/// Shown as 0x and lower-case digits.
+constexpr Hex hex(std::uint64_t value) { return {value}; }
+
+/// Text of bounded length, put together piece by piece; what does not fit is cut, and the end shows it by `...`.
+class Line {
+ public:
+  static constexpr std::size_t bytes_max = 512;
+
+  Line& operator<<(std::string_view text) noexcept;
+  Line& operator<<(const char* text) noexcept { return *this << std::string_view(text); }
+  Line& operator<<(char letter) noexcept { return *this << std::string_view(&letter, 1); }
+  Line& operator<<(bool value) noexcept { return *this << std::string_view(value ? "true" : "false"); }
+  Line& operator<<(Hex value) noexcept;
+  template <std::integral T>
+  Line& operator<<(T value) noexcept {
+    char digits[24];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+    return *this << std::string_view(digits, static_cast<std::size_t>(end - digits));
+  }
+  [[nodiscard]] std::string_view text() const noexcept { return {text_, used_}; }
+  /// Ends the line with a newline (there is always room for it) and writes it to the console.
+  void print() noexcept;
+
+ private:
+  char text_[bytes_max + 1];
+  std::size_t used_ = 0;
+};
+
+/// Writes one line made of `parts`; the newline is added. Lines of different cores do not mix.
+template <typename... Parts>
+void print(const Parts&... parts) noexcept {
+  Line line;
+  (line << ... << parts);
+  line.print();
 }
 
 }  // namespace neap
