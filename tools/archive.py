@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Packages of a newer Debian suite, without touching the system.
+
+A private apt, with its own lists and an empty record of what is installed, reads Debian 13 and its backports from the mirror that
+the machine uses anyway. What it downloads is unpacked into the cache, never installed. apt checks the archive's signature with
+the machine's own Debian keyring; where the sources are pinned (toolchain/sources.toml) we check their SHA-256 besides.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools import cache, mirror, progress
+from tools.errors import Failure
+from tools.process import output_of, run_logged
+
+SUITE = "trixie"
+BACKPORTS = "trixie-backports"
+LISTS_MAX_AGE_SECONDS = 24 * 3600
+APT_TIMEOUT_SECONDS = 1800
+
+# What of the machine's own apt configuration a private one must follow to reach the network.
+CARRIED_SETTINGS = re.compile(r"^Acquire::(https?|ftp|tor|mirror|socks5h?|ForceIPv[46]|Retries|Check-Valid-Until|Check-Date)\b", re.IGNORECASE)
+
+CONFIGURATION = """\
+Dir::State "{home}/state";
+Dir::State::status "{home}/status";
+Dir::Cache "{home}/cache";
+Dir::Etc::SourceList "{home}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::Etc::Main "/dev/null";
+Dir::Etc::Parts "/dev/null";
+APT::Sandbox::User "";
+APT::Update::Error-Mode "any";
+APT::Install-Recommends "false";
+Acquire::Languages "none";
+Acquire::Retries "3";
+"""
+
+
+class Archive:
+    """The private apt. `system_root` and `keyring` are for tests."""
+
+    def __init__(self, system_root: Path = Path("/"), keyring: Path | None = None):
+        if platform.machine() != "x86_64":
+            raise Failure(f"Neap's tools run on x86-64 machines only, this is {platform.machine()}")
+        self._mirrors = mirror.debian_mirrors(system_root)
+        self._keyring = keyring or mirror.debian_keyring(system_root)
+        self._home = cache.root() / "apt" / cache.digest(SUITE, str(self._keyring), *self._mirrors)
+        self._log = self._home / "apt.log"
+        self._lock_path = self._home.parent / f"{self._home.name}.lock"
+
+    def candidate(self, package: str, suite: str = SUITE) -> str | None:
+        """The version that `suite` gives, by signed lists; None if it has no such package."""
+        with self._locked():
+            self._refresh()
+            policy = output_of(["apt-cache", "policy", "-t", suite, package], env=self._environment())
+        match = re.search(r"^  Candidate: (\S+)", policy, re.MULTILINE)
+        return match.group(1) if match and match.group(1) != "(none)" else None
+
+    def closure(self, package: str, suite: str = SUITE) -> list[tuple[str, str]]:
+        """The package and all it depends on, as (name, version)."""
+        with self._locked():
+            self._refresh()
+            plan = output_of(["apt-get", "install", "--simulate", "-t", suite, package], env=self._environment())
+        return re.findall(r"^Inst (\S+) \((\S+) ", plan, re.MULTILINE)
+
+    def download(self, packages: Iterable[tuple[str, str]], into: Path) -> list[Path]:
+        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for.
+
+        Raises Failure if a version is not in the archive or does not arrive whole.
+        """
+        wanted = list(packages)
+        into.mkdir(parents=True, exist_ok=True)
+        names = [f"{name}={version}" for name, version in wanted]
+        with self._locked():
+            self._refresh()
+            self._require(wanted)
+            self._apt(["download", *names], f"downloading {wanted[0][0]}", cwd=into)
+        files = []
+        for name, version in wanted:
+            found = sorted(into.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
+            if not found:
+                raise Failure(f"apt said it downloaded {name} {version}, but there is no such file", f"full log: {self._log}")
+            files.append(found[-1])
+        return files
+
+    def download_source(self, package: str, version: str, into: Path) -> None:
+        """Fetches a source package (its .dsc and archives, not unpacked) into a directory."""
+        into.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._refresh()
+            self._require([(package, version)], source=True)
+            self._apt(["source", "--download-only", f"{package}={version}"], f"downloading the source of {package}", cwd=into)
+
+    def versions(self, package: str, source: bool = False) -> list[str]:
+        """All versions that the archive has, newest first."""
+        with self._locked():
+            self._refresh()
+            return self._versions(package, source)
+
+    def _versions(self, package: str, source: bool) -> list[str]:
+        rows = output_of(["apt-cache", "madison", package], env=self._environment()).splitlines()
+        fields = [[part.strip() for part in row.split("|")] for row in rows]
+        return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
+
+    def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
+        """Looks again after fetching fresh lists, then names the version that is gone and what there is instead."""
+        for name, version in wanted:
+            if version in self._versions(name, source):
+                continue
+            self._refresh(max_age_seconds=0)
+            there = self._versions(name, source)
+            if version not in there:
+                instead = f"it has {', '.join(there)}" if there else "nor any other version"
+                raise VersionGone(name, version, f"Debian's archive has {name} {version} no longer; {instead}", there)
+
+    def _refresh(self, max_age_seconds: float = LISTS_MAX_AGE_SECONDS) -> None:
+        """Brings the lists up to date, from the first mirror that has the suites with a good signature."""
+        fresh = self._home / "updated"
+        if fresh.is_file() and time.time() - fresh.stat().st_mtime < max(max_age_seconds, 5):
+            return
+        cache.require_space(cache.root(), 400_000_000, "Debian's package lists")
+        first_error: Failure | None = None
+        for uri in self._mirrors:
+            self._write_configuration(uri)
+            try:
+                with progress.step("reading Debian's package lists"):
+                    self._apt(["update"], "apt-get update")
+            except Failure as error:
+                first_error = first_error or error
+                continue
+            fresh.touch()
+            return
+        if fresh.is_file() and first_error:
+            progress.say("neap: Debian's package lists could not be renewed; going on with those from earlier")
+            return
+        assert first_error is not None
+        raise first_error
+
+    def _write_configuration(self, uri: str) -> None:
+        for directory in ("state/lists/partial", "cache/archives/partial"):
+            (self._home / directory).mkdir(parents=True, exist_ok=True)
+        (self._home / "status").touch()
+        signed = f"[signed-by={self._keyring}]"
+        (self._home / "sources.list").write_text(
+            f"deb {signed} {uri} {SUITE} main\ndeb {signed} {uri} {BACKPORTS} main\ndeb-src {signed} {uri} {SUITE} main\n"
+        )
+        own = output_of(["apt-config", "dump", "Acquire"]).splitlines()
+        carried = [line for line in own if CARRIED_SETTINGS.match(line)]
+        (self._home / "apt.conf").write_text(CONFIGURATION.format(home=self._home) + "\n".join(carried) + "\n")
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "APT_CONFIG": str(self._home / "apt.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+
+    def _apt(self, arguments: list[str], what: str, cwd: Path | None = None) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        run_logged(["apt-get", "-q", *arguments], self._log, what, cwd=cwd, env=self._environment(), timeout_seconds=APT_TIMEOUT_SECONDS)
+
+    def _locked(self):
+        return cache.lock(self._lock_path, on_wait=lambda: progress.say("neap: waiting for another neap that reads packages"))
+
+
+class VersionGone(Failure):
+    """A pinned version is not in the archive any more."""
+
+    def __init__(self, package: str, version: str, message: str, available: list[str]):
+        super().__init__(message, "to take the archive's signed newer version: add --accept-newer")
+        self.package = package
+        self.version = version
+        self.available = available
+
+
+def unpack(package_file: Path, into: Path) -> None:
+    """Unpacks a .deb's files below a directory; nothing of it is run."""
+    into.mkdir(parents=True, exist_ok=True)
+    output_of(["dpkg-deb", "--extract", str(package_file), str(into)], timeout_seconds=300)

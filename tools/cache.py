@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What is made once a machine: the toolchain, QEMU, fetched sources.
+
+Everything lies under one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`), each thing in an entry named by a hash of what it
+was made from. An entry exists for others only once its marker file is there, which is written last: a maker that is killed leaves
+a directory without a marker, and the next maker starts it over (or resumes, if it keeps steps of its own). A lock per entry makes
+the second of two makers wait for the first, and then find the work done.
+
+Locks are flock on a file beside the entry: the kernel drops them when their holder dies, so none is ever left over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tools.errors import DiskFull, Failure
+
+MARKER = ".complete"
+LOCK_POLL_SECONDS = 0.2
+
+
+def root() -> Path:
+    """The user's cache directory of Neap; made if missing."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+        base = str(Path.home() / ".cache")
+    path = Path(base) / "neap"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"cannot make the cache directory {path}: {error.strerror}", "set XDG_CACHE_HOME to a place you can write") from None
+    return path
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
+    """Holds an exclusive lock on `path` (made if missing). `on_wait` is called once if somebody else has it.
+
+    Raises Failure after `timeout_seconds` (None: waits as long as it takes).
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        start = time.monotonic()
+        waited = False
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waited and on_wait:
+                    on_wait()
+                waited = True
+                if timeout_seconds is not None and time.monotonic() - start > timeout_seconds:
+                    raise Failure(f"another neap has held {path} for {timeout_seconds:.0f} s") from None
+                time.sleep(LOCK_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: Path) -> int | None:
+    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class Entry:
+    """One thing in the cache: `kind/key`, complete or not there as far as anybody else can see."""
+
+    def __init__(self, kind: str, key: str):
+        self.path = root() / kind / key
+        self._lock_path = root() / kind / f"{key}.lock"
+        self._name = f"{kind}/{key}"
+
+    @property
+    def ready(self) -> bool:
+        return (self.path / MARKER).is_file()
+
+    @contextlib.contextmanager
+    def making(self, *, keep_partial: bool = False, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
+        """Holds the entry's lock. Yields False if it is ready (somebody else made it meanwhile), True if the body has to make it.
+
+        The body fills `self.path`; the marker is written after it returns. If it raises, what it made is removed, unless
+        `keep_partial` (for makers that resume).
+        """
+        with lock(self._lock_path, on_wait=on_wait):
+            if self.ready:
+                yield False
+                return
+            if not keep_partial:
+                remove(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                with disk_full_named(self._name):
+                    yield True
+                    self._mark()
+            except BaseException:
+                if not keep_partial:
+                    remove(self.path)
+                raise
+
+    def _mark(self) -> None:
+        """Writes the marker, after everything else has reached the disk: a power cut must not leave a marker over empty files."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.sync()
+            marker = os.open(self.path / MARKER, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.write(marker, b"complete\n")
+            os.fsync(marker)
+            os.close(marker)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def disk_full_named(what: str) -> Iterator[None]:
+    """Turns the operating system's "no space left" into our own error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+            raise DiskFull(f"{what}: no space left on the disk", f"make room in {root()} and start again") from None
+        raise
+
+
+def require_space(path: Path, needed_bytes: int, what: str) -> None:
+    """Refuses before anything is written, if `path`'s file system has less than `needed_bytes` free."""
+    free_bytes = shutil.disk_usage(path).free
+    if free_bytes < needed_bytes:
+        raise DiskFull(
+            f"{what} needs {needed_bytes / 1e9:.1f} GB free in {path}, there are {free_bytes / 1e9:.1f} GB",
+            "make room, or set XDG_CACHE_HOME to a larger disk",
+        )
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a tree, whatever its permissions; nothing there is fine."""
+    if path.is_symlink() or path.is_file():
+        path.unlink(missing_ok=True)
+        return
+
+    def make_writable(function, name, _error):
+        os.chmod(os.path.dirname(name), 0o755)
+        os.chmod(name, 0o755)
+        function(name)
+
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path, onerror=make_writable)
+
+
+def digest(*parts: str | bytes) -> str:
+    """A short name for what something was made from: 16 hexadecimal digits of SHA-256 over the parts with their lengths."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "little"))
+        total.update(data)
+    return total.hexdigest()[:16]
+
+
+def file_sha256(path: Path) -> str:
+    with open(path, "rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Errors that a user can act upon.
+
+Whatever the launcher finds wrong with the machine, the network or the command line ends as one `Failure`: one line that says
+what is wrong, and, where we know, one more that says what to do next. A traceback means a mistake of our own.
+"""
+
+from __future__ import annotations
+
+# The launcher's exit statuses. A guest's own code (16 and up, see machine.py) passes through `./neap run`.
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """Something outside the launcher went wrong. `message` is one line; `hint` says what to do; `details` are lines shown before it."""
+
+    exit_status = EXIT_FAILURE
+
+    def __init__(self, message: str, hint: str | None = None, details: list[str] | None = None):
+        super().__init__(message)
+        self.message = " ".join(message.split())
+        self.hint = hint
+        self.details = details or []
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message} ({self.hint})"
+
+    def report(self) -> str:
+        """What the user sees on standard error."""
+        lines = [f"    {line}" for line in self.details]
+        lines.append(f"neap: error: {self.message}")
+        if self.hint:
+            lines.append(f"neap: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(Failure):
+    """The command line is wrong; nothing has been done."""
+
+    exit_status = EXIT_USAGE
+
+
+class DiskFull(Failure):
+    """No space left, found before or while something was written."""

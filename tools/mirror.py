@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Which Debian mirror does this machine use?
+
+Neap names no mirror: it takes the one that the machine's own apt reads, and asks it for other suites. apt's configuration comes
+in two formats (one line an entry; deb822 paragraphs) and may hold sources that are not Debian. An entry counts as Debian if it
+gives the component `main` of a suite of Debian's names and is not signed by somebody else's keyring. What the mirror then
+serves is checked by signature, so a wrong guess here ends in an error, not in wrong software.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.errors import Failure
+
+DEBIAN_SUITES = {"bookworm", "trixie", "forky", "duke", "oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line's or paragraph's worth of apt source: every URI of it has every suite."""
+
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str = ""
+
+    def is_debian(self) -> bool:
+        if "main" not in self.components or not DEBIAN_SUITES & set(self.suites):
+            return False
+        return not self.signed_by or "debian" in Path(self.signed_by.split()[0]).name
+
+
+def parse_one_line(text: str) -> list[Source]:
+    """The entries of a `.list` file; what cannot be read is left out, as it is apt's to complain about."""
+    sources = []
+    for line in text.splitlines():
+        match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+[^\s#]+)*)", line)
+        if not match:
+            continue
+        options, uri, suite, components = match.groups()
+        signed_by = re.search(r"signed-by=(\S+)", options or "", re.IGNORECASE)
+        sources.append(Source((uri,), (suite,), tuple(components.split()), signed_by.group(1) if signed_by else ""))
+    return sources
+
+
+def parse_deb822(text: str) -> list[Source]:
+    """The entries of a `.sources` file that are not disabled."""
+    sources = []
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in paragraph.splitlines():
+            if line[:1] in " \t":
+                fields[name] = f"{fields.get(name, '')} {line.strip()}"
+            elif ":" in line:
+                name, value = line.split(":", 1)
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false", "0"):
+            continue
+        sources.append(
+            Source(
+                tuple(fields.get("uris", "").split()),
+                tuple(fields.get("suites", "").split()),
+                tuple(fields.get("components", "").split()),
+                "" if "BEGIN PGP" in fields.get("signed-by", "") else fields.get("signed-by", ""),
+            )
+        )
+    return sources
+
+
+def read_sources(system_root: Path) -> list[Source]:
+    """All entries of the machine's apt, in apt's own order."""
+    directory = system_root / "etc/apt"
+    sources: list[Source] = []
+    files = [directory / "sources.list"]
+    if (directory / "sources.list.d").is_dir():
+        files += sorted((directory / "sources.list.d").iterdir())
+    for path in files:
+        if not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        if path.suffix == ".list":
+            sources += parse_one_line(text)
+        elif path.suffix == ".sources":
+            sources += parse_deb822(text)
+    return sources
+
+
+def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
+    """The machine's Debian mirrors, best guess first. Raises Failure if there is none."""
+    mirrors = []
+    for source in read_sources(system_root):
+        if source.is_debian():
+            mirrors += [uri.rstrip("/") for uri in source.uris if not uri.startswith("cdrom:")]
+    if not mirrors:
+        raise Failure(
+            "this machine's apt knows no Debian mirror, and Neap gets QEMU and sources as Debian packages",
+            "Neap runs on Debian 12 or newer; add a Debian mirror (component main) to apt's sources",
+        )
+    return list(dict.fromkeys(mirrors))
+
+
+def debian_keyring(system_root: Path = Path("/")) -> Path:
+    """The keyring that the archive's signatures are checked with. Raises Failure if the machine has none."""
+    for name in ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp"):
+        path = system_root / "usr/share/keyrings" / name
+        if path.is_file():
+            return path
+    raise Failure("this machine lacks Debian's archive keyring", "as root: apt-get install debian-archive-keyring")

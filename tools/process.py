@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Children that do not outlive us.
+
+A launcher that is killed with SIGKILL cannot clean up, so the kernel has to do it: every child asks for a signal at its parent's
+death (prctl PR_SET_PDEATHSIG). Two things make that less simple than it sounds:
+
+- The "parent" is the thread that forked, not the process. So all children are forked by one thread that lives as long as we do.
+- Only direct children are told. A build tool has children of its own, so it runs under a small shell that, told of our death by
+  SIGTERM, kills its whole process group.
+
+Every child is a session of its own: Ctrl-C in the terminal reaches the launcher alone, which then ends its children in order.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tools.errors import DiskFull, Failure
+
+PR_SET_PDEATHSIG = 1
+SHOWN_LOG_LINES = 15
+
+# The shell must wait in the background: a trap runs at once only during `wait`.
+GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_forker = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="neap-fork")
+_groups: set[int] = set()
+_groups_guard = threading.Lock()
+
+
+def _tie_to_parent(parent: int, death_signal: int):
+    """Returns what runs between fork and exec: ask for the signal, then look whether the parent died before we could ask."""
+
+    def tie() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(127)
+
+    return tie
+
+
+def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -> subprocess.Popen:
+    """Starts a program without children of its own; it gets `death_signal` when we die. Arguments as for Popen.
+
+    Raises Failure if the program is missing.
+    """
+    popen.setdefault("stdin", subprocess.DEVNULL)
+    tie = _tie_to_parent(os.getpid(), death_signal)
+    try:
+        return _forker.submit(subprocess.Popen, list(argv), start_new_session=True, preexec_fn=tie, **popen).result()
+    except FileNotFoundError:
+        raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
+
+
+def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
+    """Starts a program that has children of its own (make, ninja, cargo). All of them end when we do."""
+    return spawn(["/bin/sh", "-c", GROUP_KEEPER, "sh", *argv], death_signal=signal.SIGTERM, **popen)
+
+
+def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> bool:
+    """Waits until a child has ended, but leaves it a zombie, so that its group's number cannot become somebody else's yet."""
+    if child.returncode is not None:
+        return True
+    descriptor = os.pidfd_open(child.pid)
+    try:
+        return bool(select.select([descriptor], [], [], timeout_seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def kill_group(child: subprocess.Popen) -> None:
+    """Ends a child of spawn or spawn_group and all that it started; returns when it is gone."""
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def stop(child: subprocess.Popen, grace_seconds: float = 5.0) -> int:
+    """Asks a child to end (SIGTERM), insists after `grace_seconds`; returns its status."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return child.wait()
+
+
+def kill_running_groups() -> None:
+    """Ends every command of run_logged that still runs, whichever thread waits for it."""
+    with _groups_guard:
+        running = list(_groups)
+    for group in running:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) -> list[str]:
+    """The last lines of a log, empty if there is none."""
+    try:
+        with open(path, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - window_bytes))
+            return log.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def command_failure(what: str, log: Path, status: int) -> Failure:
+    """The error for a command that ended with `status`: a full disk is named as such, everything else shows the log's end."""
+    last = tail(log)
+    if any("No space left on device" in line for line in tail(log, 200)):
+        return DiskFull(f"{what}: no space left on the disk", f"make room and start again; full log: {log}")
+    reason = f"status {status}" if status >= 0 else f"signal {-status}"
+    return Failure(f"{what} failed ({reason})", f"full log: {log}", last)
+
+
+def run_logged(
+    argv: Sequence[str],
+    log: Path,
+    what: str,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Runs a build command with all its output appended to `log`. Raises Failure (or DiskFull) with the log's end if it fails.
+
+    The command line is written in front, so that a log can be replayed by hand.
+    """
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as out:
+            out.write(f"$ {' '.join(argv)}\n".encode())
+            out.flush()
+            child = spawn_group(argv, stdout=out, stderr=subprocess.STDOUT, cwd=cwd, env=env)
+    except OSError as error:
+        if error.errno == 28:
+            raise DiskFull(f"{what}: no space left on the disk", f"make room in {log.parent} and start again") from None
+        raise
+    with _groups_guard:
+        _groups.add(child.pid)
+    try:
+        in_time = wait_unreaped(child, timeout_seconds)
+    finally:
+        # Also after success: a tool that left something running in the background would hold the build directory.
+        kill_group(child)
+        with _groups_guard:
+            _groups.discard(child.pid)
+    if not in_time:
+        raise Failure(f"{what} took longer than {timeout_seconds:.0f} s and was stopped", f"full log: {log}", tail(log))
+    if child.returncode != 0:
+        raise command_failure(what, log, child.returncode)
+
+
+def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None) -> str:
+    """What a short command prints. Raises Failure with its last line of complaint if it fails."""
+    try:
+        done = subprocess.run(
+            list(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=env
+        )
+    except FileNotFoundError:
+        raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{argv[0]} gave no answer within {timeout_seconds:.0f} s") from None
+    if done.returncode != 0:
+        complaint = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
+        raise Failure(f"{Path(argv[0]).name}: {complaint[-1]}", details=complaint[-SHOWN_LOG_LINES:-1])
+    return done.stdout
+
+
+def wait_until(condition, timeout_seconds: float, interval_seconds: float = 0.01):
+    """Calls `condition` until it gives something true, and returns that; None after the time-out."""
+    deadline = time.monotonic() + timeout_seconds
+    while not (result := condition()):
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(interval_seconds)
+    return result
