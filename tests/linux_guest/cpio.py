@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Writing an initramfs.
+
+Linux unpacks its first file system from a cpio archive in the "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst
+in Linux's sources). Making one with tools needs cpio, fakeroot for owners and device nodes, and gives different bytes each time. Here: entries
+in the order given, owner root, time zero, so the same content is the same archive.
+"""
+
+from __future__ import annotations
+
+import stat
+from typing import BinaryIO
+
+
+class CpioWriter:
+    """Writes one archive to `stream`. Paths are relative to the root, without a leading slash; parents are made on first use."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._inode = 0
+        self._known: set[str] = set()
+
+    def directory(self, path: str, mode: int = 0o755) -> None:
+        if not path or path in self._known:
+            return
+        self._parents(path)
+        self._entry(path, stat.S_IFDIR | mode, b"", links=2)
+
+    def file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        self._parents(path)
+        self._entry(path, stat.S_IFREG | mode, content)
+
+    def link(self, path: str, target: str) -> None:
+        """A symbolic link at `path` that reads `target`."""
+        self._parents(path)
+        self._entry(path, stat.S_IFLNK | 0o777, target.encode())
+
+    def character_device(self, path: str, major: int, minor: int, mode: int = 0o600) -> None:
+        self._parents(path)
+        self._entry(path, stat.S_IFCHR | mode, b"", device=(major, minor))
+
+    def close(self) -> None:
+        """Writes the trailer. The stream stays open."""
+        self._entry("TRAILER!!!", 0, b"")
+
+    def _parents(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent:
+            self.directory(parent)
+
+    def _entry(self, path: str, mode: int, content: bytes, *, links: int = 1, device: tuple[int, int] = (0, 0)) -> None:
+        if path in self._known:
+            raise ValueError(f"{path} is already in the archive")
+        self._known.add(path)
+        self._inode += 1
+        name = path.encode() + b"\0"
+        fields = (
+            self._inode, mode, 0, 0, links, 0, len(content),
+            0, 0, *device, len(name), 0,
+        )  # fmt: skip
+        header = b"070701" + b"".join(b"%08x" % field for field in fields)
+        self._stream.write(_padded(header + name))
+        self._stream.write(_padded(content))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSL-1.0
+#
+# The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port
+# (ttyS1): the first one carries the kernel's console and must stay readable for a person.
+#
+# A request is one line:    ID SECONDS BASE64          (run this script, at most that long)
+# An answer is one line:    result ID STATUS BASE64    (exit status, and everything it printed)
+# Base64 keeps both lines free of whatever a script prints. Status 143 or 137 means that the time ran out.
+
+export PATH=/sbin:/bin HOME=/root
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mount -t debugfs debugfs /sys/kernel/debug
+mkdir -p /dev/pts
+mount -t devpts devpts /dev/pts
+ip link set lo up
+ulimit -c 0
+
+# A word on the kernel's command line starts a shell on the console instead, for a person who boots this by hand.
+if grep -qw guest.shell /proc/cmdline; then
+  echo "guest: a shell on ttyS0; 'poweroff -f' ends the machine"
+  while :; do setsid cttyhack sh; done
+fi
+
+stty -F /dev/ttyS1 raw -echo 115200
+exec </dev/ttyS1 >/dev/ttyS1
+echo "ready"
+while read -r id seconds script; do
+  echo "$script" | base64 -d >/tmp/script
+  timeout -k 5 "$seconds" sh /tmp/script </dev/null >/tmp/output 2>&1
+  status=$?
+  printf 'result %s %s ' "$id" "$status"
+  base64 /tmp/output | tr -d '\n'
+  echo
+done
+echo "guest: the host closed the script channel" >/dev/console
+poweroff -f

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Debian packages of the machine's own suite, unpacked into a folder of the caller's.
+
+Tests want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so packages are
+downloaded as any user by apt, checked against apt's own lists, and unpacked, never configured. What comes out is only as new as the machine's
+lists, which is what makes a test repeatable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import cache
+from tools.errors import Failure
+from tools.process import output_of, run_logged
+
+DOWNLOAD_SECONDS = 300
+UNPACK_SECONDS = 120
+_UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One file of the suite: `file_name` holds name, version and architecture; `digest` is "SHA256:…" or what else apt lists."""
+
+    file_name: str
+    digest: str
+
+
+def _apt(argv: list[str]) -> str:
+    try:
+        return output_of(argv)
+    except Failure as failure:
+        raise Failure(failure.message, failure.hint or _UPDATE_HINT, failure.details) from None
+
+
+def resolve(names: list[str]) -> list[Package]:
+    """What `apt-get download` would fetch for `names` now. Needs no network."""
+    output = _apt(["apt-get", "download", "--print-uris", *names])
+    lines = [shlex.split(line) for line in output.splitlines() if line.startswith("'")]
+    found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
+    if len(found) != len(names):
+        raise Failure(f"apt names {len(found)} files for {len(names)} packages", _UPDATE_HINT)
+    return found
+
+
+def dependency(name: str, pattern: str) -> str:
+    """The first direct dependency of `name` whose name matches `pattern` from its start (a metapackage's real package)."""
+    for line in _apt(["apt-cache", "depends", "--no-recommends", "--no-suggests", name]).splitlines():
+        match = re.fullmatch(r"\s*\|?(?:Pre)?Depends:\s+(\S+)", line)
+        if match and re.match(pattern, match[1]):
+            return match[1]
+    raise Failure(f"package {name} depends on nothing that looks like {pattern}", _UPDATE_HINT)
+
+
+def with_libraries(names: list[str]) -> list[str]:
+    """`names` and every library package that they need, sorted. Where one of several will do, all of those named so are taken."""
+    options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
+    wanted, seen = list(names), set(names)
+    while wanted:
+        output = _apt(["apt-cache", "depends", *options, *wanted])
+        wanted = []
+        for line in output.splitlines():
+            match = re.fullmatch(r"\s*\|?(?:Pre)?Depends:\s+(z?lib[^\s<>:]+)", line)
+            if match and match[1] not in seen:
+                seen.add(match[1])
+                wanted.append(match[1])
+    return sorted(seen)
+
+
+def digest_of(packages: list[Package]) -> str:
+    """A short name for exactly these packages, for use in a cache key."""
+    return cache.digest(*(f"{package.file_name} {package.digest}" for package in packages))
+
+
+def unpack(names: list[str], target: Path) -> None:
+    """Downloads `names` and unpacks them into `target`, which is made. Beside it lie `packages` and a log, for the caller to remove."""
+    archives, log = target.parent / "packages", target.parent / "packages.log"
+    archives.mkdir(parents=True, exist_ok=True)
+    target.mkdir(exist_ok=True)
+    # As root, apt downloads as a user of its own that cannot write into a private folder, and warns about it at length.
+    option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
+    run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
+    for archive in sorted(archives.glob("*.deb")):
+        run_logged(["dpkg-deb", "-x", str(archive), str(target)], log, f"unpacking {archive.name}", timeout_seconds=UNPACK_SECONDS)
+        archive.unlink()
+
+
+def unpacked(names: list[str], kind: str) -> Path:
+    """The root of a tree with `names` and their libraries, in the cache as `kind`/…, made now if it is not there."""
+    everything = with_libraries(names)
+    entry = cache.Entry(kind, digest_of(resolve(everything)))
+    with entry.making() as needed:
+        if needed:
+            unpack(everything, entry.path / "root")
+    return entry.path / "root"
