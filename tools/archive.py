@@ -41,6 +41,7 @@ APT::Sandbox::User "";
 APT::Update::Error-Mode "any";
 APT::Install-Recommends "false";
 Acquire::Languages "none";
+Acquire::GzipIndexes "true";
 Acquire::Retries "3";
 """
 

@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A machine to boot an image on: QEMU with the software 82599, for `./neap run` and for tests.
+
+    with Machine(Path("build/image/hello.elf"), cores=2) as machine:
+        machine.wait_for_line(r"neap: hello .* on 2 cores", timeout=10)
+        assert machine.wait_exit(timeout=10) == SUCCESS
+
+Both processes end with the `with` block, or with us if we are killed. Everything they write (sockets, serial log, QEMU's messages)
+lies in a private directory of this run, which the next run removes if we could not. Two machines never share a name or a port.
+
+The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. It is
+closed towards the outside unless `outside=True`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tools import cache, qemu
+from tools.errors import Failure
+from tools.process import kill_group, spawn, stop, tail, wait_unreaped
+from tools.qmp import Qmp
+
+# What an image writes to port 0xf4 (isa-debug-exit): wait_exit() gives it back.
+SUCCESS = 16
+FAILURE = 17
+PANIC = 18
+BAD_COMMAND_LINE = 19
+# Ends without such a write.
+POWER_OFF = 0
+RESET = -1
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOFT_CARD = REPOSITORY / "build/soft82599/release/soft82599"
+LOOPBACK = "127.0.0.1"
+CARD_START_SECONDS = 20.0
+QEMU_START_SECONDS = 30.0
+CARD_ANSWER_SECONDS = 10.0
+MAX_KEPT_LINES = 200_000
+RUN_PREFIX = "neap-run-"
+# A UNIX socket's path has 108 bytes; ours add up to 40 to the directory's.
+MAX_RUN_DIRECTORY_BYTES = 64
+
+
+class MachineError(Failure):
+    """The machine did not do what was waited for; `details` hold the end of its console and what QEMU and the card said."""
+
+
+class Machine:
+    """One run of one image. Not started before `start()` or `with`.
+
+    image: the ELF file (or a Linux kernel, with `initrd`).
+    cores: virtual CPUs, each a thread of QEMU's. memory: as QEMU writes it, "512M".
+    forward: (host port, guest port) pairs on 127.0.0.1; host port 0 takes a free one, see `port()`.
+    arguments: the words of the image's command line.
+    card: with the soft 82599. net: "user" (see above), "none" (link down), or what the soft card's --net takes.
+    mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
+    outside: let the user network reach beyond this host. qemu_options: more words for QEMU.
+    on_line: called with each line of the console as it comes, from a thread of ours.
+    """
+
+    def __init__(
+        self,
+        image: Path,
+        *,
+        cores: int = 1,
+        memory: str = "512M",
+        forward: Iterable[tuple[int, int]] = (),
+        arguments: Sequence[str] = (),
+        card: bool = True,
+        net: str = "user",
+        mac: str | None = None,
+        card_options: Sequence[str] = (),
+        outside: bool = False,
+        initrd: Path | None = None,
+        qemu_options: Sequence[str] = (),
+        on_line: Callable[[str], None] | None = None,
+        qemu_command: Sequence[str] | None = None,
+        soft_card: Path | None = None,
+    ):
+        self.image = Path(image)
+        self.cores = cores
+        self.memory = memory
+        self.arguments = list(arguments)
+        self.net = net if card else "none"
+        self.card = card
+        self.mac = mac
+        self.card_options = list(card_options)
+        self.outside = outside
+        self.initrd = initrd
+        self.qemu_options = list(qemu_options)
+        self._on_line = on_line
+        self._qemu_command = list(qemu_command) if qemu_command else None
+        self._soft_card = Path(soft_card) if soft_card else SOFT_CARD
+        self._forward = list(forward)
+        self._lines: list[str] = []
+        self._lines_dropped = 0
+        self._news = threading.Condition()
+        self._console_ended = False
+        self._qemu: subprocess.Popen | None = None
+        self._card_process: subprocess.Popen | None = None
+        self._reader: threading.Thread | None = None
+        self._qmp: Qmp | None = None
+        self._control: CardControl | None = None
+        self._run_lock: int | None = None
+        self.directory: Path | None = None
+
+    # ---- life ----
+
+    def __enter__(self) -> Machine:
+        self.start()
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the card, then QEMU. Raises MachineError or Failure, with nothing left running, if either does not come up."""
+        if not self.image.is_file():
+            raise Failure(f"there is no image {self.image}", "./neap build makes it")
+        try:
+            self.directory, self._run_lock = _new_run_directory()
+            if self.card:
+                self._start_card()
+            self._start_qemu()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends QEMU and the card, and removes the run's directory. Lines read so far stay readable."""
+        if self._qmp:
+            self._qmp.close()
+        if self._control:
+            self._control.close()
+            self._control = None
+        for process in (self._qemu, self._card_process):
+            if process:
+                stop(process)
+        if self._reader:
+            self._reader.join(5)
+        if self.directory:
+            cache.remove(self.directory)
+        if self._run_lock is not None:
+            os.close(self._run_lock)
+            self._run_lock = None
+
+    @property
+    def running(self) -> bool:
+        return self._qemu is not None and self._qemu.poll() is None
+
+    # ---- the console ----
+
+    @property
+    def lines(self) -> list[str]:
+        """The console's lines so far, without line ends; the first are dropped beyond MAX_KEPT_LINES."""
+        with self._news:
+            return list(self._lines)
+
+    def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
+        """The first console line from number `start` on that `pattern` (a regular expression) is found in; it may have come already.
+
+        Raises MachineError after `timeout` seconds, or if the machine ends without such a line.
+        """
+        expression = re.compile(pattern)
+        deadline = time.monotonic() + timeout
+        looked_at = start
+        with self._news:
+            while True:
+                first = max(0, looked_at - self._lines_dropped)
+                for line in self._lines[first:]:
+                    if expression.search(line):
+                        return line
+                looked_at = self._lines_dropped + len(self._lines)
+                if self._console_ended:
+                    raise self._error(f"the machine ended before it printed /{pattern}/")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._error(f"no line like /{pattern}/ within {timeout:g} s")
+                self._news.wait(left)
+
+    def wait_exit(self, timeout: float) -> int:
+        """Waits for the image's end and gives its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, or POWER_OFF or RESET.
+
+        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds, or if QEMU itself failed.
+        """
+        assert self._qemu and self._qmp
+        if not wait_unreaped(self._qemu, timeout):
+            raise self._error(f"the machine did not end within {timeout:g} s")
+        status = self._qemu.wait()
+        if self._reader:
+            self._reader.join(5)
+        if status == 0:
+            return RESET if self._qmp.shutdown_reason() == "guest-reset" else POWER_OFF
+        # isa-debug-exit turns code c into status 2c + 1; a status of 1 is QEMU's own complaint.
+        if status > 1 and status % 2 == 1:
+            return status >> 1
+        raise self._error(f"QEMU ended by signal {-status}" if status < 0 else f"QEMU failed with status {status}")
+
+    # ---- the network and the card ----
+
+    def port(self, guest_port: int) -> int:
+        """The port on 127.0.0.1 that reaches `guest_port`."""
+        for host_port, forwarded in self._forward:
+            if forwarded == guest_port:
+                return host_port
+        raise KeyError(f"guest port {guest_port} is not forwarded")
+
+    def card_command(self, text: str):
+        """Sends one command to the card's control socket. Gives the decoded JSON answer, for `state` the text."""
+        if self._control is None:
+            assert self.card and self.directory, "no card is running"
+            self._control = CardControl(self.directory / "control")
+        return self._control.command(text)
+
+    def card_counters(self) -> dict[str, dict[str, int]]:
+        """{"reads": {register: n}, "writes": {register: n}} since the start or the last `reset-counters`."""
+        return self.card_command("counters")
+
+    def kill_card(self) -> None:
+        """The card's sudden removal: its process is killed, the guest reads all ones from here on."""
+        assert self._card_process
+        kill_group(self._card_process)
+
+    def qmp(self, command: str, **arguments):
+        """One command to QEMU's monitor (QMP), for instance `qmp("inject-nmi")`; gives its return value."""
+        assert self._qmp
+        return self._qmp.command(command, **arguments)
+
+    # ---- inside ----
+
+    def _start_card(self) -> None:
+        assert self.directory
+        if not self._soft_card.is_file():
+            raise Failure(f"there is no soft card at {self._soft_card}", "./neap build makes it")
+        net = f"listen:{self.directory / 'net'}" if self.net == "user" else self.net
+        argv = [str(self._soft_card), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
+        argv += ["--net", net, *(["--mac", self.mac] if self.mac else []), *self.card_options]
+        with open(self.directory / "card.log", "wb") as log:
+            card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
+        self._card_process = card
+        ready = threading.Event()
+
+        def read() -> None:
+            assert card.stdout
+            for line in card.stdout:
+                if line.strip() == b"soft82599: ready":
+                    ready.set()
+            ready.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        if not ready.wait(CARD_START_SECONDS) or card.poll() is not None:
+            raise self._error("the soft card did not start")
+
+    def _start_qemu(self) -> None:
+        assert self.directory
+        argv = self._qemu_command or list(qemu.command())
+        monitor = self.directory / "qmp"
+        self._forward = [(host or free_port(), guest) for host, guest in self._forward]
+        argv = [*argv, *self._qemu_arguments(monitor)]
+        with open(self.directory / "qemu.log", "wb") as log:
+            self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
+        self._reader = threading.Thread(target=self._read_console, daemon=True)
+        self._reader.start()
+        self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
+        if self._qmp is None:
+            raise self._error("QEMU did not start")
+
+    def _qemu_arguments(self, monitor: Path) -> list[str]:
+        assert self.directory
+        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35,memory-backend=ram"]
+        argv += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(self.cores), "-m", self.memory]
+        argv += ["-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on"]
+        argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
+        argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
+        argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
+        argv += ["-kernel", str(self.image)]
+        if self.initrd:
+            argv += ["-initrd", str(self.initrd)]
+        if self.arguments:
+            argv += ["-append", " ".join(self.arguments)]
+        if self.card:
+            device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
+            argv += ["-device", json.dumps(device)]
+        if self.net == "user":
+            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self._forward)
+            restrict = "off" if self.outside else "on"
+            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}"]
+            argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
+            argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
+        return [*argv, *self.qemu_options]
+
+    def _read_console(self) -> None:
+        assert self._qemu and self._qemu.stdout and self.directory
+        # The log is for a reader beside us, and unbuffered for that.
+        with open(self.directory / "console.log", "wb", buffering=0) as log:
+            for raw in self._qemu.stdout:
+                log.write(raw)
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                with self._news:
+                    self._lines.append(line)
+                    if len(self._lines) > MAX_KEPT_LINES:
+                        half = MAX_KEPT_LINES // 2
+                        del self._lines[:half]
+                        self._lines_dropped += half
+                    self._news.notify_all()
+                if self._on_line:
+                    self._on_line(line)
+        with self._news:
+            self._console_ended = True
+            self._news.notify_all()
+
+    def _error(self, message: str) -> MachineError:
+        with self._news:
+            details = [f"console | {line}" for line in self._lines[-20:]]
+        if self.directory:
+            for name in ("qemu", "card"):
+                said = [line for line in tail(self.directory / f"{name}.log", 8) if "has no nics" not in line and "no peer" not in line]
+                details += [f"{name:7} | {line}" for line in said]
+        for name, process in (("QEMU", self._qemu), ("the soft card", self._card_process)):
+            if process and process.poll() is not None:
+                details.append(f"{name} has ended with status {process.returncode}")
+        return MachineError(message, details=details)
+
+
+class CardControl:
+    """A connection to the soft card's control socket: one line out, one JSON line back."""
+
+    def __init__(self, path: Path):
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(CARD_ANSWER_SECONDS)
+        self._socket.connect(str(path))
+        self._stream = self._socket.makefile("rwb")
+
+    def command(self, text: str):
+        """Raises Failure if the card answers with an error or not in time."""
+        try:
+            self._stream.write(text.encode() + b"\n")
+            self._stream.flush()
+            if text == "state":
+                return self._text()
+            answer = self._line()
+        except OSError as error:
+            raise Failure(f"the soft card did not answer '{text}': {error}") from None
+        decoded = json.loads(answer)
+        if isinstance(decoded, dict) and "error" in decoded:
+            raise Failure(f"the soft card refused '{text}': {decoded['error']}")
+        return decoded
+
+    def _line(self) -> str:
+        line = self._stream.readline()
+        if not line.endswith(b"\n"):
+            raise OSError("it closed the connection")
+        return line.decode().rstrip("\n")
+
+    def _text(self) -> str:
+        lines = []
+        while (line := self._line()) != ".":
+            lines.append(line)
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._socket.close()
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody has at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+def port_is_free(port: int) -> bool:
+    """Whether QEMU could listen there now. Binds as QEMU will (SO_REUSEADDR: a port in TIME_WAIT counts as free)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _run_base() -> Path:
+    """Where runs keep their files: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
+    for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        if candidate and os.path.isabs(candidate) and os.access(candidate, os.W_OK | os.X_OK) and len(candidate) < MAX_RUN_DIRECTORY_BYTES - 24:
+            return Path(candidate)
+    raise Failure("no directory for sockets can be written to", "set XDG_RUNTIME_DIR or TMPDIR to a writable directory with a short name")
+
+
+def _new_run_directory() -> tuple[Path, int]:
+    """A private directory and the lock that says we live; removes those whose owners died."""
+    base = _run_base()
+    for old in base.glob(f"{RUN_PREFIX}*"):
+        if not old.is_dir() or old.is_symlink() or old.stat().st_uid != os.getuid():
+            continue
+        with contextlib.suppress(OSError):
+            if (held := cache.try_lock(old / "lock")) is not None:
+                shutil.rmtree(old, ignore_errors=True)
+                os.close(held)
+    # A directory without a lock file yet would look abandoned, so it is locked under another name first.
+    making = Path(tempfile.mkdtemp(prefix="neap-new-", dir=base))
+    lock = cache.try_lock(making / "lock")
+    assert lock is not None
+    directory = making.with_name(making.name.replace("neap-new-", RUN_PREFIX, 1))
+    making.rename(directory)
+    return directory, lock

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSL-1.0
+"""QEMU's monitor protocol (QMP), as much of it as a run needs: commands, and the reason of the last shutdown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from tools.errors import Failure
+
+ANSWER_SECONDS = 30.0
+CONNECT_POLL_SECONDS = 0.02
+
+
+class Qmp:
+    """A connection to the monitor. A thread reads it; answers go to the caller, events are looked at as they come."""
+
+    def __init__(self, connection: socket.socket):
+        self._socket = connection
+        self._stream = connection.makefile("rb")
+        self._answers: queue.Queue = queue.Queue()
+        self._guard = threading.Lock()
+        self._reason: str | None = None
+        self._ended = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @classmethod
+    def connect(cls, path: Path, process: subprocess.Popen, timeout_seconds: float) -> Qmp | None:
+        """Connects as soon as QEMU listens and negotiates; None if it ends first or takes too long."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                connection.connect(str(path))
+            except OSError:
+                connection.close()
+                if process.poll() is not None:
+                    return None
+                time.sleep(CONNECT_POLL_SECONDS)
+                continue
+            monitor = cls(connection)
+            try:
+                monitor.command("qmp_capabilities")
+            except Failure:
+                # An image may have run to its end before we were through: that is no failure of the start.
+                if not monitor._ended.is_set():
+                    raise
+            return monitor
+        return None
+
+    def command(self, command: str, **arguments):
+        """Runs one command and gives its return value. Raises Failure if QEMU refuses or is gone."""
+        request = {"execute": command, **({"arguments": arguments} if arguments else {})}
+        with self._guard:
+            try:
+                self._socket.sendall(json.dumps(request).encode() + b"\n")
+                answer = self._answers.get(timeout=ANSWER_SECONDS)
+            except (OSError, queue.Empty):
+                raise Failure(f"QEMU's monitor did not answer '{command}'") from None
+        if answer is None:
+            self._answers.put(None)
+            raise Failure(f"QEMU ended before it answered '{command}'")
+        if "error" in answer:
+            raise Failure(f"QEMU refused '{command}': {answer['error'].get('desc', answer['error'])}")
+        return answer["return"]
+
+    def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
+        """Why QEMU shut down ('guest-shutdown', 'guest-reset', 'host-signal' …), once it has; None if it did not say."""
+        self._ended.wait(timeout_seconds)
+        return self._reason
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._stream:
+                message = json.loads(line)
+                if "return" in message or "error" in message:
+                    self._answers.put(message)
+                elif message.get("event") == "SHUTDOWN":
+                    self._reason = message.get("data", {}).get("reason")
+        self._ended.set()
+        self._answers.put(None)
