@@ -1,0 +1,542 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSL-1.0
+"""Turns registers.toml into C++ for the driver and Rust for the software card.
+
+Both sides name registers and fields; neither writes an offset or a shift by hand. The table is checked first: overlapping registers, overlapping or
+too wide fields, double or unusable names are refused with the row's name, and nothing is written.
+
+    generate_registers.py --cpp OUT.hpp
+    generate_registers.py --rust OUT.rs
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BAR_BYTES = 128 * 1024
+ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
+REGISTER_KEYS = {"offset", "stride", "count", "ranges", "aliases", "access", "reset", "reset_first", "like", "linux", "section", "text", "fields"}
+BLOCK_KEYS = {"section", "text"}
+DESCRIPTOR_KEYS = {"section", "text", "fields"}
+# Words of C++ and Rust that could be taken for a good field name, and the names that the generated types use themselves.
+RESERVED_NAMES = set(
+    "alignas and as asm auto bool break case catch char class const continue crate default delete do double else enum explicit export extern false "
+    "float fn for friend goto if impl in inline int let long loop match mod move mut mutable namespace new not operator or private protected pub "
+    "public ref register return self short signed sizeof static struct super switch template this throw trait true try type typedef typename "
+    "union unsafe unsigned use using virtual void volatile where while xor yield "
+    "raw from_raw reserved reserved_mask name reset_raw words".split()
+) - {"type", "loop"}  # both used as fields; Rust sees them in capitals only, C++ gets `loop` as an ordinary name
+
+
+class TableError(Exception):
+    """The table is wrong; the message names the row."""
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    low: int
+    high: int
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.low
+
+
+@dataclass(frozen=True)
+class Range:
+    """`count` entries from number `first` on, entry `first + i` at `offset + i * stride`."""
+
+    offset: int
+    stride: int
+    count: int
+    first: int
+
+
+@dataclass
+class Register:
+    name: str
+    block: str
+    section: str
+    text: str
+    access: str
+    reset: int
+    reset_first: int | None
+    ranges: list[Range]
+    aliases: list[Range]
+    fields: list[Field]
+    array: bool
+    linux: str
+
+    @property
+    def count(self) -> int:
+        return sum(r.count for r in self.ranges)
+
+    def offset_of(self, index: int) -> int:
+        for r in self.ranges:
+            if r.first <= index < r.first + r.count:
+                return r.offset + (index - r.first) * r.stride
+        raise IndexError(f"{self.name}[{index}]")
+
+
+@dataclass
+class Descriptor:
+    name: str
+    section: str
+    text: str
+    fields: list[Field]
+
+
+@dataclass
+class Table:
+    registers: list[Register] = field(default_factory=list)
+    descriptors: list[Descriptor] = field(default_factory=list)
+
+
+def whole(row: str, key: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise TableError(f"{row}: {key} must be a whole number from {low:#x} to {high:#x}, not {value!r}")
+    return value
+
+
+def parse_fields(row: str, raw: object, bits: int) -> list[Field]:
+    """Fields of a register (bits = 32) or a descriptor (128), in bit order."""
+    if not isinstance(raw, dict):
+        raise TableError(f"{row}: fields must be a table")
+    fields = []
+    for name, position in raw.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in RESERVED_NAMES:
+            raise TableError(f"{row}: field name {name!r} is not usable in C++ and Rust (lower case, no keyword)")
+        low, high = (position if isinstance(position, list) and len(position) == 2 else (position, position))
+        low = whole(row, f"field {name}: bit", low, 0, bits - 1)
+        high = whole(row, f"field {name}: bit", high, 0, bits - 1)
+        if low > high:
+            raise TableError(f"{row}: field {name}: [{low}, {high}] must be [lowest, highest]")
+        if low // 64 != high // 64:
+            raise TableError(f"{row}: field {name} crosses bit 64")
+        fields.append(Field(name, low, high))
+    fields.sort(key=lambda f: f.low)
+    for one, two in zip(fields, fields[1:]):
+        if two.low <= one.high:
+            raise TableError(f"{row}: fields {one.name} and {two.name} overlap at bit {two.low}")
+    names = {f.name for f in fields}
+    for f in fields:
+        if f.name + "_mask" in names:
+            raise TableError(f"{row}: field {f.name}_mask collides with the mask of field {f.name}")
+    return fields
+
+
+def parse_ranges(row: str, key: str, raw: object) -> list[Range]:
+    if not isinstance(raw, list) or not raw or not all(isinstance(r, list) and len(r) == 3 for r in raw):
+        raise TableError(f"{row}: {key} must be a list of [offset, stride, count]")
+    ranges, first = [], 0
+    for offset, stride, count in raw:
+        whole(row, f"{key}: offset", offset, 0, BAR_BYTES - 4)
+        whole(row, f"{key}: stride", stride, 4, BAR_BYTES)
+        whole(row, f"{key}: count", count, 1, BAR_BYTES // 4)
+        if offset % 4 or stride % 4:
+            raise TableError(f"{row}: {key}: offset {offset:#x} and stride {stride:#x} must be multiples of 4")
+        if offset + (count - 1) * stride > BAR_BYTES - 4:
+            raise TableError(f"{row}: {key}: entry {count - 1} lies outside the {BAR_BYTES} bytes of BAR 0")
+        # Aliases each start at entry 0; the pieces of `ranges` follow each other.
+        ranges.append(Range(offset, stride, count, first))
+        if key == "ranges":
+            first += count
+    return ranges
+
+
+def parse_register(name: str, block: str, default_section: str, raw: dict) -> Register:
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9_]*", name):
+        raise TableError(f"{name}: a register's name starts with a capital and has letters, digits and _ only")
+    unknown = set(raw) - REGISTER_KEYS
+    if unknown:
+        raise TableError(f"{name}: unknown key {sorted(unknown)[0]!r}; known are {', '.join(sorted(REGISTER_KEYS))}")
+    if ("ranges" in raw) == ("offset" in raw):
+        raise TableError(f"{name}: give either offset (with stride and count for an array) or ranges")
+    if ("stride" in raw) != ("count" in raw) or ("ranges" in raw and "count" in raw):
+        raise TableError(f"{name}: stride and count go together, and with offset only")
+    if "ranges" in raw:
+        ranges = parse_ranges(name, "ranges", raw["ranges"])
+    else:
+        ranges = parse_ranges(name, "ranges", [[raw["offset"], raw.get("stride", 4), raw.get("count", 1)]])
+    aliases = parse_ranges(name, "aliases", raw["aliases"]) if "aliases" in raw else []
+    count = sum(r.count for r in ranges)
+    for alias in aliases:
+        if alias.count > count:
+            raise TableError(f"{name}: an alias has {alias.count} entries, the register only {count}")
+    if raw.get("access") not in ACCESS:
+        raise TableError(f"{name}: access {raw.get('access')!r} is not one of {', '.join(ACCESS)}")
+    if not isinstance(raw.get("text"), str) or not raw["text"]:
+        raise TableError(f"{name}: text must say what the register does")
+    return Register(
+        name=name,
+        block=block,
+        section=str(raw.get("section", default_section)),
+        text=raw["text"],
+        access=raw["access"],
+        reset=whole(name, "reset", raw.get("reset", 0), 0, 0xFFFFFFFF),
+        reset_first=whole(name, "reset_first", raw["reset_first"], 0, 0xFFFFFFFF) if "reset_first" in raw else None,
+        ranges=ranges,
+        aliases=aliases,
+        fields=parse_fields(name, raw.get("fields", {"value": [0, 31]}), 32),
+        array="count" in raw or "ranges" in raw,
+        linux=str(raw.get("linux", name)),
+    )
+
+
+def parse(text: str) -> Table:
+    """The checked table. Raises TableError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TableError(str(error)) from None
+    unknown = set(document) - {"block", "descriptor"}
+    if unknown:
+        raise TableError(f"[{sorted(unknown)[0]}]: only [block.NAME...] and [descriptor.NAME] are known")
+    table = Table()
+    like: list[tuple[Register, str]] = []
+    by_name: dict[str, Register] = {}
+    for block_name, block in document.get("block", {}).items():
+        for key, value in block.items():
+            if key in BLOCK_KEYS:
+                continue
+            if not isinstance(value, dict):
+                raise TableError(f"[block.{block_name}]: {key!r} is neither a register nor one of {', '.join(sorted(BLOCK_KEYS))}")
+            register = parse_register(key, block_name, str(block.get("section", "")), value)
+            if not register.section:
+                raise TableError(f"{key}: no datasheet section, neither its own nor its block's")
+            if key in by_name:
+                raise TableError(f"{key}: named twice, in blocks {by_name[key].block} and {block_name}")
+            by_name[key] = register
+            table.registers.append(register)
+            if "like" in value:
+                if "fields" in value:
+                    raise TableError(f"{key}: give fields or like, not both")
+                like.append((register, value["like"]))
+    for register, other in like:
+        if other not in by_name:
+            raise TableError(f"{register.name}: like names {other!r}, which is not in the table")
+        register.fields = by_name[other].fields
+    for name, raw in document.get("descriptor", {}).items():
+        if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
+            raise TableError(f"descriptor {name}: a descriptor's name is in PascalCase")
+        if set(raw) - DESCRIPTOR_KEYS or "fields" not in raw or "section" not in raw or "text" not in raw:
+            raise TableError(f"descriptor {name}: give section, text and fields, nothing else")
+        table.descriptors.append(Descriptor(name, str(raw["section"]), raw["text"], parse_fields(f"descriptor {name}", raw["fields"], 128)))
+    check_places(table)
+    check_types(table)
+    return table
+
+
+def check_places(table: Table) -> None:
+    taken: dict[int, str] = {}
+    for register in table.registers:
+        for kind, ranges in (("", register.ranges), (" (alias)", register.aliases)):
+            for r in ranges:
+                for i in range(r.count):
+                    offset = r.offset + i * r.stride
+                    label = f"{register.name}[{r.first + i}]{kind}" if register.array else register.name + kind
+                    if offset in taken:
+                        raise TableError(f"{label}: offset {offset:#07x} is already that of {taken[offset]}")
+                    taken[offset] = label
+
+
+def check_types(table: Table) -> None:
+    types: dict[str, str] = {}
+    for register in table.registers:
+        name = pascal(register.name)
+        if name in types:
+            raise TableError(f"{register.name}: its type {name} is already that of {types[name]}")
+        types[name] = register.name
+
+
+def pascal(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:].lower() for part in name.split("_"))
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+# --- C++ -------------------------------------------------------------------------------------------------------------------------------------
+
+CPP_HEAD = """\
+// SPDX-License-Identifier: BSL-1.0
+// Generated from drivers/ixgbe/registers.toml by generate_registers.py; do not edit.
+//
+// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the value, one
+// member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that reading,
+// changing a field and writing back leaves them alone. A field's value that does not fit is an error in the program (assert).
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <string_view>
+
+namespace neap::ixgbe::reg {
+
+/// One register: its byte offset in BAR 0, and the type of its value.
+template <class ValueType>
+struct Location {
+  using Value = ValueType;
+  std::uint32_t offset;
+};
+"""
+
+
+def cpp_type(f: Field) -> str:
+    if f.width == 1:
+        return "bool"
+    return "std::uint32_t" if f.width <= 32 else "std::uint64_t"
+
+
+def cpp_member(f: Field) -> str:
+    bits = f"bit {f.low}" if f.width == 1 else f"bits {f.low} to {f.high}"
+    return f"  {cpp_type(f)} {f.name} = {'false' if f.width == 1 else '0'};  ///< {bits}"
+
+
+def cpp_extract(f: Field, source: str, bits: int) -> str:
+    low = f.low % 64
+    shifted = f"{source} >> {low}" if low else source
+    if f.width == bits:
+        return source
+    suffix = "U" if bits == 32 else "ULL"
+    value = f"({shifted}) & {(1 << f.width) - 1:#x}{suffix}" if low else f"{source} & {(1 << f.width) - 1:#x}{suffix}"
+    if f.width == 1:
+        return f"({value}) != 0"
+    return value if bits == 32 or f.width > 32 else f"static_cast<std::uint32_t>({value})"
+
+
+def cpp_insert(f: Field, bits: int) -> str:
+    word = f"std::uint{bits}_t"
+    low = f.low % 64
+    value = f"{word}{{{f.name}}}" if f.width != bits else f.name
+    return f"({value} << {low})" if low else value
+
+
+def cpp_fit_checks(fields: list[Field]) -> list[str]:
+    lines = []
+    for f in fields:
+        if 1 < f.width < 32 or 32 < f.width < 64:
+            suffix = "U" if f.width < 32 else "ULL"
+            lines.append(f"    assert({f.name} <= {(1 << f.width) - 1:#x}{suffix});")
+    return lines
+
+
+def cpp_register(register: Register) -> list[str]:
+    name = pascal(register.name)
+    covered = 0
+    for f in register.fields:
+        covered |= f.mask
+    spare = ~covered & 0xFFFFFFFF
+    out = ["", f"/// {register.name}: {register.text} ({register.access}; {register.section})", f"struct {name} {{"]
+    out += [cpp_member(f) for f in register.fields]
+    if spare:
+        out.append("  std::uint32_t reserved = 0;  ///< bits that no field names, in place")
+    out.append("")
+    out.append(f'  static constexpr std::string_view name = "{register.name}";')
+    out.append(f"  static constexpr std::uint32_t reset_raw = {register.reset:#010x}U;")
+    out += [f"  static constexpr std::uint32_t {f.name}_mask = {f.mask:#010x}U;" for f in register.fields]
+    if spare:
+        out.append(f"  static constexpr std::uint32_t reserved_mask = {spare:#010x}U;")
+    out.append("")
+    out.append("  [[nodiscard]] constexpr std::uint32_t raw() const {")
+    out += cpp_fit_checks(register.fields)
+    terms = [cpp_insert(f, 32) for f in register.fields]
+    if spare:
+        terms.append("(reserved & reserved_mask)")
+    out.append("    return " + "\n           | ".join(terms) + ";")
+    out.append("  }")
+    out.append(f"  [[nodiscard]] static constexpr {name} from_raw(std::uint32_t raw_value) {{")
+    out.append("    return {")
+    out += [f"        .{f.name} = {cpp_extract(f, 'raw_value', 32)}," for f in register.fields]
+    if spare:
+        out.append("        .reserved = raw_value & reserved_mask,")
+    out.append("    };")
+    out.append("  }")
+    out.append(f"  friend constexpr bool operator==(const {name}&, const {name}&) = default;")
+    out.append("};")
+    if not register.array:
+        out.append(f"inline constexpr Location<{name}> {register.name}{{{register.ranges[0].offset:#07x}U}};")
+        return out
+    out.append(f"struct {name}Array {{")
+    out.append(f"  static constexpr std::uint32_t count = {register.count};")
+    out.append(f"  [[nodiscard]] constexpr Location<{name}> operator()(std::uint32_t index) const {{")
+    out.append("    assert(index < count);")
+    for r in register.ranges[:-1]:
+        out.append(f"    if (index < {r.first + r.count}) return {{{r.offset:#07x}U + {cpp_index(r)} * {r.stride:#x}U}};")
+    last = register.ranges[-1]
+    out.append(f"    return {{{last.offset:#07x}U + {cpp_index(last)} * {last.stride:#x}U}};")
+    out.append("  }")
+    out.append("};")
+    out.append(f"inline constexpr {name}Array {register.name}{{}};")
+    return out
+
+
+def cpp_index(r: Range) -> str:
+    return f"(index - {r.first}U)" if r.first else "index"
+
+
+def cpp_descriptor(descriptor: Descriptor) -> list[str]:
+    out = ["", f"/// {descriptor.text} ({descriptor.section})", f"struct {descriptor.name} {{"]
+    out += [cpp_member(f) for f in descriptor.fields]
+    out.append("")
+    for f in descriptor.fields:
+        mask = f.mask >> (64 * (f.low // 64))
+        out.append(f"  static constexpr std::uint64_t {f.name}_mask = {mask:#018x}ULL;  ///< in word {f.low // 64}")
+    out.append("")
+    out.append("  /// The two 64-bit words as they lie in memory (little endian).")
+    out.append("  [[nodiscard]] constexpr std::array<std::uint64_t, 2> raw() const {")
+    out += cpp_fit_checks(descriptor.fields)
+    words = []
+    for word in (0, 1):
+        terms = [cpp_insert(f, 64) for f in descriptor.fields if f.low // 64 == word]
+        words.append("\n             | ".join(terms) if terms else "0")
+    out.append(f"    return {{{words[0]},")
+    out.append(f"            {words[1]}}};")
+    out.append("  }")
+    used = [any(f.low // 64 == word for f in descriptor.fields) for word in (0, 1)]
+    parameters = ", ".join(f"{'' if used[w] else '[[maybe_unused]] '}std::uint64_t word{w}" for w in (0, 1))
+    out.append(f"  [[nodiscard]] static constexpr {descriptor.name} from_raw({parameters}) {{")
+    out.append("    return {")
+    out += [f"        .{f.name} = {cpp_extract(f, f'word{f.low // 64}', 64)}," for f in descriptor.fields]
+    out.append("    };")
+    out.append("  }")
+    out.append(f"  friend constexpr bool operator==(const {descriptor.name}&, const {descriptor.name}&) = default;")
+    out.append("};")
+    return out
+
+
+def generate_cpp(table: Table) -> str:
+    out = [CPP_HEAD]
+    for register in table.registers:
+        out += cpp_register(register)
+    out += ["", "}  // namespace neap::ixgbe::reg", "", "namespace neap::ixgbe::descriptor {"]
+    for descriptor in table.descriptors:
+        out += cpp_descriptor(descriptor)
+    out += ["", "}  // namespace neap::ixgbe::descriptor", ""]
+    return "\n".join(out)
+
+
+# --- Rust ------------------------------------------------------------------------------------------------------------------------------------
+
+RUST_HEAD = """\
+// SPDX-License-Identifier: BSL-1.0
+// Generated from drivers/ixgbe/registers.toml by generate_registers.py; do not edit.
+"""
+
+
+def rust_ranges(ranges: list[Range]) -> str:
+    inner = ", ".join(f"Range {{ offset: {r.offset:#07x}, stride: {r.stride:#x}, count: {r.count}, first: {r.first} }}" for r in ranges)
+    return f"&[{inner}]"
+
+
+def rust_access(access: str) -> str:
+    parts = {"rw": "ReadWrite", "ro": "ReadOnly", "wo": "WriteOnly", "rc": "ReadClears", "w1c": "WriteOneClears", "rc+w1c": "ReadAndWriteOneClear"}
+    return f"Access::{parts[access]}"
+
+
+def generate_rust(table: Table) -> str:
+    out = [RUST_HEAD]
+    out.append("#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]")
+    out.append("#[repr(u16)]")
+    out.append("pub enum Register {")
+    for register in table.registers:
+        out.append(f"    /// {register.text} ({register.section})")
+        out.append(f"    {pascal(register.name)},")
+    out.append("}")
+    out.append("")
+    out.append(f"pub static REGISTERS: [RegisterInfo; {len(table.registers)}] = [")
+    slot = 0
+    for register in table.registers:
+        mask = 0
+        for f in register.fields:
+            mask |= f.mask
+        first = register.reset if register.reset_first is None else register.reset_first
+        out.append(
+            f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {str(register.array).lower()}, '
+            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, slot: {slot}, "
+            f"count: {register.count}, ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
+        )
+        slot += register.count
+    out.append("];")
+    out.append("")
+    out.append("/// One slot for each entry of each register.")
+    out.append(f"pub const SLOTS: usize = {slot};")
+    out.append("")
+    out.append("pub mod field {")
+    out.append("    use super::Field;")
+    for register in table.registers:
+        out.append(f"    pub mod {register.name.lower()} {{")
+        out.append("        use super::Field;")
+        for f in register.fields:
+            out.append(f"        pub const {f.name.upper()}: Field = Field {{ shift: {f.low}, width: {f.width} }};")
+        out.append("    }")
+    out.append("}")
+    out.append("")
+    out.append("pub mod descriptor {")
+    out.append("    use super::WideField;")
+    for descriptor in table.descriptors:
+        out.append(f"    /// {descriptor.text} ({descriptor.section})")
+        out.append(f"    pub mod {snake(descriptor.name)} {{")
+        out.append("        use super::WideField;")
+        for f in descriptor.fields:
+            out.append(
+                f"        pub const {f.name.upper()}: WideField = WideField {{ word: {f.low // 64}, shift: {f.low % 64}, width: {f.width} }};"
+            )
+        out.append("    }")
+    out.append("}")
+    out.append("")
+    return "\n".join(out)
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Leaves an equal file alone (so that nothing is rebuilt), replaces another in one step (so that no reader sees half of it)."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("registers.toml"), help="default: registers.toml beside this file")
+    parser.add_argument("--cpp", type=Path, metavar="OUT.hpp")
+    parser.add_argument("--rust", type=Path, metavar="OUT.rs")
+    options = parser.parse_args(arguments)
+    if not options.cpp and not options.rust:
+        parser.error("nothing to do: give --cpp or --rust")
+    try:
+        table = parse(options.table.read_text(encoding="utf-8"))
+        if options.cpp:
+            write_if_changed(options.cpp, generate_cpp(table))
+        if options.rust:
+            write_if_changed(options.rust, generate_rust(table))
+    except (TableError, OSError) as error:
+        print(f"generate_registers: {options.table.name}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
