@@ -195,7 +195,7 @@ class Machine:
 
         RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds, or if QEMU itself failed.
         """
-        assert self._qemu and self._qmp
+        assert self._qemu and self._qmp, "the machine was not started"
         if not wait_unreaped(self._qemu, timeout):
             raise self._error(f"the machine did not end within {timeout:g} s")
         status = self._qemu.wait()
@@ -276,10 +276,12 @@ class Machine:
         self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
         if self._qmp is None:
             raise self._error("QEMU did not start")
+        # QEMU waited for this (-S), so that the shortest run cannot end before its monitor is listened to.
+        self._qmp.command("cont")
 
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
-        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35,memory-backend=ram"]
+        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S", "-machine", "q35,memory-backend=ram"]
         argv += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(self.cores), "-m", self.memory]
         argv += ["-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on"]
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]

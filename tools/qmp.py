@@ -45,12 +45,7 @@ class Qmp:
                 time.sleep(CONNECT_POLL_SECONDS)
                 continue
             monitor = cls(connection)
-            try:
-                monitor.command("qmp_capabilities")
-            except Failure:
-                # An image may have run to its end before we were through: that is no failure of the start.
-                if not monitor._ended.is_set():
-                    raise
+            monitor.command("qmp_capabilities")
             return monitor
         return None
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Building: CMake's presets with the paths that the launcher knows, and the soft card by cargo.
+
+Everything built lies in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, logs in `build/logs/`. Crates that cargo
+downloads lie in cargo's own directory of the user, so another clone does not download them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tools import cache, progress, sources, toolchain
+from tools.errors import Failure, UsageError
+from tools.process import run_logged
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BUILD = REPOSITORY / "build"
+CROSS_PRESETS = ("image", "image-debug")
+HOST_PRESETS = ("host", "host-thread")
+SOFT_CARD = BUILD / "soft82599/release/soft82599"
+SOFT_CARD_SOURCE = REPOSITORY / "sim/soft82599"
+OLDEST_RUSTC = (1, 85)
+BUILD_TIMEOUT_SECONDS = 3600
+
+
+def applications() -> list[str]:
+    """The applications of this checkout: each folder below apps/ with a main.cpp."""
+    return sorted(path.parent.name for path in (REPOSITORY / "apps").glob("*/main.cpp"))
+
+
+def require_application(name: str) -> None:
+    """Raises UsageError, naming those that there are."""
+    if name not in applications():
+        raise UsageError(f"there is no application '{name}'", f"applications: {', '.join(applications()) or 'none'}")
+
+
+def image(name: str, preset: str = "image") -> Path:
+    """Where the boot image of an application is, once built."""
+    return BUILD / preset / "apps" / name / f"{name}.elf"
+
+
+def configure_arguments(preset: str) -> list[str]:
+    """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if they are not there."""
+    words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}"]
+    if preset in CROSS_PRESETS:
+        words.append(f"-DNEAP_TOOLCHAIN={toolchain.require()}")
+    return words
+
+
+def log_path(name: str) -> Path:
+    return BUILD / "logs" / f"{name}.log"
+
+
+@contextlib.contextmanager
+def building(preset: str) -> Iterator[Path]:
+    """Holds the lock of a preset's build directory: ninja does not bear a second ninja in its directory."""
+    directory = BUILD / preset
+    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {preset}")  # noqa: E731
+    with cache.lock(BUILD / f"{preset}.lock", on_wait=waiting):
+        yield directory
+
+
+def build(preset: str, targets: Sequence[str] = ()) -> Path:
+    """Configures a preset if its arguments changed, and builds targets of it (default: all). Gives the build directory."""
+    with building(preset) as directory:
+        build_locked(preset, targets)
+    return directory
+
+
+def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
+    """As build(), for a caller that holds `building(preset)` to use the result before anybody changes it."""
+    arguments = configure_arguments(preset)
+    directory = BUILD / preset
+    stamp = directory / ".neap-configured"
+    wanted = "\n".join(arguments) + "\n"
+    if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
+        log = log_path(f"{preset}-configure")
+        log.unlink(missing_ok=True)
+        # A compiler, once chosen, cannot be changed in a build directory.
+        if stamp.is_file():
+            cache.remove(directory)
+        with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
+            run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)
+            stamp.write_text(wanted)
+    log = log_path(preset)
+    log.unlink(missing_ok=True)
+    what = f"building {' '.join(targets) or 'everything'} ({preset})"
+    argv = ["cmake", "--build", str(directory)]
+    if targets:
+        argv += ["--target", *targets]
+    with progress.step(what):
+        run_logged(argv, log, what, cwd=REPOSITORY, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+
+
+def build_soft_card() -> Path:
+    """Builds the soft card (release) by cargo; gives the program."""
+    if not (SOFT_CARD_SOURCE / "Cargo.toml").is_file():
+        raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
+    cargo_run(["build", "--release", "--locked"], "building the soft card", "soft82599")
+    return SOFT_CARD
+
+
+def cargo_environment() -> dict[str, str]:
+    return {**os.environ, "CARGO_TARGET_DIR": str(BUILD / "soft82599"), "CARGO_TERM_COLOR": "never"}
+
+
+def cargo_run(arguments: Sequence[str], what: str, log_name: str) -> Path:
+    """One cargo command in the soft card's directory; gives the log."""
+    log = log_path(log_name)
+    with cache.lock(BUILD / f"{log_name}.lock"):
+        log.unlink(missing_ok=True)
+        with progress.step(what):
+            argv = [cargo(), *arguments]
+            run_logged(argv, log, what, cwd=SOFT_CARD_SOURCE, env=cargo_environment(), timeout_seconds=BUILD_TIMEOUT_SECONDS)
+    return log
+
+
+def cargo() -> str:
+    """A cargo whose compiler is new enough. Raises Failure if there is none."""
+    found = find_cargo()
+    if found is None:
+        raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
+    return found
+
+
+def find_cargo() -> str | None:
+    """cargo on PATH, if the rustc beside it is new enough."""
+    program, compiler = shutil.which("cargo"), shutil.which("rustc")
+    if not program or not compiler:
+        return None
+    try:
+        done = subprocess.run([compiler, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.match(r"rustc (\d+)\.(\d+)", done.stdout)
+    if not match or (int(match.group(1)), int(match.group(2))) < OLDEST_RUSTC:
+        return None
+    return program

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Third-party sources that Neap builds from: pinned in toolchain/sources.toml, fetched as Debian packages, checked, unpacked.
+
+A pin names a version and its SHA-256. When a point release of Debian has replaced that version, nothing is guessed: the user is
+told, and with `--accept-newer` the archive's newer one is taken on the strength of the archive's signature, recorded in the cache
+with its hash, and from then on is this user's pin, until toolchain/sources.toml moves on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tomllib
+from pathlib import Path
+
+from tools import cache, progress
+from tools.archive import Archive, VersionGone, unpack
+from tools.errors import Failure
+from tools.process import run_logged
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PINS = REPOSITORY / "toolchain/sources.toml"
+UNPACK_SECONDS = 600
+
+# Set by the command line's --accept-newer.
+accept_newer = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """One third-party source. `sha256` is of a binary package's file; a source package has `files` {name: SHA-256} instead."""
+
+    name: str
+    package: str
+    version: str
+    sha256: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    directory: str = ""
+    debian_patches: tuple[str, ...] = ()
+    debian_patches_strip: int = 1
+
+    @property
+    def is_source_package(self) -> bool:
+        return bool(self.files)
+
+    def identity(self) -> str:
+        """All that decides what comes out of it, as text for a hash."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+
+def pins(path: Path = PINS) -> dict[str, Pin]:
+    """The pins of this checkout, with those replaced that this user has accepted newer versions for."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Failure(f"cannot read {path.name}: {error}") from None
+    accepted = _accepted()
+    result = {}
+    for name, row in table.items():
+        pin = Pin(
+            name=name,
+            package=row.get("source_package") or row["package"],
+            version=row["version"],
+            sha256=row.get("sha256", ""),
+            files=tuple(sorted(row.get("files", {}).items())),
+            directory=row.get("directory", ""),
+            debian_patches=tuple(row.get("debian_patches", [])),
+            debian_patches_strip=row.get("debian_patches_strip", 1),
+        )
+        newer = accepted.get(name)
+        if newer and newer["instead_of"] == pin.version:
+            files = tuple(sorted(newer["files"].items()))
+            pin = dataclasses.replace(pin, version=newer["version"], sha256=newer["sha256"], files=files)
+        result[name] = pin
+    return result
+
+
+def fetch(pin: Pin, archive: Archive, into: Path) -> tuple[Pin, list[Path]]:
+    """Downloads what a pin names into a directory. Gives the pin that holds now (see --accept-newer) and the files.
+
+    A file that is there already with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs.
+    """
+    if there := _present(pin, into):
+        return pin, there
+    try:
+        _download(pin, archive, into)
+    except VersionGone as gone:
+        if not accept_newer or not gone.available:
+            raise
+        newer = dataclasses.replace(pin, version=gone.available[0], sha256="", files=())
+        progress.say(f"neap: {pin.package} {pin.version} is gone; taking {newer.version}, signed by Debian, not tested with Neap")
+        newer = _with_hashes(newer, _download_any(newer, archive, into, pin.is_source_package))
+        _accept(pin, newer)
+        return newer, _present(newer, into)
+    for path, expected in _expected(pin, into):
+        actual = cache.file_sha256(path) if path.is_file() else "missing"
+        if actual != expected:
+            for broken, _ in _expected(pin, into):
+                cache.remove(broken)
+            raise Failure(
+                f"checksum of {path.name} is wrong: {actual[:16]}…, pinned is {expected[:16]}…",
+                "the download was removed; start again, and if it stays so, the mirror does not serve what Neap was tested with",
+            )
+    return pin, _present(pin, into)
+
+
+def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
+    """Unpacks the upstream source of a package into `into` (whose content it becomes) and applies the Debian patches named by its pin."""
+    holding = into.with_name(f"{into.name}.unpack")
+    cache.remove(holding)
+    cache.remove(into)
+    holding.mkdir(parents=True)
+    into.mkdir(parents=True)
+    if pin.is_source_package:
+        upstream = [path for path in files if ".orig.tar" in path.name]
+        run_logged(["tar", "-C", str(holding), "-xf", str(next(path for path in files if ".debian.tar" in path.name))], log, f"unpacking {pin.name}")
+        patches = holding / "debian/patches"
+    else:
+        unpack(files[0], holding)
+        upstream = sorted((holding / pin.directory).glob("*.tar.*"))
+        patches = holding / pin.directory / "patches"
+    if len(upstream) != 1:
+        raise Failure(f"{pin.package} {pin.version} does not hold one source archive but {len(upstream)}")
+    argv = ["tar", "-C", str(into), "--strip-components=1", "-xf", str(upstream[0])]
+    run_logged(argv, log, f"unpacking {pin.name}", timeout_seconds=UNPACK_SECONDS)
+    for name in pin.debian_patches:
+        apply_patch(patches / name, into, pin.debian_patches_strip, log)
+    cache.remove(holding)
+
+
+def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
+    """Applies one patch whole; one that does not fit ends the build."""
+    what = f"patch {patch.name}"
+    run_logged(["patch", "--batch", "--silent", "--forward", f"--strip={strip}", f"--directory={tree}", f"--input={patch}"], log, what)
+
+
+def lwip(archive: Archive | None = None) -> Path:
+    """lwIP's source tree in the cache; fetched if it is not there."""
+    return _source_entry("lwip", archive, _unpack_lwip) / "tree"
+
+
+def boost(archive: Archive | None = None) -> Path:
+    """The directory that holds Boost's headers (`boost/version.hpp` below it); fetched if it is not there."""
+    return _source_entry("boost", archive, _unpack_boost) / "tree/usr/include"
+
+
+def _unpack_lwip(pin: Pin, files: list[Path], entry: Path) -> None:
+    unpack_tree(pin, files, entry / "tree", entry / "unpack.log")
+
+
+def _unpack_boost(_pin: Pin, files: list[Path], entry: Path) -> None:
+    unpack(files[0], entry / "tree")
+
+
+def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
+    pin = pins()[name]
+    entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
+    if entry.ready:
+        return entry.path
+    with entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine:
+        if mine:
+            cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
+            with progress.step(f"fetching {name} {pin.version}"):
+                now, files = fetch(pin, archive or Archive(), entry.path / "packages")
+                unpack_into(now, files, entry.path)
+                cache.remove(entry.path / "packages")
+    if now_pin_differs := pins()[name] != pin:
+        assert now_pin_differs
+        # The version accepted meanwhile has another name; what was just fetched under the old one is fetched once more under it.
+        cache.remove(entry.path)
+        return _source_entry(name, archive, unpack_into)
+    return entry.path
+
+
+def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
+    if pin.is_source_package:
+        return [(into / name, digest) for name, digest in pin.files]
+    found = sorted(into.glob(f"{pin.package}_{pin.version.replace(':', '%3a')}_*.deb"))
+    return [(found[-1] if found else into / f"{pin.package}_{pin.version}.deb", pin.sha256)]
+
+
+def _present(pin: Pin, into: Path) -> list[Path]:
+    """The pin's files if all are there and whole, else nothing."""
+    expected = _expected(pin, into)
+    if all(path.is_file() and cache.file_sha256(path) == digest for path, digest in expected):
+        return [path for path, _ in expected]
+    return []
+
+
+def _download(pin: Pin, archive: Archive, into: Path) -> None:
+    for path, _ in _expected(pin, into):
+        cache.remove(path)
+    _download_any(pin, archive, into, pin.is_source_package)
+
+
+def _download_any(pin: Pin, archive: Archive, into: Path, is_source: bool) -> list[Path]:
+    if not is_source:
+        return archive.download([(pin.package, pin.version)], into)
+    archive.download_source(pin.package, pin.version, into)
+    return sorted(path for path in into.iterdir() if ".tar." in path.name and not path.name.endswith(".asc"))
+
+
+def _with_hashes(pin: Pin, files: list[Path]) -> Pin:
+    if any(".tar." in path.name for path in files):
+        return dataclasses.replace(pin, files=tuple(sorted((path.name, cache.file_sha256(path)) for path in files)))
+    return dataclasses.replace(pin, sha256=cache.file_sha256(files[0]))
+
+
+def _accepted_path() -> Path:
+    return cache.root() / "accepted.json"
+
+
+def _accepted() -> dict:
+    try:
+        return json.loads(_accepted_path().read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, json.JSONDecodeError) as error:
+        raise Failure(f"cannot read {_accepted_path()}: {error}", "remove that file") from None
+
+
+def _accept(pin: Pin, newer: Pin) -> None:
+    with cache.lock(_accepted_path().with_suffix(".lock")):
+        rows = _accepted()
+        instead_of = rows.get(pin.name, {}).get("instead_of", pin.version)
+        rows[pin.name] = {"instead_of": instead_of, "version": newer.version, "sha256": newer.sha256, "files": dict(newer.files)}
+        fresh = _accepted_path().with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(rows, indent=2) + "\n")
+        fresh.replace(_accepted_path())

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The cross compiler: found in the cache, or built there step by step from toolchain/recipe.toml.
+
+The toolchain's name in the cache is the hash of its recipe: pinned sources, patches, and steps. A build that is stopped, however
+rudely, goes on with the step that was running; that step starts in a fresh directory, since what a killed compiler left there
+cannot be trusted. Of two builds at once the second waits for the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tomllib
+from pathlib import Path
+
+from tools import cache, progress, sources
+from tools.archive import Archive
+from tools.errors import Failure
+from tools.process import output_of, run_logged
+
+RECIPE_DIRECTORY = Path(__file__).resolve().parent.parent / "toolchain"
+TARGET = "x86_64-neap-elf"
+SOURCES = ("binutils", "gcc", "newlib")
+STATIC_LIBRARIES = ("gmp", "mpfr", "mpc")
+UNPACK = "download and unpack"
+UNPACK_SECONDS = 30
+# Peak of the work directory, 2.2 GB, and of the result, 0.2 GB, with something to spare.
+NEEDED_BYTES = 3_000_000_000
+STEP_TIMEOUT_SECONDS = 4 * 3600
+# Installed, but of no use to anybody who compiles for Neap.
+LEFT_OUT = (
+    "share/info",
+    "share/man",
+    f"bin/{TARGET}-lto-dump",
+    f"libexec/gcc/{TARGET}/*/install-tools",
+    f"lib/gcc/{TARGET}/*/install-tools",
+)
+TRIAL = "#include <expected>\n#include <print>\nint trial() { std::println(\"{}\", 1); return std::expected<int, int>{2}.value(); }\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of the recipe: commands run in `directory`; `anew` is the part of it that is made anew (default: all)."""
+
+    name: str
+    seconds: float
+    directory: str
+    commands: list[list[str]]
+    anew: str
+
+
+class Recipe:
+    """toolchain/recipe.toml with the pins and patches that belong to it."""
+
+    def __init__(self, directory: Path = RECIPE_DIRECTORY):
+        try:
+            self._table = tomllib.loads((directory / "recipe.toml").read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise Failure(f"cannot read toolchain/recipe.toml: {error}") from None
+        all_pins = sources.pins(directory / "sources.toml")
+        self.pins = {name: all_pins[name] for name in SOURCES}
+        self.patches = {name: sorted((directory / "patches" / name).glob("*.patch")) for name in SOURCES}
+        self.epoch = int(self._table["source_date_epoch"])
+
+    def key(self) -> str:
+        """The hash that names what this recipe builds. Comments and the measured seconds do not change it."""
+        table = json.loads(json.dumps(self._table))
+        for step in table["step"]:
+            del step["seconds"]
+        parts: list[str | bytes] = [json.dumps(table, sort_keys=True)]
+        for name in SOURCES:
+            parts.append(self.pins[name].identity())
+            for patch in self.patches[name]:
+                parts += [patch.name, patch.read_bytes()]
+        return cache.digest(*parts)
+
+    def steps(self, work: Path, prefix: Path, jobs: int) -> list[Step]:
+        values = {"work": str(work), "prefix": str(prefix), "jobs": str(jobs)}
+
+        def fill(word: str) -> str:
+            for name, text in self._table["variables"].items():
+                word = word.replace(f"{{{name}}}", text)
+            for name, text in values.items():
+                word = word.replace(f"{{{name}}}", text)
+            return word
+
+        def words(command: list[str]) -> list[str]:
+            flat: list[str] = []
+            for word in command:
+                flat += self._table["lists"][word[1:]] if word.startswith("@") else [word]
+            return [fill(word) for word in flat]
+
+        return [
+            Step(row["name"], row["seconds"], row["directory"], [words(command) for command in row["commands"]], row.get("anew", ""))
+            for row in self._table["step"]
+        ]
+
+
+def entry(recipe: Recipe | None = None) -> cache.Entry:
+    return cache.Entry("toolchain", (recipe or Recipe()).key())
+
+
+def find() -> Path | None:
+    """The toolchain's prefix if it is there: $NEAP_TOOLCHAIN, or the cache's for this recipe."""
+    named = os.environ.get("NEAP_TOOLCHAIN")
+    if named:
+        if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
+            raise Failure(f"NEAP_TOOLCHAIN={named} holds no {TARGET}-g++")
+        return Path(named)
+    place = entry()
+    return place.path if place.ready else None
+
+
+def require() -> Path:
+    """The toolchain's prefix; built if it is not there."""
+    return find() or build()
+
+
+def build(archive: Archive | None = None, recipe_directory: Path = RECIPE_DIRECTORY) -> Path:
+    """Builds the toolchain into the cache, or goes on where an earlier build stopped. Gives its prefix."""
+    while True:
+        recipe = Recipe(recipe_directory)
+        place = entry(recipe)
+        if place.ready:
+            return place.path
+        _refuse_spaces(place.path)
+        with place.making(keep_partial=True, on_wait=lambda: progress.say("neap: waiting for another neap that builds the toolchain")) as mine:
+            if not mine:
+                return place.path
+            if Build(recipe, place, archive).run():
+                return place.path
+        # A newer source was accepted, which makes this another recipe.
+
+
+class Build:
+    """One build, in `<cache>/toolchain/<key>.work`, which is removed at the end, with logs in `<key>.logs`, which stay."""
+
+    def __init__(self, recipe: Recipe, place: cache.Entry, archive: Archive | None):
+        self.recipe = recipe
+        self.prefix = place.path
+        self.work = place.path.with_name(f"{place.path.name}.work")
+        self.logs = place.path.with_name(f"{place.path.name}.logs")
+        self.archive = archive
+        self.steps = recipe.steps(self.work, self.prefix, os.cpu_count() or 1)
+
+    def run(self) -> bool:
+        """False if the recipe changed under it (a newer source was accepted), with nothing built."""
+        cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
+        plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
+        progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
+        if self._done(UNPACK):
+            plan.skip(UNPACK)
+        else:
+            cache.remove(self.prefix)
+            cache.remove(self.work)
+            self.prefix.mkdir(parents=True)
+            with plan.run(UNPACK):
+                if not self._unpack():
+                    cache.remove(self.work)
+                    cache.remove(self.prefix)
+                    return False
+            self._mark(UNPACK)
+        for step in self.steps:
+            if self._done(step.name):
+                plan.skip(step.name)
+                continue
+            with plan.run(step.name):
+                self._run_step(step)
+            self._mark(step.name)
+        self._finish()
+        return True
+
+    def _marker(self, name: str) -> Path:
+        return self.work / "done" / name.replace(" ", "-")
+
+    def _done(self, name: str) -> bool:
+        return self._marker(name).is_file()
+
+    def _mark(self, name: str) -> None:
+        with cache.disk_full_named("building the toolchain"):
+            os.sync()
+            self._marker(name).parent.mkdir(parents=True, exist_ok=True)
+            self._marker(name).write_text("done\n")
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name.replace(' ', '-')}.log"
+
+    def _unpack(self) -> bool:
+        self.work.mkdir(parents=True, exist_ok=True)
+        log = self._log(UNPACK)
+        archive = self.archive or Archive()
+        for name in SOURCES:
+            pin, files = sources.fetch(self.recipe.pins[name], archive, self.work / "packages")
+            if pin != self.recipe.pins[name]:
+                return False
+            sources.unpack_tree(pin, files, self.work / name, log)
+            for patch in self.recipe.patches[name]:
+                sources.apply_patch(patch, self.work / name, 1, log)
+        cache.remove(self.work / "packages")
+        static = self.work / "static"
+        static.mkdir(exist_ok=True)
+        for library in STATIC_LIBRARIES:
+            found = output_of(["gcc", f"-print-file-name=lib{library}.a"]).strip()
+            if not os.path.isabs(found):
+                raise Failure(f"lib{library}.a is missing", f"install lib{library}-dev")
+            (static / f"lib{library}.a").symlink_to(found)
+        return True
+
+    def _run_step(self, step: Step) -> None:
+        directory = self.work / step.directory
+        cache.remove(directory / step.anew)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log(step.name).unlink(missing_ok=True)
+        environment = {
+            "LC_ALL": "C",
+            "PATH": f"{self.prefix}/bin:/usr/bin:/bin",
+            "HOME": os.environ.get("HOME", "/"),
+            "SOURCE_DATE_EPOCH": str(self.recipe.epoch),
+        }
+        for command in step.commands:
+            what = f"toolchain step {step.name}"
+            argv = ["nice", *command]
+            run_logged(argv, self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
+
+    def _finish(self) -> None:
+        """Leaves out what nobody needs, tries the compiler on a small program, and makes room."""
+        for pattern in LEFT_OUT:
+            for path in self.prefix.glob(pattern):
+                cache.remove(path)
+        try_compiler(self.prefix, self.work / "trial", self._log("trial"))
+        cache.remove(self.work)
+
+
+def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
+    """Compiles a few lines of C++23. Raises Failure if that does not work."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    (scratch / "trial.cpp").write_text(TRIAL)
+    compiler = str(prefix / "bin" / f"{TARGET}-g++")
+    run_logged([compiler, "-std=c++23", "-c", "trial.cpp", "-o", "trial.o"], log, "trying the cross compiler", cwd=scratch, timeout_seconds=120)
+    cache.remove(scratch)
+
+
+def _refuse_spaces(path: Path) -> None:
+    if any(character.isspace() for character in str(path)):
+        raise Failure(f"GCC cannot be built below a path with a space: {path}", "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)")
+
+
+def _size_bytes(tree: Path) -> int:
+    """What a tree takes on the disk; it counts as free to the build that goes on in it."""
+    total = 0
+    for directory, _, names in os.walk(tree):
+        for name in names:
+            total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+    return total
