@@ -8,6 +8,7 @@ with its hash, and from then on is this user's pin, until toolchain/sources.toml
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -76,23 +77,29 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     return result
 
 
-def fetch(pin: Pin, archive: Archive, into: Path) -> tuple[Pin, list[Path]]:
-    """Downloads what a pin names into a directory. Gives the pin that holds now (see --accept-newer) and the files.
+class Superseded(Exception):
+    """A newer version has just been accepted in a pin's place: what is made from it has another name, so begin again."""
 
-    A file that is there already with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs.
+
+def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
+    """Downloads what a pin names into a directory and gives the files, each with the pinned hash.
+
+    A file that is there already with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs;
+    VersionGone if the archive has the version no longer; Superseded instead if the user accepts newer ones, and one is.
     """
     if there := _present(pin, into):
-        return pin, there
+        return there
     try:
+        for path, _ in _expected(pin, into):
+            cache.remove(path)
         _download(pin, archive, into)
     except VersionGone as gone:
         if not accept_newer or not gone.available:
             raise
-        newer = dataclasses.replace(pin, version=gone.available[0], sha256="", files=())
+        newer = dataclasses.replace(pin, version=gone.available[0])
         progress.say(f"neap: {pin.package} {pin.version} is gone; taking {newer.version}, signed by Debian, not tested with Neap")
-        newer = _with_hashes(newer, _download_any(newer, archive, into, pin.is_source_package))
-        _accept(pin, newer)
-        return newer, _present(newer, into)
+        _accept(pin, _with_hashes(newer, _download(newer, archive, into)))
+        raise Superseded from None
     for path, expected in _expected(pin, into):
         actual = cache.file_sha256(path) if path.is_file() else "missing"
         if actual != expected:
@@ -102,7 +109,7 @@ def fetch(pin: Pin, archive: Archive, into: Path) -> tuple[Pin, list[Path]]:
                 f"checksum of {path.name} is wrong: {actual[:16]}…, pinned is {expected[:16]}…",
                 "the download was removed; start again, and if it stays so, the mirror does not serve what Neap was tested with",
             )
-    return pin, _present(pin, into)
+    return _present(pin, into)
 
 
 def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
@@ -154,23 +161,18 @@ def _unpack_boost(_pin: Pin, files: list[Path], entry: Path) -> None:
 
 
 def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
-    pin = pins()[name]
-    entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
-    if entry.ready:
-        return entry.path
-    with entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine:
-        if mine:
-            cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
-            with progress.step(f"fetching {name} {pin.version}"):
-                now, files = fetch(pin, archive or Archive(), entry.path / "packages")
-                unpack_into(now, files, entry.path)
-                cache.remove(entry.path / "packages")
-    if now_pin_differs := pins()[name] != pin:
-        assert now_pin_differs
-        # The version accepted meanwhile has another name; what was just fetched under the old one is fetched once more under it.
-        cache.remove(entry.path)
-        return _source_entry(name, archive, unpack_into)
-    return entry.path
+    while True:
+        pin = pins()[name]
+        entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
+        if entry.ready:
+            return entry.path
+        with contextlib.suppress(Superseded), entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine:
+            if mine:
+                cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
+                with progress.step(f"fetching {name} {pin.version}"):
+                    files = fetch(pin, archive or Archive(), entry.path / "packages")
+                    unpack_into(pin, files, entry.path)
+                    cache.remove(entry.path / "packages")
 
 
 def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
@@ -188,17 +190,12 @@ def _present(pin: Pin, into: Path) -> list[Path]:
     return []
 
 
-def _download(pin: Pin, archive: Archive, into: Path) -> None:
-    for path, _ in _expected(pin, into):
-        cache.remove(path)
-    _download_any(pin, archive, into, pin.is_source_package)
-
-
-def _download_any(pin: Pin, archive: Archive, into: Path, is_source: bool) -> list[Path]:
-    if not is_source:
+def _download(pin: Pin, archive: Archive, into: Path) -> list[Path]:
+    if not pin.is_source_package:
         return archive.download([(pin.package, pin.version)], into)
     archive.download_source(pin.package, pin.version, into)
-    return sorted(path for path in into.iterdir() if ".tar." in path.name and not path.name.endswith(".asc"))
+    upstream_and_debian = f"{pin.package}_{pin.version.split('-')[0]}"
+    return sorted(path for path in into.glob(f"{upstream_and_debian}*.tar.*") if path.suffix != ".asc")
 
 
 def _with_hashes(pin: Pin, files: list[Path]) -> Pin:

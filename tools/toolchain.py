@@ -125,12 +125,13 @@ def build(archive: Archive | None = None, recipe_directory: Path = RECIPE_DIRECT
         if place.ready:
             return place.path
         _refuse_spaces(place.path)
-        with place.making(keep_partial=True, on_wait=lambda: progress.say("neap: waiting for another neap that builds the toolchain")) as mine:
-            if not mine:
-                return place.path
-            if Build(recipe, place, archive).run():
-                return place.path
-        # A newer source was accepted, which makes this another recipe.
+        waiting = lambda: progress.say("neap: waiting for another neap that builds the toolchain")  # noqa: E731
+        try:
+            with place.making(keep_partial=True, on_wait=waiting) as mine:
+                if mine:
+                    Build(recipe, place, archive).run()
+        except sources.Superseded:
+            cache.remove(place.path)
 
 
 class Build:
@@ -144,8 +145,8 @@ class Build:
         self.archive = archive
         self.steps = recipe.steps(self.work, self.prefix, os.cpu_count() or 1)
 
-    def run(self) -> bool:
-        """False if the recipe changed under it (a newer source was accepted), with nothing built."""
+    def run(self) -> None:
+        """Raises Superseded if a newer source was accepted, which makes this another recipe."""
         cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
         plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
@@ -156,10 +157,7 @@ class Build:
             cache.remove(self.work)
             self.prefix.mkdir(parents=True)
             with plan.run(UNPACK):
-                if not self._unpack():
-                    cache.remove(self.work)
-                    cache.remove(self.prefix)
-                    return False
+                self._unpack()
             self._mark(UNPACK)
         for step in self.steps:
             if self._done(step.name):
@@ -169,7 +167,6 @@ class Build:
                 self._run_step(step)
             self._mark(step.name)
         self._finish()
-        return True
 
     def _marker(self, name: str) -> Path:
         return self.work / "done" / name.replace(" ", "-")
@@ -186,14 +183,13 @@ class Build:
     def _log(self, name: str) -> Path:
         return self.logs / f"{name.replace(' ', '-')}.log"
 
-    def _unpack(self) -> bool:
+    def _unpack(self) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
         log = self._log(UNPACK)
         archive = self.archive or Archive()
         for name in SOURCES:
-            pin, files = sources.fetch(self.recipe.pins[name], archive, self.work / "packages")
-            if pin != self.recipe.pins[name]:
-                return False
+            pin = self.recipe.pins[name]
+            files = sources.fetch(pin, archive, self.work / "packages")
             sources.unpack_tree(pin, files, self.work / name, log)
             for patch in self.recipe.patches[name]:
                 sources.apply_patch(patch, self.work / name, 1, log)
@@ -205,7 +201,6 @@ class Build:
             if not os.path.isabs(found):
                 raise Failure(f"lib{library}.a is missing", f"install lib{library}-dev")
             (static / f"lib{library}.a").symlink_to(found)
-        return True
 
     def _run_step(self, step: Step) -> None:
         directory = self.work / step.directory
