@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """A running Linux guest that takes shell scripts.
 
-A test boots it once and then asks it many things. The first serial port is the kernel's console and goes to a file, which a failing test shows; the
-second one carries scripts in and what they printed out (see init.sh for the two kinds of line). So no answer has to be dug out of console output,
-and a script that hangs is ended inside the guest, by its own time limit, while the guest stays usable.
+A test boots it once and then asks it many things. The first serial port is the kernel's console, which a failing test shows; the second one carries
+scripts in and what they printed out (see init.sh for the two kinds of line). So no answer has to be dug out of console output, and a script that
+hangs is ended inside the guest, by its own time limit, while the guest stays usable.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from __future__ import annotations
 import base64
 import contextlib
 import select
-import shlex
 import socket
-import subprocess
 import time
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tools.errors import Failure
-from tools.process import spawn, stop, tail
+from tools.machine import Machine, free_port
 
 from .guest_image import GuestImage
 
-BOOT_SECONDS = 90
+BOOT_SECONDS = 120
 # What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
 ANSWER_BYTES_MAX = 16 << 20
+SOFT_CARD = "soft82599"
+# random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU.
+KERNEL_WORDS = ["console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5"]
 
 
 @dataclass(frozen=True)
@@ -41,52 +43,29 @@ class Result:
         return self.status == 0
 
 
-def user_network(forward: list[tuple[int, int]]) -> str:
-    """QEMU's user network with TCP ports forwarded from 127.0.0.1 to its first guest: [(host port, guest port)]."""
-    return "user,id=user" + "".join(f",hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}" for host, guest in forward)
-
-
-def emulated_card(model: str, forward: list[tuple[int, int]] | None = None) -> list[str]:
-    """QEMU's arguments for one of its own cards (`igb`, `e1000e`) on the user network."""
-    return ["-netdev", user_network(forward or []), "-device", f"{model},netdev=user"]
-
-
-def soft_card(card_socket: Path, network_socket: Path | None = None, forward: list[tuple[int, int]] | None = None) -> list[str]:
-    """QEMU's arguments for a card behind vfio-user; its wire leads to the user network if `network_socket` is given."""
-    device = f'{{"driver":"vfio-user-pci","socket":{{"path":"{card_socket}","type":"unix"}},"id":"card"}}'
-    arguments = ["-device", device]
-    if network_socket is not None:
-        arguments += [
-            "-netdev", user_network(forward or []),
-            "-netdev", f"stream,id=wire,server=off,addr.type=unix,addr.path={network_socket}",
-            "-netdev", "hubport,id=hub-user,hubid=0,netdev=user",
-            "-netdev", "hubport,id=hub-wire,hubid=0,netdev=wire",
-        ]  # fmt: skip
-    return arguments
-
-
 class LinuxGuest:
-    """One virtual machine. A context manager: leaving it ends the machine. `folder` takes its sockets and logs."""
+    """One virtual machine on the user network. A context manager: leaving it ends the machine.
 
-    def __init__(self, image: GuestImage, qemu: list[str], network: list[str], folder: Path, *, cores: int = 1, memory: str = "512M",
-                 command_line: str = "") -> None:  # fmt: skip
-        self.console_log = folder / "console.log"
-        self.qemu_log = folder / "qemu.log"
-        self._channel_path = folder / "scripts.sock"
+    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), with which the guest and the tests can be told from the card.
+    forward_ports: TCP ports of the guest that tests want to reach; see `port`.
+    """
+
+    def __init__(self, image: GuestImage, *, card: str = SOFT_CARD, cores: int = 1, memory: str = "512M", forward_ports: Sequence[int] = (),
+                 kernel_words: Sequence[str] = (), card_options: Sequence[str] = ()) -> None:  # fmt: skip
+        # An abstract name: nothing is left behind in the file system, whatever ends us.
+        self._channel_name = f"neap-guest-{uuid.uuid4()}"
+        options = ["-chardev", f"socket,id=scripts,path={self._channel_name},abstract=on,server=on,wait=off", "-serial", "chardev:scripts"]
+        forward = [(free_port(), guest_port) for guest_port in forward_ports]
+        if card != SOFT_CARD:
+            rules = "".join(f",hostfwd=tcp:127.0.0.1:{host}-:{guest}" for host, guest in forward)
+            options += ["-netdev", f"user,id=emulated,restrict=on{rules}", "-device", f"{card},netdev=emulated"]
+        self.machine = Machine(
+            image.kernel, initrd=image.initramfs, cores=cores, memory=memory, forward=forward, arguments=[*KERNEL_WORDS, *kernel_words],
+            card=card == SOFT_CARD, card_options=card_options, qemu_options=options,
+        )  # fmt: skip
         self._channel: socket.socket | None = None
         self._received = b""
-        self._next_id = 0
-        self._process: subprocess.Popen | None = None
-        # random.trust_cpu and no_timer_check save seconds of a boot under emulation; panic=-1 with -no-reboot turns a panic into QEMU's end.
-        words = f"console=ttyS0 panic=-1 mitigations=off random.trust_cpu=on no_timer_check loglevel=5 {command_line}"
-        self._argv = [
-            *qemu, "-M", "q35,memory-backend=memory", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cores), "-m", memory,
-            "-object", f"memory-backend-memfd,id=memory,size={memory},share=on", "-nodefaults", "-display", "none", "-no-reboot",
-            "-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", words.strip(),
-            "-chardev", f"file,id=console,path={self.console_log}", "-serial", "chardev:console",
-            "-chardev", f"socket,id=scripts,path={self._channel_path},server=on,wait=off", "-serial", "chardev:scripts",
-            *network,
-        ]  # fmt: skip
+        self._scripts = 0
 
     def __enter__(self) -> LinuxGuest:
         try:
@@ -99,9 +78,9 @@ class LinuxGuest:
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+    def port(self, guest_port: int) -> int:
+        """The port on 127.0.0.1 that reaches `guest_port`."""
+        return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
         """Runs a shell script in the guest and returns when it has ended, or been ended after `seconds` (status 143 or 137).
@@ -109,8 +88,8 @@ class LinuxGuest:
         Raises Failure if the guest itself does not answer.
         """
         assert self._channel is not None
-        self._next_id += 1
-        name = f"s{self._next_id}"
+        self._scripts += 1
+        name = f"s{self._scripts}"
         encoded = base64.b64encode(script.encode()).decode()
         self._channel.sendall(f"{name} {seconds} {encoded}\n".encode())
         answer = self._line(seconds + CHANNEL_SECONDS, f"script {name}").split(" ")
@@ -124,31 +103,21 @@ class LinuxGuest:
         assert result.ok, f"in the guest, status {result.status} of:\n{script}\n{result.output}"
         return result.output
 
-    def console_tail(self, lines: int = 30) -> str:
-        """The end of the kernel's console."""
-        return "\n".join(tail(self.console_log, lines))
-
     def stop(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        if self._process is not None:
-            stop(self._process)
+        self.machine.stop()
 
     def _start(self) -> None:
-        for path in (self._channel_path, self.console_log):
-            path.unlink(missing_ok=True)
-        with self.qemu_log.open("wb") as log:
-            log.write(f"$ {shlex.join(self._argv)}\n".encode())
-            log.flush()
-            self._process = spawn(self._argv, stdout=log, stderr=subprocess.STDOUT)
+        self.machine.start()
         deadline = time.monotonic() + BOOT_SECONDS
         self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         while True:
-            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-                self._channel.connect(str(self._channel_path))
+            with contextlib.suppress(ConnectionRefusedError):
+                self._channel.connect(b"\0" + self._channel_name.encode())
                 break
-            if not self.running or time.monotonic() > deadline:
+            if not self.machine.running or time.monotonic() > deadline:
                 raise self._failure("did not start")
             time.sleep(0.02)
         while self._line(deadline - time.monotonic(), "boot") != "ready":
@@ -172,4 +141,4 @@ class LinuxGuest:
         return line.decode(errors="replace").strip("\r")
 
     def _failure(self, message: str) -> Failure:
-        return Failure(f"Linux guest: {message}", details=[*tail(self.qemu_log, 5), *tail(self.console_log, 25)])
+        return Failure(f"Linux guest: {message}", details=[f"console | {line}" for line in self.machine.lines[-25:]])
