@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Turns registers.toml into C++ for the driver and Rust for the software card.
 
-Both sides name registers and fields; neither writes an offset or a shift by hand. The table is checked first: overlapping registers, overlapping or
-too wide fields, double or unusable names are refused with the row's name, and nothing is written.
+Both sides name registers and fields; neither writes an offset or a shift by hand. The table is checked first: overlapping registers,
+overlapping or too wide fields, double or unusable names are refused with the row's name, and nothing is written.
 
     generate_registers.py --cpp OUT.hpp
     generate_registers.py --rust OUT.rs
@@ -22,17 +22,17 @@ from pathlib import Path
 
 BAR_BYTES = 128 * 1024
 ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
-REGISTER_KEYS = {"offset", "stride", "count", "ranges", "aliases", "access", "reset", "reset_first", "like", "linux", "section", "text", "fields"}
+REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like linux section text fields".split())
 BLOCK_KEYS = {"section", "text"}
 DESCRIPTOR_KEYS = {"section", "text", "fields"}
-# Words of C++ and Rust that could be taken for a good field name, and the names that the generated types use themselves.
+# Words of C++ that could be taken for a good field name, and the names that the generated types use themselves.
+# Rust sees field names in capitals only, so its keywords do no harm.
 RESERVED_NAMES = set(
-    "alignas and as asm auto bool break case catch char class const continue crate default delete do double else enum explicit export extern false "
-    "float fn for friend goto if impl in inline int let long loop match mod move mut mutable namespace new not operator or private protected pub "
-    "public ref register return self short signed sizeof static struct super switch template this throw trait true try type typedef typename "
-    "union unsafe unsigned use using virtual void volatile where while xor yield "
-    "raw from_raw reserved reserved_mask name reset_raw words".split()
-) - {"type", "loop"}  # both used as fields; Rust sees them in capitals only, C++ gets `loop` as an ordinary name
+    "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new not operator or private protected public register return short signed sizeof "
+    "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor "
+    "raw from_raw reserved reserved_mask name reset_raw".split()
+)
 
 
 class TableError(Exception):
@@ -269,14 +269,14 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-# --- C++ -------------------------------------------------------------------------------------------------------------------------------------
+# --- C++ ---
 
 CPP_HEAD = """\
 // SPDX-License-Identifier: BSL-1.0
 // Generated from drivers/ixgbe/registers.toml by generate_registers.py; do not edit.
 //
-// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the value, one
-// member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that reading,
+// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the value,
+// one member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that reading,
 // changing a field and writing back leaves them alone. A field's value that does not fit is an error in the program (assert).
 #pragma once
 
@@ -430,7 +430,7 @@ def generate_cpp(table: Table) -> str:
     return "\n".join(out)
 
 
-# --- Rust ------------------------------------------------------------------------------------------------------------------------------------
+# --- Rust ---
 
 RUST_HEAD = """\
 // SPDX-License-Identifier: BSL-1.0
@@ -444,7 +444,14 @@ def rust_ranges(ranges: list[Range]) -> str:
 
 
 def rust_access(access: str) -> str:
-    parts = {"rw": "ReadWrite", "ro": "ReadOnly", "wo": "WriteOnly", "rc": "ReadClears", "w1c": "WriteOneClears", "rc+w1c": "ReadAndWriteOneClear"}
+    parts = {
+        "rw": "ReadWrite",
+        "ro": "ReadOnly",
+        "wo": "WriteOnly",
+        "rc": "ReadClears",
+        "w1c": "WriteOneClears",
+        "rc+w1c": "ReadAndWriteOneClear",
+    }
     return f"Access::{parts[access]}"
 
 
@@ -459,7 +466,7 @@ def generate_rust(table: Table) -> str:
     out.append("}")
     out.append("")
     out.append(f"pub static REGISTERS: [RegisterInfo; {len(table.registers)}] = [")
-    slot = 0
+    slot, slots = 0, []
     for register in table.registers:
         mask = 0
         for f in register.fields:
@@ -467,11 +474,15 @@ def generate_rust(table: Table) -> str:
         first = register.reset if register.reset_first is None else register.reset_first
         out.append(
             f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {str(register.array).lower()}, '
-            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, slot: {slot}, "
+            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, "
             f"count: {register.count}, ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )
+        slots.append(slot)
         slot += register.count
     out.append("];")
+    out.append("")
+    out.append("/// Where each register's first entry lies among all entries.")
+    out.append(f"pub const FIRST_SLOT: [u16; {len(slots)}] = [{', '.join(map(str, slots))}];")
     out.append("")
     out.append("/// One slot for each entry of each register.")
     out.append(f"pub const SLOTS: usize = {slot};")
@@ -493,9 +504,8 @@ def generate_rust(table: Table) -> str:
         out.append(f"    pub mod {snake(descriptor.name)} {{")
         out.append("        use super::WideField;")
         for f in descriptor.fields:
-            out.append(
-                f"        pub const {f.name.upper()}: WideField = WideField {{ word: {f.low // 64}, shift: {f.low % 64}, width: {f.width} }};"
-            )
+            place = f"word: {f.low // 64}, shift: {f.low % 64}, width: {f.width}"
+            out.append(f"        pub const {f.name.upper()}: WideField = WideField {{ {place} }};")
         out.append("    }")
     out.append("}")
     out.append("")
@@ -520,7 +530,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("registers.toml"), help="default: registers.toml beside this file")
+    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("registers.toml"), help="default: the one beside this file")
     parser.add_argument("--cpp", type=Path, metavar="OUT.hpp")
     parser.add_argument("--rust", type=Path, metavar="OUT.rs")
     options = parser.parse_args(arguments)
