@@ -7,9 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +38,10 @@ class Arguments {
   [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise, std::string_view help);
   /// Says that the value of `key`, already asked for, is not acceptable after all.
   void reject(std::string_view key, std::string_view why);
-  /// Values of such keys are shown as `***` wherever a command line is printed.
+  /// Values of such keys are shown as `***` wherever a command line is printed. May be said before or after the key is asked for.
   void mark_secret(std::string_view key);
+  /// The command line as it may be printed.
+  [[nodiscard]] std::string shown() const;
 
   /// Every complaint so far, and leftover words, as text; empty when all is well.
   [[nodiscard]] std::string complaints() const;
@@ -51,16 +53,25 @@ class Arguments {
  private:
   struct Word {
     std::string key, value;
+    bool has_value = false;
     bool taken = false;
+    bool repeated = false;
   };
   struct Key {
     std::string name, otherwise, accepts, help;
-    bool secret = false;
   };
-  std::optional<std::string_view> take(std::string_view key, std::string_view otherwise, std::string_view accepts, std::string_view help);
+  struct Complaint {
+    std::string key, value, why;
+  };
+  const std::string* take(std::string_view key, std::string_view otherwise, std::string_view accepts, std::string_view help);
+  void complain(std::string_view key, std::string_view value, std::string why);
+  [[nodiscard]] bool secret(std::string_view key) const;
+  [[nodiscard]] std::string shown_value(std::string_view key, std::string_view value) const;
+  std::uint64_t scaled(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help, bool suffixes);
   std::vector<Word> words_;
   std::vector<Key> keys_;
-  std::vector<std::string> complaints_;
+  std::vector<std::string> secrets_;
+  std::vector<Complaint> complaints_;
 };
 
 }  // namespace neap

@@ -21,7 +21,7 @@ using machine::this_core;
 void spawn(Callback callback);
 
 /// The same on `core` (this one too). The queue of remote work is bounded (`remote_queue_capacity`): `full` is returned, counted, and the caller
-/// keeps nothing but the error; see `task<>` `on(core)` for the form that waits. Never spins.
+/// keeps nothing but the error; see `on_core` (task.hpp) for the form that waits. Never spins.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
@@ -33,7 +33,8 @@ struct RemoteNode {
 void hand_over(unsigned core, RemoteNode& node) noexcept;
 
 /// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers its
-/// replies. Belongs to the core that uses it. Hooks run in the order asked; a hook may ask for others, which run in the same pass.
+/// replies. Belongs to the core that uses it. Hooks run in the order asked; a hook may ask for others, which run in the same pass. It may not be
+/// destroyed by its own `run`.
 class EventEndHook {
  public:
   explicit EventEndHook(Callback run) : run_(std::move(run)) {}
@@ -49,7 +50,8 @@ class EventEndHook {
   bool requested_ = false;
 };
 
-/// Called when the loop has nothing to do, before the core sleeps; true means "I found work, look again". A driver's last look at its ring.
+/// Called when the loop has nothing to do, before the core sleeps; true means "I found work, look again". A driver's last look at its ring. It may
+/// not be destroyed by its own `look`; other hooks may.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
@@ -63,7 +65,7 @@ class IdleHook {
   IdleHook* next_ = nullptr;
 };
 
-/// Never returns on bare metal; on the host it returns after `stop_event_loop()` on that core (tests).
+/// Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after `stop_event_loop()` on that core (tests).
 void run_event_loop();
 void stop_event_loop() noexcept;
 

@@ -24,15 +24,17 @@ struct BootClock {
 };
 
 /// One pending moment. Belongs to the core that armed it and fires there, in an event of its own: never early, late by at most one tick
-/// (`timer_tick`) plus the event in progress. Destroying it cancels it.
+/// (`timer_tick`) plus the event in progress; those of one tick in the order in which they were armed. Destroying it cancels it, and its own
+/// callback may do so.
 class Timer {
  public:
   Timer() = default;
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
-  ~Timer() { cancel(); }
+  ~Timer();
 
-  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero.
+  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero, those beyond 2^63 ns
+  /// after boot end there.
   void arm(std::chrono::nanoseconds delay, Callback fire);
   /// As `arm`, with the callback that is already there (for time-outs that are pushed back often). There must be one.
   void rearm(std::chrono::nanoseconds delay);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSL-1.0
+// The loop behind events.hpp. Kernel-internal: interrupts, timers, RCU and tasks put their events in here.
+//
+// A turn takes a bounded piece of every kind of work, so that a flood of one kind delays the others by a few events and never starves them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/core.hpp"
+#include "kernel/events.hpp"
+
+namespace neap {
+
+class EventLoop {
+ public:
+  /// Work of one turn, at most.
+  static constexpr unsigned handed_over_budget = 32;
+  static constexpr unsigned timer_budget = 16;
+  static constexpr unsigned reclaim_budget = 64;
+
+  constexpr EventLoop() = default;
+
+  /// Queues an event of this core that brings its own memory: runs `node.run(&node)` after those already queued. `node` may be queued once at a
+  /// time. Cannot fail. Once `run` is called the node is the callee's again.
+  void enqueue(RemoteNode& node) noexcept {
+    node.next = nullptr;
+    (last_ == nullptr ? first_ : last_->next) = &node;
+    last_ = &node;
+  }
+
+  /// To be called after each callback of any kind: runs the hooks that it asked for.
+  void finish_event() noexcept {
+    self_->counters.events.add();
+    if (hooks_ != nullptr) [[unlikely]] run_hooks();
+  }
+
+  void run() noexcept;
+  void stop() noexcept { stop_ = true; }
+
+  void request(EventEndHook& hook) noexcept;
+  void withdraw(EventEndHook& hook) noexcept;
+  void add(IdleHook& hook) noexcept;
+  void remove(IdleHook& hook) noexcept;
+
+ private:
+  bool turn() noexcept;
+  bool run_handed_over() noexcept;
+  bool run_remote() noexcept;
+  bool run_local() noexcept;
+  bool look_idle() noexcept;
+  void sleep() noexcept;
+  void discard_queued() noexcept;
+  void run_hooks() noexcept;
+  static bool still_idle() noexcept;
+
+  Core* self_ = nullptr;
+  RemoteNode* first_ = nullptr;  // local events, oldest first
+  RemoteNode* last_ = nullptr;
+  RemoteNode* received_ = nullptr;  // handed over, taken from the shared list, oldest first
+  EventEndHook* hooks_ = nullptr;   // asked for in this event
+  EventEndHook* last_hook_ = nullptr;
+  IdleHook* idle_hooks_ = nullptr;
+  IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
+  bool stop_ = false;
+};
+
+/// This core's loop.
+extern constinit thread_local EventLoop event_loop;
+
+// The parts of a turn that other files supply; each returns whether it ran anything.
+bool run_marked_interrupts() noexcept;
+[[nodiscard]] bool interrupts_marked() noexcept;
+bool run_due_timers(unsigned budget) noexcept;
+/// Arms the alarm for the earliest timer, if that is not what it is armed for.
+void arm_alarm_for_sleep() noexcept;
+/// After a sleep: the alarm may have gone off.
+void alarm_may_have_fired() noexcept;
+
+namespace rcu {
+/// An event boundary: the core holds no pointer now. Reclaims what may be.
+bool pass_boundary(unsigned budget) noexcept;
+/// False if there is something to reclaim now. Otherwise makes sure that somebody will tell this core when there is.
+[[nodiscard]] bool prepare_sleep() noexcept;
+/// Counts this core as passed until it is online again.
+void go_offline() noexcept;
+void come_online() noexcept;
+}  // namespace rcu
+
+}  // namespace neap

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
+// A lock for the few things that cores share: page runs, the console.
+//
+// Events are not preempted and interrupt handlers touch nothing that is locked, so a holder always runs and a waiter waits a bounded number of
+// instructions. Never held while an event ends, never across a callback.
+#pragma once
+
+#include <atomic>
+
+namespace neap {
+
+/// Tells the CPU that this is a waiting loop.
+inline void relax_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Works with `std::lock_guard`. All zero is unlocked, so it may be used before constructors run.
+class SpinLock {
+ public:
+  void lock() noexcept {
+    while (held_.exchange(true, std::memory_order_acquire)) {
+      while (held_.load(std::memory_order_relaxed)) relax_cpu();
+    }
+  }
+  bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+}  // namespace neap

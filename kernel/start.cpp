@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/start.hpp"
+
+#include "kernel/application.hpp"
+#include "kernel/arguments.hpp"
+#include "kernel/console.hpp"
+#include "kernel/core.hpp"
+#include "kernel/events.hpp"
+#include "kernel/exception_text.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/task.hpp"
+
+namespace neap {
+namespace {
+
+/// Lives as long as the machine: an application may keep a reference.
+Arguments& arguments() {
+  static Arguments instance(machine::command_line());
+  return instance;
+}
+
+task<void> run_application() {
+  const int result = co_await application(arguments());
+  machine::exit(result == 0 ? machine::ExitStatus::success : machine::ExitStatus::failure);
+}
+
+}  // namespace
+
+void run_kernel() noexcept {
+  install_terminate_handler();
+  const unsigned present = machine::cores_present();
+  const auto wanted = static_cast<unsigned>(
+      arguments().number("cores", present, {.least = 1, .most = present}, "how many of the present cores to start"));
+  prepare_cores(wanted);
+  const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
+  print("neap: ", application_name, " (", neap_version, ") on ", running, running == 1 ? " core" : " cores");
+  start(run_application());
+  run_event_loop();
+  machine::exit(machine::ExitStatus::failure);  // not reached: the loop ends only in tests
+}
+
+}  // namespace neap

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "tests/host/host_machine.hpp"
+
+#include <execinfo.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "kernel/core.hpp"
+#include "kernel/events.hpp"
+#include "kernel/interrupts.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap {
+namespace {
+
+struct HostCore {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool woken = false;                       // a wake that no sleep has used up
+  std::array<std::uint64_t, 4> raised{};    // interrupts not yet taken
+  std::uint64_t alarm_ns = machine::alarm_none;
+  std::uint64_t alarms_set = 0;
+  std::atomic<bool> any_raised{false};      // so that an empty window costs a load
+  std::thread thread;
+};
+
+std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
+std::atomic<unsigned> running_cores{1};
+constinit thread_local unsigned own_core = 0;
+
+constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
+std::atomic<std::uint64_t> manual_now_ns{clock_runs};
+std::mutex console_mutex;
+std::string console_text;
+std::string command_line_text;
+
+std::uint64_t monotonic_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+const std::uint64_t boot_ns = monotonic_ns();
+
+HostCore& host_core(unsigned core) {
+  if (core >= machine::cores_max || cores[core] == nullptr) {
+    std::fprintf(stderr, "host machine: core %u does not exist\n", core);
+    std::abort();
+  }
+  return *cores[core];
+}
+
+void take_interrupts(HostCore& self) noexcept {
+  std::array<std::uint64_t, 4> taken{};
+  {
+    const std::lock_guard lock(self.mutex);
+    std::swap(taken, self.raised);
+    self.any_raised.store(false, std::memory_order_relaxed);
+  }
+  for (unsigned vector = 0; vector < 256; ++vector) {
+    if ((taken[vector / 64] >> (vector % 64)) & 1) interrupt_arrived(static_cast<std::uint8_t>(vector));
+  }
+}
+
+void make_core(unsigned core) {
+  if (cores[core] == nullptr) cores[core] = std::make_unique<HostCore>();
+}
+
+}  // namespace
+
+namespace machine {
+
+unsigned core_count() noexcept { return running_cores.load(std::memory_order_relaxed); }
+unsigned this_core() noexcept { return own_core; }
+unsigned cores_present() noexcept { return 4; }
+
+unsigned start_cores(unsigned count, void (*entry)()) noexcept {
+  make_core(0);
+  for (unsigned i = 1; i < count; ++i) make_core(i);
+  running_cores.store(count, std::memory_order_relaxed);
+  for (unsigned i = 1; i < count; ++i) {
+    cores[i]->thread = std::thread([i, entry] {
+      own_core = i;
+      entry();
+    });
+  }
+  return count;
+}
+
+void open_interrupt_window() noexcept {
+  HostCore* const self = cores[own_core].get();
+  if (self != nullptr && self->any_raised.load(std::memory_order_relaxed)) take_interrupts(*self);
+}
+
+void sleep(bool (*still_idle)() noexcept) noexcept {
+  HostCore& self = host_core(own_core);
+  if (still_idle()) {
+    std::unique_lock lock(self.mutex);
+    const auto over = [&] { return self.woken || self.any_raised.load(std::memory_order_relaxed) || now_ns() >= self.alarm_ns; };
+    while (!over()) {
+      if (self.alarm_ns == alarm_none || manual_now_ns.load(std::memory_order_relaxed) != clock_runs) {
+        self.changed.wait(lock);
+      } else {
+        self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
+      }
+    }
+    self.woken = false;
+    if (now_ns() >= self.alarm_ns) self.alarm_ns = alarm_none;  // it goes off once
+  }
+  take_interrupts(self);
+}
+
+void wake(unsigned core) noexcept {
+  HostCore& target = host_core(core);
+  const std::lock_guard lock(target.mutex);
+  target.woken = true;
+  target.changed.notify_one();
+}
+
+std::uint64_t now_ns() noexcept {
+  const std::uint64_t manual = manual_now_ns.load(std::memory_order_relaxed);
+  return manual != clock_runs ? manual : monotonic_ns() - boot_ns;
+}
+std::uint64_t timestamp() noexcept { return now_ns(); }
+std::uint64_t timestamp_hz() noexcept { return 1'000'000'000; }
+std::uint64_t wall_clock_at_boot_ns() noexcept { return 1'700'000'000'000'000'000; }
+
+void set_alarm(std::uint64_t deadline_ns) noexcept {
+  make_core(own_core);
+  HostCore& self = host_core(own_core);
+  const std::lock_guard lock(self.mutex);
+  self.alarm_ns = deadline_ns;
+  ++self.alarms_set;
+}
+
+void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(physical); }
+std::uint64_t physical_address(const void* pointer) noexcept { return reinterpret_cast<std::uint64_t>(pointer); }
+
+std::uint64_t random_bits() noexcept {
+  std::uint64_t bits = 0;
+  if (getentropy(&bits, sizeof bits) != 0) std::abort();
+  return bits;
+}
+
+void console_write(std::string_view text) noexcept {
+  const std::lock_guard lock(console_mutex);
+  console_text += text;
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
+void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
+void reboot() noexcept { std::_Exit(static_cast<int>(ExitStatus::failure)); }
+
+void print_backtrace(unsigned) noexcept {
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+}
+
+void stop_other_cores() noexcept {}  // the process ends next
+
+std::string_view command_line() noexcept { return command_line_text; }
+
+}  // namespace machine
+
+namespace host {
+
+HostMachine::HostMachine(unsigned count) {
+  prepare_cores(count);
+  machine::start_cores(count, [] { run_event_loop(); });
+  cores[0]->thread = std::thread([] {
+    own_core = 0;
+    run_event_loop();
+  });
+  own_core = no_core;
+}
+
+HostMachine::~HostMachine() {
+  for (unsigned i = 0; i < machine::core_count(); ++i) on(i, [] { stop_event_loop(); });
+  for (unsigned i = 0; i < machine::core_count(); ++i) cores[i]->thread.join();
+  release_cores();
+  for (auto& core : cores) core.reset();
+  running_cores.store(1, std::memory_order_relaxed);
+  own_core = 0;
+}
+
+void HostMachine::on(unsigned core, std::function<void()> call) {
+  require(own_core == no_core, "HostMachine::on waits, so no core may call it");
+  struct Request : RemoteNode {
+    std::function<void()> call;
+    std::exception_ptr exception;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+  } request;
+  request.call = std::move(call);
+  request.run = [](RemoteNode* node) noexcept {
+    auto& self = *static_cast<Request*>(node);
+    try {
+      self.call();
+    } catch (...) {
+      self.exception = std::current_exception();
+    }
+    const std::lock_guard lock(self.mutex);
+    self.done = true;
+    self.changed.notify_one();
+  };
+  hand_over(core, request);
+  std::unique_lock lock(request.mutex);
+  request.changed.wait(lock, [&] { return request.done; });
+  if (request.exception) std::rethrow_exception(request.exception);
+}
+
+namespace {
+
+struct Outcome {
+  std::atomic<bool> done{false};
+  std::exception_ptr exception;
+};
+
+task<void> run_to_end(std::function<task<void>()> make, std::shared_ptr<Outcome> outcome) {
+  try {
+    co_await make();
+  } catch (...) {
+    outcome->exception = std::current_exception();
+  }
+  outcome->done.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
+void HostMachine::run(unsigned core, std::function<task<void>()> make, std::chrono::seconds limit) {
+  const auto outcome = std::make_shared<Outcome>();
+  on(core, [&] { start(run_to_end(std::move(make), outcome)); });
+  if (!wait_until([&] { return outcome->done.load(std::memory_order_acquire); }, limit)) {
+    std::fprintf(stderr, "host machine: a task on core %u did not end in %lld s\n", core, static_cast<long long>(limit.count()));
+    std::abort();
+  }
+  on(core, [] {});  // its frame is gone after this
+  if (outcome->exception) std::rethrow_exception(outcome->exception);
+}
+
+void HostMachine::interrupt(unsigned core, std::uint8_t vector) {
+  HostCore& target = host_core(core);
+  const std::lock_guard lock(target.mutex);
+  target.raised[vector / 64] |= std::uint64_t{1} << (vector % 64);
+  target.any_raised.store(true, std::memory_order_relaxed);
+  target.changed.notify_one();
+}
+
+bool HostMachine::wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+namespace {
+
+void set_manual(std::uint64_t now_ns) {
+  manual_now_ns.store(now_ns, std::memory_order_relaxed);
+  for (auto& core : cores) {
+    if (core == nullptr) continue;
+    const std::lock_guard lock(core->mutex);
+    core->changed.notify_one();
+  }
+}
+
+}  // namespace
+
+ManualClock::ManualClock(std::uint64_t now_ns) { set_manual(now_ns); }
+ManualClock::~ManualClock() { set_manual(clock_runs); }
+void ManualClock::set(std::uint64_t now_ns) { set_manual(now_ns); }
+void ManualClock::advance(std::chrono::nanoseconds by) {
+  set_manual(manual_now_ns.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(by.count()));
+}
+
+std::uint64_t alarm_of(unsigned core) {
+  HostCore& target = host_core(core);
+  const std::lock_guard lock(target.mutex);
+  return target.alarm_ns;
+}
+std::uint64_t alarms_set(unsigned core) {
+  HostCore& target = host_core(core);
+  const std::lock_guard lock(target.mutex);
+  return target.alarms_set;
+}
+
+void set_command_line(std::string_view line) { command_line_text = line; }
+
+std::string take_console_text() {
+  const std::lock_guard lock(console_mutex);
+  return std::exchange(console_text, {});
+}
+
+}  // namespace host
+}  // namespace neap

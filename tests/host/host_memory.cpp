@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernel/machine.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap {
+namespace {
+
+constexpr std::size_t alignment = std::size_t{1} << 30;  // as the direct map's: runs are aligned by their physical address
+constinit machine::MemoryRange arena{};
+
+}  // namespace
+
+namespace host {
+
+void set_memory_bytes(std::size_t bytes) {
+  if (arena.bytes != 0) {
+    std::fprintf(stderr, "host machine: the arena exists already\n");
+    std::abort();
+  }
+  void* const mapping = mmap(nullptr, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    std::perror("host machine: mmap");
+    std::abort();
+  }
+  const auto begin = (reinterpret_cast<std::uint64_t>(mapping) + alignment - 1) / alignment * alignment;
+  arena = {.physical = begin, .bytes = bytes, .node = 0};
+}
+
+}  // namespace host
+
+std::span<const machine::MemoryRange> machine::usable_memory() noexcept {
+  if (arena.bytes == 0) host::set_memory_bytes(std::size_t{256} << 20);
+  return {&arena, 1};
+}
+
+}  // namespace neap
