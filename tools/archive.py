@@ -25,7 +25,9 @@ LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
 # What of the machine's own apt configuration a private one must follow to reach the network.
-CARRIED_SETTINGS = re.compile(r"^Acquire::(https?|ftp|tor|mirror|socks5h?|ForceIPv[46]|Retries|Check-Valid-Until|Check-Date)\b", re.IGNORECASE)
+CARRIED_SETTINGS = re.compile(
+    r"^Acquire::(https?|ftp|tor|mirror|socks5h?|ForceIPv[46]|Retries|Check-Valid-Until|Check-Date)\b", re.IGNORECASE
+)
 
 CONFIGURATION = """\
 Dir::State "{home}/state";

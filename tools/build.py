@@ -106,39 +106,52 @@ def build_soft_card() -> Path:
     return SOFT_CARD
 
 
-def cargo_environment() -> dict[str, str]:
-    return {**os.environ, "CARGO_TARGET_DIR": str(BUILD / "soft82599"), "CARGO_TERM_COLOR": "never"}
-
-
 def cargo_run(arguments: Sequence[str], what: str, log_name: str) -> Path:
     """One cargo command in the soft card's directory; gives the log."""
+    program = find_cargo()
+    if program is None:
+        raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
     log = log_path(log_name)
+    # The compiler beside this cargo: another one on PATH may be the one that is too old.
+    environment = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(BUILD / "soft82599"),
+        "CARGO_TERM_COLOR": "never",
+        "RUSTC": str(Path(program).with_name("rustc")),
+    }
     with cache.lock(BUILD / f"{log_name}.lock"):
         log.unlink(missing_ok=True)
         with progress.step(what):
-            argv = [cargo(), *arguments]
-            run_logged(argv, log, what, cwd=SOFT_CARD_SOURCE, env=cargo_environment(), timeout_seconds=BUILD_TIMEOUT_SECONDS)
+            run_logged([program, *arguments], log, what, cwd=SOFT_CARD_SOURCE, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS)
     return log
 
 
-def cargo() -> str:
-    """A cargo whose compiler is new enough. Raises Failure if there is none."""
-    found = find_cargo()
-    if found is None:
-        raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
-    return found
-
-
 def find_cargo() -> str | None:
-    """cargo on PATH, if the rustc beside it is new enough."""
-    program, compiler = shutil.which("cargo"), shutil.which("rustc")
-    if not program or not compiler:
-        return None
+    """The first cargo, on PATH or Debian's, with a rustc beside it that is new enough."""
+    for program in (shutil.which("cargo"), "/usr/bin/cargo"):
+        if program and (found := _rustc_version(Path(program).with_name("rustc"))) and found >= OLDEST_RUSTC:
+            return program
+    return None
+
+
+def find_rustfmt() -> str | None:
+    """A rustfmt that starts: the one beside find_cargo()'s compiler, or on PATH."""
+    program = find_cargo()
+    for candidate in (Path(program).with_name("rustfmt") if program else None, shutil.which("rustfmt")):
+        if candidate and _starts([str(candidate), "--version"]):
+            return str(candidate)
+    return None
+
+
+def _rustc_version(compiler: Path) -> tuple[int, int] | None:
+    match = re.match(r"rustc (\d+)\.(\d+)", _starts([str(compiler), "--version"]) or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def _starts(argv: list[str]) -> str | None:
+    """What a program prints, None if it is not there or fails (rustup's stand-ins are there even where the program is not)."""
     try:
-        done = subprocess.run([compiler, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.match(r"rustc (\d+)\.(\d+)", done.stdout)
-    if not match or (int(match.group(1)), int(match.group(2))) < OLDEST_RUSTC:
-        return None
-    return program
+    return done.stdout if done.returncode == 0 else None

@@ -190,10 +190,10 @@ class Machine:
                     raise self._error(f"no line like /{pattern}/ within {timeout:g} s")
                 self._news.wait(left)
 
-    def wait_exit(self, timeout: float) -> int:
+    def wait_exit(self, timeout: float | None) -> int:
         """Waits for the image's end and gives its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, or POWER_OFF or RESET.
 
-        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds, or if QEMU itself failed.
+        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: waits for ever), or if QEMU itself failed.
         """
         assert self._qemu and self._qmp, "the machine was not started"
         if not wait_unreaped(self._qemu, timeout):
@@ -400,7 +400,12 @@ def port_is_free(port: int) -> bool:
 def _run_base() -> Path:
     """Where runs keep their files: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
-        if candidate and os.path.isabs(candidate) and os.access(candidate, os.W_OK | os.X_OK) and len(candidate) < MAX_RUN_DIRECTORY_BYTES - 24:
+        if (
+            candidate
+            and os.path.isabs(candidate)
+            and os.access(candidate, os.W_OK | os.X_OK)
+            and len(candidate) < MAX_RUN_DIRECTORY_BYTES - 24
+        ):
             return Path(candidate)
     raise Failure("no directory for sockets can be written to", "set XDG_RUNTIME_DIR or TMPDIR to a writable directory with a short name")
 

@@ -121,7 +121,11 @@ def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
     into.mkdir(parents=True)
     if pin.is_source_package:
         upstream = [path for path in files if ".orig.tar" in path.name]
-        run_logged(["tar", "-C", str(holding), "-xf", str(next(path for path in files if ".debian.tar" in path.name))], log, f"unpacking {pin.name}")
+        run_logged(
+            ["tar", "-C", str(holding), "-xf", str(next(path for path in files if ".debian.tar" in path.name))],
+            log,
+            f"unpacking {pin.name}",
+        )
         patches = holding / "debian/patches"
     else:
         unpack(files[0], holding)
@@ -166,7 +170,10 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
         entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
         if entry.ready:
             return entry.path
-        with contextlib.suppress(Superseded), entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine:
+        with (
+            contextlib.suppress(Superseded),
+            entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine,
+        ):
             if mine:
                 cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
                 with progress.step(f"fetching {name} {pin.version}"):

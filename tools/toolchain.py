@@ -36,7 +36,7 @@ LEFT_OUT = (
     f"libexec/gcc/{TARGET}/*/install-tools",
     f"lib/gcc/{TARGET}/*/install-tools",
 )
-TRIAL = "#include <expected>\n#include <print>\nint trial() { std::println(\"{}\", 1); return std::expected<int, int>{2}.value(); }\n"
+TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}", 1); return std::expected<int, int>{2}.value(); }\n'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,13 +232,18 @@ def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
     (scratch / "trial.cpp").write_text(TRIAL)
     compiler = str(prefix / "bin" / f"{TARGET}-g++")
-    run_logged([compiler, "-std=c++23", "-c", "trial.cpp", "-o", "trial.o"], log, "trying the cross compiler", cwd=scratch, timeout_seconds=120)
+    run_logged(
+        [compiler, "-std=c++23", "-c", "trial.cpp", "-o", "trial.o"], log, "trying the cross compiler", cwd=scratch, timeout_seconds=120
+    )
     cache.remove(scratch)
 
 
 def _refuse_spaces(path: Path) -> None:
     if any(character.isspace() for character in str(path)):
-        raise Failure(f"GCC cannot be built below a path with a space: {path}", "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)")
+        raise Failure(
+            f"GCC cannot be built below a path with a space: {path}",
+            "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)",
+        )
 
 
 def _size_bytes(tree: Path) -> int:

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap doctor`: what this machine has and what it lacks, without changing anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tools import build, cache, mirror, packages, qemu, sources, toolchain
+from tools.errors import Failure
+from tools.machine import port_is_free
+from tools.run import DEFAULT_FORWARDS
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line: `state` is "ok", "later" (the launcher gets it when it is needed) or "missing" (somebody has to act)."""
+
+    name: str
+    state: str
+    detail: str
+
+
+def doctor(as_json: bool) -> int:
+    """Prints the findings; status 1 if something is missing that the launcher cannot get by itself."""
+    findings = [_guarded(check) for check in CHECKS]
+    if as_json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            print(f"{finding.name:{width}}  {finding.state:7}  {finding.detail}")
+    return 1 if any(finding.state == "missing" for finding in findings) else 0
+
+
+def _guarded(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except Failure as failure:
+        return Finding(check.__name__.strip("_").replace("_", " "), "missing", str(failure))
+
+
+def _system() -> Finding:
+    try:
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
+    except OSError:
+        name = "unknown"
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    detail = f"{name}, {platform.machine()}, {os.cpu_count()} cores, {memory_gb:.1f} GB, Python {platform.python_version()}"
+    fits = platform.machine() == "x86_64" and memory_gb >= 2
+    return Finding("system", "ok" if fits else "missing", detail if fits else f"{detail}: x86-64 with 2 GB or more is needed")
+
+
+def _mirror() -> Finding:
+    return Finding("mirror", "ok", f"{mirror.debian_mirrors()[0]}, keyring {mirror.debian_keyring()}")
+
+
+def _disk() -> Finding:
+    free_bytes = shutil.disk_usage(cache.root()).free
+    needed = 0 if toolchain.find() else toolchain.NEEDED_BYTES
+    enough = free_bytes > needed + 1_000_000_000
+    return Finding("disk", "ok" if enough else "missing", f"{free_bytes / 1e9:.1f} GB free in {cache.root()}")
+
+
+def _packages(name: str, *groups: str) -> Callable[[], Finding]:
+    def check() -> Finding:
+        lacking = packages.missing(list(groups))
+        if not lacking:
+            return Finding(name, "ok", "all there")
+        state = "later" if os.geteuid() == 0 else "missing"
+        return Finding(name, state, f"apt-get install --no-install-recommends {' '.join(lacking)}")
+
+    check.__name__ = name
+    return check
+
+
+def _toolchain() -> Finding:
+    found = toolchain.find()
+    if found:
+        return Finding("toolchain", "ok", str(found))
+    work = toolchain.entry().path.with_suffix(".work")
+    return Finding(
+        "toolchain", "later", "a build was stopped and will go on" if work.is_dir() else "will be built, about 15 minutes on two cores"
+    )
+
+
+def _qemu() -> Finding:
+    found = qemu.find()
+    if found:
+        version = qemu.version_of(found)
+        return Finding("qemu", "ok", f"{version}{'' if version == qemu.TESTED else f' (tested: {qemu.TESTED})'}, {found[0]}")
+    return Finding("qemu", "later", f"will be fetched from Debian's {qemu.BACKPORTS}")
+
+
+def _sources() -> Finding:
+    pinned = sources.pins(sources.PINS)
+    return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in pinned.values()))
+
+
+def _rust() -> Finding:
+    found = build.find_cargo()
+    if found:
+        return Finding("rust", "ok", found)
+    state = "later" if os.geteuid() == 0 else "missing"
+    return Finding("rust", state, f"apt-get install --no-install-recommends {' '.join(packages.rust_packages(['cargo', 'rustc']))}")
+
+
+def _ports() -> Finding:
+    taken = [str(host) for pairs in DEFAULT_FORWARDS.values() for host, _ in pairs if not port_is_free(host)]
+    return Finding("ports", "ok", f"in use: {', '.join(taken)} (choose others with --forward)" if taken else "the default ones are free")
+
+
+def _checkout() -> Finding:
+    writable = os.access(Path(build.REPOSITORY), os.W_OK)
+    return Finding("checkout", "ok" if writable else "missing", f"{build.REPOSITORY}{'' if writable else ' cannot be written to'}")
+
+
+CHECKS: list[Callable[[], Finding]] = [
+    _system,
+    _mirror,
+    _disk,
+    _checkout,
+    _rust,
+    _packages("packages to build", "build", "card"),
+    _packages("packages for the toolchain", "toolchain"),
+    _packages("packages for tests", "host-tests", "python-tests", "tools-tests", "system-tests", "style", "rustfmt"),
+    _toolchain,
+    _qemu,
+    _sources,
+    _ports,
+]

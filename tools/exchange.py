@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Carrying the toolchain to another machine, or keeping it somewhere safe: `./neap toolchain export FILE` and `import FILE`.
+
+The file is a tar archive under zstd. Its first member says which recipe it was built from and the SHA-256 of every file, so that
+an import can refuse what belongs to another checkout or did not arrive whole, before anything becomes visible in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import posixpath
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools import cache, progress, toolchain
+from tools.errors import DiskFull, Failure
+
+FORMAT = "neap-toolchain-1"
+MANIFEST = "neap-toolchain.json"
+LEVEL = "-10"
+MAX_MANIFEST_BYTES = 16_000_000
+NEEDED_BYTES = 400_000_000
+
+
+def export_toolchain(file_name: str) -> None:
+    """Writes this checkout's toolchain, which must have been built, to a file; an older file of that name is replaced at the end."""
+    place = toolchain.entry()
+    if not place.ready:
+        raise Failure("there is no toolchain to export yet", "./neap toolchain build makes it")
+    target = Path(file_name).absolute()
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with progress.step(f"writing {target.name}"), cache.disk_full_named(f"writing {target}"):
+            with open(partial, "wb") as out:
+                zstd = subprocess.Popen(["zstd", "-q", LEVEL, "-T0", "-c"], stdin=subprocess.PIPE, stdout=out)
+                assert zstd.stdin
+                try:
+                    with tarfile.open(fileobj=zstd.stdin, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+                        _write(archive, place.path)
+                    zstd.stdin.close()
+                except BrokenPipeError:
+                    pass
+                finally:
+                    if zstd.wait() != 0:
+                        raise DiskFull(f"cannot write {target}: zstd failed; the disk is probably full")
+                out.flush()
+                os.fsync(out.fileno())
+            partial.replace(target)
+    except FileNotFoundError:
+        raise Failure(f"cannot write {target}: no such directory") from None
+    except PermissionError:
+        raise Failure(f"cannot write {target}: not allowed") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    print(f"{target} {target.stat().st_size}")
+
+
+def import_toolchain(file_name: str) -> None:
+    """Takes a toolchain from a file into the cache. Raises Failure, and changes nothing, if it is another recipe's or not whole."""
+    source = Path(file_name)
+    if not source.is_file():
+        raise Failure(f"there is no file {source}")
+    recipe = toolchain.Recipe()
+    place = toolchain.entry(recipe)
+    if place.ready:
+        progress.say("neap: this checkout's toolchain is in the cache already")
+        return
+    cache.require_space(cache.root(), NEEDED_BYTES, "the toolchain")
+    with place.making(on_wait=lambda: progress.say("neap: waiting for another neap that builds the toolchain")) as mine:
+        if mine:
+            with progress.step(f"reading {source.name}"):
+                _read(source, recipe.key(), place.path)
+            toolchain.try_compiler(place.path, place.path / "trial", place.path.with_name(f"{place.path.name}.logs") / "import.log")
+
+
+def _members(prefix: Path) -> Iterator[Path]:
+    """All files and links of the prefix in a fixed order, so that two exports of one toolchain are identical."""
+    for path in sorted(prefix.rglob("*")):
+        if path.is_symlink() or path.is_file():
+            if path.name != cache.MARKER:
+                yield path
+
+
+def _write(archive: tarfile.TarFile, prefix: Path) -> None:
+    paths = list(_members(prefix))
+    digests = {str(path.relative_to(prefix)): cache.file_sha256(path) for path in paths if not path.is_symlink()}
+    links = {str(path.relative_to(prefix)): os.readlink(path) for path in paths if path.is_symlink()}
+    manifest = json.dumps({"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links}).encode()
+    head = tarfile.TarInfo(MANIFEST)
+    head.size = len(manifest)
+    archive.addfile(head, io.BytesIO(manifest))
+    for path in paths:
+        member = archive.gettarinfo(path, arcname=f"prefix/{path.relative_to(prefix)}")
+        member.type = tarfile.SYMTYPE if path.is_symlink() else tarfile.REGTYPE  # no hard links: each file has its own digest
+        member.size = 0 if path.is_symlink() else path.stat().st_size
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        if path.is_symlink():
+            archive.addfile(member)
+        else:
+            with open(path, "rb") as data:
+                archive.addfile(member, data)
+
+
+def _read(source: Path, key: str, prefix: Path) -> None:
+    """Unpacks below `prefix`, checking each file against the manifest as it comes."""
+    zstd = subprocess.Popen(["zstd", "-q", "-d", "-c", str(source)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert zstd.stdout
+    broken = Failure(f"{source} is not a whole toolchain export", "nothing was changed; export or copy it again")
+    try:
+        with tarfile.open(fileobj=zstd.stdout, mode="r|") as archive:
+            members = iter(archive)
+            manifest = _manifest(archive, next(members, None), broken)
+            if manifest["recipe"] != key:
+                raise Failure(
+                    f"{source} was built from another recipe ({manifest['recipe']}, this checkout's is {key})",
+                    "export it from the same version of Neap, or build: ./neap toolchain build",
+                )
+            files, links = dict(manifest["files"]), dict(manifest["links"])
+            for member in members:
+                _take(archive, member, files, links, prefix, broken)
+        if files or links:
+            raise broken
+        # To the end, so that zstd gets to check its own sum over all of it.
+        while zstd.stdout.read(1 << 20):
+            pass
+    except (tarfile.TarError, EOFError, ValueError, KeyError):
+        raise broken from None
+    finally:
+        zstd.stdout.close()
+        status = zstd.wait()
+    if status != 0:
+        raise broken
+
+
+def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: Failure) -> dict:
+    data = archive.extractfile(member) if member and member.name == MANIFEST and member.size <= MAX_MANIFEST_BYTES else None
+    manifest = json.loads(data.read()) if data else None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise broken
+    return manifest
+
+
+def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
+    """One member: it must stand in the manifest, once, and lie below `prefix`, as must what a link points to."""
+    name = member.name.removeprefix("prefix/")
+    path = prefix / name
+    if name == member.name or posixpath.isabs(name) or ".." in name.split("/"):
+        raise broken
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.issym():
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
+        if links.pop(name, None) != member.linkname or posixpath.isabs(member.linkname) or target.startswith(".."):
+            raise broken
+        path.symlink_to(member.linkname)
+        return
+    expected = files.pop(name, None)
+    data = archive.extractfile(member) if member.isreg() else None
+    if expected is None or data is None or path.exists() or path.is_symlink():
+        raise broken
+    total = hashlib.sha256()
+    with open(path, "wb") as out:
+        while piece := data.read(1 << 20):
+            total.update(piece)
+            out.write(piece)
+    if total.hexdigest() != expected:
+        raise broken
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)

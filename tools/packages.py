@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What Neap needs from the host's own Debian, by what is about to be done.
+
+Each need is looked for as what it is (a program on PATH, a package's files), so that tools a user brought count too. What is
+missing is installed when we are root; otherwise the user gets the one line to run. Nothing is ever removed to make place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools import build, cache, progress
+from tools.errors import Failure
+from tools.process import command_failure
+
+INSTALL_TIMEOUT_SECONDS = 1800
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """One Debian package; met if `program` is on PATH, or, without one, if dpkg says that the package is installed."""
+
+    package: str
+    program: str = ""
+
+    def met(self) -> bool:
+        if self.program:
+            return shutil.which(self.program) is not None
+        return installed(self.package)
+
+
+XZ = Need("xz-utils", "xz")
+PATCH = Need("patch", "patch")
+COMPILER = Need("g++", "g++")
+
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "sources": (XZ, PATCH),
+    "toolchain": (
+        COMPILER,
+        Need("make", "make"),
+        Need("flex", "flex"),
+        Need("bison", "bison"),
+        Need("m4", "m4"),
+        Need("perl", "perl"),
+        Need("libgmp-dev"),
+        Need("libmpfr-dev"),
+        Need("libmpc-dev"),
+        XZ,
+        PATCH,
+    ),
+    "exchange": (Need("zstd", "zstd"),),
+    "build": (Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
+    "card": (Need("gcc", "gcc"), Need("libc6-dev")),
+    "host-tests": (COMPILER, Need("libgtest-dev"), Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
+    "python-tests": (Need("python3-venv"),),
+    "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
+    "system-tests": (
+        Need("libmemcached-tools", "memccapable"),
+        Need("netcat-openbsd", "nc"),
+        Need("iproute2", "ip"),
+        Need("iputils-ping", "ping"),
+        Need("zstd", "zstd"),
+    ),
+    "style": (Need("clang-format-19", "clang-format-19"),),
+}
+
+
+def installed(package: str) -> bool:
+    argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    except FileNotFoundError:
+        raise Failure("this machine has no dpkg", "Neap runs on Debian 12 or newer") from None
+    return done.returncode == 0 and done.stdout.strip() == "installed"
+
+
+def missing(groups: list[str]) -> list[str]:
+    """The packages that these groups of needs lack, "rust" and "rustfmt" being groups of their own."""
+    lacking: list[str] = []
+    for group in groups:
+        if group == "rust":
+            if build.find_cargo() is None:
+                lacking += rust_packages(["cargo", "rustc"])
+        elif group == "rustfmt":
+            if build.find_rustfmt() is None:
+                lacking += rust_packages(["rustfmt"])
+        elif group == "python-tests" and _can_make_venv():
+            continue
+        else:
+            lacking += [need.package for need in NEEDS[group] if not need.met()]
+    return list(dict.fromkeys(lacking))
+
+
+def rust_packages(names: list[str]) -> list[str]:
+    """Debian 12's own Rust is too old; its `-web` packages, made for building browsers, are current."""
+    done = subprocess.run(["apt-cache", "policy", "rustc"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    match = re.search(r"Candidate: (\d+)\.(\d+)", done.stdout)
+    new_enough = match and (int(match.group(1)), int(match.group(2))) >= build.OLDEST_RUSTC
+    return names if new_enough else [f"{name}-web" for name in names]
+
+
+def require(*groups: str) -> None:
+    """Makes sure that these groups of needs are met: installs when root, else raises Failure with the line to run."""
+    lacking = missing(list(groups))
+    if not lacking:
+        return
+    if os.geteuid() != 0:
+        raise Failure(f"missing packages: {' '.join(lacking)}", f"run: sudo apt-get install --no-install-recommends {' '.join(lacking)}")
+    install(lacking)
+    still = missing(list(groups))
+    if still:
+        raise Failure(f"installed, but still not usable: {' '.join(still)}", "./neap doctor shows what is found where")
+
+
+def install(names: list[str]) -> None:
+    """apt-get install, as root. Raises Failure with apt's last lines if it fails."""
+    log = cache.root() / "apt-install.log"
+    log.unlink(missing_ok=True)
+    with progress.step(f"installing {' '.join(names)}"), cache.lock(cache.root() / "apt-install.lock"):
+        if not any(Path("/var/lib/apt/lists").glob("*Packages*")):
+            _apt_get(["update"], log)
+        try:
+            _apt_get(["install", "-y", "--no-install-recommends", "--no-remove", *names], log)
+        except Failure:
+            # Lists that are older than the mirror name files that are gone.
+            _apt_get(["update"], log)
+            _apt_get(["install", "-y", "--no-install-recommends", "--no-remove", *names], log)
+
+
+def _apt_get(arguments: list[str], log: Path) -> None:
+    """Not tied to our life: dpkg, killed in the middle, leaves a system that somebody has to repair."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    argv = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    with open(log, "ab") as out:
+        out.write(f"$ {' '.join(argv)}\n".encode())
+        out.flush()
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment, timeout=INSTALL_TIMEOUT_SECONDS
+            )
+        except FileNotFoundError:
+            raise Failure("this machine has no apt", "Neap runs on Debian 12 or newer") from None
+        except subprocess.TimeoutExpired:
+            raise Failure(f"apt-get {arguments[0]} took too long", f"full log: {log}") from None
+    if done.returncode != 0:
+        raise command_failure(f"apt-get {arguments[0]}", log, done.returncode)
+
+
+def _can_make_venv() -> bool:
+    done = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    return done.returncode == 0

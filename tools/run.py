@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap run APP`: from a checkout to an application that answers on 127.0.0.1.
+
+Whatever can be refused is refused before anything is built. What is missing is then made in two lanes side by side: the image with
+the compiler and sources that it needs, and the machine to run it on (QEMU, the soft card). The console is shown as it comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from tools import build, machine, packages, process, progress, qemu, toolchain
+from tools.errors import EXIT_FAILURE, Failure, UsageError
+
+# host port -> guest port, where the user names none for that guest port.
+DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),)}
+MAX_CORES = 256
+MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
+
+
+@dataclasses.dataclass
+class Options:
+    """What the command line of `run` says."""
+
+    application: str
+    cores: int = 1
+    memory: str = "512M"
+    forwards: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    debug: bool = False
+
+
+def run(options: Options) -> int:
+    """Runs an application until it ends or we are interrupted; gives the launcher's exit status."""
+    build.require_application(options.application)
+    if not 1 <= options.cores <= MAX_CORES:
+        raise UsageError(f"--cores takes 1 to {MAX_CORES}, not {options.cores}")
+    if not MEMORY.fullmatch(options.memory):
+        raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
+    forwards = choose_forwards(options.application, options.forwards)
+    require_free_ports(forwards)
+
+    preset = "image-debug" if options.debug else "image"
+    require_build_packages()
+    console = Console(options.application, forwards)
+    with contextlib.ExitStack() as running:
+        # Held until QEMU has read the image: after that, another neap may build over it.
+        with build.building(preset):
+            in_parallel([lambda: build.build_locked(preset, [f"{options.application}.elf"]), prepare_machine])
+            require_free_ports(forwards)
+            vm = machine.Machine(
+                build.image(options.application, preset),
+                cores=options.cores,
+                memory=options.memory,
+                forward=forwards,
+                arguments=options.arguments,
+                outside=True,
+                on_line=console.show,
+            )
+            running.enter_context(vm)
+        console.stop_machine_with = vm.stop
+        return guest_status(vm.wait_exit(None))
+
+
+def require_build_packages() -> None:
+    """The host packages for images and the machine; those for the toolchain only if it has to be built."""
+    groups = ["build", "card", "rust"]
+    if toolchain.find() is None:
+        groups.append("toolchain")
+    packages.require(*groups)
+
+
+def prepare_machine() -> None:
+    """QEMU and the soft card."""
+    progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+    build.build_soft_card()
+
+
+def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, int]]:
+    """The ports to forward: the application's own, unless the user forwards that guest port elsewhere, and the user's."""
+    named = [parse_forward(word) for word in words]
+    guests = [guest for _, guest in named]
+    forwards = [pair for pair in DEFAULT_FORWARDS.get(application, ()) if pair[1] not in guests] + named
+    hosts = [host for host, _ in forwards]
+    for host in hosts:
+        if hosts.count(host) > 1:
+            raise UsageError(f"--forward: port {host} is named twice")
+    return forwards
+
+
+def parse_forward(word: str) -> tuple[int, int]:
+    """'8080:80' -> (8080, 80). Raises UsageError."""
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", word)
+    if not match or not all(1 <= int(part) <= 65535 for part in match.groups()):
+        raise UsageError(f"--forward takes HOST:GUEST, two ports from 1 to 65535, not '{word}'")
+    return int(match.group(1)), int(match.group(2))
+
+
+def require_free_ports(forwards: Sequence[tuple[int, int]]) -> None:
+    for host, guest in forwards:
+        if not machine.port_is_free(host):
+            raise Failure(
+                f"port {host} on {machine.LOOPBACK} is in use or not allowed", f"choose another one: --forward {host + 1}:{guest}"
+            )
+
+
+def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
+    """Runs callables side by side. The first one that fails stops the commands of the others, and its error is raised."""
+    failures: list[BaseException] = []
+
+    def run_lane(lane: Callable[[], object]) -> None:
+        try:
+            lane()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run_lane, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.2)  # in short pieces, so that an interrupt is seen, and a lane's next command too
+            if failures:
+                process.kill_running_groups()
+    if failures:
+        raise failures[0]
+
+
+class Console:
+    """Shows the machine's console on standard output, and says where the application answers once it listens."""
+
+    def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
+        self._listening = re.compile(rf"^{re.escape(application)}: listening on .*:(\d+)")
+        self._forwards = {guest: host for host, guest in forwards}
+        self.stop_machine_with: Callable[[], None] | None = None
+
+    def show(self, line: str) -> None:
+        try:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        except (BrokenPipeError, ValueError):
+            # Whoever read our output has left; the machine has nobody to talk to.
+            if self.stop_machine_with:
+                threading.Thread(target=self.stop_machine_with, daemon=True).start()
+            return
+        if (match := self._listening.match(line)) and (host := self._forwards.get(int(match.group(1)))):
+            progress.say(f"neap: answers on {machine.LOOPBACK}:{host} (Ctrl-C ends it)")
+
+
+def guest_status(code: int) -> int:
+    """The launcher's exit status for a guest's end: 0 for success and power-off, the guest's own code for its failures."""
+    if code in (machine.SUCCESS, machine.POWER_OFF):
+        return 0
+    if code == machine.RESET:
+        progress.say("neap: the machine was reset: a reboot, or a fault that its kernel could not handle")
+        return EXIT_FAILURE
+    return code

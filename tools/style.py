@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The style that machines can check: formatters, lint, licence lines, line length, and that each header compiles alone."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tools import build, pythons
+
+MAX_COLUMNS = 140
+CLANG_FORMAT = "clang-format-19"
+CPP = (".cpp", ".hpp", ".h", ".c")
+CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto")
+CODE_NAMES = ("CMakeLists.txt", "neap", "run", ".gitignore", ".clang-format", "requirements.txt")
+SPDX_WITHIN_LINES = 5
+CHECK_SECONDS = 600
+
+
+def files() -> list[Path]:
+    """The checkout's own files: those that git knows, and new ones that it does not ignore."""
+    argv = ["git", "-C", str(build.REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    if done.returncode == 0:
+        names = [build.REPOSITORY / name for name in done.stdout.decode().split("\0") if name]
+    else:
+        names = [path for path in build.REPOSITORY.rglob("*") if build.BUILD not in path.parents]
+    return sorted(path for path in names if path.is_file())
+
+
+def check() -> Iterator[tuple[str, list[str]]]:
+    """Runs each check and gives its name and its complaints, none if all is well."""
+    everything = files()
+    code = [path for path in everything if path.suffix in CODE or path.name in CODE_NAMES]
+    yield "licence line", without_licence(code)
+    yield "line length", too_long(code)
+    yield "clang-format", clang_format([path for path in code if path.suffix in CPP])
+    yield "rustfmt", rustfmt()
+    yield "ruff check", _ruff("check", "--quiet", "--output-format=concise")
+    yield "ruff format", _ruff("format", "--check", "--quiet")
+    yield "headers compile alone", headers([path for path in code if path.suffix == ".hpp"])
+
+
+def without_licence(code: Sequence[Path]) -> list[str]:
+    complaints = []
+    for path in code:
+        head = path.read_text(errors="replace").splitlines()[:SPDX_WITHIN_LINES]
+        if not any("SPDX-License-Identifier:" in line for line in head):
+            complaints.append(f"{_short(path)}: no SPDX-License-Identifier in its first {SPDX_WITHIN_LINES} lines")
+    return complaints
+
+
+def too_long(code: Sequence[Path]) -> list[str]:
+    complaints = []
+    for path in code:
+        if path.name == "requirements.txt":
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if len(line) > MAX_COLUMNS:
+                complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {MAX_COLUMNS} is the limit")
+    return complaints
+
+
+def clang_format(sources: Sequence[Path]) -> list[str]:
+    def complain(path: Path) -> list[str]:
+        done = _run([CLANG_FORMAT, "--dry-run", "-Werror", str(path)])
+        return [] if done.returncode == 0 else [f"{_short(path)}: {CLANG_FORMAT} -i would change it"]
+
+    return _each(complain, sources)
+
+
+def rustfmt() -> list[str]:
+    program = build.find_rustfmt()
+    if program is None:
+        return ["there is no rustfmt"]
+    complaints = []
+    for path in files():
+        if path.suffix == ".rs" and path.name in ("main.rs", "lib.rs", "build.rs"):
+            done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
+            if done.returncode != 0:
+                complaints += [f"{line}: rustfmt would change it" for line in done.stdout.splitlines()] or [done.stderr.strip()[:200]]
+    return complaints
+
+
+def headers(candidates: Sequence[Path]) -> list[str]:
+    """Each header must compile as the only thing in a file, with the flags that sources near it are compiled with."""
+    build.build("image-debug")
+    build.build("host")
+    flags = FlagsByFolder([build.BUILD / "image-debug/compile_commands.json", build.BUILD / "host/compile_commands.json"])
+
+    def complain(path: Path) -> list[str]:
+        argv, directory = flags.near(path)
+        if argv is None:
+            return [f"{_short(path)}: no source near it is compiled"]
+        done = _run([*argv, "-fsyntax-only", "-Wno-pragma-once-outside-header", "-x", "c++", "-include", str(path), os.devnull], directory)
+        first = [line for line in done.stderr.splitlines() if "error" in line][:1]
+        return [] if done.returncode == 0 else [f"{_short(path)}: {first[0] if first else 'does not compile alone'}"]
+
+    return _each(complain, candidates)
+
+
+class FlagsByFolder:
+    """The compiler's words for a folder, from compile_commands.json; earlier files win, the nearest folder wins over both."""
+
+    def __init__(self, databases: Sequence[Path]):
+        self._folders: dict[Path, tuple[list[str], Path]] = {}
+        self._any: tuple[list[str], Path] | None = None
+        for database in databases:
+            for row in json.loads(database.read_text()):
+                source = Path(row["directory"], row["file"])
+                if source.suffix != ".cpp":
+                    continue
+                known = (self._without_source(shlex.split(row["command"])), Path(row["directory"]))
+                self._folders.setdefault(source.parent, known)
+                self._any = self._any or known
+
+    def near(self, header: Path) -> tuple[list[str] | None, Path]:
+        for folder in header.parents:
+            if folder in self._folders:
+                return self._folders[folder]
+            if folder == build.REPOSITORY:
+                break
+        return self._any if self._any else (None, build.REPOSITORY)
+
+    @staticmethod
+    def _without_source(words: list[str]) -> list[str]:
+        """Drops `-o X -c Y` and what writes dependency files."""
+        kept = []
+        skip = False
+        for word in words:
+            if skip:
+                skip = False
+            elif word in ("-o", "-c", "-MF", "-MT", "-MQ"):
+                skip = True
+            elif word not in ("-MD", "-MMD", "-Werror"):
+                kept.append(word)
+        return kept
+
+
+def _ruff(*arguments: str) -> list[str]:
+    done = _run([str(pythons.environment() / "ruff"), *arguments, str(build.REPOSITORY)])
+    if done.returncode == 0:
+        return []
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return [line.replace(f"{build.REPOSITORY}/", "") for line in lines] or [f"status {done.returncode}"]
+
+
+def _run(argv: Sequence[str], directory: Path = build.REPOSITORY) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        list(argv), cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=CHECK_SECONDS
+    )
+
+
+def _each(function: Callable[[Path], list[str]], paths: Sequence[Path]) -> list[str]:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return [complaint for complaints in pool.map(function, paths) for complaint in complaints]
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(build.REPOSITORY))

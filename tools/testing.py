@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap test`: the layers of tests, each runnable alone, and one line of sums at the end.
+
+A layer builds what it needs, runs its tests with their own tool (ctest, cargo, pytest), and reads the result that the tool wrote.
+A test that was skipped counts as failed, as does a layer in which no test ran: nothing that somebody relies on may go quietly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+import xml.etree.ElementTree as xml
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools import build, packages, progress, pythons, qemu, style, toolchain
+from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.process import run_logged, tail
+
+RESULTS = build.BUILD / "test-results"
+SHOWN_FAILURES = 30
+CTEST_SECONDS_PER_TEST = 300
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a layer came to: how many tests passed, and one line for each that did not."""
+
+    passed: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        self.passed += other.passed
+        self.failures += other.failures
+
+
+def test(names: Sequence[str]) -> int:
+    """Runs layers (default: all) one after the other; prints `N passed, N failed` as the last line. Status 1 if any failed."""
+    for name in names:
+        if name not in LAYERS:
+            raise UsageError(f"there is no test layer '{name}'", f"layers: {' '.join(LAYERS)}")
+    total = Outcome()
+    rows = []
+    for name in names or LAYERS:
+        start = time.monotonic()
+        outcome = _run_layer(name)
+        rows.append(f"{name:8} {outcome.passed:5} passed, {len(outcome.failures):3} failed  {progress.duration(time.monotonic() - start)}")
+        for line in outcome.failures[:SHOWN_FAILURES]:
+            print(f"FAILED {name}: {line}", flush=True)
+        if len(outcome.failures) > SHOWN_FAILURES:
+            print(f"FAILED {name}: and {len(outcome.failures) - SHOWN_FAILURES} more", flush=True)
+        total.add(outcome)
+    print("\n".join(rows))
+    print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
+    return EXIT_FAILURE if total.failures or not total.passed else 0
+
+
+def soak(names: Sequence[str], minutes: float) -> int:
+    """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
+
+    Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
+    """
+    if minutes <= 0:
+        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    layers = list(names) or [name for name in LAYERS if name != "style"]
+    deadline = time.monotonic() + 60 * minutes
+    os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))
+    rounds = 0
+    while rounds == 0 or time.monotonic() < deadline:
+        status = test(layers)
+        rounds += 1
+        progress.say(
+            f"neap: soak: round {rounds} {'failed' if status else 'passed'}, {progress.duration(max(0, deadline - time.monotonic()))} left"
+        )
+        if status:
+            return status
+    return 0
+
+
+def _run_layer(name: str) -> Outcome:
+    progress.say(f"neap: test layer {name}")
+    try:
+        outcome = LAYERS[name]()
+    except Failure as failure:
+        for line in failure.details:
+            print(f"    {line}", flush=True)
+        return Outcome(failures=[str(failure)])
+    if not outcome.passed and not outcome.failures:
+        outcome.failures.append("no test ran")
+    return outcome
+
+
+def _host() -> Outcome:
+    packages.require("host-tests", "sources")
+    outcome = Outcome()
+    for preset in build.HOST_PRESETS:
+        directory = build.build(preset)
+        result = _fresh_result(preset)
+        argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
+        argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
+        outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
+    return outcome
+
+
+def _sim() -> Outcome:
+    packages.require("card", "rust")
+    if not (build.SOFT_CARD_SOURCE / "Cargo.toml").is_file():
+        raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
+    failure = None
+    try:
+        build.cargo_run(["test", "--locked", "--no-fail-fast"], "testing the soft card", "test-sim")
+    except Failure as error:
+        failure = error
+    outcome = read_cargo(build.log_path("test-sim").read_text(errors="replace"))
+    if failure and not outcome.failures:
+        raise failure
+    return outcome
+
+
+def _tools() -> Outcome:
+    packages.require("python-tests", "tools-tests")
+    qemu.command()
+    return _pytest("tools", ["tools", "drivers/ixgbe"], timeout_seconds=1800)
+
+
+def _target() -> Outcome:
+    _require_images()
+    build.build("image-debug")
+    build.build_soft_card()
+    qemu.command()
+    return _pytest("target", ["tests/target"], timeout_seconds=1800)
+
+
+def _system() -> Outcome:
+    _require_images("system-tests")
+    build.build("image")
+    build.build_soft_card()
+    qemu.command()
+    return _pytest("system", ["tests/system"], timeout_seconds=3600)
+
+
+def _style() -> Outcome:
+    _require_images("style", "rustfmt", "host-tests")
+    outcome = Outcome()
+    for name, complaints in style.check():
+        if complaints:
+            outcome.failures += [f"{name}: {complaint}" for complaint in complaints]
+        else:
+            outcome.passed += 1
+    return outcome
+
+
+LAYERS: dict[str, Callable[[], Outcome]] = {
+    "host": _host,
+    "sim": _sim,
+    "tools": _tools,
+    "target": _target,
+    "system": _system,
+    "style": _style,
+}
+
+
+def _require_images(*groups: str) -> None:
+    chain = ["toolchain"] if toolchain.find() is None else []
+    packages.require("build", "card", "rust", "python-tests", *chain, *groups)
+
+
+def _pytest(name: str, places: Sequence[str], timeout_seconds: float) -> Outcome:
+    there = [place for place in places if (build.REPOSITORY / place).exists()]
+    python = pythons.environment() / "python"
+    result = _fresh_result(name)
+    argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={result}", *there]
+    return _run_and_read(argv, f"test-{name}", result, timeout_seconds=timeout_seconds)
+
+
+def _fresh_result(name: str) -> Path:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.xml"
+    path.unlink(missing_ok=True)
+    return path
+
+
+def _run_and_read(argv: list[str], log_name: str, result: Path, timeout_seconds: float) -> Outcome:
+    """Runs a test tool that writes JUnit's XML. Its status counts only if the file names no failure."""
+    log = build.log_path(log_name)
+    log.unlink(missing_ok=True)
+    failure = None
+    try:
+        run_logged(argv, log, log_name, cwd=build.REPOSITORY, timeout_seconds=timeout_seconds)
+    except Failure as error:
+        failure = error
+    if not result.is_file():
+        raise failure or Failure(f"{log_name} wrote no result", f"full log: {log}", tail(log))
+    outcome = read_junit(result.read_text(errors="replace"))
+    if failure and not outcome.failures:
+        raise failure
+    if outcome.failures:
+        for line in tail(log, 60, 65536):
+            print(f"    {line}", flush=True)
+        outcome.failures[-1] += f" (full log: {log})"
+    return outcome
+
+
+def read_junit(text: str) -> Outcome:
+    """Counts the test cases of a JUnit file as ctest and pytest write it."""
+    outcome = Outcome()
+    try:
+        cases = list(xml.fromstring(text).iter("testcase"))
+    except xml.ParseError as error:
+        raise Failure(f"the test tool's result cannot be read: {error}") from None
+    for case in cases:
+        name = case.get("name", "?")
+        if case.get("classname") not in (None, "", name):
+            name = f"{case.get('classname')}.{name}"
+        problem = next((child for child in case if child.tag in ("failure", "error")), None)
+        skip = case.find("skipped")
+        if problem is not None:
+            message = (problem.get("message") or "").strip().splitlines()
+            outcome.failures.append(f"{name}: {message[0][:200]}" if message else name)
+        elif skip is not None or case.get("status") in ("notrun", "disabled"):
+            outcome.failures.append(f"{name}: unexpected skip{': ' + skip.get('message', '') if skip is not None else ''}")
+        else:
+            outcome.passed += 1
+    return outcome
+
+
+def read_cargo(text: str) -> Outcome:
+    """Counts the tests in what `cargo test` printed."""
+    outcome = Outcome()
+    for name, result in re.findall(r"^test (.+?) \.\.\. (\w+)", text, re.MULTILINE):
+        if result == "ok":
+            outcome.passed += 1
+        elif result == "ignored":
+            outcome.failures.append(f"{name}: unexpected skip (ignored)")
+        else:
+            outcome.failures.append(name)
+    # A test that prints while it runs can tear the line of another one apart; the sums cannot be torn.
+    sums = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", text, re.MULTILINE)
+    outcome.passed = sum(int(row[0]) for row in sums)
+    counted = sum(int(row[1]) + int(row[2]) for row in sums)
+    outcome.failures += ["a test whose name was lost in the output"] * (counted - len(outcome.failures))
+    return outcome
