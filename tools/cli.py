@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 
@@ -36,6 +37,8 @@ class Parser(argparse.ArgumentParser):
     """argparse, with its errors as our one line."""
 
     def error(self, message: str):
+        if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            raise UsageError(f"there is no '{match.group(1)}'", f"choose from {match.group(2).replace(chr(39), '')}")
         raise UsageError(message, "./neap --help shows what there is")
 
 

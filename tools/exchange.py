@@ -81,9 +81,8 @@ def import_toolchain(file_name: str) -> None:
 def _members(prefix: Path) -> Iterator[Path]:
     """All files and links of the prefix in a fixed order, so that two exports of one toolchain are identical."""
     for path in sorted(prefix.rglob("*")):
-        if path.is_symlink() or path.is_file():
-            if path.name != cache.MARKER:
-                yield path
+        if (path.is_symlink() or path.is_file()) and path.name != cache.MARKER:
+            yield path
 
 
 def _write(archive: tarfile.TarFile, prefix: Path) -> None:

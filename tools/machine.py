@@ -49,8 +49,8 @@ QEMU_START_SECONDS = 30.0
 CARD_ANSWER_SECONDS = 10.0
 MAX_KEPT_LINES = 200_000
 RUN_PREFIX = "neap-run-"
-# A UNIX socket's path has 108 bytes; ours add up to 40 to the directory's.
-MAX_RUN_DIRECTORY_BYTES = 64
+# A UNIX socket's path has 108 bytes; ours add up to 40 to the base directory's.
+MAX_RUN_BASE_BYTES = 64
 
 
 class MachineError(Failure):
@@ -400,12 +400,9 @@ def port_is_free(port: int) -> bool:
 def _run_base() -> Path:
     """Where runs keep their files: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
-        if (
-            candidate
-            and os.path.isabs(candidate)
-            and os.access(candidate, os.W_OK | os.X_OK)
-            and len(candidate) < MAX_RUN_DIRECTORY_BYTES - 24
-        ):
+        if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > MAX_RUN_BASE_BYTES:
+            continue
+        if os.access(candidate, os.W_OK | os.X_OK):
             return Path(candidate)
     raise Failure("no directory for sockets can be written to", "set XDG_RUNTIME_DIR or TMPDIR to a writable directory with a short name")
 

@@ -170,10 +170,8 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
         entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
         if entry.ready:
             return entry.path
-        with (
-            contextlib.suppress(Superseded),
-            entry.making(on_wait=lambda: progress.say(f"neap: waiting for another neap that fetches {name}")) as mine,
-        ):
+        waiting = lambda: progress.say(f"neap: waiting for another neap that fetches {name}")  # noqa: E731
+        with contextlib.suppress(Superseded), entry.making(on_wait=waiting) as mine:
             if mine:
                 cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
                 with progress.step(f"fetching {name} {pin.version}"):

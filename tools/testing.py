@@ -71,9 +71,8 @@ def soak(names: Sequence[str], minutes: float) -> int:
     while rounds == 0 or time.monotonic() < deadline:
         status = test(layers)
         rounds += 1
-        progress.say(
-            f"neap: soak: round {rounds} {'failed' if status else 'passed'}, {progress.duration(max(0, deadline - time.monotonic()))} left"
-        )
+        left = progress.duration(max(0, deadline - time.monotonic()))
+        progress.say(f"neap: soak: round {rounds} {'failed' if status else 'passed'}, {left} left")
         if status:
             return status
     return 0
