@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/card.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "drivers/ixgbe/device_ids.hpp"
+#include "drivers/ixgbe/start_up.hpp"
+#include "drivers/ixgbe/vectors.hpp"
+#include "kernel/console.hpp"
+#include "kernel/interrupts.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::ixgbe {
+
+namespace {
+
+constexpr std::uint32_t frame_bytes_least = 60;
+constexpr std::uint32_t frame_bytes_most = 15'500;  // 8.2.3.22.13: the card's own limit is 15.5 KiB with everything
+
+Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
+  for (const pci::Device& device : pci::devices()) {
+    if (where ? device.address == *where : kind_of(device) != nullptr) {
+      if (kind_of(device) == nullptr) return failure(ErrorCode::unsupported, "ixgbe: device at this address is no 82599", device.device_id);
+      return &device;
+    }
+  }
+  return failure(ErrorCode::not_found, where ? "ixgbe: no device at this PCI address" : "ixgbe: no 82599 found");
+}
+
+Result<void> check(const Options& options, unsigned pairs) {
+  if (options.rss_cores > pairs) return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are queue pairs", options.rss_cores);
+  if (options.queues.frame_bytes_max < frame_bytes_least || options.queues.frame_bytes_max > frame_bytes_most) {
+    return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
+  }
+  return {};
+}
+
+struct MacText {
+  char text[18];
+};
+MacText text_of(const MacAddress& mac) {
+  constexpr char digits[] = "0123456789abcdef";
+  MacText result{};
+  char* out = result.text;
+  for (const std::uint8_t byte : mac) {
+    *out++ = digits[byte >> 4];
+    *out++ = digits[byte & 15];
+    *out++ = ':';
+  }
+  out[-1] = '\0';
+  return result;
+}
+
+}  // namespace
+
+task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options) {
+  const auto device = find_device(where);
+  if (!device) co_return std::unexpected(device.error());
+  const auto bar = (*device)->map_bar(0);
+  if (!bar) co_return std::unexpected(bar.error());
+  if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
+  (*device)->enable(true);
+  std::unique_ptr<Card> card(new (std::nothrow) Card(**device, Registers(*bar), kind_of(**device)->sfp, options));
+  if (!card) co_return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the card");
+  auto started = co_await card->start();
+  if (!started) co_return std::unexpected(started.error());
+  co_return std::move(card);
+}
+
+Card::Card(const pci::Device& device, Registers registers, bool sfp, Options options)
+    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {}
+
+Card::~Card() {
+  link_up_.store(false, std::memory_order_relaxed);
+  if (!registers_.card_gone()) stop_card(registers_);
+  device_.enable(false);
+  for (const auto& [core, vector] : vectors_) free_vector(core, vector);
+  for (auto& pair : pairs_) {
+    if (pair && pair->attached()) (void)pair.release();
+  }
+}
+
+task<Result<void>> Card::start() {
+  const auto moderation = Moderation::from_us(options_.itr_us);
+  if (!moderation) co_return std::unexpected(moderation.error());
+  moderation_ = *moderation;
+  const unsigned pairs = std::min(core_count(), pairs_max);
+  if (auto good = check(options_, pairs); !good) co_return good;
+  rss_cores_ = options_.rss_cores == 0 ? pairs : options_.rss_cores;
+  rss_table_ = rss::table_for(rss_cores_);
+
+  if (auto done = co_await reset_card(registers_); !done) co_return done;
+  if (auto done = co_await wait_until_initialised(registers_); !done) co_return done;
+  const auto mac = read_mac(registers_);
+  if (!mac) co_return std::unexpected(mac.error());
+  mac_ = *mac;
+  if (auto done = co_await start_link(registers_, sfp_); !done) co_return done;
+  clear_statistics(registers_);
+  if (auto done = co_await make_pairs(); !done) co_return done;
+  if (auto done = co_await start_queues(); !done) co_return done;
+  if (auto done = wire_vectors(); !done) co_return done;
+  enable_vectors(registers_, pairs);
+  look_at_link(false);
+
+  const auto& at = device_.address;
+  print("ixgbe: 82599 ", hex(device_.device_id), " at bus ", at.bus, " device ", at.device, " function ", at.function, ", MAC ", text_of(mac_).text, ", ",
+        pairs, " queue pairs, RSS over ", rss_cores_, ", moderation ", moderation_.itr_us(), " us, link ", link_up() ? "up" : "down");
+  if (moderation_.itr_us() != options_.itr_us) print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
+  co_return Result<void>{};
+}
+
+task<Result<void>> Card::make_pairs() {
+  const unsigned pairs = std::min(core_count(), pairs_max);
+  for (unsigned core = 0; core < pairs; ++core) {
+    pairs_.push_back(std::make_unique<QueuePair>(registers_, core, link_up_));
+    link_news_.push_back(std::make_unique<LinkNews>());
+    LinkNews& news = *link_news_.back();
+    news.card = this;
+    news.core = core;
+    news.run = [](RemoteNode* node) noexcept {
+      auto* const self = static_cast<LinkNews*>(node);
+      self->queued.store(false);
+      QueuePair& pair = *self->card->pairs_[self->core];
+      if (pair.attached()) pair.receiver()->link_changed(self->card->link_up());
+    };
+    // On its own core, so that rings and buffers come from that core's memory.
+    auto allocated = co_await on_core(core, [this, core] { return pairs_[core]->allocate(options_.queues); });
+    if (!allocated) co_return allocated;
+  }
+  co_return Result<void>{};
+}
+
+task<Result<void>> Card::start_queues() {
+  // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
+  program_receive(registers_, rss_cores_, options_.queues.frame_bytes_max);
+  for (auto& pair : pairs_) pair->receive_queue().program();
+  // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
+  program_transmit(registers_);
+  for (auto& pair : pairs_) pair->transmit_queue().program();
+  for (auto& pair : pairs_) {
+    if (auto done = co_await pair->transmit_queue().enable(); !done) co_return done;
+  }
+  if (auto done = co_await start_receive(registers_); !done) co_return done;
+  for (auto& pair : pairs_) {
+    if (auto done = co_await pair->receive_queue().enable(); !done) co_return done;
+  }
+  co_return Result<void>{};
+}
+
+Result<void> Card::wire_vectors() {
+  const auto pairs = static_cast<unsigned>(pairs_.size());
+  if (device_.msix_vectors() <= pairs) return failure(ErrorCode::unsupported, "ixgbe: too few MSI-X vectors", device_.msix_vectors());
+  program_vectors(registers_, pairs, moderation_);
+  for (unsigned entry = 0; entry <= pairs; ++entry) {
+    const bool queue = entry < pairs;
+    const unsigned core = queue ? entry : home_core_;
+    Callback callback = queue ? Callback([pair = pairs_[entry].get()] { pair->interrupt(); }) : Callback([this] { other_interrupt(); });
+    const auto vector = allocate_vector(core, std::move(callback));
+    if (!vector) return std::unexpected(vector.error());
+    vectors_.emplace_back(core, *vector);
+    if (auto routed = device_.route_msix(entry, core, *vector); !routed) return routed;
+  }
+  return {};
+}
+
+void Card::other_interrupt() {
+  ++counters_.other_interrupts;
+  const reg::Eicr causes = take_other_causes(registers_);
+  if (causes.raw() == Registers::all_ones && registers_.card_gone()) {
+    if (counters_.gone++ == 0) print(card_gone_error.message);
+    look_at_link(true);
+    return;
+  }
+  if (causes.ecc) {
+    // 8.2.3.5.1: the card's memory is not to be trusted any more.
+    if (counters_.memory_errors++ == 0) print("ixgbe: EICR.ECC: the card's memory failed");
+  }
+  // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
+  look_at_link(true);
+}
+
+void Card::look_at_link(bool announce) {
+  const LinkStatus status = read_link(registers_);
+  if (status.up == link_up_.exchange(status.up, std::memory_order_relaxed)) return;
+  ++counters_.link_changes;
+  if (!announce) return;
+  if (status.up) {
+    print("ixgbe: link up, ", status.megabits, " Mb/s");
+  } else {
+    print("ixgbe: link down");
+  }
+  for (auto& news : link_news_) {
+    if (!news->queued.exchange(true)) hand_over(news->core, *news);
+  }
+}
+
+NetDeviceLimits Card::limits() const noexcept {
+  return {.queue_pairs = static_cast<std::uint32_t>(pairs_.size()),
+          .frame_bytes_max = options_.queues.frame_bytes_max,
+          .transmit_pieces_max = TransmitQueue::pieces_max,
+          .tso_bytes_max = TransmitQueue::tso_bytes_max,
+          .checksum_offload = true};
+}
+
+void Card::attach(FrameReceiver& receiver) {
+  const unsigned core = this_core();
+  require(core < pairs_.size(), "ixgbe: attach on a core without a queue pair", core);
+  pairs_[core]->attach(receiver);
+}
+
+Result<void> Card::transmit(const TransmitFrame& frame) noexcept {
+  const unsigned core = this_core();
+  if (core >= pairs_.size()) return failure(ErrorCode::invalid, "ixgbe: this core has no transmit queue", core);
+  if (!link_up()) [[unlikely]] return failure(ErrorCode::closed, "ixgbe: no link");
+  return pairs_[core]->transmit(frame);
+}
+
+unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                              std::uint16_t destination_port) const noexcept {
+  return rss::queue_of(rss_table_, rss::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
+}
+
+Result<Moderation> Card::set_moderation(unsigned core, std::uint32_t itr_us) {
+  if (core >= pairs_.size()) return failure(ErrorCode::invalid, "ixgbe: this core has no queue pair", core);
+  const auto moderation = Moderation::from_us(itr_us);
+  if (moderation) program_moderation(registers_, core, *moderation);
+  return moderation;
+}
+
+const Statistics& Card::collect_statistics() noexcept {
+  statistics_.collect(registers_);
+  return statistics_;
+}
+
+}  // namespace neap::ixgbe

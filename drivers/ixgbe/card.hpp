@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSL-1.0
+// The Intel 82599 10 Gb/s Ethernet card.
+//
+// One card serves all cores and shares nothing between them: each of the first 16 cores owns a receive queue, a transmit queue and an interrupt vector
+// (a QueuePair), and RSS sends every flow to one of them. What belongs to the card as a whole (link, faults, statistics) is handled on the core that
+// opened it.
+//
+// `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and `link_changed` tells
+// when there is.
+//
+// Section numbers are those of the Intel 82599 datasheet, document 331520.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "drivers/ixgbe/link.hpp"
+#include "drivers/ixgbe/moderation.hpp"
+#include "drivers/ixgbe/queue_pair.hpp"
+#include "drivers/ixgbe/rss.hpp"
+#include "drivers/ixgbe/statistics.hpp"
+#include "kernel/net_device.hpp"
+#include "kernel/pci.hpp"
+
+namespace neap::ixgbe {
+
+constexpr unsigned pairs_max = rss::queues_max;
+
+struct Options {
+  unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all that have a queue pair
+  std::uint32_t itr_us = Moderation::itr_us_default;
+  QueueOptions queues;
+};
+
+/// Plain counters of the card's own core, since start.
+struct CardCounters {
+  std::uint64_t other_interrupts = 0;
+  std::uint64_t link_changes = 0;
+  std::uint64_t memory_errors = 0;  ///< the card's ECC logic gave up
+  std::uint64_t gone = 0;           ///< a read found all ones
+};
+
+class Card final : public NetDevice {
+ public:
+  /// See `open` below. Public for `new` alone.
+  Card(const pci::Device& device, Registers registers, bool sfp, Options options);
+  Card(const Card&) = delete;
+  Card& operator=(const Card&) = delete;
+  /// Stops the card. Queue pairs with a stack attached stay in memory: that stack may still hold their buffers.
+  ~Card() override;
+
+  [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
+  [[nodiscard]] NetDeviceLimits limits() const noexcept override;
+  [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
+  void attach(FrameReceiver& receiver) override;
+  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
+  [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                        std::uint16_t destination_port) const noexcept override;
+
+  /// Changes how long interrupts of `core`'s queues may be held back; returns what it was rounded to. Any core. Errors: `invalid`.
+  [[nodiscard]] Result<Moderation> set_moderation(unsigned core, std::uint32_t itr_us);
+
+  /// The card's own counts, up to now. On the core that opened it.
+  [[nodiscard]] const Statistics& collect_statistics() noexcept;
+  [[nodiscard]] const CardCounters& counters() const noexcept { return counters_; }
+  /// `core` below `limits().queue_pairs`; its counters may be read from any core.
+  [[nodiscard]] QueuePair& pair(unsigned core) noexcept { return *pairs_[core]; }
+
+ private:
+  friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
+
+  struct LinkNews : RemoteNode {
+    Card* card = nullptr;
+    unsigned core = 0;
+    std::atomic<bool> queued = false;
+  };
+
+  [[nodiscard]] task<Result<void>> start();
+  [[nodiscard]] task<Result<void>> make_pairs();
+  [[nodiscard]] task<Result<void>> start_queues();
+  [[nodiscard]] Result<void> wire_vectors();
+  void other_interrupt();
+  void look_at_link(bool announce);
+
+  const pci::Device& device_;
+  Registers registers_;
+  Options options_;
+  Moderation moderation_;
+  bool sfp_;
+  unsigned home_core_;
+  unsigned rss_cores_ = 1;
+  MacAddress mac_{};
+  rss::Table rss_table_{};
+  std::atomic<bool> link_up_ = false;
+  std::vector<std::unique_ptr<QueuePair>> pairs_;
+  std::vector<std::unique_ptr<LinkNews>> link_news_;
+  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
+  Statistics statistics_;
+  CardCounters counters_;
+};
+
+/// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`, `invalid`
+/// (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the register), `device`, `closed`.
+[[nodiscard]] task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where = {}, Options options = {});
+
+}  // namespace neap::ixgbe

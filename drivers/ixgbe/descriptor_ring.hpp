@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+// A ring of descriptors in memory that card and driver share.
+//
+// The card tells that it is done with a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver learns everything
+// from its own cached memory: it loads the word with DD first, with acquire order, and the other word after it.
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+
+#include "drivers/ixgbe/dma_memory.hpp"
+#include "kernel/error.hpp"
+
+namespace neap::ixgbe {
+
+struct alignas(16) Descriptor {
+  std::uint64_t words[2];
+};
+
+class DescriptorRing {
+ public:
+  static constexpr std::uint32_t descriptors_min = 64;
+  static constexpr std::uint32_t descriptors_max = 4096;
+
+  /// `count`: a power of two from `descriptors_min` to `descriptors_max`. Errors: `invalid`, `out_of_memory`.
+  [[nodiscard]] Result<void> allocate(std::uint32_t count) noexcept {
+    if (count < descriptors_min || count > descriptors_max || !std::has_single_bit(count)) {
+      return failure(ErrorCode::invalid, "ixgbe: a ring has a power of two of descriptors, 64 to 4096", count);
+    }
+    auto allocated = DmaMemory::allocate(count * sizeof(Descriptor));
+    if (!allocated) return std::unexpected(allocated.error());
+    memory_ = std::move(*allocated);
+    descriptors_ = reinterpret_cast<Descriptor*>(memory_.start());
+    mask_ = count - 1;
+    return {};
+  }
+
+  [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
+  /// `position` counts on for ever; the ring takes its low bits.
+  [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
+
+  /// The word that holds DD; what the card wrote with it may be read afterwards.
+  [[nodiscard]] std::uint64_t load_status(std::uint32_t position) const noexcept {
+    return std::atomic_ref(descriptors_[slot(position)].words[1]).load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::uint64_t load_first(std::uint32_t position) const noexcept {
+    return std::atomic_ref(descriptors_[slot(position)].words[0]).load(std::memory_order_relaxed);
+  }
+  /// The card sees it no later than the tail write that follows.
+  void store(std::uint32_t position, std::uint64_t word0, std::uint64_t word1) noexcept {
+    Descriptor& descriptor = descriptors_[slot(position)];
+    std::atomic_ref(descriptor.words[0]).store(word0, std::memory_order_relaxed);
+    std::atomic_ref(descriptor.words[1]).store(word1, std::memory_order_relaxed);
+  }
+  /// Sets bits in a descriptor that the card does not own yet.
+  void add_bits(std::uint32_t position, std::uint64_t bits) noexcept {
+    std::atomic_ref word(descriptors_[slot(position)].words[1]);
+    word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] std::uint64_t bus_address() const noexcept { return memory_.bus_address(); }
+  [[nodiscard]] std::uint32_t bytes() const noexcept { return size() * static_cast<std::uint32_t>(sizeof(Descriptor)); }
+
+ private:
+  DmaMemory memory_;
+  Descriptor* descriptors_ = nullptr;
+  std::uint32_t mask_ = 0;
+};
+
+}  // namespace neap::ixgbe

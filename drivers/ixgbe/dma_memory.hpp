@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSL-1.0
+// Memory that the card reads and writes.
+//
+// A ring must be one physical run, aligned for the card, and stay where it is. The page allocator gives naturally aligned runs in the direct map, on
+// the node of the core that asks: so a queue's memory is allocated on its core.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "kernel/error.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
+
+namespace neap::ixgbe {
+
+/// Owns physically contiguous, zeroed pages. Move-only.
+class DmaMemory {
+ public:
+  DmaMemory() = default;
+  DmaMemory(DmaMemory&& other) noexcept : start_(std::exchange(other.start_, nullptr)), order_(other.order_) {}
+  DmaMemory& operator=(DmaMemory&& other) noexcept {
+    std::swap(start_, other.start_);
+    std::swap(order_, other.order_);
+    return *this;
+  }
+  DmaMemory(const DmaMemory&) = delete;
+  DmaMemory& operator=(const DmaMemory&) = delete;
+  ~DmaMemory() {
+    if (start_ != nullptr) memory::free_pages(start_, order_);
+  }
+
+  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`, `invalid` above what the page allocator has.
+  [[nodiscard]] static Result<DmaMemory> allocate(std::size_t bytes) noexcept {
+    const std::size_t pages = (bytes + memory::page_bytes - 1) / memory::page_bytes;
+    const auto order = static_cast<unsigned>(std::bit_width(pages - 1));
+    if (order > memory::order_max) return failure(ErrorCode::invalid, "ixgbe: more contiguous memory than there can be", bytes);
+    DmaMemory result;
+    result.start_ = static_cast<std::byte*>(memory::allocate_pages(order));
+    result.order_ = order;
+    if (result.start_ == nullptr) return failure(ErrorCode::out_of_memory, "ixgbe: no contiguous memory for rings or buffers", bytes);
+    std::memset(result.start_, 0, result.bytes());
+    return result;
+  }
+
+  [[nodiscard]] std::byte* start() const noexcept { return start_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return start_ == nullptr ? 0 : memory::page_bytes << order_; }
+  [[nodiscard]] std::uint64_t bus_address() const noexcept { return machine::physical_address(start_); }
+
+ private:
+  std::byte* start_ = nullptr;
+  unsigned order_ = 0;
+};
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/link.hpp"
+
+#include "drivers/ixgbe/semaphore.hpp"
+#include "drivers/ixgbe/sfp.hpp"
+#include "kernel/console.hpp"
+
+namespace neap::ixgbe {
+
+namespace {
+
+// 8.2.3.22.19, AUTOC.LMS and 8.2.3.22.22, AUTOC2.10G_PMA_PMD_Serial.
+constexpr std::uint32_t link_mode_10g_serial = 3;
+constexpr std::uint32_t serial_interface_sfi = 2;
+
+task<Result<void>> prepare_module(Registers registers) {
+  // SDP3 is "transmit disable" on SFP+ boards. The EEPROM set its direction.
+  registers.modify(reg::ESDP, [](reg::Esdp& value) { value.sdp3_data = false; });
+  registers.flush();
+  auto kind = co_await identify_sfp(registers);
+  if (!kind) {
+    if (kind.error().code == ErrorCode::closed) co_return std::unexpected(kind.error());
+    print(kind.error().message, " (", kind.error().detail, "); the link keeps the EEPROM's settings");
+    co_return Result<void>{};
+  }
+  auto loaded = co_await load_sfp_settings(registers, *kind);
+  if (!loaded) {
+    if (loaded.error().code == ErrorCode::closed) co_return loaded;
+    print(loaded.error().message, " (", name_of(*kind), "); the link keeps its settings");
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace
+
+task<Result<void>> start_link(Registers registers, bool sfp) {
+  if (sfp) {
+    auto prepared = co_await prepare_module(registers);
+    if (!prepared) co_return prepared;
+  }
+  // AUTOC is shared with the firmware (10.5.4).
+  auto turn = co_await acquire(registers, SharedResource::mac);
+  if (!turn) co_return turn;
+  if (sfp) {
+    registers.modify(reg::AUTOC2, [](reg::Autoc2& value) { value.pma_pmd_10g_serial = serial_interface_sfi; });
+  }
+  registers.modify(reg::AUTOC, [sfp](reg::Autoc& value) {
+    if (sfp) value.link_mode = link_mode_10g_serial;
+    value.restart_an = true;
+  });
+  registers.flush();
+  co_return co_await release(registers, SharedResource::mac);
+}
+
+LinkStatus read_link(Registers registers) noexcept {
+  const reg::Links links = registers.read(reg::LINKS);
+  if (!links.link_up || links.raw() == Registers::all_ones) return {};
+  switch (links.speed) {
+    case 3: return {.up = true, .megabits = 10'000};
+    case 2: return {.up = true, .megabits = 1'000};
+    case 1: return {.up = true, .megabits = 100};
+    default: return {.up = true, .megabits = 0};
+  }
+}
+
+}  // namespace neap::ixgbe

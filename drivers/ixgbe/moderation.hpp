@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSL-1.0
+// How long an interrupt may be held back.
+//
+// Each interrupt costs a wake-up, and each microsecond of delay costs latency: that trade is what this system is for, so it is a plain number per
+// queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits); what was asked for is rounded to a step,
+// and who asked is told what it became.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/error.hpp"
+
+namespace neap::ixgbe {
+
+struct Moderation {
+  static constexpr std::uint32_t step_us = 2;
+  static constexpr std::uint32_t interval_steps_max = 511;
+  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted, as the studies ask for it; becomes 1022
+  static constexpr std::uint32_t itr_us_default = 16;
+
+  std::uint32_t interval_steps = itr_us_default / step_us;
+
+  /// The time the card will really use, in microseconds; 0: interrupts are not held back.
+  [[nodiscard]] constexpr std::uint32_t itr_us() const noexcept { return interval_steps * step_us; }
+
+  /// Rounds to the nearest step, an odd number up (so 1 does not become "off"). Errors: `invalid` above `itr_us_max`.
+  [[nodiscard]] static constexpr Result<Moderation> from_us(std::uint32_t wanted_us) noexcept {
+    if (wanted_us > itr_us_max) return failure(ErrorCode::invalid, "interrupt moderation takes 0 to 1024 us", wanted_us);
+    const std::uint32_t steps = (wanted_us + step_us - 1) / step_us;
+    return Moderation{.interval_steps = steps < interval_steps_max ? steps : interval_steps_max};
+  }
+};
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/queue_pair.hpp"
+
+#include "kernel/console.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::ixgbe {
+
+Result<void> QueuePair::allocate(const QueueOptions& options) {
+  if (options.budget_descriptors == 0) return failure(ErrorCode::invalid, "ixgbe: a budget of no descriptors");
+  if (auto done = receive_.allocate(options.receive_descriptors, options.receive_buffers, options.frame_bytes_max); !done) return done;
+  if (auto done = transmit_.allocate(options.transmit_descriptors, options.frame_bytes_max); !done) return done;
+  budget_ = options.budget_descriptors;
+  again_.pair = this;
+  again_.run = [](RemoteNode* node) noexcept {
+    auto* const again = static_cast<Again*>(node);
+    again->queued = false;
+    again->pair->work();
+  };
+  return {};
+}
+
+void QueuePair::attach(FrameReceiver& receiver) {
+  require(receiver_ == nullptr, "ixgbe: second stack attached to a queue pair", index_);
+  receiver_ = &receiver;
+  end_.emplace([this] { end_of_event(); });
+  idle_.emplace([this] { return look_before_sleep(); });
+  receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
+  run_again();
+}
+
+Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
+  require(receiver_ != nullptr, "ixgbe: transmit before attach", index_);
+  auto queued = transmit_.transmit(frame);
+  end_->request();  // after a refusal too: reclaim may have found tokens to deliver
+  return queued;
+}
+
+void QueuePair::interrupt() noexcept {
+  ++counters_.interrupts;
+  if (!receive_.ready() && !transmit_.ready()) ++counters_.empty_interrupts;
+  work();
+}
+
+void QueuePair::work() noexcept {
+  if (receiver_ == nullptr) return;  // frames wait in the ring for `attach`
+  transmit_.reclaim();
+  transmit_.deliver(*receiver_);
+  const unsigned taken = receive_.receive(*receiver_, budget_);
+  if (taken == 0) return;
+  receiver_->batch_done();
+  end_->request();
+  if (taken == budget_ && receive_.ready()) {
+    ++counters_.budget_exits;
+    run_again();
+  }
+}
+
+bool QueuePair::look_before_sleep() noexcept {
+  if (receive_.ready() || transmit_.ready()) {
+    ++counters_.idle_finds;
+    work();
+    return true;
+  }
+  if (transmit_.pending() == 0) watchdog_.cancel();  // nothing is on its way: a sleeping core is not to be woken for that
+  return false;
+}
+
+void QueuePair::end_of_event() noexcept {
+  // Other hooks of this event may still queue frames (a server gathers its replies in one). They were asked for by now: go behind them, once.
+  if (!last_in_event_) {
+    last_in_event_ = true;
+    end_->request();
+    return;
+  }
+  last_in_event_ = false;
+  receive_.refill();
+  transmit_.flush();
+  if (transmit_.pending() != 0 && !watchdog_.pending()) {
+    progress_seen_ = transmit_.progress();
+    watchdog_.arm(hang_period, [this] { watch(); });
+  }
+  // In an event of its own: the stack may answer a token with the next frame.
+  if (transmit_.deliverable()) run_again();
+}
+
+void QueuePair::run_again() noexcept {
+  if (again_.queued) return;
+  again_.queued = true;
+  hand_over(index_, again_);
+}
+
+void QueuePair::watch() noexcept {
+  transmit_.reclaim();
+  if (transmit_.deliverable()) run_again();
+  if (transmit_.pending() == 0) return;
+  // Without a link the card keeps frames for as long as that takes.
+  if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
+    transmit_.count_hang();
+    if (transmit_.counters().hangs == 1) print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
+  }
+  progress_seen_ = transmit_.progress();
+  watchdog_.arm(hang_period, [this] { watch(); });
+}
+
+}  // namespace neap::ixgbe

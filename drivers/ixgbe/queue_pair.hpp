@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSL-1.0
+// What one core does for the card: its receive and its transmit queue as one event.
+//
+// Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to `budget`
+// received descriptors, then the stack is told that the batch is over. New buffers and new frames are told to the card once, at the end of whatever
+// event caused them.
+//
+// The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself again, behind
+// what waits already; and before the core sleeps the rings are looked at once more.
+//
+// Interrupts are not masked while an event runs: the vector's cause clears itself when the message is sent (EIAC), anything after that raises the next
+// one, at the distance that moderation sets, and it marks a bit. Masking would cost two register writes for each event and save nothing.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+#include "drivers/ixgbe/receive_queue.hpp"
+#include "drivers/ixgbe/transmit_queue.hpp"
+#include "kernel/events.hpp"
+#include "kernel/timer.hpp"
+
+namespace neap::ixgbe {
+
+struct QueueOptions {
+  std::uint32_t receive_descriptors = 512;
+  std::uint32_t transmit_descriptors = 512;
+  std::uint32_t receive_buffers = 2048;    ///< ring and what the stack may hold, 2 KiB each
+  std::uint32_t frame_bytes_max = 1514;
+  unsigned budget_descriptors = 64;        ///< receive descriptors an event may take
+};
+
+/// Plain counters of the pair's core, since start.
+struct PairCounters {
+  std::uint64_t interrupts = 0;
+  std::uint64_t empty_interrupts = 0;  ///< found neither frames nor reports
+  std::uint64_t budget_exits = 0;
+  std::uint64_t idle_finds = 0;        ///< times that the last look before sleep found work
+};
+
+class QueuePair {
+ public:
+  /// Both queues have number `index`, which is the core's. `link_up` outlives the pair.
+  QueuePair(Registers registers, unsigned index, const std::atomic<bool>& link_up) noexcept
+      : receive_(registers, index), transmit_(registers, index), link_up_(link_up), index_(index) {}
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  /// On the pair's core, so that its memory is near. Errors: `invalid`, `out_of_memory`.
+  [[nodiscard]] Result<void> allocate(const QueueOptions& options);
+
+  /// On the pair's core, once: frames go to `receiver` from the next event on, those that wait in the ring first.
+  void attach(FrameReceiver& receiver);
+  [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
+  [[nodiscard]] FrameReceiver* receiver() const noexcept { return receiver_; }
+
+  /// On the pair's core. Errors: those of `TransmitQueue::transmit`.
+  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
+
+  /// The event of this pair's vector.
+  void interrupt() noexcept;
+
+  [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
+  [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
+  [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
+
+  /// A transmit queue with frames in it that makes no progress for this long is said to hang.
+  static constexpr std::chrono::seconds hang_period{2};
+
+ private:
+  struct Again : RemoteNode {
+    QueuePair* pair = nullptr;
+    bool queued = false;
+  };
+
+  void work() noexcept;
+  [[nodiscard]] bool look_before_sleep() noexcept;
+  void end_of_event() noexcept;
+  void run_again() noexcept;
+  void watch() noexcept;
+
+  ReceiveQueue receive_;
+  TransmitQueue transmit_;
+  FrameReceiver* receiver_ = nullptr;
+  const std::atomic<bool>& link_up_;
+  unsigned index_;
+  unsigned budget_ = 64;
+
+  Again again_;
+  std::optional<EventEndHook> end_;
+  std::optional<IdleHook> idle_;
+  bool last_in_event_ = false;  // the end hook has already let others go first
+
+  Timer watchdog_;
+  std::uint32_t progress_seen_ = 0;
+  PairCounters counters_;
+};
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSL-1.0
+// Where received frames lie.
+//
+// A frame is handed up without a copy, so its buffer is away until the application has read it, and nobody knows for how long. The pool of a queue
+// is therefore larger than its ring, and bounded: when it is empty the ring is left short, the card drops what does not fit (and counts it), and the
+// next release fills the ring again. Nothing is allocated after the start.
+//
+// Headers lie apart from data: the card's writes and the stack's notes do not share cache lines, and data stay aligned to their size, so that no
+// buffer crosses a 4 KiB border.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "drivers/ixgbe/dma_memory.hpp"
+#include "kernel/error.hpp"
+#include "kernel/net_device.hpp"
+
+namespace neap::ixgbe {
+
+class ReceivePool {
+ public:
+  static constexpr std::uint32_t buffer_bytes = 2048;
+  static constexpr std::uint32_t buffers_max = 1u << 18;  // 512 MiB of data
+
+  struct Buffer : ReceiveBuffer {
+    ReceivePool* pool = nullptr;
+    std::byte* start = nullptr;
+    std::uint64_t bus_address = 0;
+  };
+
+  ReceivePool() = default;
+  ReceivePool(const ReceivePool&) = delete;
+  ReceivePool& operator=(const ReceivePool&) = delete;
+
+  /// Allocates `count` buffers (1 to `buffers_max`), once. Errors: `invalid`, `out_of_memory`.
+  [[nodiscard]] Result<void> allocate(std::uint32_t count);
+
+  /// Null when none is left.
+  [[nodiscard]] Buffer* take() noexcept {
+    Buffer* buffer = free_;
+    if (buffer == nullptr) [[unlikely]] return nullptr;
+    free_ = static_cast<Buffer*>(buffer->next);
+    --available_;
+    return buffer;
+  }
+
+  void give_back(Buffer* buffer) noexcept;
+
+  [[nodiscard]] std::uint32_t available() const noexcept { return available_; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+
+  /// Calls `wanted(context)` at the first release that brings `available()` to `threshold` or more; once, until asked again.
+  void call_when(std::uint32_t threshold, void (*wanted)(void*) noexcept, void* context) noexcept {
+    threshold_ = threshold;
+    wanted_ = wanted;
+    context_ = context;
+  }
+
+ private:
+  static void release(ReceiveBuffer* buffer) noexcept;
+
+  DmaMemory data_;
+  std::unique_ptr<Buffer[]> buffers_;
+  Buffer* free_ = nullptr;
+  std::uint32_t available_ = 0;
+  std::uint32_t size_ = 0;
+  std::uint32_t threshold_ = 0;
+  void (*wanted_)(void*) noexcept = nullptr;
+  void* context_ = nullptr;
+};
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSL-1.0
+// The way to a register.
+//
+// Every access names the register and its fields, from the generated table; nothing else in the driver knows an offset. A read costs a round trip over
+// PCIe (about a microsecond), so none is on a frame's way. A write is posted and ordered after all earlier stores: that is what a tail write needs.
+//
+// The registers are a plain address, so that host tests can put ordinary memory there.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "ixgbe/registers.hpp"
+#include "kernel/error.hpp"
+#include "kernel/task.hpp"
+
+namespace neap::ixgbe {
+
+class Registers {
+ public:
+  static constexpr std::size_t bytes = 128 * 1024;
+
+  Registers() = default;
+  /// `bar` is BAR 0, at least `bytes` long.
+  explicit Registers(std::span<volatile std::byte> bar) noexcept : base_(bar.data()) {}
+
+  template <class Value>
+  [[nodiscard]] Value read(reg::Location<Value> where) const noexcept {
+    return Value::from_raw(__atomic_load_n(place(where.offset), __ATOMIC_ACQUIRE));
+  }
+
+  /// Stores before this in program order are visible to the card before the register changes.
+  template <class Value>
+  void write(reg::Location<Value> where, std::type_identity_t<Value> value) const noexcept {
+    __atomic_store_n(place(where.offset), value.raw(), __ATOMIC_RELEASE);
+  }
+
+  /// Reads, lets `change(value)` alter fields, writes back; bits without a name stay.
+  template <class Value, class Change>
+  void modify(reg::Location<Value> where, Change change) const noexcept {
+    Value value = read(where);
+    change(value);
+    write(where, value);
+  }
+
+  /// Makes earlier writes reach the card before it returns (PCIe orders a read after posted writes).
+  void flush() const noexcept { (void)read(reg::STATUS); }
+
+  /// A card that is gone, or hangs, answers every read with all ones; STATUS never reads so otherwise.
+  [[nodiscard]] bool card_gone() const noexcept { return read(reg::STATUS).raw() == all_ones; }
+
+  static constexpr std::uint32_t all_ones = ~std::uint32_t{0};
+
+ private:
+  [[nodiscard]] volatile std::uint32_t* place(std::uint32_t offset) const noexcept {
+    return reinterpret_cast<volatile std::uint32_t*>(base_ + offset);
+  }
+  volatile std::byte* base_ = nullptr;
+};
+
+constexpr Error card_gone_error{.code = ErrorCode::closed, .message = "ixgbe: card is gone, its registers read all ones"};
+
+/// Looks at a register every `interval` until `ready(value)`. `message` names the register and what it did not do; it is the error's text.
+/// Errors: `timeout` (detail: the last value read), `closed` (card gone).
+template <class Value, class Ready>
+task<Result<Value>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out, const char* message,
+                             std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
+  const auto deadline = BootClock::now() + time_out;
+  for (;;) {
+    // The clock is read first: a core that was away for long still looks once more.
+    const bool late = BootClock::now() >= deadline;
+    const Value value = registers.read(where);
+    if (value.raw() == Registers::all_ones && registers.card_gone()) co_return std::unexpected(card_gone_error);
+    if (ready(value)) co_return value;
+    if (late) co_return failure(ErrorCode::timeout, message, value.raw());
+    co_await sleep_for(interval);
+  }
+}
+
+}  // namespace neap::ixgbe

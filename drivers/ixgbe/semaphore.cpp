@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/semaphore.hpp"
+
+#include "kernel/console.hpp"
+
+namespace neap::ixgbe {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The bits that say "software has it" and "firmware has it".
+struct OwnerBits {
+  std::uint32_t software;
+  std::uint32_t firmware;
+};
+constexpr OwnerBits bits_of(SharedResource resource) noexcept {
+  using Sync = reg::SwFwSync;
+  switch (resource) {
+    case SharedResource::eeprom: return {Sync::sw_eeprom_mask, Sync::fw_eeprom_mask};
+    case SharedResource::phy0: return {Sync::sw_phy0_mask, Sync::fw_phy0_mask};
+    case SharedResource::phy1: return {Sync::sw_phy1_mask, Sync::fw_phy1_mask};
+    case SharedResource::mac: return {Sync::sw_mac_mask, Sync::fw_mac_mask};
+  }
+  return {};
+}
+
+void release_guard(Registers registers) noexcept {
+  registers.write(reg::SWSM, {.smbi = false, .swesmbi = false});
+  registers.flush();
+}
+
+/// 10.5.4, "gaining control": SMBI among drivers (a read takes it), then SWESMBI against the firmware (it stays set if granted).
+task<Result<void>> acquire_guard(Registers registers) {
+  auto among_drivers = co_await wait_for(
+      registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not given back");
+  if (!among_drivers && among_drivers.error().code != ErrorCode::timeout) co_return std::unexpected(among_drivers.error());
+  if (!among_drivers) print("ixgbe: SWSM.SMBI was held by a driver that is gone; taken over");
+  const auto deadline = BootClock::now() + 500ms;
+  for (;;) {
+    registers.modify(reg::SWSM, [](reg::Swsm& value) {
+      value.smbi = true;
+      value.swesmbi = true;
+    });
+    const reg::Swsm granted = registers.read(reg::SWSM);
+    if (granted.raw() == Registers::all_ones) co_return std::unexpected(card_gone_error);
+    if (granted.swesmbi) co_return Result<void>{};
+    if (BootClock::now() >= deadline) {
+      release_guard(registers);
+      co_return failure(ErrorCode::timeout, "ixgbe: SWSM.SWESMBI is not granted by the firmware", granted.raw());
+    }
+    co_await sleep_for(100us);
+  }
+}
+
+}  // namespace
+
+task<Result<void>> acquire(Registers registers, SharedResource resource) {
+  const OwnerBits bits = bits_of(resource);
+  const auto deadline = BootClock::now() + 1s;
+  for (;;) {
+    auto guarded = co_await acquire_guard(registers);
+    if (!guarded) co_return guarded;
+    const std::uint32_t owners = registers.read(reg::SW_FW_SYNC).raw();
+    const bool busy = (owners & (bits.software | bits.firmware)) != 0;
+    const bool late = BootClock::now() >= deadline;
+    if (!busy || late) {
+      if (busy) print("ixgbe: SW_FW_SYNC ", hex(owners), " was not given back within 1 s; taken over");
+      registers.write(reg::SW_FW_SYNC, reg::SwFwSync::from_raw((owners & ~bits.firmware) | bits.software));
+      release_guard(registers);
+      co_return Result<void>{};
+    }
+    release_guard(registers);
+    co_await sleep_for(5ms);
+  }
+}
+
+task<Result<void>> release(Registers registers, SharedResource resource) {
+  auto guarded = co_await acquire_guard(registers);
+  if (!guarded) co_return guarded;
+  registers.write(reg::SW_FW_SYNC, reg::SwFwSync::from_raw(registers.read(reg::SW_FW_SYNC).raw() & ~bits_of(resource).software));
+  release_guard(registers);
+  co_return Result<void>{};
+}
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/start_up.hpp"
+
+#include "drivers/ixgbe/statistics.hpp"
+#include "kernel/console.hpp"
+
+namespace neap::ixgbe {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+void disable_interrupts(Registers registers) noexcept {
+  registers.write(reg::EIMC, reg::Eimc::from_raw(Registers::all_ones & ~reg::Eimc::reserved_mask));
+  for (unsigned i = 0; i < reg::EIMC_EX.count; ++i) registers.write(reg::EIMC_EX(i), {.vectors = Registers::all_ones});
+  registers.flush();
+}
+
+/// 5.2.5.3.2: asks the card to start no more requests, and waits until those under way are done.
+task<Result<void>> disable_master(Registers registers) {
+  registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
+  auto quiet = co_await wait_for(
+      registers, reg::STATUS, [](reg::Status value) { return !value.pcie_master_enable; }, 800ms, "ixgbe: STATUS shows PCIe requests still under way");
+  if (!quiet) co_return std::unexpected(quiet.error());
+  co_return Result<void>{};
+}
+
+/// 4.2.1.7: both resets together, then 10 ms before the card may be touched again.
+task<Result<void>> reset_once(Registers registers) {
+  registers.modify(reg::CTRL, [](reg::Ctrl& value) {
+    value.lrst = true;
+    value.rst = true;
+  });
+  co_await sleep_for(10ms);
+  auto done = co_await wait_for(
+      registers, reg::CTRL, [](reg::Ctrl value) { return !value.rst && !value.lrst; }, 100ms, "ixgbe: CTRL.RST did not clear itself");
+  if (!done) co_return std::unexpected(done.error());
+  co_await sleep_for(10ms);
+  co_return Result<void>{};
+}
+
+}  // namespace
+
+task<Result<void>> reset_card(Registers registers) {
+  if (registers.card_gone()) co_return std::unexpected(card_gone_error);
+  disable_interrupts(registers);
+  auto quiet = co_await disable_master(registers);
+  if (!quiet && quiet.error().code != ErrorCode::timeout) co_return quiet;
+  auto done = co_await reset_once(registers);
+  if (done && !quiet) {
+    // 5.2.5.3.2: requests that never ended are flushed by a second reset.
+    print(quiet.error().message, "; reset twice");
+    done = co_await reset_once(registers);
+  }
+  if (done) disable_interrupts(registers);
+  co_return done;
+}
+
+task<Result<void>> wait_until_initialised(Registers registers) {
+  auto loaded = co_await wait_for(
+      registers, reg::EEC, [](reg::Eec value) { return value.auto_read_done; }, 500ms, "ixgbe: EEC.AUTO_RD: the EEPROM was not loaded");
+  if (!loaded) co_return std::unexpected(loaded.error());
+  const bool port1 = (registers.read(reg::STATUS).lan_id & 1) != 0;
+  auto configured = co_await wait_for(
+      registers, reg::EEMNGCTL, [port1](reg::Eemngctl value) { return port1 ? value.cfg_done1 : value.cfg_done0; }, 200ms,
+      "ixgbe: EEMNGCTL.CFG_DONE did not come up");
+  if (!configured) {
+    if (configured.error().code != ErrorCode::timeout) co_return std::unexpected(configured.error());
+    // Cards whose EEPROM has no firmware section never set it; Linux goes on too.
+    print(configured.error().message, "; goes on without the firmware");
+  }
+  auto ready = co_await wait_for(
+      registers, reg::RDRXCTL, [](reg::Rdrxctl value) { return value.dma_init_done; }, 500ms, "ixgbe: RDRXCTL.DMAIDONE did not come up");
+  if (!ready) co_return std::unexpected(ready.error());
+  registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.driver_loaded = true; });
+  co_return Result<void>{};
+}
+
+Result<MacAddress> read_mac(Registers registers) {
+  const std::uint32_t low = registers.read(reg::RAL(0)).address_low;
+  const reg::Rah high = registers.read(reg::RAH(0));
+  MacAddress mac;
+  for (unsigned i = 0; i < 4; ++i) mac[i] = static_cast<std::uint8_t>(low >> 8 * i);
+  for (unsigned i = 0; i < 2; ++i) mac[4 + i] = static_cast<std::uint8_t>(high.address_high >> 8 * i);
+  const bool multicast = (mac[0] & 1) != 0;
+  if (multicast || !high.valid || (low == 0 && high.address_high == 0)) {
+    return failure(ErrorCode::device, "ixgbe: RAL/RAH hold no unicast address: EEPROM not right", high.raw());
+  }
+  return mac;
+}
+
+void clear_statistics(Registers registers) {
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t first = 4 * i;
+    registers.write(reg::RQSMR(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
+    registers.write(reg::TQSM(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
+  }
+  Statistics thrown_away;
+  thrown_away.collect(registers);
+}
+
+void program_rss_table(Registers registers, const rss::Table& table) {
+  for (unsigned i = 0; i < reg::RETA.count; ++i) {
+    registers.write(reg::RETA(i), {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
+  }
+}
+
+namespace {
+
+/// 4.6.7: tables that a reset leaves as they were.
+void clear_filters(Registers registers) {
+  for (unsigned i = 0; i < reg::MTA.count; ++i) registers.write(reg::MTA(i), {.bits = 0});
+  for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = 0});
+  for (unsigned i = 1; i < reg::RAH.count; ++i) registers.write(reg::RAH(i), {.valid = false});
+  registers.write(reg::FCTRL, {.broadcast_accept = true});
+}
+
+/// 7.1.2.8: key, table, and what is hashed: ports of TCP and UDP, addresses of all other IP, so that fragments of a datagram stay together.
+void program_rss(Registers registers, unsigned queues) {
+  for (unsigned i = 0; i < reg::RSSRK.count; ++i) {
+    std::uint32_t word = 0;
+    for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{rss::key[4 * i + byte]} << 8 * byte;
+    registers.write(reg::RSSRK(i), {.key = word});
+  }
+  program_rss_table(registers, rss::table_for(queues));
+  constexpr std::uint32_t mode_rss = 1;
+  registers.write(reg::MRQC, {.mode = mode_rss,
+                              .rss_ipv4_tcp = true,
+                              .rss_ipv4 = true,
+                              .rss_ipv6 = true,
+                              .rss_ipv6_tcp = true,
+                              .rss_ipv4_udp = true,
+                              .rss_ipv6_udp = true});
+}
+
+}  // namespace
+
+void program_receive(Registers registers, unsigned rss_queues, std::uint32_t frame_bytes_max) {
+  clear_filters(registers);
+  // 8.2.3.7.5: the hash in the descriptor instead of a checksum over fragments; IP, TCP and UDP checksums are always looked at.
+  registers.write(reg::RXCSUM, {.packet_checksum_disable = true});
+  // 8.2.3.7.4: which headers the card tells apart in the descriptor's packet type.
+  registers.write(reg::PSRTYPE(0), {.tcp_header = true, .udp_header = true, .ipv4_header = true, .ipv6_header = true, .l2_header = true});
+  program_rss(registers, rss_queues);
+  // 8.2.3.22.8, 8.2.3.8.8: FCS away, in both places alike. 8.2.3.22.13: frames as large as asked for, FCS included.
+  constexpr std::uint32_t fcs_bytes = 4;
+  constexpr std::uint32_t ordinary_frame_bytes_max = 1514;
+  registers.modify(reg::HLREG0, [=](reg::Hlreg0& value) {
+    value.tx_crc_enable = true;
+    value.rx_crc_strip = true;
+    value.tx_pad_enable = true;
+    value.jumbo_enable = frame_bytes_max > ordinary_frame_bytes_max;
+  });
+  registers.write(reg::MAXFRS, {.max_frame_bytes = frame_bytes_max + fcs_bytes});
+  // 4.6.7 (and 8.2.3.8.8): values that the datasheet tells software to write.
+  registers.modify(reg::RDRXCTL, [](reg::Rdrxctl& value) {
+    value.crc_strip = true;
+    value.rsc_first_size = 0;
+    value.rsc_ack_completion = true;
+    value.fcoe_write_fix = true;
+  });
+  // 4.6.11.3.4: the whole packet buffer to the one traffic class.
+  constexpr std::uint32_t receive_packet_buffer_kib = 512;
+  for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i) registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
+  // 4.6.7: no snoop off, as the caches hold what the card writes.
+  registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
+}
+
+task<Result<void>> start_receive(Registers registers) {
+  // 4.6.7, "receive enable": stop the path, wait until it is empty, switch on, let it go.
+  registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = true; });
+  auto empty = co_await wait_for(
+      registers, reg::SECRXSTAT, [](reg::Secrxstat value) { return value.ready; }, 100ms, "ixgbe: SECRXSTAT.SECRX_RDY did not come up");
+  if (!empty) co_return std::unexpected(empty.error());
+  registers.write(reg::RXCTRL, {.enable = true});
+  registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = false; });
+  co_return Result<void>{};
+}
+
+void program_transmit(Registers registers) {
+  // 4.6.11.3.4: the arbiter stands while MTQC changes.
+  registers.modify(reg::RTTDCS, [](reg::Rttdcs& value) { value.arbitration_disable = true; });
+  registers.write(reg::MTQC, {.rt_enable = false, .vt_enable = false});
+  registers.modify(reg::RTTDCS, [](reg::Rttdcs& value) { value.arbitration_disable = false; });
+  constexpr std::uint32_t transmit_packet_buffer_kib = 160;
+  for (unsigned i = 0; i < reg::TXPBSIZE.count; ++i) {
+    const std::uint32_t size_kib = i == 0 ? transmit_packet_buffer_kib : 0;
+    registers.write(reg::TXPBSIZE(i), {.size_kib = size_kib});
+    registers.write(reg::TXPBTHRESH(i), {.threshold_kib = size_kib});
+  }
+  constexpr std::uint32_t unlimited = 4095;
+  registers.write(reg::DTXMXSZRQ, {.max_bytes_256 = unlimited});
+  registers.modify(reg::DMATXCTL, [](reg::Dmatxctl& value) { value.enable = true; });
+}
+
+void stop_card(Registers registers) noexcept {
+  disable_interrupts(registers);
+  registers.modify(reg::RXCTRL, [](reg::Rxctrl& value) { value.enable = false; });
+  registers.modify(reg::DMATXCTL, [](reg::Dmatxctl& value) { value.enable = false; });
+  registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.driver_loaded = false; });
+  registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
+  registers.flush();
+}
+
+}  // namespace neap::ixgbe

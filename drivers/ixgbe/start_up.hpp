@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSL-1.0
+// From power-up, or from whatever an earlier owner left, to a card that can send and receive: the 82599 datasheet's section 4.6.3 in its order, a
+// function a step. `Card::start` calls them one after the other. All of them belong to set-up and to recovery from faults: they read registers and
+// wait, each wait with a time-out that names its register.
+#pragma once
+
+#include <cstdint>
+
+#include "drivers/ixgbe/register_access.hpp"
+#include "drivers/ixgbe/rss.hpp"
+#include "kernel/net_device.hpp"
+
+namespace neap::ixgbe {
+
+/// 4.6.3, steps 1 to 3: interrupts off, master disable (5.2.5.3.2), link and software reset (4.2.1.7), interrupts off again.
+[[nodiscard]] task<Result<void>> reset_card(Registers registers);
+
+/// 4.6.3: the EEPROM was read into the card, the firmware's configuration is done, DMA is initialised. Also tells the firmware that a driver is here.
+[[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
+
+/// The address that the EEPROM put into filter 0. Errors: `device` if it is no unicast address.
+[[nodiscard]] Result<MacAddress> read_mac(Registers registers);
+
+/// 4.6.5: statistics of queue i are counted in set i; what is there is read away.
+void clear_statistics(Registers registers);
+
+/// 4.6.7: filters empty but for our own address and broadcast, checksums, frame size, packet buffer; RSS over queues 0 to `rss_queues` - 1.
+/// Queues are programmed after it and enabled after `start_receive`.
+void program_receive(Registers registers, unsigned rss_queues, std::uint32_t frame_bytes_max);
+
+/// Sends hash values to the queues that `table` names (7.1.2.8.1). May be called with traffic: frames of a flow may change queue then.
+void program_rss_table(Registers registers, const rss::Table& table);
+
+/// 4.6.7, last steps: receive path stopped and empty, RXCTRL.RXEN. Errors: `timeout`, `closed`.
+[[nodiscard]] task<Result<void>> start_receive(Registers registers);
+
+/// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): packet buffer, one traffic class; transmit DMA on. Queues are enabled after it.
+void program_transmit(Registers registers);
+
+/// No DMA and no interrupts any more; for a card that nobody will use. Does not wait.
+void stop_card(Registers registers) noexcept;
+
+}  // namespace neap::ixgbe

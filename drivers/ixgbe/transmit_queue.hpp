@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSL-1.0
+// One transmit queue: from a frame's pieces to descriptors, and back to "the card has read it".
+//
+// Frames of one event are queued one by one and told to the card together (`flush`): one tail write. The card reports progress only where the RS bit
+// asks for it: on the last descriptor of a flush, and every `report_interval` descriptors within one, so that a long burst frees the ring as it goes.
+// `reclaim` walks these reports by DD bit and never waits; `deliver` then tells the stack, frame by frame in the order in which they were queued.
+// The two are apart because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
+//
+// Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3); one serves
+// frames with checksums, the other TSO, and either is written only when it changes.
+//
+// Belongs to one core.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "drivers/ixgbe/descriptor_ring.hpp"
+#include "drivers/ixgbe/register_access.hpp"
+#include "kernel/net_device.hpp"
+
+namespace neap::ixgbe {
+
+/// Plain counters of the queue's core, since start.
+struct TransmitCounters {
+  std::uint64_t frames = 0;
+  std::uint64_t bytes = 0;           ///< as queued: a TSO frame's headers count once
+  std::uint64_t descriptors = 0;     ///< contexts included
+  std::uint64_t contexts = 0;
+  std::uint64_t refused_full = 0;
+  std::uint64_t refused_invalid = 0;
+  std::uint64_t tail_writes = 0;
+  std::uint64_t hangs = 0;           ///< times that the card made no progress within the watchdog's period
+};
+
+class TransmitQueue {
+ public:
+  /// The card takes 40 less two and less WTHRESH (7.2.1.1); one of them may be a context.
+  static constexpr std::uint32_t write_back_threshold = 0;
+  static constexpr std::uint32_t frame_descriptors_max = 40 - 2 - write_back_threshold;
+  /// 16 KiB a descriptor: the length field would take more, but no driver is known to ask for more.
+  static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
+  static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
+  /// Every piece of a frame may begin a descriptor, every 16 KiB in it another.
+  static constexpr std::uint32_t pieces_max = frame_descriptors_max - 1 - tso_bytes_max / descriptor_bytes_max;
+  static constexpr std::uint32_t report_interval_descriptors = 32;
+
+  TransmitQueue(Registers registers, unsigned index) noexcept : registers_(registers), index_(index) {}
+
+  /// Call on the queue's core. Errors: `invalid`, `out_of_memory`.
+  [[nodiscard]] Result<void> allocate(std::uint32_t ring_descriptors, std::uint32_t frame_bytes_max);
+
+  /// Tells the card where the ring is (4.6.8, per queue); the queue stays off.
+  void program() const noexcept;
+  /// Turns the queue on (4.6.8). Errors: `timeout`, `closed`.
+  [[nodiscard]] task<Result<void>> enable() const;
+
+  /// Queues a frame. Errors: `full`, `invalid`; then nothing was queued.
+  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
+  /// Tells the card about everything that was queued since the last time.
+  void flush() noexcept;
+
+  /// True if the card has reported progress that was not looked at yet.
+  [[nodiscard]] bool ready() const noexcept { return reports_head_ != reports_tail_ && oldest_report_is_done(); }
+  /// Frees the descriptors that the card has reported.
+  void reclaim() noexcept;
+  /// True if `deliver` has something to say.
+  [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
+  /// Gives tokens of sent frames back, in order, each once; and a null token if a frame was refused and there is room again.
+  void deliver(FrameReceiver& receiver) noexcept;
+
+  /// Descriptors that the card has been told of, or will be, and has not reported.
+  [[nodiscard]] std::uint32_t pending() const noexcept { return next_ - clean_; }
+  /// Changes whenever the card makes progress.
+  [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
+  void count_hang() noexcept { ++counters_.hangs; }
+
+  [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
+
+ private:
+  /// A descriptor with RS, and what is done once it is: all descriptors before `end`, all tokens before `tokens_end`.
+  struct Report {
+    std::uint32_t end;
+    std::uint32_t tokens_end;
+  };
+  using Context = std::array<std::uint64_t, 2>;
+
+  /// The data descriptors of a frame; 0 if the frame cannot be sent.
+  [[nodiscard]] std::uint32_t descriptors_of(const TransmitFrame& frame) const noexcept;
+  [[nodiscard]] static Context context_of(const TransmitFrame& frame) noexcept;
+  [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
+  [[nodiscard]] bool has_room() const noexcept { return free_descriptors() >= frame_descriptors_max; }
+  [[nodiscard]] bool has_room_for(std::uint32_t descriptors, bool token) const noexcept {
+    return descriptors <= free_descriptors() && !(token && tokens_tail_ - tokens_head_ == ring_.size());
+  }
+  [[nodiscard]] bool oldest_report_is_done() const noexcept;
+  void write_data(const TransmitFrame& frame, std::uint64_t common) noexcept;
+  void ask_for_report() noexcept;
+
+  Registers registers_;
+  DescriptorRing ring_;
+  unsigned index_;
+  std::uint32_t frame_bytes_max_ = 0;
+
+  std::uint32_t next_ = 0;      // next descriptor to write
+  std::uint32_t clean_ = 0;     // oldest that the card may still read
+  std::uint32_t told_ = 0;      // the card knows the descriptors before this
+  std::uint32_t reported_ = 0;  // descriptors before this are covered by a report
+  std::array<Context, 2> contexts_{};
+
+  std::unique_ptr<Report[]> reports_;  // ring, oldest at reports_head_
+  std::uint32_t reports_head_ = 0, reports_tail_ = 0;
+  std::unique_ptr<void*[]> tokens_;    // ring: given back < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
+  std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
+  bool room_wanted_ = false;
+
+  TransmitCounters counters_;
+};
+
+}  // namespace neap::ixgbe

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/vectors.hpp"
+
+namespace neap::ixgbe {
+
+namespace {
+
+constexpr std::uint32_t queue_causes(unsigned pairs) noexcept { return (1u << pairs) - 1; }  // pairs <= 16
+
+}  // namespace
+
+void program_vectors(Registers registers, unsigned pairs, Moderation moderation) {
+  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; a read of EICR clears only the other causes; messages that were held back by a mask are
+  // kept pending.
+  registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
+  // 7.3.4.3: one register for two queue pairs; both directions of a pair share its vector.
+  for (unsigned i = 0; 2 * i < pairs; ++i) {
+    const std::uint32_t even = 2 * i;
+    const std::uint32_t odd = even + 1;
+    const bool has_odd = odd < pairs;
+    registers.write(reg::IVAR(i), {.rx_even = even,
+                                   .rx_even_valid = true,
+                                   .tx_even = even,
+                                   .tx_even_valid = true,
+                                   .rx_odd = has_odd ? odd : 0,
+                                   .rx_odd_valid = has_odd,
+                                   .tx_odd = has_odd ? odd : 0,
+                                   .tx_odd_valid = has_odd});
+  }
+  registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
+  for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, moderation);
+  program_moderation(registers, pairs, Moderation{});
+  // 7.3.1.3, 7.3.1.4: queue causes clear themselves, and no cause masks itself (queue_pair.hpp says why).
+  registers.write(reg::EIAC, {.rtxq = queue_causes(pairs)});
+  registers.write(reg::EIAM, {.rtxq = 0});
+  for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});
+}
+
+void enable_vectors(Registers registers, unsigned pairs) {
+  (void)take_other_causes(registers);
+  registers.write(reg::EIMS_EX(0), {.vectors = queue_causes(pairs)});
+  registers.write(reg::EIMS, {.lsc = true, .ecc = true, .other = true});
+}
+
+void program_moderation(Registers registers, unsigned vector, Moderation moderation) {
+  registers.write(reg::EITR(vector), {.itr_interval = moderation.interval_steps, .counter_write_disable = true});
+}
+
+reg::Eicr take_other_causes(Registers registers) { return registers.read(reg::EICR); }
+
+}  // namespace neap::ixgbe
