@@ -12,6 +12,7 @@ Locks are flock on a file beside the entry: the kernel drops them when their hol
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -132,7 +133,7 @@ def disk_full_named(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"{what}: no space left on the disk", f"make room in {root()} and start again") from None
         raise
 

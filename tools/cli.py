@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import signal
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.errno == 28:
+        if error.errno == errno.ENOSPC:
             print(f"neap: error: no space left on the disk{f' for {error.filename}' if error.filename else ''}", file=sys.stderr)
             return 1
         raise

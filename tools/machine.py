@@ -287,7 +287,10 @@ class Machine:
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
-        argv += ["-kernel", str(self.image)]
+        # By a name without spaces: QEMU puts it in front of a multiboot image's command line.
+        kernel = self.directory / self.image.name.replace(" ", "-")
+        kernel.symlink_to(self.image.absolute())
+        argv += ["-kernel", str(kernel)]
         if self.initrd:
             argv += ["-initrd", str(self.initrd)]
         if self.arguments:

@@ -16,8 +16,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ctypes
+import errno
 import os
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,6 +31,7 @@ from tools.errors import DiskFull, Failure
 
 PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
+FULL_BYTES = 1_000_000
 
 # The shell must wait in the background: a trap runs at once only during `wait`.
 GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
@@ -118,10 +121,14 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
         return []
 
 
-def command_failure(what: str, log: Path, status: int) -> Failure:
-    """The error for a command that ended with `status`: a full disk is named as such, everything else shows the log's end."""
+def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
+    """The error for a command that ended with `status`: a full disk is named as such, everything else shows the log's end.
+
+    A disk is also taken to be full if there is next to nothing left on it: the log, which lies there too, may lack the complaint.
+    """
     last = tail(log)
-    if any("No space left on device" in line for line in tail(log, 200)):
+    said_so = any("No space left on device" in line for line in tail(log, 200))
+    if said_so or any(shutil.disk_usage(place).free < FULL_BYTES for place in (log.parent, cwd or log.parent)):
         return DiskFull(f"{what}: no space left on the disk", f"make room and start again; full log: {log}")
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
     return Failure(f"{what} failed ({reason})", f"full log: {log}", last)
@@ -147,7 +154,7 @@ def run_logged(
             out.flush()
             child = spawn_group(argv, stdout=out, stderr=subprocess.STDOUT, cwd=cwd, env=env)
     except OSError as error:
-        if error.errno == 28:
+        if error.errno == errno.ENOSPC:
             raise DiskFull(f"{what}: no space left on the disk", f"make room in {log.parent} and start again") from None
         raise
     with _groups_guard:
@@ -162,7 +169,7 @@ def run_logged(
     if not in_time:
         raise Failure(f"{what} took longer than {timeout_seconds:.0f} s and was stopped", f"full log: {log}", tail(log))
     if child.returncode != 0:
-        raise command_failure(what, log, child.returncode)
+        raise command_failure(what, log, child.returncode, cwd)
 
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None) -> str:

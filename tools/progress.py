@@ -106,8 +106,11 @@ class Plan:
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that runs over its share is taken to be nearly through: the bar never stands at more than it has.
-        in_step = min(elapsed_seconds / pace, 0.97 * weight)
+        # A step that has run longer than expected shows that the pace was too hopeful, for what is left too; it counts as nearly through.
+        nearly = 0.97 * weight
+        if elapsed_seconds > pace * nearly:
+            pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)
+        in_step = min(elapsed_seconds / pace, nearly)
         done = self._done_weight + in_step
         return int(100 * done / total), (total - done) * pace
 

@@ -53,7 +53,8 @@ class Step:
 class Recipe:
     """toolchain/recipe.toml with the pins and patches that belong to it."""
 
-    def __init__(self, directory: Path = RECIPE_DIRECTORY):
+    def __init__(self):
+        directory = RECIPE_DIRECTORY
         try:
             self._table = tomllib.loads((directory / "recipe.toml").read_text())
         except (OSError, tomllib.TOMLDecodeError) as error:
@@ -117,10 +118,10 @@ def require() -> Path:
     return find() or build()
 
 
-def build(archive: Archive | None = None, recipe_directory: Path = RECIPE_DIRECTORY) -> Path:
+def build(archive: Archive | None = None) -> Path:
     """Builds the toolchain into the cache, or goes on where an earlier build stopped. Gives its prefix."""
     while True:
-        recipe = Recipe(recipe_directory)
+        recipe = Recipe()
         place = entry(recipe)
         if place.ready:
             return place.path

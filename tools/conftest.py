@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What the tests of the launcher share: a QEMU, a guest of forty instructions, a cache of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import qemu
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TEST_DATA = Path(__file__).with_name("testdata")
+
+
+@pytest.fixture(scope="session")
+def qemu_command() -> tuple[str, ...]:
+    """A real QEMU, found before any test moves the cache."""
+    return qemu.command()
+
+
+@pytest.fixture(scope="session")
+def guest_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """testdata/guest.S as a boot image, in a folder with a space in its name."""
+    directory = tmp_path_factory.mktemp("a guest")
+    subprocess.run(["as", "--32", "-o", "guest.o", str(TEST_DATA / "guest.S")], cwd=directory, check=True, timeout=60)
+    link = ["ld", "-m", "elf_i386", "-N", "--no-warn-rwx-segments", "-Ttext-segment=0x100000", "-o", "tiny guest.elf", "guest.o"]
+    subprocess.run(link, cwd=directory, check=True, timeout=60)
+    return directory / "tiny guest.elf"
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache; gives its root."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/neap"
+
+
+@pytest.fixture
+def python() -> Callable[..., subprocess.Popen]:
+    """Starts a Python program, given as text, that can import tools; its output is text."""
+    started: list[subprocess.Popen] = []
+
+    def start(program: str, *arguments: str) -> subprocess.Popen:
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
+        argv = [sys.executable, "-c", program, *arguments]
+        child = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

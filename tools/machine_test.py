@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: BSL-1.0
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tools import machine
+from tools.conftest import alive
+from tools.errors import Failure
+from tools.machine import Machine, MachineError
+from tools.process import wait_until
+
+# A stand-in for QEMU that speaks just enough of its monitor's protocol, and never ends: to test the machine around it without a card.
+FAKE_QEMU = """\
+import json, socket, sys
+path = next(word for word in sys.argv if word.startswith("unix:")).removeprefix("unix:").split(",")[0]
+server = socket.socket(socket.AF_UNIX)
+server.bind(path)
+server.listen()
+print("fake: started", flush=True)
+while True:
+    connection, _ = server.accept()
+    for line in connection.makefile("rb"):
+        connection.sendall(json.dumps({"return": {}}).encode() + b"\\n")
+"""
+
+# A stand-in for the soft card: the two sockets, "ready", and a control connection that echoes.
+FAKE_CARD = """\
+#!%s
+import json, os, socket, sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+if os.environ.get("FAKE_CARD_FAILS"):
+    sys.exit("soft82599: cannot bind")
+control = socket.socket(socket.AF_UNIX)
+control.bind(words["--control"])
+control.listen()
+print("soft82599: ready", flush=True)
+while True:
+    connection, _ = control.accept()
+    for line in connection.makefile("rb"):
+        word = line.decode().strip()
+        answer = {"echo": word, "pid": os.getpid(), "net": words["--net"], "mac": words.get("--mac")}
+        text = "one\\ntwo\\n." if word == "state" else json.dumps({"error": "unknown"} if word == "bad" else answer)
+        connection.sendall(text.encode() + b"\\n")
+"""
+
+
+@pytest.fixture
+def fakes(tmp_path: Path) -> dict:
+    (tmp_path / "qemu.py").write_text(FAKE_QEMU)
+    card = tmp_path / "card"
+    card.write_text(FAKE_CARD % sys.executable)
+    card.chmod(0o755)
+    image = tmp_path / "image.elf"
+    image.write_text("")
+    return {"image": image, "qemu_command": [sys.executable, str(tmp_path / "qemu.py")], "soft_card": card}
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [("s", machine.SUCCESS), ("f", machine.FAILURE), ("p", machine.PANIC), ("b", machine.BAD_COMMAND_LINE), ("r", machine.RESET)],
+)
+def test_the_guests_exit_code_is_told(guest_image: Path, qemu_command, word: str, code: int) -> None:
+    with Machine(guest_image, arguments=["key=value", word], card=False, qemu_command=qemu_command) as vm:
+        assert vm.wait_exit(20) == code
+
+
+def test_the_command_line_arrives_though_the_images_path_has_spaces(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["a=1", "b=2", "s"], card=False, qemu_command=qemu_command) as vm:
+        line = vm.wait_for_line(" s$", 20)
+        assert line.split()[1:] == ["a=1", "b=2", "s"]
+
+
+def test_a_power_off_is_no_reset(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+        vm.wait_for_line("halt", 20)
+        vm.qmp("quit")
+        assert vm.wait_exit(20) == machine.POWER_OFF
+
+
+def test_a_line_that_does_not_come_is_an_error_with_the_console(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+        vm.wait_for_line("halt", 20)
+        with pytest.raises(MachineError, match="no line like /never/ within 0.2 s") as caught:
+            vm.wait_for_line("never", 0.2)
+        assert any("halt" in line for line in caught.value.details)
+        with pytest.raises(MachineError, match="did not end within 0.2 s"):
+            vm.wait_exit(0.2)
+
+
+def test_a_machine_that_ends_early_is_not_waited_for(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["p"], card=False, qemu_command=qemu_command) as vm:
+        start = time.monotonic()
+        with pytest.raises(MachineError, match="ended before it printed /never/"):
+            vm.wait_for_line("never", 60)
+        assert time.monotonic() - start < 30
+
+
+def test_what_qemu_refuses_is_shown(guest_image: Path, qemu_command) -> None:
+    with (
+        pytest.raises(MachineError, match="QEMU did not start") as caught,
+        Machine(guest_image, card=False, qemu_command=qemu_command, qemu_options=["-no-such-option"]),
+    ):
+        pass
+    assert any("no-such-option" in line for line in caught.value.details)
+
+
+def test_a_missing_image_is_named(tmp_path: Path, qemu_command) -> None:
+    with pytest.raises(Failure, match="there is no image"):
+        Machine(tmp_path / "none.elf", card=False, qemu_command=qemu_command).start()
+
+
+def test_many_machines_at_once_do_not_disturb_each_other(guest_image: Path, qemu_command) -> None:
+    results: list[tuple[int, str]] = []
+
+    def run(number: int) -> None:
+        with Machine(guest_image, arguments=[f"number={number}", "s"], card=False, qemu_command=qemu_command, forward=[(0, 80)]) as vm:
+            results.append((vm.wait_exit(60), vm.wait_for_line("number", 1).split()[1]))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [(machine.SUCCESS, f"number={number}") for number in range(4)]
+
+
+def test_the_run_directory_goes_with_the_run(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
+        directory = vm.directory
+        assert directory.is_dir() and directory.stat().st_mode & 0o077 == 0
+    assert not directory.exists()
+    assert not vm.running
+
+
+def test_a_killed_launcher_takes_qemu_and_card_along_and_the_next_run_cleans_up(fakes: dict, python) -> None:
+    program = """
+import sys, time
+from pathlib import Path
+from tools.machine import Machine
+vm = Machine(Path(sys.argv[1]), qemu_command=[sys.executable, sys.argv[2]], soft_card=Path(sys.argv[3]))
+vm.start()
+print(vm._qemu.pid, vm._card_process.pid, vm.directory)
+time.sleep(300)
+"""
+    launcher = python(program, str(fakes["image"]), fakes["qemu_command"][1], str(fakes["soft_card"]))
+    line = launcher.stdout.readline()
+    assert line, launcher.stderr.read()
+    qemu_pid, card_pid, directory = line.split()
+    assert alive(int(qemu_pid)) and alive(int(card_pid))
+    launcher.kill()
+    launcher.wait()
+    assert wait_until(lambda: not alive(int(qemu_pid)) and not alive(int(card_pid)), 5)
+    assert Path(directory).is_dir()
+    with Machine(**fakes) as vm:
+        assert vm.running
+        assert not Path(directory).exists()
+
+
+def test_the_run_directory_of_a_living_run_is_left_alone(fakes: dict) -> None:
+    with Machine(**fakes) as first, Machine(**fakes):
+        assert (first.directory / "lock").exists()
+
+
+def test_the_card_is_asked_through_its_control_socket(fakes: dict) -> None:
+    with Machine(**fakes, mac="02:00:00:00:00:01") as vm:
+        answer = vm.card_command("counters")
+        assert answer["echo"] == "counters"
+        assert answer["net"] == f"listen:{vm.directory / 'net'}"
+        assert answer["mac"] == "02:00:00:00:00:01"
+        assert vm.card_command("state") == "one\ntwo"
+        with pytest.raises(Failure, match="the soft card refused 'bad': unknown"):
+            vm.card_command("bad")
+        vm.kill_card()
+        assert not alive(answer["pid"])
+        with pytest.raises(Failure, match="did not answer"):
+            vm.card_command("counters")
+
+
+def test_a_card_that_does_not_start_is_an_error_and_leaves_nothing_running(fakes: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CARD_FAILS", "1")
+    vm = Machine(**fakes)
+    with pytest.raises(MachineError, match="the soft card did not start") as caught:
+        vm.start()
+    assert any("cannot bind" in line for line in caught.value.details)
+    assert not vm.directory.exists()
+
+
+def test_a_missing_card_is_named(fakes: dict, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="there is no soft card"):
+        Machine(**{**fakes, "soft_card": tmp_path / "none"}).start()
+
+
+def test_a_port_in_use_is_seen() -> None:
+    with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
+        assert not machine.port_is_free(server.getsockname()[1])
+    assert machine.port_is_free(machine.free_port())
+
+
+def test_port_tells_where_a_guest_port_is_reached(guest_image: Path, qemu_command) -> None:
+    with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command, forward=[(0, 80)]) as vm:
+        assert vm.port(80) > 0
+        with pytest.raises(KeyError):
+            vm.port(81)
+
+
+def test_a_long_runtime_directory_is_not_used_for_sockets(fakes: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("long-" * 20)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    with Machine(**fakes) as vm:
+        assert long not in vm.directory.parents
+        assert len(os.fsencode(vm.directory)) + len("/control") < 108
