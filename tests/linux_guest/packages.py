@@ -8,6 +8,7 @@ lists, which is what makes a test repeatable.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -90,10 +91,11 @@ def unpack(names: list[str], target: Path) -> None:
         archive.unlink()
 
 
-def unpacked(names: list[str], kind: str) -> Path:
-    """The root of a tree with `names` and their libraries, in the cache as `kind`/…, made now if it is not there."""
-    everything = with_libraries(names)
-    entry = cache.Entry(kind, digest_of(resolve(everything)))
+@functools.cache
+def unpacked(*names: str) -> Path:
+    """The root of a tree with `names` and their libraries, in the cache, made now if it is not there."""
+    everything = with_libraries(list(names))
+    entry = cache.Entry("packages", digest_of(resolve(everything)))
     with entry.making() as needed:
         if needed:
             unpack(everything, entry.path / "root")

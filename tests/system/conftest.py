@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Whole systems under judges that nobody here wrote: real clients on the booted image, Linux's own driver on the soft card.
+
+`./neap test system` builds what is needed and runs this. `--stock` puts Debian's memcached in the image's place, which tests the tests.
+All traffic stays on loopback and inside QEMU's user network. A machine is booted once a module and shared by its tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+for folder in (TESTS / "system", TESTS, TESTS.parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from linux_guest import guest_image  # noqa: E402
+from linux_guest.guest import LinuxGuest  # noqa: E402
+from servers import NeapServer, Server, StockServer  # noqa: E402
+
+from tools.machine import SOFT_CARD  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--stock"):
+        return
+    dropped = [item for item in items if item.get_closest_marker("image_only")]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if not item.get_closest_marker("image_only")]
+
+
+@pytest.fixture(scope="session")
+def stock(request: pytest.FixtureRequest) -> bool:
+    """Whether Debian's memcached stands in for the image."""
+    return request.config.getoption("--stock")
+
+
+@pytest.fixture(scope="session")
+def _shared_server(stock: bool) -> Iterator[Server]:
+    # Room for a hundred values of 1 MiB beside all else.
+    server: Server = StockServer("-m", "256") if stock else NeapServer(memory="512M", arguments=["memory=256M"])
+    with server:
+        yield server
+
+
+@pytest.fixture
+def server(_shared_server: Server) -> Iterator[Server]:
+    """The shared memcached; after each test it must still do its work."""
+    yield _shared_server
+    _shared_server.check()
+
+
+@pytest.fixture(scope="session")
+def linux_image() -> guest_image.GuestImage:
+    """Kernel and initramfs of the Linux guest."""
+    return guest_image.build()
+
+
+@pytest.fixture(scope="module")
+def guest(linux_image: guest_image.GuestImage) -> Iterator[LinuxGuest]:
+    """Linux with four cores on the soft card, before its driver is loaded."""
+    if not SOFT_CARD.is_file():
+        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
+    with LinuxGuest(linux_image, cores=4, forward_ports=[5001, 5002]) as machine:
+        yield machine

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The memcached under test: Neap's image on a machine, or, to prove the tests themselves, Debian's stock memcached on the same loopback.
+
+A test that stock memcached fails asks for something that memcached does not do. So `pytest tests/system --stock` runs the protocol's tests against it;
+what is about the machine below (registers, boot, cores) needs the image and is left out there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from linux_guest import packages
+
+from tools import build
+from tools.errors import Failure
+from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.process import spawn, stop, tail
+from wire import Wire
+
+GUEST_PORT = 11211
+START_SECONDS = 60.0
+LISTENING = r"memcached: listening on [0-9.]+:11211"
+
+
+class Server:
+    """A memcached that listens on 127.0.0.1. A context manager."""
+
+    address: tuple[str, int]
+    # The largest value that it takes.
+    value_limit_bytes = 1 << 20
+
+    def __enter__(self) -> Server:
+        raise NotImplementedError
+
+    def __exit__(self, *_error: object) -> None:
+        raise NotImplementedError
+
+    def connect(self, seconds: float = 20.0) -> Wire:
+        return Wire(self.address, seconds)
+
+    def check(self) -> None:
+        """Raises AssertionError unless the server is alive and does its work on a new connection."""
+        try:
+            with self.connect() as wire:
+                assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+                wire.store(b"check-alive", b"yes", expires=60)
+                assert wire.fetch(b"check-alive") == b"yes"
+        except Exception as error:
+            raise AssertionError(f"the server does not answer any more: {error}\n" + "\n".join(self.last_words())) from error
+
+    def last_words(self) -> list[str]:
+        return []
+
+
+class NeapServer(Server):
+    """The image, on a soft card behind QEMU's user network."""
+
+    def __init__(self, *, cores: int = 1, memory: str = "512M", arguments: Sequence[str] = (), preset: str = "image") -> None:
+        image = build.image("memcached", preset)
+        if not image.is_file() or not SOFT_CARD.is_file():
+            missing = image if not image.is_file() else SOFT_CARD
+            raise Failure(f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached")
+        self.machine = Machine(image, cores=cores, memory=memory, forward=[(0, GUEST_PORT)], arguments=arguments)
+        self.start_seconds = 0.0
+
+    def __enter__(self) -> NeapServer:
+        start = time.monotonic()
+        self.machine.start()
+        try:
+            self.machine.wait_for_line(LISTENING, START_SECONDS)
+        except BaseException:
+            self.machine.stop()
+            raise
+        self.start_seconds = time.monotonic() - start
+        self.address = (LOOPBACK, self.machine.port(GUEST_PORT))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.machine.stop()
+
+    def last_words(self) -> list[str]:
+        return [f"console | {line}" for line in self.machine.lines[-30:]]
+
+
+class StockServer(Server):
+    """Debian's memcached, unpacked into the cache."""
+
+    # It counts its item headers too, and its limit must be a multiple of half a slab page: so 1 MiB fits only into the next one.
+    value_limit_bytes = 2 << 20
+
+    def __init__(self, *options: str) -> None:
+        self._program = DebianProgram("memcached", "memcached")
+        self._options = options
+        self._process: subprocess.Popen | None = None
+        self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-", suffix=".log")
+
+    def __enter__(self) -> StockServer:
+        self.address = (LOOPBACK, free_port())
+        argv = [*self._program.argv, "-l", LOOPBACK, "-p", str(self.address[1]), "-U", "0", "-u", "root", "-I", str(self.value_limit_bytes), *self._options]
+        self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.connect().close()
+                return self
+            except ConnectionRefusedError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.__exit__()
+                    raise Failure("Debian's memcached does not start", details=self.last_words()) from None
+                time.sleep(0.02)
+
+    def __exit__(self, *_error: object) -> None:
+        if self._process is not None:
+            stop(self._process)
+
+    def last_words(self) -> list[str]:
+        return tail(Path(self._log.name))
+
+
+class DebianProgram:
+    """A program of a package of the machine's own suite, with the libraries of that suite. `argv` starts it."""
+
+    def __init__(self, package: str, program: str) -> None:
+        root = packages.unpacked(package)
+        libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
+        path = next((root / folder / program for folder in ("usr/bin", "bin") if (root / folder / program).is_file()), None)
+        if path is None:
+            raise Failure(f"Debian's package {package} has no program {program}")
+        self.argv = [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(path)]
