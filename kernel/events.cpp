@@ -6,6 +6,7 @@
 
 #include "kernel/core.hpp"
 #include "kernel/event_loop.hpp"
+#include "kernel/memory/heap.hpp"
 #include "kernel/panic.hpp"
 
 namespace neap {
@@ -152,6 +153,7 @@ bool EventLoop::turn() noexcept {
   ran |= run_local();
   ran |= run_due_timers(timer_budget);
   ran |= rcu::pass_boundary(reclaim_budget);
+  memory::pass_boundary();
   return ran;
 }
 

@@ -16,17 +16,29 @@ namespace neap::memory {
 constexpr std::size_t page_bytes = 4096;
 constexpr unsigned order_max = 18;  // 1 GiB
 
-/// Takes over the machine's usable memory. Called once, by core 0, before anything allocates.
+/// Takes over the machine's usable memory. Called once, by core 0, before anything allocates. At most `ranges_max` ranges, the longest first; the
+/// bytes of further ones stay unused and are counted as `ignored_bytes`.
+constexpr unsigned ranges_max = 64;
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept;
 
 /// 2^order pages, not cleared; null when there is no such run on any node (the asking core's node is tried first). Any core.
 [[nodiscard]] void* allocate_pages(unsigned order) noexcept;
 void free_pages(void* pages, unsigned order) noexcept;
 
+/// A run of any number of pages, aligned to 2^`alignment_order` pages; null as above. `free_run` gives it back and knows its length.
+[[nodiscard]] void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept;
+void free_run(void* run) noexcept;
+/// Length of the run that begins at `pointer`; 0 if none does. Page aligned pointers only.
+[[nodiscard]] std::size_t run_pages(const void* pointer) noexcept;
+
+/// The NUMA node whose memory this core's allocations try first (0 unless said).
+void prefer_node(unsigned node) noexcept;
+
 struct PageCounters {
   std::uint64_t total_bytes;
   std::uint64_t free_bytes;
-  std::uint64_t refused;  ///< allocations that got null
+  std::uint64_t refused;        ///< allocations that got null
+  std::uint64_t ignored_bytes;  ///< of ranges too small or too many to be used
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
 

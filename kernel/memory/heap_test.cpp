@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/memory/heap.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "kernel/events.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/memory/size_classes.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::memory {
+namespace {
+
+using host::HostMachine;
+
+constexpr std::size_t arena_bytes = std::size_t{64} << 20;
+
+/// One arena for the process, as on the machine.
+class Heap : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    static const bool once = [] {
+      host::set_memory_bytes(arena_bytes);
+      initialise_pages(machine::usable_memory());
+      return true;
+    }();
+    static_cast<void>(once);
+  }
+  std::uint64_t used_before_ = heap_counters().used_bytes;
+};
+
+/// An object filled with a pattern that depends on where it lies, so that an overlap of two objects shows.
+struct Object {
+  std::byte* bytes = nullptr;
+  std::size_t size = 0;
+  std::byte pattern{};
+
+  static Object make(std::size_t size, std::size_t alignment, unsigned seed) {
+    Object object{static_cast<std::byte*>(allocate(size, alignment)), size, static_cast<std::byte>(seed)};
+    if (object.bytes != nullptr) std::memset(object.bytes, static_cast<int>(object.pattern), size);
+    return object;
+  }
+  [[nodiscard]] bool intact() const {
+    return std::all_of(bytes, bytes + size, [this](std::byte byte) { return byte == pattern; });
+  }
+};
+
+std::size_t random_size(std::mt19937& random) {
+  switch (random() % 16) {
+    case 0: return random() % 200'000;
+    case 1:
+    case 2: return random() % 9'000;
+    default: return random() % 600;
+  }
+}
+
+TEST_F(Heap, EverySizeFitsItsClassWithAFifthOfSlackAtMost) {
+  for (std::size_t bytes = 1; bytes <= object_bytes_max; ++bytes) {
+    const unsigned size_class = class_of(bytes);
+    ASSERT_LT(size_class, class_count);
+    ASSERT_GE(class_bytes[size_class], bytes);
+    if (size_class > 0) ASSERT_LT(class_bytes[size_class - 1], bytes);
+    if (bytes > 128) ASSERT_LE(class_bytes[size_class] - bytes, class_bytes[size_class] / 5);
+  }
+}
+
+TEST_F(Heap, ObjectsAreAlignedUsableAndApart) {
+  std::vector<Object> objects;
+  unsigned seed = 0;
+  for (std::size_t alignment = 1; alignment <= (std::size_t{1} << 20); alignment *= 2) {
+    for (const int size : {0, 1, 17, 100, 4'095, 8'192, 8'193, 70'000}) {
+      objects.push_back(Object::make(static_cast<std::size_t>(size), alignment, ++seed));
+      ASSERT_NE(objects.back().bytes, nullptr) << size << " aligned to " << alignment;
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(objects.back().bytes) % std::max<std::size_t>(alignment, 16), 0U);
+      EXPECT_GE(usable_bytes(objects.back().bytes), static_cast<std::size_t>(size));
+    }
+  }
+  for (const Object& object : objects) {
+    EXPECT_TRUE(object.intact());
+    deallocate(object.bytes);
+  }
+  EXPECT_EQ(heap_counters().used_bytes, used_before_);
+}
+
+TEST_F(Heap, ReallocationKeepsTheContent) {
+  auto* bytes = static_cast<unsigned char*>(allocate(1));
+  bytes[0] = 7;
+  std::size_t size = 1;
+  for (const std::size_t next : {10, 100, 5'000, 9'000, 300'000, 8'000, 20, 64'000}) {
+    bytes = static_cast<unsigned char*>(reallocate(bytes, next));
+    ASSERT_NE(bytes, nullptr);
+    for (std::size_t i = 0; i < std::min(size, next); ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(7 + i));
+    for (std::size_t i = 0; i < next; ++i) bytes[i] = static_cast<unsigned char>(7 + i);
+    size = next;
+  }
+  deallocate(bytes);
+  EXPECT_EQ(heap_counters().used_bytes, used_before_);
+}
+
+TEST_F(Heap, ImpossibleSizesAreRefusedNotFatal) {
+  const std::uint64_t refused = heap_counters().refused;
+  EXPECT_EQ(allocate(~std::size_t{0}), nullptr);
+  EXPECT_EQ(allocate(std::size_t{2} << 30), nullptr);
+  EXPECT_EQ(allocate(1, std::size_t{4} << 30), nullptr);
+  EXPECT_EQ(heap_counters().refused, refused + 3);
+}
+
+// With nothing left every further request is refused; when all is given back, all can be had again, in large pieces too.
+TEST_F(Heap, ExhaustionIsRefusedAndRecoveredFrom) {
+  for (int round = 0; round < 3; ++round) {
+    for (const std::size_t size : {std::size_t{64}, std::size_t{3'000}, std::size_t{100'000}}) {
+      std::vector<Object> objects;
+      std::size_t total = 0;
+      for (unsigned seed = 0;; ++seed) {
+        Object object = Object::make(size, 16, seed);
+        if (object.bytes == nullptr) break;
+        objects.push_back(object);
+        total += size;
+        ASSERT_LE(total, arena_bytes);
+      }
+      EXPECT_GT(total, arena_bytes * 3 / 4);
+      EXPECT_EQ(allocate(size), nullptr);
+      for (const Object& object : objects) {
+        ASSERT_TRUE(object.intact());
+        deallocate(object.bytes);
+      }
+      EXPECT_EQ(heap_counters().used_bytes, used_before_);
+    }
+    void* const large = allocate(std::size_t{4} << 20);
+    EXPECT_NE(large, nullptr);
+    deallocate(large);
+  }
+}
+
+TEST_F(Heap, WrongFreesAreFound) {
+  EXPECT_EXIT(
+      {
+        void* const run = allocate(100'000);
+        deallocate(run);
+        deallocate(run);
+      },
+      testing::ExitedWithCode(18), "panic");
+  EXPECT_EXIT(
+      {
+        void* const object = allocate(64);
+        void* const other = allocate(64);
+        deallocate(object);
+        deallocate(object);
+        deallocate(other);
+      },
+      testing::ExitedWithCode(18), "freed twice");
+}
+
+// Objects wander between cores: allocated on one, checked and freed on another. Patterns show an object given out twice or written after its end.
+TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
+  constexpr unsigned cores = 4;
+  constexpr unsigned steps = 30'000;
+  std::array<std::mutex, 64> locks;
+  std::array<Object, 64> shared;  // where cores leave objects for each other
+  std::atomic<unsigned> finished{0};
+  std::atomic<unsigned> broken{0};
+  HostMachine machine{cores};
+  struct Worker {
+    std::mt19937 random;
+    unsigned left;
+    std::vector<Object> own;
+  };
+  std::vector<Worker> workers;
+  for (unsigned core = 0; core < cores; ++core) workers.push_back({std::mt19937(core + 1), steps, {}});
+  std::function<void(Worker&)> work = [&](Worker& worker) {
+    for (unsigned i = 0; i < 100 && worker.left > 0; ++i, --worker.left) {
+      Object object = Object::make(random_size(worker.random), std::size_t{16} << (worker.random() % 4), static_cast<unsigned>(worker.random()));
+      if (object.bytes != nullptr) worker.own.push_back(object);
+      if (worker.own.size() > 50 || (!worker.own.empty() && worker.random() % 2 == 0)) {
+        std::swap(worker.own[worker.random() % worker.own.size()], worker.own.back());
+        Object leaving = worker.own.back();
+        worker.own.pop_back();
+        const unsigned place = worker.random() % shared.size();
+        {
+          const std::lock_guard lock(locks[place]);
+          std::swap(leaving, shared[place]);
+        }
+        if (leaving.bytes != nullptr) {
+          if (!leaving.intact()) ++broken;
+          deallocate(leaving.bytes);
+        }
+      }
+    }
+    if (worker.left > 0) {
+      spawn([&] { work(worker); });
+      return;
+    }
+    for (const Object& object : worker.own) {
+      if (!object.intact()) ++broken;
+      deallocate(object.bytes);
+    }
+    ++finished;
+  };
+  for (unsigned core = 0; core < cores; ++core) machine.on(core, [&, core] { work(workers[core]); });
+  ASSERT_TRUE(HostMachine::wait_until([&] { return finished == cores; }, std::chrono::seconds(50)));
+  machine.on(0, [&] {
+    for (const Object& object : shared) {
+      if (object.bytes == nullptr) continue;
+      if (!object.intact()) ++broken;
+      deallocate(object.bytes);
+    }
+  });
+  EXPECT_EQ(broken, 0U);
+  EXPECT_GT(heap_counters().remote_frees, steps / 2);
+  // What is on its way home arrives when each core has passed another turn or two.
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    for (unsigned core = 0; core < cores; ++core) machine.on(core, [] {});
+    return heap_counters().used_bytes == used_before_;
+  }));
+}
+
+// One core allocates and sleeps, another frees: the memory must come back without the owner having anything else to do.
+TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
+  HostMachine machine{2};
+  std::vector<void*> objects;
+  machine.on(1, [&] {
+    for (unsigned i = 0; i < 20'000; ++i) objects.push_back(allocate(1'000));
+  });
+  ASSERT_EQ(std::count(objects.begin(), objects.end(), nullptr), 0);
+  machine.on(0, [&] {
+    for (void* const object : objects) deallocate(object);
+  });
+  // Less than the amount for which a core is woken may stay, until it wakes by itself.
+  EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
+}
+
+}  // namespace
+}  // namespace neap::memory

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSL-1.0
+// One zone a memory range. A zone keeps free blocks of 2^order pages in lists (linked through the pages themselves) and one word a page, which says
+// what begins there. So freeing needs no size, merging needs no search, and a wrong free is found at once.
+#include "kernel/memory/page_allocator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <mutex>
+
+#include "kernel/counter.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/spin_lock.hpp"
+
+namespace neap::memory {
+namespace {
+
+// What a page's word says. The kind is in the two highest bits.
+enum Kind : std::uint32_t {
+  inside = 0,            // belongs to a block or run that begins before
+  free_block = 1U << 30,  // low bits: order
+  run = 2U << 30,         // low bits: pages
+  cached = 3U << 30,      // a single page in some core's cache
+  kind_mask = 3U << 30,
+};
+
+struct FreeBlock {
+  FreeBlock* next;
+  FreeBlock* previous;
+};
+
+/// Part of a zone, by index of its pages.
+struct Pages {
+  std::uint64_t first;
+  std::uint64_t count;
+};
+
+class Zone {
+ public:
+  constexpr Zone() = default;
+
+  void initialise(const machine::MemoryRange& range) noexcept;
+  void* allocate(std::uint64_t pages, unsigned order) noexcept;
+  void release(void* pointer, std::uint64_t pages) noexcept;
+  void set_word(const void* pointer, std::uint32_t word) noexcept { word_of(pointer).store(word, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t word(const void* pointer) noexcept { return word_of(pointer).load(std::memory_order_relaxed); }
+  [[nodiscard]] bool contains(const void* pointer) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(begin_) < pages_ * page_bytes;
+  }
+  [[nodiscard]] std::uint64_t free_pages() const noexcept { return free_pages_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t usable_pages() const noexcept { return usable_pages_; }
+  [[nodiscard]] unsigned node() const noexcept { return node_; }
+
+ private:
+  [[nodiscard]] std::uint64_t index_of(const void* pointer) const noexcept {
+    return (reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(begin_)) / page_bytes;
+  }
+  [[nodiscard]] void* address_of(std::uint64_t index) const noexcept { return begin_ + index * page_bytes; }
+  [[nodiscard]] std::atomic<std::uint32_t>& word_of(const void* pointer) noexcept { return words_[index_of(pointer)]; }
+  void link(std::uint64_t index, unsigned order) noexcept;
+  void unlink(std::uint64_t index, unsigned order) noexcept;
+  void free_block_at(std::uint64_t index, unsigned order) noexcept;
+  void free_pages_at(Pages pages) noexcept;
+
+  SpinLock lock_;
+  std::byte* begin_ = nullptr;
+  std::uint64_t frame_ = 0;  // physical page number of begin_: what alignment means
+  std::uint64_t pages_ = 0;
+  std::uint64_t usable_pages_ = 0;
+  std::atomic<std::uint64_t> free_pages_{0};
+  std::uint32_t filled_orders_ = 0;
+  unsigned node_ = 0;
+  std::atomic<std::uint32_t>* words_ = nullptr;  // atomic, as a wrong free may look at any of them without the lock
+  std::array<FreeBlock*, order_max + 1> lists_{};
+};
+
+void Zone::initialise(const machine::MemoryRange& range) noexcept {
+  begin_ = static_cast<std::byte*>(machine::direct_map(range.physical));
+  frame_ = range.physical / page_bytes;
+  pages_ = range.bytes / page_bytes;
+  node_ = range.node;
+  const std::uint64_t own_pages = (pages_ * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
+  words_ = reinterpret_cast<std::atomic<std::uint32_t>*>(begin_);
+  for (std::uint64_t i = 0; i < pages_; ++i) new (&words_[i]) std::atomic<std::uint32_t>(inside);
+  usable_pages_ = pages_ - own_pages;
+  free_pages_at({own_pages, usable_pages_});
+}
+
+void Zone::link(std::uint64_t index, unsigned order) noexcept {
+  auto* const block = static_cast<FreeBlock*>(address_of(index));
+  block->next = lists_[order];
+  block->previous = nullptr;
+  if (block->next != nullptr) block->next->previous = block;
+  lists_[order] = block;
+  filled_orders_ |= 1U << order;
+  words_[index].store(free_block | order, std::memory_order_relaxed);
+}
+
+void Zone::unlink(std::uint64_t index, unsigned order) noexcept {
+  auto* const block = static_cast<FreeBlock*>(address_of(index));
+  (block->previous == nullptr ? lists_[order] : block->previous->next) = block->next;
+  if (block->next != nullptr) block->next->previous = block->previous;
+  if (lists_[order] == nullptr) filled_orders_ &= ~(1U << order);
+  words_[index].store(inside, std::memory_order_relaxed);
+}
+
+void Zone::free_block_at(std::uint64_t index, unsigned order) noexcept {
+  for (; order < order_max; ++order) {
+    const std::uint64_t buddy_frame = (frame_ + index) ^ (std::uint64_t{1} << order);
+    const std::uint64_t buddy = buddy_frame - frame_;  // wraps to a huge index when it lies before the zone
+    if (buddy >= pages_ || words_[buddy].load(std::memory_order_relaxed) != (free_block | order)) break;
+    unlink(buddy, order);
+    index = std::min(index, buddy);
+  }
+  link(index, order);
+}
+
+void Zone::free_pages_at(Pages pages) noexcept {
+  free_pages_.fetch_add(pages.count, std::memory_order_relaxed);
+  while (pages.count != 0) {
+    const std::uint64_t frame = frame_ + pages.first;
+    const unsigned aligned = frame == 0 ? order_max : static_cast<unsigned>(std::countr_zero(frame));
+    const unsigned fits = static_cast<unsigned>(std::bit_width(pages.count)) - 1;
+    const unsigned order = std::min({aligned, fits, order_max});
+    free_block_at(pages.first, order);
+    pages.first += std::uint64_t{1} << order;
+    pages.count -= std::uint64_t{1} << order;
+  }
+}
+
+/// The first `pages` pages of a block of 2^order; the rest is free again.
+void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
+  const std::lock_guard guard(lock_);
+  const std::uint32_t large_enough = filled_orders_ >> order;
+  if (large_enough == 0) return nullptr;
+  const unsigned found = order + static_cast<unsigned>(std::countr_zero(large_enough));
+  void* const pointer = lists_[found];
+  const std::uint64_t index = index_of(pointer);
+  unlink(index, found);
+  free_pages_.fetch_sub(std::uint64_t{1} << found, std::memory_order_relaxed);
+  // Marked first, so that what is left over does not merge with it.
+  words_[index].store(run | static_cast<std::uint32_t>(pages), std::memory_order_relaxed);
+  free_pages_at({index + pages, (std::uint64_t{1} << found) - pages});
+  return pointer;
+}
+
+void Zone::release(void* pointer, std::uint64_t pages) noexcept {
+  const std::lock_guard guard(lock_);
+  words_[index_of(pointer)].store(inside, std::memory_order_relaxed);
+  free_pages_at({index_of(pointer), pages});
+}
+
+constinit std::array<Zone, ranges_max> zones;
+constinit unsigned zone_count = 0;
+constinit std::uint64_t ignored_bytes = 0;
+constinit std::atomic<std::uint64_t> refused{0};
+constinit thread_local unsigned preferred_node = 0;
+
+Zone* zone_of(const void* pointer) noexcept {
+  for (unsigned i = 0; i < zone_count; ++i) {
+    if (zones[i].contains(pointer)) return &zones[i];
+  }
+  return nullptr;
+}
+
+/// Zones lie in ascending order and are tried from the top: low memory is what devices with short addresses need.
+void* allocate_anywhere(std::uint64_t pages, unsigned order) noexcept {
+  for (unsigned pass = 0; pass < 2; ++pass) {
+    for (unsigned i = zone_count; i-- > 0;) {
+      if ((zones[i].node() == preferred_node) != (pass == 0)) continue;
+      if (void* const pointer = zones[i].allocate(pages, order); pointer != nullptr) return pointer;
+    }
+  }
+  return nullptr;
+}
+
+// Single pages come and go one by one (buffers, small rings), so each core keeps a few.
+struct PageCache {
+  static constexpr unsigned most = 64;
+  static constexpr unsigned batch = 16;
+  Counter count;  // written by the core alone
+  std::array<void*, most> pages{};
+};
+constinit std::array<PageCache, machine::cores_max> caches;
+
+void* take_cached() noexcept {
+  PageCache& cache = caches[machine::this_core()];
+  std::uint64_t count = cache.count.value();
+  if (count == 0) {
+    while (count < PageCache::batch) {
+      void* const page = allocate_anywhere(1, 0);
+      if (page == nullptr) break;
+      zone_of(page)->set_word(page, cached);
+      cache.pages[count++] = page;
+    }
+    cache.count.add(count);
+    if (count == 0) return nullptr;
+  }
+  void* const page = cache.pages[count - 1];
+  cache.count.subtract(1);
+  zone_of(page)->set_word(page, run | 1);
+  return page;
+}
+
+void give_to_cache(Zone& zone, void* page) noexcept {
+  PageCache& cache = caches[machine::this_core()];
+  if (cache.count.value() == PageCache::most) {
+    for (unsigned i = 0; i < PageCache::batch; ++i) {
+      void* const old = cache.pages[cache.count.value() - 1];
+      cache.count.subtract(1);
+      zone_of(old)->release(old, 1);
+    }
+  }
+  zone.set_word(page, cached);
+  cache.pages[cache.count.value()] = page;
+  cache.count.add(1);
+}
+
+}  // namespace
+
+void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept {
+  require(zone_count == 0, "the page allocator has its memory already");
+  for (const machine::MemoryRange& range : ranges) {
+    require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0, "usable memory is not page aligned", range.physical);
+    const bool longer_than_most =
+        std::count_if(ranges.begin(), ranges.end(), [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
+    if (range.bytes < 4 * page_bytes || !longer_than_most || zone_count == ranges_max) {
+      ignored_bytes += range.bytes;
+      continue;
+    }
+    zones[zone_count++].initialise(range);
+  }
+}
+
+void* allocate_pages(unsigned order) noexcept {
+  if (order == 0) {
+    void* const page = take_cached();
+    if (page == nullptr) refused.fetch_add(1, std::memory_order_relaxed);
+    return page;
+  }
+  return allocate_run(std::size_t{1} << std::min(order, order_max + 1), order);
+}
+
+void free_pages(void* pages, unsigned order) noexcept {
+  Zone* const zone = zone_of(pages);
+  require(zone != nullptr && order <= order_max && zone->word(pages) == (run | (1U << order)), "free_pages of what was not allocated so",
+          reinterpret_cast<std::uintptr_t>(pages));
+  if (order == 0) {
+    give_to_cache(*zone, pages);
+  } else {
+    zone->release(pages, std::uint64_t{1} << order);
+  }
+}
+
+void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
+  constexpr std::size_t most = std::size_t{1} << order_max;
+  if (pages >= 1 && pages <= most && alignment_order <= order_max) {
+    const auto order = std::max(static_cast<unsigned>(std::bit_width(pages - 1)), alignment_order);
+    if (void* const pointer = allocate_anywhere(pages, order); pointer != nullptr) return pointer;
+  }
+  refused.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+void free_run(void* pointer) noexcept {
+  Zone* const zone = zone_of(pointer);
+  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run, "free of memory that was not allocated", reinterpret_cast<std::uintptr_t>(pointer));
+  zone->release(pointer, zone->word(pointer) & ~kind_mask);
+}
+
+std::size_t run_pages(const void* pointer) noexcept {
+  Zone* const zone = zone_of(pointer);
+  if (zone == nullptr || (zone->word(pointer) & kind_mask) != run) return 0;
+  return zone->word(pointer) & ~kind_mask;
+}
+
+void prefer_node(unsigned node) noexcept { preferred_node = node; }
+
+PageCounters page_counters() noexcept {
+  PageCounters counters{.total_bytes = 0, .free_bytes = 0, .refused = refused.load(std::memory_order_relaxed), .ignored_bytes = ignored_bytes};
+  for (unsigned i = 0; i < zone_count; ++i) {
+    counters.total_bytes += zones[i].usable_pages() * page_bytes;
+    counters.free_bytes += zones[i].free_pages() * page_bytes;
+  }
+  for (const PageCache& cache : caches) counters.free_bytes += cache.count.value() * page_bytes;
+  return counters;
+}
+
+}  // namespace neap::memory
