@@ -126,7 +126,7 @@ TEST_F(Heap, ExhaustionIsRefusedAndRecoveredFrom) {
         total += size;
         ASSERT_LE(total, arena_bytes);
       }
-      EXPECT_GT(total, arena_bytes * 3 / 4);
+      EXPECT_GT(total, arena_bytes * 7 / 10);  // the worst: runs of 25 pages out of blocks of 32
       EXPECT_EQ(allocate(size), nullptr);
       for (const Object& object : objects) {
         ASSERT_TRUE(object.intact());
