@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tools import qemu
+from tools.fake_mirror import FakeMirror
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_DATA = Path(__file__).with_name("testdata")
@@ -41,7 +42,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def python() -> Callable[..., subprocess.Popen]:
+def python() -> Iterator[Callable[..., subprocess.Popen]]:
     """Starts a Python program, given as text, that can import tools; its output is text."""
     started: list[subprocess.Popen] = []
 
@@ -57,6 +58,14 @@ def python() -> Callable[..., subprocess.Popen]:
         if child.poll() is None:
             child.kill()
         child.communicate()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
+    """An empty Debian archive, and an empty cache for what is fetched from it."""
+    fake = FakeMirror(tmp_path / "mirror")
+    yield fake
+    fake.close()
 
 
 def alive(pid: int) -> bool:

@@ -251,16 +251,19 @@ class Machine:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._card_process = card
         ready = threading.Event()
+        said = threading.Event()
 
         def read() -> None:
             assert card.stdout
             for line in card.stdout:
                 if line.strip() == b"soft82599: ready":
                     ready.set()
-            ready.set()
+                    said.set()
+            said.set()
 
         threading.Thread(target=read, daemon=True).start()
-        if not ready.wait(CARD_START_SECONDS) or card.poll() is not None:
+        said.wait(CARD_START_SECONDS)
+        if not ready.is_set():
             raise self._error("the soft card did not start")
 
     def _start_qemu(self) -> None:

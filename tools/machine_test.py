@@ -187,7 +187,7 @@ def test_a_card_that_does_not_start_is_an_error_and_leaves_nothing_running(fakes
     vm = Machine(**fakes)
     with pytest.raises(MachineError, match="the soft card did not start") as caught:
         vm.start()
-    assert any("cannot bind" in line for line in caught.value.details)
+    assert any("cannot bind" in line for line in caught.value.details), caught.value.details
     assert not vm.directory.exists()
 
 
