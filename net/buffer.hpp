@@ -17,10 +17,11 @@ class Buffer {
  public:
   using Release = void (*)(void* owner) noexcept;
 
-  /// One piece. A header of this kind is drawn from a per-core free list.
+  /// One piece. Its header lies beside the bytes (received, copied) or comes from a per-core free list (referenced).
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
+    bool pooled = false;        ///< the header goes back to the free list when the piece is released
     Release release = nullptr;  ///< called once with `owner`, on the core that holds the buffer
     void* owner = nullptr;
     Piece* next = nullptr;
@@ -34,14 +35,16 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() { clear(); }
 
-  /// Copies `bytes` into memory of its own. Empty buffer if there is no memory (`bytes()` tells).
+  /// Copies `bytes` into memory of its own. Empty buffer if there is no memory (`bytes()` tells), or for more than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
-  /// Refers to `bytes`; `release(owner)` is called when they are no longer needed (null: they live for ever).
+  /// Refers to `bytes` (up to 4 GiB - 1); `release(owner)` is called when they are no longer needed (null: they live for ever). If there is no
+  /// memory for the header, that is at once, and the buffer is empty.
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] const Piece* first() const noexcept { return first_; }
+  [[nodiscard]] Piece* first() noexcept { return first_; }
   [[nodiscard]] std::span<const std::byte> front() const noexcept {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
@@ -55,6 +58,11 @@ class Buffer {
   [[nodiscard]] Piece* detach() noexcept;
   static void release_piece(Piece* piece) noexcept;
   void clear() noexcept;
+
+  /// Appends a piece whose header is the caller's until `release` is called.
+  void append_piece(Piece& piece) noexcept;
+  /// Gives this core's spare headers back to malloc (tests, which look for leaks).
+  static void trim_free_list() noexcept;
 
  private:
   Piece* first_ = nullptr;

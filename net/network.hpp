@@ -42,6 +42,9 @@ class Connection;
 
 /// What a server does with one connection; made by its `Acceptor`, destroyed when the connection is gone. All calls on the connection's core, each
 /// inside an event.
+///
+/// A handler may call its connection, others and itself be called again, but never inside one of its own calls: what it asks for happens at the end
+/// of the event. `bad_alloc` that leaves a call resets the connection and is counted; any other exception is our own mistake and panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
@@ -63,13 +66,20 @@ class ConnectionHandler {
 
 class Connection {
  public:
-  /// Queues bytes; they leave together with all else of this event at its end. Takes all or nothing. Errors: `full` (more than
-  /// `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes stay the buffer's until the peer acknowledged them.
-  [[nodiscard]] Result<void> send(Buffer data);
+  /// What `send` queues at most before the peer acknowledges.
+  static constexpr std::size_t send_queue_bytes_max = 2 * 1024 * 1024;
+  /// Pieces up to this size are copied (cheaper than keeping them), larger ones are sent from where they lie.
+  static constexpr std::size_t copy_bytes_max = 256;
+
+  /// Queues bytes; they leave together with all else of this event at its end. Takes all or nothing: on an error `data` is as it was. Errors:
+  /// `full` (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes stay the buffer's until the peer acknowledged them and
+  /// the card no longer reads them.
+  [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Bytes sent and not yet acknowledged.
+  /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
-  /// Orderly end after all that was sent; `closed` follows.
+  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too, or after 60 s in which it did
+  /// not answer.
   void close();
   /// Reset; `closed` follows in an event of its own.
   void abort();
@@ -85,18 +95,50 @@ class Connection {
 /// Makes the handler of a new connection; null refuses it (reset, counted).
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
+/// What one core's stack has done since it started. Frames and bytes are the wire's, without FCS.
+struct Counters {
+  std::uint64_t frames_received, bytes_received;
+  std::uint64_t frames_sent, bytes_sent;
+  std::uint64_t dropped_malformed;      ///< too short, or not IPv4 or ARP
+  std::uint64_t dropped_checksum;       ///< by the card's or our check
+  std::uint64_t dropped_protocol;       ///< nobody here wants it (addresses, protocols, ports)
+  std::uint64_t dropped_memory;         ///< a bound or the allocator refused
+  std::uint64_t receive_copied;         ///< frames copied because too many of the card's buffers were held
+  std::uint64_t receive_held_max;       ///< most of the card's buffers held at once
+  std::uint64_t transmit_full;          ///< frames that found the card's ring full (sent again later)
+  std::uint64_t transmit_failed;        ///< no link, or the card refused
+  std::uint64_t transmit_copied;        ///< frames of more pieces than the card takes
+  std::uint64_t passed_on;              ///< frames given to the core they belong to
+  std::uint64_t pass_on_refused;        ///< its queue was full
+  std::uint64_t neighbours_published;   ///< ARP entries told to other cores
+  std::uint64_t address_conflicts;      ///< another machine claims our address
+  std::uint64_t segments_received, segments_sent, retransmissions;
+  std::uint64_t connections_open, connections_accepted, connections_made;
+  std::uint64_t connections_refused;    ///< the acceptor said no, or no memory
+  std::uint64_t connections_reset;      ///< ended by a reset or a time-out
+  std::uint64_t handler_out_of_memory;  ///< connections reset because their handler threw `bad_alloc`
+  std::uint64_t discarded_bytes;        ///< received after our side was closed
+};
+/// Of the core that asks; `co_await on_core(n, net::counters)` for another's. All zero on a core without a stack.
+[[nodiscard]] Counters counters() noexcept;
+
 class Network {
  public:
   virtual ~Network() = default;
+  /// 0.0.0.0 while there is none (a lease ran out).
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
+  /// Cores with a stack: 0 to `cores() - 1`.
+  [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors: `invalid`
   /// (port taken), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
-  /// Opens a connection from this core. Errors: `timeout`, `closed` (refused), `full` (no port).
+  /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 9 s, or no neighbour), `closed` (refused),
+  /// `full` (no port, no room for another connection), `unsupported` (no stack here), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 };
 
-/// Starts a stack on every core that has a queue pair, waits for link and address. DHCP is tried for ever, said on the console every 10 s.
+/// Starts a stack on every core that has a queue pair, waits for link and address. Both are waited for as long as it takes, said on the console
+/// every 10 s; other events run meanwhile. Called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
 [[nodiscard]] task<Result<Network*>> up(NetDevice& device, AddressSetting setting);
 
 }  // namespace neap::net

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "net/network.hpp"
+
+namespace neap::net {
+
+namespace {
+
+constexpr std::string_view form = "not dhcp and not A.B.C.D/LEN[,GATEWAY]";
+
+/// Decimal, at most `most`, the whole text.
+std::optional<unsigned> parse_number(std::string_view text, unsigned most) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value > most) return std::nullopt;
+  return value;
+}
+
+std::optional<Ipv4Address> parse_address(std::string_view text) {
+  std::uint32_t value = 0;
+  for (int part = 0; part < 4; ++part) {
+    const std::size_t dot = text.find('.');
+    if ((dot == std::string_view::npos) != (part == 3)) return std::nullopt;
+    const auto byte = parse_number(text.substr(0, dot), 255);
+    if (!byte) return std::nullopt;
+    value = value << 8 | *byte;
+    if (part < 3) text.remove_prefix(dot + 1);
+  }
+  return Ipv4Address{value};
+}
+
+}  // namespace
+
+std::string Ipv4Address::to_string() const {
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    text += std::to_string(value >> shift & 0xFF);
+    if (shift > 0) text += '.';
+  }
+  return text;
+}
+
+AddressSetting AddressSetting::from(Arguments& arguments) {
+  const std::string text = arguments.text("ip", "dhcp", "address of the machine: dhcp, or A.B.C.D/LEN[,GATEWAY]");
+  AddressSetting setting;
+  if (text == "dhcp") return setting;
+  setting.dhcp = false;
+
+  std::string_view rest = text;
+  const std::size_t comma = rest.find(',');
+  if (comma != std::string_view::npos) {
+    const auto gateway = parse_address(rest.substr(comma + 1));
+    if (!gateway) {
+      arguments.reject("ip", form);
+      return setting;
+    }
+    setting.gateway = *gateway;
+    rest = rest.substr(0, comma);
+  }
+  const std::size_t slash = rest.find('/');
+  const auto address = parse_address(rest.substr(0, slash));
+  const auto bits = slash == std::string_view::npos ? std::nullopt : parse_number(rest.substr(slash + 1), 32);
+  if (!address || !bits) {
+    arguments.reject("ip", form);
+    return setting;
+  }
+  if (*bits < 1 || *bits > 30 || address->value >> 28 >= 0xE || address->value >> 24 == 0 || address->value >> 24 == 127) {
+    arguments.reject("ip", "not an address that a machine can have (length 1 to 30, no 0, 127, multicast or broadcast address)");
+    return setting;
+  }
+  setting.address = *address;
+  setting.netmask = {~std::uint32_t{0} << (32 - *bits)};
+  if (setting.gateway.value != 0 && ((setting.gateway.value ^ address->value) & setting.netmask.value) != 0) {
+    arguments.reject("ip", "the gateway is not in the address's network");
+  }
+  return setting;
+}
+
+}  // namespace neap::net

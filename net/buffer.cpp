@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/buffer.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+namespace neap::net {
+
+namespace {
+
+/// Spare headers that a core keeps; more go back to malloc, so that a burst does not hold its memory for ever.
+constexpr unsigned spare_pieces_max = 1024;
+
+struct FreeList {
+  Buffer::Piece* first = nullptr;
+  unsigned count = 0;
+};
+constinit thread_local FreeList free_list;
+
+Buffer::Piece* take_header() noexcept {
+  Buffer::Piece* piece = free_list.first;
+  if (piece != nullptr) {
+    free_list.first = piece->next;
+    --free_list.count;
+    *piece = {};
+  } else {
+    piece = new (std::nothrow) Buffer::Piece;
+    if (piece == nullptr) return nullptr;
+  }
+  piece->pooled = true;
+  return piece;
+}
+
+void give_back(Buffer::Piece* piece) noexcept {
+  if (free_list.count >= spare_pieces_max) {
+    delete piece;
+    return;
+  }
+  piece->next = free_list.first;
+  free_list.first = piece;
+  ++free_list.count;
+}
+
+}  // namespace
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    clear();
+    first_ = std::exchange(other.first_, nullptr);
+    last_ = std::exchange(other.last_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+Buffer Buffer::copy(std::span<const std::byte> bytes) {
+  Buffer buffer;
+  if (bytes.empty() || bytes.size() > std::numeric_limits<std::uint32_t>::max()) return buffer;
+  void* const block = std::malloc(sizeof(Piece) + bytes.size());
+  if (block == nullptr) return buffer;
+  auto* const piece = new (block) Piece;
+  auto* const data = static_cast<std::byte*>(block) + sizeof(Piece);
+  std::memcpy(data, bytes.data(), bytes.size());
+  piece->data = data;
+  piece->bytes = static_cast<std::uint32_t>(bytes.size());
+  piece->release = [](void* owner) noexcept { std::free(owner); };
+  piece->owner = block;
+  buffer.append_piece(*piece);
+  return buffer;
+}
+
+Buffer Buffer::reference(std::span<const std::byte> bytes, Release release, void* owner) {
+  Buffer buffer;
+  Piece* const piece = bytes.empty() || bytes.size() > std::numeric_limits<std::uint32_t>::max() ? nullptr : take_header();
+  if (piece == nullptr) {
+    if (release != nullptr) release(owner);
+    return buffer;
+  }
+  piece->data = bytes.data();
+  piece->bytes = static_cast<std::uint32_t>(bytes.size());
+  piece->release = release;
+  piece->owner = owner;
+  buffer.append_piece(*piece);
+  return buffer;
+}
+
+void Buffer::append_piece(Piece& piece) noexcept {
+  piece.next = nullptr;
+  (first_ == nullptr ? first_ : last_->next) = &piece;
+  last_ = &piece;
+  bytes_ += piece.bytes;
+}
+
+void Buffer::append(Buffer tail) noexcept {
+  if (tail.first_ == nullptr) return;
+  (first_ == nullptr ? first_ : last_->next) = tail.first_;
+  last_ = tail.last_;
+  bytes_ += tail.bytes_;
+  tail.first_ = nullptr;
+  tail.last_ = nullptr;
+  tail.bytes_ = 0;
+}
+
+void Buffer::drop_front(std::size_t bytes) noexcept {
+  assert(bytes <= bytes_);
+  bytes = std::min(bytes, bytes_);
+  bytes_ -= bytes;
+  while (first_ != nullptr && bytes >= first_->bytes) {
+    Piece* const used_up = first_;
+    bytes -= used_up->bytes;
+    first_ = used_up->next;
+    if (first_ == nullptr) last_ = nullptr;
+    release_piece(used_up);
+  }
+  if (bytes > 0) {
+    first_->data += bytes;
+    first_->bytes -= static_cast<std::uint32_t>(bytes);
+  }
+}
+
+std::size_t Buffer::peek(std::span<std::byte> out) const noexcept {
+  std::size_t done = 0;
+  for (const Piece* piece = first_; piece != nullptr && done < out.size(); piece = piece->next) {
+    const std::size_t bytes = std::min<std::size_t>(piece->bytes, out.size() - done);
+    std::memcpy(out.data() + done, piece->data, bytes);
+    done += bytes;
+  }
+  return done;
+}
+
+Buffer::Piece* Buffer::detach() noexcept {
+  last_ = nullptr;
+  bytes_ = 0;
+  return std::exchange(first_, nullptr);
+}
+
+// The header may lie in what `release` frees, so it is not touched after that.
+void Buffer::release_piece(Piece* piece) noexcept {
+  const Release release = piece->release;
+  void* const owner = piece->owner;
+  if (piece->pooled) give_back(piece);
+  if (release != nullptr) release(owner);
+}
+
+void Buffer::clear() noexcept {
+  Piece* piece = detach();
+  while (piece != nullptr) {
+    Piece* const next = piece->next;
+    release_piece(piece);
+    piece = next;
+  }
+}
+
+void Buffer::trim_free_list() noexcept {
+  while (free_list.first != nullptr) {
+    Piece* const piece = free_list.first;
+    free_list.first = piece->next;
+    delete piece;
+  }
+  free_list.count = 0;
+}
+
+}  // namespace neap::net

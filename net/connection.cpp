@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <algorithm>
+#include <new>
+
+#include "kernel/events.hpp"
+#include "kernel/panic.hpp"
+#include "net/connection_state.hpp"
+#include "net/payload_reference.hpp"
+#include "net/received_piece.hpp"
+#include "net/stack.hpp"
+
+#include "lwip/priv/tcp_priv.h"
+#include "lwip/tcp.h"
+
+namespace neap::net {
+
+namespace {
+
+constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
+constexpr unsigned closing_polls_max = 60;                 // seconds without progress after our side closed
+
+void piece_goes_home(RemoteNode* node) noexcept;
+
+/// The release of every received piece: the buffer belongs to the card's pool of its own core, and the window to the connection there.
+void release_received(void* owner) noexcept {
+  auto& piece = *static_cast<ReceivedPiece*>(owner);
+  if (this_core() != piece.connection->core()) {
+    piece.way_home = {.run = &piece_goes_home, .next = nullptr};
+    hand_over(piece.connection->core(), piece.way_home);
+    return;
+  }
+  ConnectionState& connection = *piece.connection;
+  const std::uint32_t bytes = piece.custom.pbuf.len;
+  pbuf_free(&piece.custom.pbuf);
+  connection.piece_released(bytes);
+}
+
+void piece_goes_home(RemoteNode* node) noexcept {
+  release_received(reinterpret_cast<std::byte*>(node) - offsetof(ReceivedPiece, way_home));
+}
+
+}  // namespace
+
+// --- What applications see ---------------------------------------------------------------------------------------------------------------
+
+void ConnectionHandler::peer_closed() { connection().close(); }
+
+Result<void> Connection::send(Buffer&& data) {
+  ConnectionState& self = ConnectionState::of(*this);
+  if (self.gone() || self.close_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
+  if (data.bytes() > send_space_bytes()) {
+    self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
+    return failure(ErrorCode::full, "too much is waiting to be acknowledged", data.bytes());
+  }
+  self.queued_.append(std::move(data));
+  self.stack_.mark_dirty(self);
+  return {};
+}
+
+std::size_t Connection::send_space_bytes() const noexcept { return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes()); }
+
+std::size_t Connection::unacknowledged_bytes() const noexcept {
+  const ConnectionState& self = ConnectionState::of(*this);
+  return self.queued_.bytes() + self.written_bytes_;
+}
+
+void Connection::close() {
+  ConnectionState& self = ConnectionState::of(*this);
+  if (self.gone() || self.close_wanted_) return;
+  self.close_wanted_ = true;
+  self.stack_.mark_dirty(self);
+}
+
+void Connection::abort() { ConnectionState::of(*this).request_abort(); }
+
+Endpoint Connection::local() const noexcept { return ConnectionState::of(*this).local_; }
+Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this).remote_; }
+
+// --- Beginning and end -------------------------------------------------------------------------------------------------------------------
+
+ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
+  tcp_arg(pcb, this);
+  tcp_recv(pcb, &on_received);
+  tcp_sent(pcb, &on_sent);
+  tcp_err(pcb, &on_error);
+  tcp_nagle_disable(pcb);
+  ip_set_option(pcb, SOF_KEEPALIVE);
+  remember_addresses();
+  stack_.add(*this);
+}
+
+void ConnectionState::remember_addresses() noexcept {
+  local_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->local_ip))}, .port = pcb_->local_port};
+  remote_ = {.address = {lwip_ntohl(ip4_addr_get_u32(&pcb_->remote_ip))}, .port = pcb_->remote_port};
+}
+
+bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
+  if (handler == nullptr) {
+    ++stack_.counters().connections_refused;
+    request_abort();
+    return false;
+  }
+  handler_ = std::move(handler);
+  bind(*handler_);
+  return true;
+}
+
+void ConnectionState::request_abort() noexcept {
+  if (gone() || abort_wanted_) return;
+  abort_wanted_ = true;
+  stack_.mark_dirty(*this);
+}
+
+void ConnectionState::detach() noexcept {
+  tcp_arg(pcb_, nullptr);
+  tcp_recv(pcb_, nullptr);
+  tcp_sent(pcb_, nullptr);
+  tcp_err(pcb_, nullptr);
+  tcp_poll(pcb_, nullptr, 0);
+  pcb_ = nullptr;
+  orderly_ = true;
+  stack_.mark_gone(*this);
+}
+
+void ConnectionState::finish() noexcept {
+  if (!orderly_) ++stack_.counters().connections_reset;
+  if (handler_ != nullptr) {
+    try {
+      handler_->closed();
+    } catch (const std::bad_alloc&) {
+      ++stack_.counters().handler_out_of_memory;
+    }
+    handler_.reset();
+  }
+  queued_.clear();
+  stack_.forget(*this);
+  drop_reference();
+}
+
+void ConnectionState::drop_reference() noexcept {
+  if (--references_ == 0) delete this;
+}
+
+template <typename Call>
+void ConnectionState::call_handler(Call call) noexcept {
+  try {
+    call(*handler_);
+  } catch (const std::bad_alloc&) {
+    ++stack_.counters().handler_out_of_memory;
+    request_abort();
+  }
+}
+
+// --- Receiving ---------------------------------------------------------------------------------------------------------------------------
+
+Buffer ConnectionState::take_received(pbuf* chain) noexcept {
+  Buffer data;
+  while (chain != nullptr) {
+    pbuf* const next = chain->next;
+    chain->next = nullptr;
+    chain->tot_len = chain->len;
+    if (chain->len == 0) {
+      pbuf_free(chain);
+    } else {
+      ReceivedPiece& piece = ReceivedPiece::of(*chain);
+      piece.connection = this;
+      piece.piece = {.data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
+      data.append_piece(piece.piece);
+      ++references_;
+    }
+    chain = next;
+  }
+  held_bytes_ += static_cast<std::uint32_t>(data.bytes());
+  return data;
+}
+
+void ConnectionState::piece_released(std::uint32_t bytes) noexcept {
+  require(held_bytes_ >= bytes, "more bytes released than received", bytes);
+  held_bytes_ -= bytes;
+  if (!gone()) {
+    released_bytes_ += bytes;
+    stack_.mark_dirty(*this);
+  }
+  drop_reference();
+}
+
+void ConnectionState::open_window() noexcept {
+  while (released_bytes_ > 0) {
+    const auto bytes = static_cast<std::uint16_t>(std::min<std::uint32_t>(released_bytes_, 0xFFFF));
+    released_bytes_ -= bytes;
+    tcp_recved(pcb_, bytes);
+  }
+}
+
+err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) noexcept {
+  auto& self = *static_cast<ConnectionState*>(argument);
+  self.quiet_polls_ = 0;
+  if (data == nullptr) {
+    self.end_received_ = true;
+    if (!self.close_wanted_ && !self.abort_wanted_ && self.handler_ != nullptr) {
+      self.call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
+    }
+    return ERR_OK;
+  }
+  if (self.close_wanted_ || self.abort_wanted_ || self.handler_ == nullptr) {
+    self.stack_.counters().discarded_bytes += data->tot_len;
+    self.released_bytes_ += data->tot_len;
+    self.stack_.mark_dirty(self);
+    pbuf_free(data);
+    return ERR_OK;
+  }
+  self.call_handler([&](ConnectionHandler& handler) { handler.received(self.take_received(data)); });
+  return ERR_OK;
+}
+
+// --- Sending -----------------------------------------------------------------------------------------------------------------------------
+
+bool ConnectionState::write_queued() noexcept {
+  while (!queued_.empty()) {
+    Buffer::Piece& piece = *queued_.first();
+    const std::size_t room = std::min<std::size_t>(tcp_sndbuf(pcb_), 0xFFFF);
+    const std::size_t bytes = std::min<std::size_t>(piece.bytes, room);
+    if (bytes == 0) return true;  // goes on when something is acknowledged
+    const std::uint8_t more = bytes < piece.bytes || piece.next != nullptr ? TCP_WRITE_FLAG_MORE : 0;
+    err_t error = ERR_MEM;
+    if (piece.bytes <= copy_bytes_max) {
+      error = tcp_write(pcb_, piece.data, static_cast<std::uint16_t>(bytes), static_cast<std::uint8_t>(TCP_WRITE_FLAG_COPY | more));
+    } else if (PayloadReference::share(piece)) {
+      const PayloadReference::Writing writing(piece);
+      error = tcp_write(pcb_, piece.data, static_cast<std::uint16_t>(bytes), more);
+    }
+    if (error != ERR_OK) return false;
+    written_bytes_ += bytes;
+    queued_.drop_front(bytes);
+  }
+  return true;
+}
+
+err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
+  auto& self = *static_cast<ConnectionState*>(argument);
+  self.quiet_polls_ = 0;
+  require(self.written_bytes_ >= bytes, "more bytes acknowledged than sent", bytes);
+  self.written_bytes_ -= bytes;
+  const bool room = self.wanted_bytes_ != 0 && self.send_space_bytes() >= self.wanted_bytes_;
+  if (room || self.unacknowledged_bytes() == 0) {
+    self.wanted_bytes_ = 0;
+    self.writable_due_ = true;
+    self.stack_.mark_dirty(self);
+  }
+  if (!self.queued_.empty()) self.stack_.mark_dirty(self);
+  return ERR_OK;
+}
+
+void ConnectionState::settle() noexcept {
+  if (writable_due_) {
+    writable_due_ = false;
+    if (!gone() && handler_ != nullptr && !close_wanted_ && !abort_wanted_) call_handler([](ConnectionHandler& handler) { handler.writable(); });
+  }
+  if (gone()) return;
+  if (abort_wanted_) {
+    tcp_abort(pcb_);  // on_error follows
+    return;
+  }
+  open_window();
+  bool complete = write_queued();
+  if (close_wanted_ && !end_sent_ && queued_.empty()) {
+    if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
+      end_sent_ = true;
+      tcp_poll(pcb_, &on_poll, poll_ticks);
+    } else {
+      complete = false;
+    }
+  }
+  if (tcp_output(pcb_) != ERR_OK || !complete) stack_.mark_blocked(*this);
+}
+
+// --- lwIP's news -------------------------------------------------------------------------------------------------------------------------
+
+err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
+  auto& self = *static_cast<ConnectionState*>(argument);
+  if (++self.quiet_polls_ > closing_polls_max) self.request_abort();
+  return ERR_OK;
+}
+
+void ConnectionState::on_error(void* argument, err_t error) noexcept {
+  auto& self = *static_cast<ConnectionState*>(argument);
+  self.pcb_ = nullptr;
+  self.orderly_ = error == ERR_CLSD;
+  if (self.attempt_ != nullptr) {
+    ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+    attempt.done.fulfil(error == ERR_RST ? failure(ErrorCode::closed, "the peer refused the connection")
+                                         : failure(ErrorCode::timeout, "the peer does not answer"));
+  }
+  self.stack_.mark_gone(self);
+}
+
+err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
+  auto& self = *static_cast<ConnectionState*>(argument);
+  ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+  self.remember_addresses();
+  ++self.stack_.counters().connections_made;
+  if (self.adopt(self.make_handler(attempt.acceptor))) {
+    attempt.done.fulfil({});
+  } else {
+    attempt.done.fulfil(failure(ErrorCode::closed, "no handler was made for the connection"));
+  }
+  return ERR_OK;
+}
+
+}  // namespace neap::net
+
+extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
+  using namespace neap::net;
+  // Before it is accepted, the argument is the listener's; once in order at its end, there is none.
+  if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
+  auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
+  if (pcb->state == TIME_WAIT) {
+    connection.detach();
+    return 1;
+  }
+  Stack::here()->mark_dirty(connection);
+  return 0;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSL-1.0
+// What stands behind a Connection.
+//
+// A connection ends in many ways (both sides closed in either order, reset, time-out, by the handler in the middle of its own call), but the handler
+// must hear of it once, and be destroyed once, outside its own calls. So handlers never reach into lwIP: they leave wishes here, and the stack fulfils
+// them at the end of the event. lwIP's news of the end only marks the connection as gone; an event of its own says `closed` and destroys the handler.
+// The object itself stays until the last received piece that counts against its window was released. Internal to net/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "kernel/task.hpp"
+#include "net/buffer.hpp"
+#include "net/intrusive_list.hpp"
+#include "net/network.hpp"
+
+#include "lwip/err.h"
+#include "lwip/ip_addr.h"
+
+struct pbuf;
+struct tcp_pcb;
+
+namespace neap::net {
+
+class Stack;
+
+/// A `connect` in progress; lives in its task.
+struct ConnectAttempt {
+  Acceptor acceptor;
+  Completion<Result<void>> done;
+};
+
+class ConnectionState final : public Connection {
+ public:
+  /// `pcb` is new or just accepted; its callbacks become this object's.
+  ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
+  ConnectionState(const ConnectionState&) = delete;
+  ConnectionState& operator=(const ConnectionState&) = delete;
+
+  static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
+  static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
+
+  /// Takes the handler; null: the connection is reset. Returns whether there is one.
+  bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
+  /// What a new handler's maker may throw: `bad_alloc` counts as a refusal.
+  [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
+    try {
+      return acceptor(*this);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+
+  /// At the end of an event: calls `writable` if it is due, tells lwIP what was released, queued, closed or aborted, and sends.
+  void settle() noexcept;
+  /// Says `closed` and destroys the handler. The object may be gone when this returns.
+  void finish() noexcept;
+  /// A piece of `bytes` that the application held was released; on the connection's core. The object may be gone when this returns.
+  void piece_released(std::uint32_t bytes) noexcept;
+  /// lwIP is about to forget the connection, in order (TIME-WAIT).
+  void detach() noexcept;
+
+  [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
+  [[nodiscard]] unsigned core() const noexcept { return core_; }
+  [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
+  void set_attempt(ConnectAttempt* attempt) noexcept { attempt_ = attempt; }
+  void request_abort() noexcept;
+
+  ListLink<ConnectionState> dirty_link, blocked_link, all_link;
+
+ private:
+  friend class Connection;
+  ~ConnectionState() = default;
+
+  static err_t on_received(void* argument, tcp_pcb* pcb, pbuf* data, err_t error) noexcept;
+  static err_t on_sent(void* argument, tcp_pcb* pcb, std::uint16_t bytes) noexcept;
+  static err_t on_poll(void* argument, tcp_pcb* pcb) noexcept;
+  static void on_error(void* argument, err_t error) noexcept;
+  friend err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
+
+  template <typename Call>
+  void call_handler(Call call) noexcept;
+  [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
+  void open_window() noexcept;
+  /// Hands queued bytes to lwIP; false if it had no room or memory though the window is open.
+  bool write_queued() noexcept;
+  void remember_addresses() noexcept;
+  void drop_reference() noexcept;
+
+  Stack& stack_;
+  tcp_pcb* pcb_;
+  std::unique_ptr<ConnectionHandler> handler_;
+  ConnectAttempt* attempt_ = nullptr;
+  Buffer queued_;                       // sent by the handler, not yet lwIP's
+  std::size_t written_bytes_ = 0;       // lwIP's, not yet acknowledged
+  std::size_t wanted_bytes_ = 0;        // what the last refused `send` wanted; 0: none
+  std::uint32_t released_bytes_ = 0;    // released by the application, not yet told to lwIP
+  std::uint32_t held_bytes_ = 0;        // delivered and not released
+  std::uint32_t references_ = 1;        // the connection's own, and one for each received piece
+  std::uint32_t quiet_polls_ = 0;       // seconds without progress since `close`
+  Endpoint local_{}, remote_{};
+  std::uint16_t core_;
+  bool writable_due_ = false;
+  bool close_wanted_ = false;
+  bool abort_wanted_ = false;
+  bool end_sent_ = false;
+  bool end_received_ = false;
+  bool orderly_ = false;
+};
+
+}  // namespace neap::net

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSL-1.0 */
+/* Where lwIP calls the glue in net/, beyond its own callbacks. Each hook that lwIP does not have by itself comes with a patch of the same name. */
+#ifndef NEAP_LWIP_HOOKS_H
+#define NEAP_LWIP_HOOKS_H
+
+#include "lwip/arch.h"
+#include "lwip/err.h"
+#include "lwip/ip_addr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct eth_addr;
+struct netif;
+struct pbuf;
+struct tcp_pcb;
+
+/* RFC 6528: initial sequence numbers that nobody else can foresee. */
+u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port);
+#define LWIP_HOOK_TCP_ISN(local, local_port, remote, remote_port) neap_lwip_initial_sequence(local, local_port, remote, remote_port)
+
+/* 0003: a pbuf that refers to `data` and holds its owner; null when there is no memory. Called inside tcp_write(). */
+struct pbuf* neap_lwip_write_reference(const void* data, u16_t bytes);
+#define LWIP_HOOK_TCP_WRITE_REFERENCE(data, bytes) neap_lwip_write_reference(data, bytes)
+
+/* 0004: true if tcp_output() shall run now, false if the end of the event will see to it. */
+int neap_lwip_input_done(struct tcp_pcb* pcb);
+#define LWIP_HOOK_TCP_INPUT_DONE(pcb) neap_lwip_input_done(pcb)
+
+/* 0007 */
+void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_addr* mac, u8_t for_us, u8_t from_us);
+#define LWIP_HOOK_ETHARP_LEARNED(netif, address, mac, for_us, from_us) neap_lwip_neighbour_learned(address, mac, for_us, from_us)
+
+/* 0008: true if the datagram was taken away to its core. */
+int neap_lwip_reassembled(struct pbuf* datagram);
+#define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

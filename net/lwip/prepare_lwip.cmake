@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSL-1.0
+# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. Done again whenever a patch, the series or the source's
+# place changes; the marker is written last, so that an interrupted run is no half-patched tree the next time.
+#
+#   neap_prepare_lwip(OUT_VARIABLE)   sets it to the patched tree's `src`
+function(neap_prepare_lwip out)
+  set(NEAP_LWIP_SOURCE "$ENV{NEAP_LWIP_SOURCE}" CACHE PATH "lwIP 2.2.1's source as Debian's source package holds it, unpatched")
+  if(NOT EXISTS "${NEAP_LWIP_SOURCE}/src/core/tcp.c")
+    message(FATAL_ERROR "No lwIP source at NEAP_LWIP_SOURCE='${NEAP_LWIP_SOURCE}'. './neap build' fetches it and says where it is.")
+  endif()
+  find_program(NEAP_PATCH_PROGRAM patch REQUIRED)
+  file(GLOB patches CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/lwip-patches/*.patch")
+  list(SORT patches)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patches})
+  file(READ "${NEAP_LWIP_SOURCE}/src/core/tcp.c" contents)
+  string(SHA256 hash "${NEAP_LWIP_SOURCE}${contents}")
+  foreach(patch IN LISTS patches)
+    file(SHA256 "${patch}" one)
+    string(SHA256 hash "${hash}${one}")
+  endforeach()
+
+  set(tree "${CMAKE_CURRENT_BINARY_DIR}/lwip")
+  set(marker "${tree}/.prepared")
+  set(present "")
+  if(EXISTS "${marker}")
+    file(READ "${marker}" present)
+  endif()
+  if(NOT present STREQUAL hash)
+    file(REMOVE_RECURSE "${tree}")
+    file(COPY "${NEAP_LWIP_SOURCE}/src" DESTINATION "${tree}")
+    foreach(patch IN LISTS patches)
+      execute_process(COMMAND "${NEAP_PATCH_PROGRAM}" --batch --forward --strip=1 --fuzz=0 "--input=${patch}"
+                      WORKING_DIRECTORY "${tree}" RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE text)
+      if(NOT result EQUAL 0)
+        message(FATAL_ERROR "lwIP patch ${patch} does not apply to ${NEAP_LWIP_SOURCE} (it is made for 2.2.1):\n${text}")
+      endif()
+    endforeach()
+    file(WRITE "${marker}" "${hash}")
+  endif()
+  set(${out} "${tree}/src" PARENT_SCOPE)
+endfunction()

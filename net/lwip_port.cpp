@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSL-1.0
+// The rest of what lwIP asks of its port: random numbers, initial sequence numbers, a failed assertion.
+#include <array>
+#include <cstring>
+
+#include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/timer.hpp"
+#include "net/siphash.hpp"
+
+#include "lwip/opt.h"
+#include "net/lwip/lwip_hooks.h"
+
+namespace {
+
+/// One key for the machine, drawn by whichever core needs it first.
+const neap::net::SipKey& secret() {
+  static const neap::net::SipKey key{.low = neap::machine::random_bits(), .high = neap::machine::random_bits()};
+  return key;
+}
+
+}  // namespace
+
+extern "C" {
+
+void neap_lwip_assertion_failed(const char* message, const char*, int line) { neap::panic(message, static_cast<std::uint64_t>(line)); }
+
+uint32_t neap_lwip_random(void) { return static_cast<uint32_t>(neap::machine::random_bits()); }
+
+// RFC 6528: a clock of 4 us plus a keyed hash of the connection's four names, so that the numbers of one connection grow over its incarnations and
+// those of another cannot be guessed from them.
+u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port) {
+  std::array<std::uint8_t, 12> names;
+  std::memcpy(names.data(), &local->addr, 4);
+  std::memcpy(names.data() + 4, &remote->addr, 4);
+  std::memcpy(names.data() + 8, &local_port, 2);
+  std::memcpy(names.data() + 10, &remote_port, 2);
+  const auto clock = static_cast<std::uint64_t>(neap::BootClock::now().time_since_epoch() / std::chrono::microseconds(4));
+  return static_cast<u32_t>(clock + neap::net::siphash(secret(), names));
+}
+}

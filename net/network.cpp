@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
+#include "net/bring_up.hpp"
+#include "net/stack.hpp"
+
+#include "lwip/dhcp.h"
+#include "lwip/priv/tcp_priv.h"
+#include "lwip/tcp.h"
+
+namespace neap::net {
+
+err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds wait_step{5};
+constexpr milliseconds wait_report{10'000};
+
+constexpr std::uint16_t first_local_port = 49152;  // RFC 6335
+constexpr std::uint32_t local_ports = 65536 - first_local_port;
+
+/// A printed address; no heap.
+Line& operator<<(Line& line, Ipv4Address address) {
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    line << (address.value >> shift & 0xFF);
+    if (shift > 0) line << '.';
+  }
+  return line;
+}
+
+bool port_listened(std::uint16_t port) noexcept {
+  for (const tcp_pcb_listen* entry = tcp_listen_pcbs.listen_pcbs; entry != nullptr; entry = entry->next) {
+    if (entry->local_port == port) return true;
+  }
+  return false;
+}
+
+/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. Starts anywhere, so that
+/// the next port cannot be foreseen (RFC 6056).
+std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
+  const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
+  const ip_addr_t remote_ip{.addr = lwip_htonl(remote.address.value)};
+  const auto start = static_cast<std::uint32_t>(machine::random_bits() % local_ports);
+  for (std::uint32_t i = 0; i < local_ports; ++i) {
+    const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
+    if (device.receiving_core(remote.address.value, local.value, remote.port, port) != this_core()) continue;
+    if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote.port) != nullptr) continue;
+    return port;
+  }
+  return 0;
+}
+
+class NetworkOfStacks final : public NetworkControl {
+ public:
+  NetworkOfStacks(NetDevice& device, unsigned first, unsigned cores) : group_{.device = device, .first = first, .cores = cores} {
+    group_.stacks = std::make_unique<std::atomic<Stack*>[]>(cores);
+  }
+
+  [[nodiscard]] Ipv4Address address() const noexcept override { return {group_.address.load(std::memory_order_acquire)}; }
+  [[nodiscard]] unsigned cores() const noexcept override { return group_.cores; }
+  [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
+                                          std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
+  [[nodiscard]] task<Result<void>> connect(Endpoint remote, Acceptor acceptor) override;
+  [[nodiscard]] task<void> take_down() override;
+
+  [[nodiscard]] task<Result<void>> start(AddressSetting setting);
+
+ private:
+  [[nodiscard]] task<bool> make_stack(unsigned core);
+  [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
+
+  StackGroup group_;
+};
+
+task<bool> NetworkOfStacks::make_stack(unsigned core) {
+  co_return co_await on_core(core, [this, core] {
+    Stack* const stack = new (std::nothrow) Stack(group_, core);
+    if (stack == nullptr) return false;
+    group_.stacks[core - group_.first].store(stack, std::memory_order_release);
+    group_.device.attach(*stack);
+    return true;
+  });
+}
+
+task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
+  for (unsigned core = group_.first; core < end(); ++core) {
+    if (!co_await make_stack(core)) co_return failure(ErrorCode::out_of_memory, "no memory for a network stack", core);
+  }
+  Stack& primary = *group_.stack(group_.first);
+  bool asked = false;
+  auto waited = milliseconds(0);
+  while (true) {
+    const bool link = group_.device.link_up();
+    if (link && !asked) {
+      netif_set_link_up(&primary.interface());
+      if (!setting.dhcp) {
+        primary.set_addresses({.address = setting.address, .netmask = setting.netmask, .gateway = setting.gateway});
+      } else if (!primary.start_dhcp()) {
+        co_return failure(ErrorCode::out_of_memory, "no memory to ask for an address");
+      }
+      asked = true;
+    }
+    if (link && primary.addresses().address.value != 0) break;
+    co_await sleep_for(wait_step);
+    waited += wait_step;
+    if (waited % wait_report == milliseconds(0)) {
+      print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
+    }
+  }
+  // The others learn it from the first one's event; it is told again here so that no connection is taken before every core can answer.
+  const Addresses addresses = primary.addresses();
+  for (unsigned core = group_.first + 1; core < end(); ++core) {
+    co_await on_core(core, [this, core, addresses] { group_.stack(core)->set_addresses(addresses); });
+  }
+  Line line;
+  line << "net: " << addresses.address << '/' << std::popcount(addresses.netmask.value);
+  if (addresses.gateway.value != 0) line << " gateway " << addresses.gateway;
+  line << (setting.dhcp ? " (DHCP)" : " (static)") << ", " << group_.cores << (group_.cores == 1 ? " core" : " cores");
+  line.print();
+  co_return Result<void>{};
+}
+
+task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
+  if (port == 0 || acceptor == nullptr) co_return failure(ErrorCode::invalid, "a listener needs a port and an acceptor", port);
+  for (unsigned core = group_.first; core < end(); ++core) {
+    Result<void> listening = co_await on_core(core, [&]() -> Result<void> {
+      try {
+        return group_.stack(core)->listen(port, acceptor);
+      } catch (const std::bad_alloc&) {
+        return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
+      }
+    });
+    if (listening.has_value()) continue;
+    for (unsigned undo = group_.first; undo < core; ++undo) {
+      co_await on_core(undo, [&] { group_.stack(undo)->stop_listening(port); });
+    }
+    co_return listening;
+  }
+  co_return Result<void>{};
+}
+
+task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
+  if (this_core() < group_.first || this_core() >= end()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
+  if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  Stack& stack = *group_.stack(this_core());
+  const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);
+  if (port == 0) co_return failure(ErrorCode::full, "no local port is left", remote.port);
+  tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
+  if (pcb == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
+  auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
+  if (connection == nullptr) {
+    tcp_abort(pcb);
+    co_return failure(ErrorCode::out_of_memory, "no memory for a connection");
+  }
+  ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}};
+  pcb->local_port = port;
+  const ip_addr_t address{.addr = lwip_htonl(remote.address.value)};
+  const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
+  stack.want_event_end();
+  if (error != ERR_OK) {
+    tcp_abort(pcb);  // the connection ends as any other
+    co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
+                      static_cast<std::uint64_t>(-error));
+  }
+  connection->set_attempt(&attempt);
+  co_return co_await attempt.done;
+}
+
+task<void> NetworkOfStacks::take_down() {
+  for (unsigned core = group_.first; core < end(); ++core) {
+    co_await on_core(core, [&] { group_.stack(core)->abort_all(); });
+    while (co_await on_core(core, [&] { return group_.stack(core)->connections() > 0; })) co_await sleep_for(milliseconds(1));
+  }
+  for (unsigned core = group_.first; core < end(); ++core) {
+    co_await on_core(core, [&] { delete group_.stacks[core - group_.first].exchange(nullptr); });
+  }
+}
+
+}  // namespace
+
+task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, AddressSetting setting, unsigned first, unsigned cores) {
+  if (cores == 0 || first + cores > core_count()) co_return failure(ErrorCode::invalid, "no core for a network stack", cores);
+  try {
+    auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
+    Result<void> started = co_await network->start(setting);
+    if (!started.has_value()) {
+      static_cast<void>(network.release());  // the card may still know it
+      co_return std::unexpected(started.error());
+    }
+    co_return std::unique_ptr<NetworkControl>(std::move(network));
+  } catch (const std::bad_alloc&) {
+    co_return failure(ErrorCode::out_of_memory, "no memory for the network");
+  }
+}
+
+task<Result<Network*>> up(NetDevice& device, AddressSetting setting) {
+  auto network = co_await bring_up(device, setting, 0, std::min(device.limits().queue_pairs, core_count()));
+  if (!network.has_value()) co_return std::unexpected(network.error());
+  co_return network->release();  // it lives as long as the machine
+}
+
+}  // namespace neap::net

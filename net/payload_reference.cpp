@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/payload_reference.hpp"
+
+#include "net/object_pool.hpp"
+
+#include "lwip/pbuf.h"
+#include "net/lwip/lwip_hooks.h"
+
+namespace neap::net {
+
+namespace {
+
+/// lwIP's view of a stretch of a piece.
+struct ReferencePbuf {
+  pbuf_custom custom;  // first: lwIP gives it back by this address
+  PayloadReference* reference;
+};
+
+constinit thread_local ObjectPool<PayloadReference> references;
+constinit thread_local ObjectPool<ReferencePbuf, 4096> pbufs;
+constinit thread_local PayloadReference* writing = nullptr;
+
+void pbuf_freed(pbuf* freed) noexcept {
+  auto* const own = reinterpret_cast<ReferencePbuf*>(freed);
+  PayloadReference* const reference = own->reference;
+  pbufs.give_back(own);
+  if (reference != nullptr) PayloadReference::drop(reference);
+}
+
+}  // namespace
+
+bool PayloadReference::share(Buffer::Piece& piece) noexcept {
+  if (piece.release == nullptr || piece.release == &PayloadReference::drop) return true;
+  PayloadReference* const reference = references.take(piece.release, piece.owner);
+  if (reference == nullptr) return false;
+  piece.release = &PayloadReference::drop;
+  piece.owner = reference;
+  return true;
+}
+
+void PayloadReference::drop(void* reference) noexcept {
+  auto* const self = static_cast<PayloadReference*>(reference);
+  if (--self->count_ > 0) return;
+  const Buffer::Release release = self->release_;
+  void* const owner = self->owner_;
+  references.give_back(self);
+  release(owner);
+}
+
+PayloadReference::Writing::Writing(const Buffer::Piece& piece) noexcept {
+  writing = piece.release == nullptr ? nullptr : static_cast<PayloadReference*>(piece.owner);
+}
+PayloadReference::Writing::~Writing() { writing = nullptr; }
+
+void trim_payload_references() noexcept {
+  references.trim();
+  pbufs.trim();
+}
+
+}  // namespace neap::net
+
+extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) {
+  using namespace neap::net;
+  ReferencePbuf* const own = pbufs.take();
+  if (own == nullptr) return nullptr;
+  own->custom.custom_free_function = &pbuf_freed;
+  own->reference = writing;
+  if (writing != nullptr) writing->hold();
+  // ROM: the data will not change, so that a queue that waits for a neighbour need not copy it.
+  return pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_ROM, &own->custom, const_cast<void*>(data), bytes);
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/stack.hpp"
+
+#include <new>
+
+#include "kernel/console.hpp"
+#include "kernel/panic.hpp"
+#include "net/payload_reference.hpp"
+
+#include "lwip/dhcp.h"
+#include "lwip/etharp.h"
+#include "lwip/init.h"
+#include "lwip/memp.h"
+#include "lwip/priv/tcp_priv.h"
+#include "lwip/stats.h"
+#include "lwip/tcp.h"
+#include "netif/ethernet.h"
+
+namespace neap::net {
+
+constinit thread_local Stack* Stack::this_cores_ = nullptr;
+
+namespace {
+
+/// Half-open connections that a listener keeps on one core. A flood of SYNs holds these and no more, each for 20 s.
+constexpr std::uint16_t backlog = 1024;
+
+/// lwIP's own start-up, which works out nothing that could be done twice: once a core, however many stacks a test starts there.
+void start_lwip_once() noexcept {
+  static constinit thread_local bool started = false;
+  if (!started) lwip_init();
+  started = true;
+}
+
+ip4_addr_t to_lwip(Ipv4Address address) noexcept { return {.addr = lwip_htonl(address.value)}; }
+Ipv4Address from_lwip(const ip4_addr_t* address) noexcept { return {lwip_ntohl(ip4_addr_get_u32(address))}; }
+
+err_t transmit(netif*, pbuf* frame) { return Stack::here()->transmit(frame); }
+
+err_t initialise_interface(netif* interface) {
+  interface->name[0] = 'i';
+  interface->name[1] = 'x';
+  interface->output = etharp_output;
+  interface->linkoutput = transmit;
+  interface->mtu = 1500;
+  interface->hwaddr_len = ETH_HWADDR_LEN;
+  interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
+  return ERR_OK;
+}
+
+}  // namespace
+
+// --- Life --------------------------------------------------------------------------------------------------------------------------------
+
+Stack::Stack(StackGroup& group, unsigned core)
+    : group_(group), core_(core), limits_(group.device.limits()), end_of_event_([this] { end_of_event(); }) {
+  require(this_core() == core, "a stack is made on its own core", core);
+  require(this_cores_ == nullptr, "a core has one stack", core);
+  this_cores_ = this;
+  finish_.stack = this;
+  finish_.run = [](RemoteNode* node) noexcept { static_cast<FinishNode*>(node)->stack->finish_gone(); };
+
+  start_lwip_once();
+  netif_add_noaddr(&netif_, nullptr, &initialise_interface, &ethernet_input);
+  const MacAddress mac = group.device.mac();
+  for (std::size_t i = 0; i < mac.size(); ++i) netif_.hwaddr[i] = mac[i];
+  netif_set_hostname(&netif_, "neap");
+  checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
+  if (limits_.checksum_offload) {
+    checksum_base_ = static_cast<std::uint16_t>(checksum_base_ & ~(NETIF_CHECKSUM_GEN_IP | NETIF_CHECKSUM_GEN_TCP | NETIF_CHECKSUM_GEN_UDP));
+  }
+  NETIF_SET_CHECKSUM_CTRL(&netif_, checksum_base_);
+  netif_set_default(&netif_);
+  netif_set_up(&netif_);
+  if (group.device.link_up()) netif_set_link_up(&netif_);
+}
+
+// Only tests end a stack.
+Stack::~Stack() {
+  timer_.cancel();
+  if (primary() && netif_dhcp_data(&netif_) != nullptr) {
+    dhcp_stop(&netif_);
+    dhcp_cleanup(&netif_);
+  }
+  while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
+  while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
+  netif_remove(&netif_);
+  memp_per_core_trim();
+  trim_payload_references();
+  Buffer::trim_free_list();
+  this_cores_ = nullptr;
+}
+
+void Stack::link_changed(bool up) noexcept {
+  if (primary()) print("net: link ", up ? "up" : "down");
+  if (up) {
+    netif_set_link_up(&netif_);
+  } else {
+    netif_set_link_down(&netif_);
+  }
+  want_event_end();
+}
+
+void Stack::set_addresses(const Addresses& addresses) noexcept {
+  const ip4_addr_t address = to_lwip(addresses.address);
+  const ip4_addr_t netmask = to_lwip(addresses.netmask);
+  const ip4_addr_t gateway = to_lwip(addresses.gateway);
+  netif_set_addr(&netif_, &address, &netmask, &gateway);
+  want_event_end();
+}
+
+Addresses Stack::addresses() const noexcept {
+  return {.address = from_lwip(netif_ip4_addr(&netif_)), .netmask = from_lwip(netif_ip4_netmask(&netif_)), .gateway = from_lwip(netif_ip4_gw(&netif_))};
+}
+
+bool Stack::start_dhcp() noexcept {
+  const bool started = dhcp_start(&netif_) == ERR_OK;
+  want_event_end();
+  return started;
+}
+
+// --- The end of an event -----------------------------------------------------------------------------------------------------------------
+
+void Stack::end_of_event() noexcept {
+  if (retry_blocked_) {
+    retry_blocked_ = false;
+    while (ConnectionState* connection = blocked_.pop_front()) dirty_.push_back(*connection);
+  }
+  while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
+  if (primary() && addresses() != published_) publish_addresses();
+  update_timers();
+}
+
+void Stack::mark_gone(ConnectionState& connection) noexcept {
+  dirty_.remove(connection);
+  blocked_.remove(connection);
+  gone_.push_back(connection);
+  if (!finish_.queued) {
+    finish_.queued = true;
+    hand_over(core_, finish_);
+  }
+}
+
+void Stack::finish_gone() noexcept {
+  finish_.queued = false;
+  while (ConnectionState* connection = gone_.pop_front()) connection->finish();
+}
+
+void Stack::add(ConnectionState& connection) noexcept {
+  all_.push_back(connection);
+  ++counters_.connections_open;
+}
+
+void Stack::forget(ConnectionState& connection) noexcept {
+  all_.remove(connection);
+  --counters_.connections_open;
+}
+
+void Stack::abort_all() noexcept {
+  while (listeners_ != nullptr) stop_listening(listeners_->port);
+  for (ConnectionState* connection = all_.front(); connection != nullptr; connection = all_.next(*connection)) connection->request_abort();
+}
+
+// --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Tells every other stack of the group, one after the other; waits where a queue is full.
+task<void> tell_addresses(StackGroup& group, Addresses addresses) {
+  for (unsigned core = group.first + 1; core < group.first + group.cores; ++core) {
+    co_await on_core(core, [&group, core, addresses] {
+      if (Stack* const stack = group.stack(core); stack != nullptr) stack->set_addresses(addresses);
+    });
+  }
+}
+
+}  // namespace
+
+void Stack::publish_addresses() noexcept {
+  const Addresses now = addresses();
+  if (published_.address != now.address) {
+    if (published_.address.value != 0 && now.address.value == 0) print("net: the address is lost, connections are reset");
+    if (published_.address.value != 0 && now.address.value != 0) print("net: the address changed, connections are reset");
+  }
+  published_ = now;
+  group_.address.store(now.address.value, std::memory_order_release);
+  if (group_.cores > 1) start(tell_addresses(group_, now));
+}
+
+// --- Listeners ---------------------------------------------------------------------------------------------------------------------------
+
+struct ListenerCallbacks {
+  static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
+    Stack& stack = *Stack::here();
+    if (pcb == nullptr || error != ERR_OK) {
+      ++stack.counters().connections_refused;  // no room for another connection
+      return ERR_VAL;
+    }
+    auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
+    if (connection == nullptr) {
+      ++stack.counters().connections_refused;
+      tcp_abort(pcb);
+      return ERR_ABRT;
+    }
+    ++stack.counters().connections_accepted;
+    connection->adopt(connection->make_handler(static_cast<Stack::Listener*>(argument)->acceptor));
+    return ERR_OK;
+  }
+};
+
+Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor) {
+  auto listener = std::make_unique<Listener>(Listener{.acceptor = acceptor, .port = port});
+  tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
+  if (pcb == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
+  if (tcp_bind(pcb, IP4_ADDR_ANY, port) != ERR_OK) {
+    tcp_abort(pcb);
+    return failure(ErrorCode::invalid, "the port is taken", port);
+  }
+  tcp_pcb* const listening = tcp_listen_with_backlog(pcb, backlog);
+  if (listening == nullptr) {
+    tcp_abort(pcb);
+    return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
+  }
+  tcp_arg(listening, listener.get());
+  tcp_accept(listening, &ListenerCallbacks::accepted);
+  listener->pcb = listening;
+  listener->next = listeners_;
+  listeners_ = listener.release();
+  return {};
+}
+
+void Stack::stop_listening(std::uint16_t port) noexcept {
+  for (Listener** entry = &listeners_; *entry != nullptr; entry = &(*entry)->next) {
+    if ((*entry)->port != port) continue;
+    const std::unique_ptr<Listener> listener(*entry);
+    *entry = listener->next;
+    tcp_close(listener->pcb);
+    return;
+  }
+}
+
+// --- Counters ----------------------------------------------------------------------------------------------------------------------------
+
+Counters Stack::snapshot() const noexcept {
+  Counters all = counters_;
+  all.segments_received = lwip_stats.tcp.recv;
+  all.segments_sent = lwip_stats.tcp.xmit;
+  all.retransmissions = lwip_stats.tcp.rexmit;
+  all.dropped_checksum += lwip_stats.ip.chkerr + lwip_stats.tcp.chkerr + lwip_stats.udp.chkerr + lwip_stats.icmp.chkerr;
+  all.dropped_protocol += lwip_stats.ip.drop + lwip_stats.tcp.proterr + lwip_stats.udp.proterr + lwip_stats.etharp.proterr;
+  for (const struct memp_per_core& kind : ::memp_per_core) all.dropped_memory += kind.refused;
+  return all;
+}
+
+Counters counters() noexcept { return Stack::here() == nullptr ? Counters{} : Stack::here()->snapshot(); }
+
+}  // namespace neap::net

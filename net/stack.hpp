@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSL-1.0
+// One core's stack: lwIP between a queue pair of the card and this core's connections.
+//
+// lwIP thinks of one machine with one interface; here there is one of it a core, and all of them are one machine to the outside. What has no ports
+// (ARP, fragments) or belongs to the machine (DHCP) is the first core's: the others pass it on, and it publishes to them what it learns. Everything
+// that connections ask for during an event is done once, at its end: so segments are full, acknowledgements ride on data, and no handler ever runs
+// inside lwIP. Internal to net/.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernel/events.hpp"
+#include "kernel/net_device.hpp"
+#include "kernel/timer.hpp"
+#include "net/connection_state.hpp"
+#include "net/intrusive_list.hpp"
+#include "net/network.hpp"
+
+#include "lwip/netif.h"
+#include "lwip/pbuf.h"
+
+struct tcp_pcb;
+
+namespace neap::net {
+
+class Stack;
+
+/// The stacks of one device, by core. They run on `cores` cores from `first` on, `first` being the one that owns DHCP, ARP and reassembly.
+/// (A program has one, from core 0; a test may put two machines into one process.)
+struct StackGroup {
+  NetDevice& device;
+  unsigned first = 0;
+  unsigned cores = 0;
+  std::atomic<std::uint32_t> address{0};  ///< host byte order; 0: none
+  std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
+
+  [[nodiscard]] Stack* stack(unsigned core) const noexcept { return stacks[core - first].load(std::memory_order_acquire); }
+};
+
+struct Addresses {
+  Ipv4Address address, netmask, gateway;
+  friend bool operator==(const Addresses&, const Addresses&) = default;
+};
+
+/// Why and when a stack wakes its core (stack_timers.cpp). Milliseconds of the boot clock; `never` when nobody needs it.
+struct StackTimes {
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+  std::uint64_t tcp = never;          ///< while there are connections, TIME-WAIT included: 50 ms
+  std::uint64_t arp = never;          ///< 1 s while a request waits for its answer, 30 s while entries only age
+  std::uint64_t arp_last = 0;         ///< up to when the table has aged
+  std::uint64_t reassembly = never;   ///< 1 s for 16 s after a fragment
+  std::uint64_t reassembly_until = 0;
+  std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
+  std::uint64_t dhcp_coarse = never;  ///< 60 s while there is a lease
+};
+
+class Stack final : public FrameReceiver {
+ public:
+  /// Card buffers that may be held (by handlers, or out of order) before further frames are copied: the card must never run dry because a peer or an
+  /// application is slow.
+  static constexpr unsigned held_buffers_max = 128;
+  /// And what those copies may hold in all.
+  static constexpr std::size_t copied_bytes_max = 32 * 1024 * 1024;
+  /// Pieces of a frame, whatever the card takes.
+  static constexpr unsigned pieces_max = 40;
+
+  /// On its own core.
+  Stack(StackGroup& group, unsigned core);
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  ~Stack() override;
+
+  /// This core's; null if it has none.
+  [[nodiscard]] static Stack* here() noexcept { return this_cores_; }
+
+  [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
+  [[nodiscard]] unsigned core() const noexcept { return core_; }
+  [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
+  [[nodiscard]] netif& interface() noexcept { return netif_; }
+  [[nodiscard]] Counters& counters() noexcept { return counters_; }
+  [[nodiscard]] Counters snapshot() const noexcept;
+
+  void set_addresses(const Addresses& addresses) noexcept;
+  [[nodiscard]] Addresses addresses() const noexcept;
+  /// Primary only. False: no memory.
+  [[nodiscard]] bool start_dhcp() noexcept;
+
+  // FrameReceiver
+  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override;
+  void batch_done() noexcept override {}
+  void transmitted(void* token) noexcept override;
+  void link_changed(bool up) noexcept override;
+
+  // For lwIP's side.
+  [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
+  void received_buffer_freed(ReceiveBuffer* buffer) noexcept;
+  void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
+  /// True if it was passed on (and freed).
+  bool pass_on_reassembled(pbuf* datagram) noexcept;
+  void want_event_end() noexcept { end_of_event_.request(); }
+  void arp_used() noexcept { arp_dirty_ = true; }
+
+  // For connections (connection.cpp).
+  void mark_dirty(ConnectionState& connection) noexcept {
+    dirty_.push_back(connection);
+    end_of_event_.request();
+  }
+  void mark_blocked(ConnectionState& connection) noexcept { blocked_.push_back(connection); }
+  void mark_gone(ConnectionState& connection) noexcept;
+  void add(ConnectionState& connection) noexcept;
+  void forget(ConnectionState& connection) noexcept;
+
+  /// Resets every connection and ends the listeners; the handlers' last calls follow in events of their own (tests).
+  void abort_all() noexcept;
+  [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open; }
+
+  [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
+  void stop_listening(std::uint16_t port) noexcept;
+
+ private:
+  friend struct ListenerCallbacks;
+  struct Listener {
+    std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor;
+    tcp_pcb* pcb = nullptr;
+    std::uint16_t port = 0;
+    Listener* next = nullptr;
+  };
+
+  void input(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept;
+  [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
+  /// A copy of a frame in memory of its own, in the shape of a card's buffer; null at the bound or without memory.
+  [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
+  void pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info) noexcept;
+  void end_of_event() noexcept;
+  void finish_gone() noexcept;
+  void publish_addresses() noexcept;
+  void update_timers() noexcept;
+  void timer_fired() noexcept;
+
+  static constinit thread_local Stack* this_cores_;
+
+  StackGroup& group_;
+  const unsigned core_;
+  const NetDeviceLimits limits_;
+  netif netif_{};
+  std::uint16_t checksum_base_ = 0;
+  unsigned held_buffers_ = 0;
+  std::size_t copied_bytes_ = 0;
+  Counters counters_{};
+  EventEndHook end_of_event_;
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< something to do at the end of this event
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< the card or the allocator had no room; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< to hear `closed` in the next event
+  IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
+  bool retry_blocked_ = false;
+  struct FinishNode : RemoteNode {
+    Stack* stack = nullptr;
+    bool queued = false;
+  } finish_;
+  Listener* listeners_ = nullptr;
+
+  Timer timer_;
+  std::uint64_t timer_due_ms_ = StackTimes::never;
+  StackTimes times_;
+  bool arp_dirty_ = false;
+  Addresses published_{};
+};
+
+}  // namespace neap::net

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSL-1.0
+// From the card's buffer into lwIP, or to the core that it belongs to.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "kernel/events.hpp"
+#include "net/received_piece.hpp"
+#include "net/stack.hpp"
+
+#include "lwip/etharp.h"
+#include "lwip/ip.h"
+#include "lwip/prot/ethernet.h"
+#include "lwip/prot/iana.h"
+#include "lwip/prot/ip4.h"
+#include "lwip/prot/tcp.h"
+#include "net/lwip/lwip_hooks.h"
+
+namespace neap::net {
+
+namespace {
+
+constexpr std::size_t ethernet_bytes = SIZEOF_ETH_HDR;
+constexpr std::size_t arp_bytes = SIZEOF_ETHARP_HDR;
+constexpr std::size_t udp_destination_port = 2;
+constexpr std::uint64_t reassembly_ms = (IP_REASS_MAXAGE + 1) * 1000;
+
+std::uint16_t read_u16(const std::byte* at) noexcept {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) << 8 | std::to_integer<unsigned>(at[1]));
+}
+
+/// A received frame's outside, as far as it decides where it goes.
+struct Outside {
+  std::uint16_t ethertype = 0;
+  bool fragment = false;
+  bool for_dhcp_client = false;
+};
+
+Outside look(const std::byte* frame, std::size_t bytes) noexcept {
+  Outside outside{.ethertype = read_u16(frame + 12)};
+  if (outside.ethertype != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return outside;
+  const std::byte* const ip = frame + ethernet_bytes;
+  outside.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
+  const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
+  if (std::to_integer<unsigned>(ip[9]) == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
+    outside.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
+  }
+  return outside;
+}
+
+void release_chain(ReceiveBuffer* frame) noexcept {
+  while (frame != nullptr) {
+    ReceiveBuffer* const next = frame->next;
+    frame->release();
+    frame = next;
+  }
+}
+
+void free_heap_buffer(ReceiveBuffer* buffer) noexcept { std::free(buffer); }
+
+ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept {
+  void* const block = std::malloc(sizeof(ReceiveBuffer) + bytes);
+  if (block == nullptr) return nullptr;
+  auto* const buffer = new (block) ReceiveBuffer;
+  buffer->data = static_cast<std::byte*>(block) + sizeof(ReceiveBuffer);
+  buffer->bytes = static_cast<std::uint32_t>(bytes);
+  buffer->return_to = &free_heap_buffer;
+  return buffer;
+}
+
+void pbuf_freed(pbuf* freed) noexcept { Stack::here()->received_buffer_freed(&ReceivedPiece::of(*freed).buffer()); }
+
+}  // namespace
+
+ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept {
+  ReceiveBuffer* const copy = allocate_heap_buffer(bytes);
+  if (copy == nullptr) return nullptr;
+  std::byte* out = copy->data;
+  for (; frame != nullptr; frame = frame->next) out = std::copy_n(frame->data, frame->bytes, out);
+  return copy;
+}
+
+void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
+  std::size_t bytes = 0;
+  for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) bytes += piece->bytes;
+  ++counters_.frames_received;
+  counters_.bytes_received += bytes;
+  want_event_end();
+
+  if (frame->bytes < ethernet_bytes || bytes > 0xFFFF) {
+    ++counters_.dropped_malformed;
+    release_chain(frame);
+    return;
+  }
+  const Outside outside = look(frame->data, frame->bytes);
+  const bool arp = outside.ethertype == ETHTYPE_ARP;
+  if ((!arp && outside.ethertype != ETHTYPE_IP) || (arp && frame->bytes < ethernet_bytes + arp_bytes)) {
+    ++counters_.dropped_malformed;
+    release_chain(frame);
+    return;
+  }
+  if ((info.ip_checksum_checked && !info.ip_checksum_good) || (info.l4_checksum_checked && !info.l4_checksum_good)) {
+    ++counters_.dropped_checksum;
+    release_chain(frame);
+    return;
+  }
+  if (!primary() && (arp || outside.fragment || outside.for_dhcp_client)) {
+    ReceiveBuffer* const copy = copy_to_heap(frame, bytes);
+    release_chain(frame);
+    pass_on(group_.first, copy, info);
+    return;
+  }
+  if (outside.fragment) times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
+  if (arp) arp_dirty_ = true;
+
+  if (held_buffers_ >= held_buffers_max) {
+    ReceiveBuffer* const copy = copied_bytes_ + bytes <= copied_bytes_max ? copy_to_heap(frame, bytes) : nullptr;
+    release_chain(frame);
+    if (copy == nullptr) {
+      ++counters_.dropped_memory;
+      return;
+    }
+    ++counters_.receive_copied;
+    frame = copy;
+  }
+  ReceiveInfo checked = info;
+  if (outside.fragment) checked.l4_checksum_checked = false;  // whatever was looked at, it was not the datagram
+  input(frame, checked);
+}
+
+void Stack::input(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
+  // Run to completion: the interface's flags can say, for just this frame, what the card has checked already.
+  std::uint16_t checks = checksum_base_;
+  if (info.ip_checksum_checked) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
+  if (info.l4_checksum_checked) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
+  NETIF_SET_CHECKSUM_CTRL(&netif_, checks);
+  pbuf* const chain = wrap(frame);
+  if (netif_.input(chain, &netif_) != ERR_OK) {
+    ++counters_.dropped_protocol;
+    pbuf_free(chain);
+  }
+  NETIF_SET_CHECKSUM_CTRL(&netif_, checksum_base_);
+}
+
+pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
+  pbuf* chain = nullptr;
+  while (frame != nullptr) {
+    ReceiveBuffer* const next = std::exchange(frame->next, nullptr);
+    if (frame->return_to == &free_heap_buffer) {
+      copied_bytes_ += frame->bytes;
+    } else {
+      ++held_buffers_;
+      counters_.receive_held_max = std::max<std::uint64_t>(counters_.receive_held_max, held_buffers_);
+    }
+    ReceivedPiece& piece = ReceivedPiece::make(*frame);
+    piece.custom.custom_free_function = &pbuf_freed;
+    const auto bytes = static_cast<std::uint16_t>(frame->bytes);
+    pbuf* const own = pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_REF, &piece.custom, frame->data, bytes);
+    if (chain == nullptr) {
+      chain = own;
+    } else {
+      pbuf_cat(chain, own);
+    }
+    frame = next;
+  }
+  return chain;
+}
+
+void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
+  if (buffer->return_to == &free_heap_buffer) {
+    copied_bytes_ -= buffer->bytes;
+  } else {
+    --held_buffers_;
+  }
+  buffer->release();
+}
+
+// --- From core to core -------------------------------------------------------------------------------------------------------------------
+
+void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info) noexcept {
+  if (copy == nullptr) {
+    ++counters_.dropped_memory;
+    return;
+  }
+  struct Freer {
+    void operator()(ReceiveBuffer* buffer) const noexcept { buffer->release(); }
+  };
+  try {
+    auto there = [frame = std::unique_ptr<ReceiveBuffer, Freer>(copy), info]() mutable noexcept {
+      Stack* const stack = Stack::here();
+      if (stack == nullptr) return;
+      stack->want_event_end();
+      if (stack->copied_bytes_ + frame->bytes > copied_bytes_max) {
+        ++stack->counters_.dropped_memory;
+        return;
+      }
+      const Outside outside = look(frame->data, frame->bytes);
+      if (outside.fragment) {
+        stack->times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
+      }
+      if (outside.ethertype == ETHTYPE_ARP) stack->arp_dirty_ = true;
+      stack->input(frame.release(), info);
+    };
+    if (spawn_on(core, std::move(there)).has_value()) {
+      ++counters_.passed_on;
+    } else {
+      ++counters_.pass_on_refused;
+    }
+  } catch (const std::bad_alloc&) {
+    ++counters_.dropped_memory;
+  }
+}
+
+// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame. The IP header is no fragment's any
+// more and its checksum is not right, but those of all fragments were.
+bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
+  const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
+  const std::size_t ip_bytes = IPH_HL_BYTES(ip);
+  if (IPH_PROTO(ip) != IP_PROTO_TCP || datagram->tot_len < ip_bytes + TCP_HLEN || group_.cores == 1) return false;
+  std::byte ports[4];
+  if (pbuf_copy_partial(datagram, ports, sizeof ports, static_cast<u16_t>(ip_bytes)) != sizeof ports) return false;
+  const unsigned core = group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
+  if (core == core_ || core < group_.first || core >= group_.first + group_.cores) return false;
+
+  ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);
+  if (copy != nullptr) {
+    std::memset(copy->data, 0, ethernet_bytes);
+    std::copy_n(reinterpret_cast<const std::byte*>(netif_.hwaddr), ETH_HWADDR_LEN, copy->data);
+    copy->data[12] = std::byte{ETHTYPE_IP >> 8};
+    copy->data[13] = std::byte{ETHTYPE_IP & 0xFF};
+    pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
+  }
+  pbuf_free(datagram);
+  pass_on(core, copy, {.ip_checksum_checked = true, .ip_checksum_good = true});
+  return true;
+}
+
+void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept {
+  arp_dirty_ = true;
+  want_event_end();
+  if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) ++counters_.address_conflicts;
+  if (!primary() || !for_us || from_us) return;
+  for (unsigned core = group_.first + 1; core < group_.first + group_.cores; ++core) {
+    try {
+      const Result<void> told = spawn_on(core, [address, mac] {
+        Stack* const stack = Stack::here();
+        if (stack == nullptr) return;
+        eth_addr neighbour;
+        std::memcpy(neighbour.addr, mac.data(), mac.size());
+        const ip4_addr_t ip{.addr = address};
+        etharp_learn(&stack->netif_, &ip, &neighbour, 1);
+        stack->arp_dirty_ = true;
+        stack->want_event_end();
+      });
+      if (told.has_value()) {
+        ++counters_.neighbours_published;
+      } else {
+        ++counters_.pass_on_refused;  // it will ask again
+      }
+    } catch (const std::bad_alloc&) {
+      ++counters_.dropped_memory;
+    }
+  }
+}
+
+}  // namespace neap::net
+
+extern "C" void neap_lwip_neighbour_learned(const ip4_addr_t* address, const eth_addr* mac, u8_t for_us, u8_t from_us) {
+  neap::MacAddress copy;
+  std::memcpy(copy.data(), mac->addr, copy.size());
+  neap::net::Stack::here()->neighbour_learned(address->addr, copy, for_us != 0, from_us != 0);
+}
+
+extern "C" int neap_lwip_reassembled(pbuf* datagram) { return neap::net::Stack::here()->pass_on_reassembled(datagram) ? 1 : 0; }
