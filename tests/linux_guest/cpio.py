@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """Writing an initramfs.
 
-Linux unpacks its first file system from a cpio archive in the "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst
-in Linux's sources). Making one with tools needs cpio, fakeroot for owners and device nodes, and gives different bytes each time. Here: entries
-in the order given, owner root, time zero, so the same content is the same archive.
+Linux unpacks its first file system from a cpio archive in the "newc" format
+(Documentation/driver-api/early-userspace/buffer-format.rst in Linux's sources). Making one with tools needs cpio, fakeroot for
+owners and device nodes, and gives different bytes each time. Here: entries in the order given, owner root, time zero, so the same
+content is the same archive.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """A running Linux guest that takes shell scripts.
 
-A test boots it once and then asks it many things. The first serial port is the kernel's console, which a failing test shows; the second one carries
-scripts in and what they printed out (see init.sh for the two kinds of line). So no answer has to be dug out of console output, and a script that
-hangs is ended inside the guest, by its own time limit, while the guest stays usable.
+A test boots it once and then asks it many things. The first serial port is the kernel's console, which a failing test shows; the
+second one carries scripts in and what they printed out (see init.sh for the two kinds of line). So no answer has to be dug out of
+console output, and a script that hangs is ended inside the guest, by its own time limit, while the guest stays usable.
 """
 
 from __future__ import annotations

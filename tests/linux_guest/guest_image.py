@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Making the Linux guest: a kernel and an initramfs that hold what a test of a network card needs, and nothing else.
 
-The kernel and every program come from Debian packages of the machine's own suite, so the driver that judges the soft card is exactly the one that
-Debian ships. The result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
+The kernel and every program come from Debian packages of the machine's own suite, so the driver that judges the soft card is
+exactly the one that Debian ships. The result is kept in the user's cache, under a hash of the packages' versions and of this
+folder's own files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tools.process import output_of
 from . import packages
 from .cpio import CpioWriter
 
-# What is copied from packages, beside the kernel, with the libraries that it needs. busybox brings shell, ping, nc, udhcpc, sha256sum, modprobe.
+# What is copied from packages, beside the kernel, with the libraries that it needs.
+# busybox brings shell, ping, nc, udhcpc, sha256sum and modprobe.
 PROGRAM_PACKAGES = ["busybox-static", "ethtool", "iperf3"]
 PROGRAMS = ["ethtool", "iperf3"]
 # The soft card's driver, QEMU's own cards as peers, and VLANs. What they need in turn is written in the modules themselves.
@@ -42,7 +44,10 @@ class GuestImage:
 
 
 def build() -> GuestImage:
-    """The guest, made now if the cache does not hold it (about 75 MB of packages, some seconds of work). Raises Failure, with nothing left behind."""
+    """The guest, made now if the cache does not hold it (about 75 MB of packages, some seconds of work).
+
+    Raises Failure, with nothing left behind.
+    """
     kernel_package = packages.dependency("linux-image-amd64", r"linux-image-\d")
     release = kernel_package.removeprefix("linux-image-")
     names = [kernel_package, *packages.with_libraries(PROGRAM_PACKAGES)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Debian packages of the machine's own suite, unpacked into a folder of the caller's.
 
-Tests want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so packages are
-downloaded as any user by apt, checked against apt's own lists, and unpacked, never configured. What comes out is only as new as the machine's
-lists, which is what makes a test repeatable.
+Tests want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so
+packages are downloaded as any user by apt, checked against apt's own lists, and unpacked, never configured. What comes out is only
+as new as the machine's lists, which is what makes a test repeatable.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The binary protocol's commands that are served (get, set, delete, noop, version, quit and their quiet forms), as doc/protocol-binary.txt has them."""
+"""The binary protocol's commands that are served (get, set, delete, noop, version, quit and their quiet forms), as
+doc/protocol-binary.txt has them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A full memory: what was used least recently goes, what is used stays, and a request that cannot be met is refused, not lost in silence."""
+"""A full memory: what was used least recently goes, what is used stays, a request that cannot be met is refused, not lost in silence."""
 
 from __future__ import annotations
 

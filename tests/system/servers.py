@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The memcached under test: Neap's image on a machine, or, to prove the tests themselves, Debian's stock memcached on the same loopback.
 
-A test that stock memcached fails asks for something that memcached does not do. So `pytest tests/system --stock` runs the protocol's tests against it;
-what is about the machine below (registers, boot, cores) needs the image and is left out there.
+A test that stock memcached fails asks for something that memcached does not do. So `pytest tests/system --stock` runs the
+protocol's tests against it; what is about the machine below (registers, boot, cores) needs the image and is left out there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linux_guest import packages
+from wire import Wire
 
 from tools import build
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.process import spawn, stop, tail
-from wire import Wire
 
 GUEST_PORT = 11211
 START_SECONDS = 60.0
@@ -63,7 +63,9 @@ class NeapServer(Server):
         image = build.image("memcached", preset)
         if not image.is_file() or not SOFT_CARD.is_file():
             missing = image if not image.is_file() else SOFT_CARD
-            raise Failure(f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached")
+            raise Failure(
+                f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
+            )
         self.machine = Machine(image, cores=cores, memory=memory, forward=[(0, GUEST_PORT)], arguments=arguments)
         self.start_seconds = 0.0
 
@@ -96,11 +98,12 @@ class StockServer(Server):
         self._program = DebianProgram("memcached", "memcached")
         self._options = options
         self._process: subprocess.Popen | None = None
-        self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-", suffix=".log")
+        self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-")  # noqa: SIM115 - lives as long as we do
 
     def __enter__(self) -> StockServer:
         self.address = (LOOPBACK, free_port())
-        argv = [*self._program.argv, "-l", LOOPBACK, "-p", str(self.address[1]), "-U", "0", "-u", "root", "-I", str(self.value_limit_bytes), *self._options]
+        argv = [*self._program.argv, "-l", LOOPBACK, "-p", str(self.address[1]), "-U", "0", "-u", "root"]
+        argv += ["-I", str(self.value_limit_bytes), *self._options]
         self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
         while True:

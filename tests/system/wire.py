@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Bytes on a connection to a memcached, as a test wants to see them: exact, and never waited for without end.
 
-Client libraries hide what these tests are about: where a request is cut, what follows an error, whether a connection is closed. So this speaks to the
-socket. Every read has the connection's time-out; an answer that differs is shown with what was asked.
+Client libraries hide what these tests are about: where a request is cut, what follows an error, whether a connection is closed. So
+this speaks to the socket. Every read has the connection's time-out; an answer that differs is shown with what was asked.
 """
 
 from __future__ import annotations

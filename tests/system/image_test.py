@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The memcached image as a whole machine: its start, its words, its cores, and what it asks of the card."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from mixed_load import run_mixed_load
+from servers import GUEST_PORT, LISTENING, START_SECONDS, NeapServer, Server
+from wire import Wire
+
+from tools import build
+from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
+
+pytestmark = pytest.mark.image_only
+
+IMAGE_BYTES_MAX = 2_000_000
+SINGLE_REQUESTS = 2_000
+PIPELINED_REQUESTS = 8_000
+PIPELINE_DEPTH = 40
+EXIT_SECONDS = 60
+
+
+def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
+    """10,000 requests, one by one and in bursts: the card counts every access by name, and reads must not have grown."""
+    assert isinstance(server, NeapServer)
+    value = b"v" * 300
+    with server.connect() as wire:
+        wire.store(b"counted", value)
+        get, answer = b"get counted\r\n", b"VALUE counted 0 300\r\n" + value + b"\r\nEND\r\n"
+        wire.ask(get * 100, answer * 100)
+        before = server.machine.card_counters()
+        for number in range(SINGLE_REQUESTS):
+            if number % 4:
+                wire.ask(get, answer)
+            else:
+                wire.store(b"counted", value)
+        for _ in range(PIPELINED_REQUESTS // PIPELINE_DEPTH):
+            wire.ask(get * PIPELINE_DEPTH, answer * PIPELINE_DEPTH)
+        after = server.machine.card_counters()
+    grown = {name: count - before["reads"].get(name, 0) for name, count in after["reads"].items() if count != before["reads"].get(name, 0)}
+    assert grown == {}, f"registers read during {SINGLE_REQUESTS + PIPELINED_REQUESTS} requests: {grown}"
+    # The counters do count: so many requests cannot pass without tails being moved.
+    written = sum(count - before["writes"].get(name, 0) for name, count in after["writes"].items() if name.startswith(("RDT", "TDT")))
+    assert written >= SINGLE_REQUESTS
+
+
+def test_the_image_is_small() -> None:
+    size = build.image("memcached").stat().st_size
+    assert size < IMAGE_BYTES_MAX, f"{size} bytes"
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_the_machine_runs_on_as_many_cores_as_it_has(cores: int, record_property) -> None:
+    with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"]) as server:
+        # Reported, never asserted: it depends on what else the host does.
+        record_property("seconds_to_listening", round(server.start_seconds, 2))
+        print(f"{cores} cores: listening after {server.start_seconds:.2f} s")
+        server.machine.wait_for_line(rf"^neap: memcached \(.+\) on {cores} cores?\b", 1)
+        run_mixed_load(server, connections=20, operations=3000, large_values=20)
+        server.check()
+
+
+def test_fewer_cores_than_there_are() -> None:
+    with NeapServer(cores=4, arguments=["cores=2"]) as server:
+        server.machine.wait_for_line(r"^neap: memcached \(.+\) on 2 cores", 1)
+        server.check()
+
+
+@pytest.mark.parametrize(
+    "word", "frobnicate=1 nonsense cores=0 cores=many memory=lots memory=-1 memory= port=0 port=65536 ip=10.0.2 ip=10.0.2.15/33 =".split()
+)
+def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server, word: str) -> None:
+    with Machine(build.image("memcached"), arguments=[word]) as machine:
+        assert machine.wait_exit(EXIT_SECONDS) == BAD_COMMAND_LINE
+        said = "\n".join(machine.lines)
+    assert word.split("=")[0] in said, said
+    for accepted in ("cores=", "ip=", "port=", "memory="):
+        assert accepted in said, f"{accepted} is not in the list of what is accepted:\n{said}"
+    assert "listening" not in said
+
+
+def test_a_static_address_and_another_port() -> None:
+    with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
+        machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
+        # QEMU forwards to the address that its DHCP would have given first, which is this one.
+        with Wire((LOOPBACK, machine.port(2000))) as wire:
+            wire.store(b"static", b"yes")
+            assert wire.fetch(b"static") == b"yes"
+
+
+def test_two_machines_at_once_know_nothing_of_each_other() -> None:
+    with NeapServer(memory="256M") as first, NeapServer(memory="256M") as second:
+        assert first.address != second.address
+        with first.connect() as one, second.connect() as two:
+            one.store(b"whose", b"first")
+            two.store(b"whose", b"second")
+            assert (one.fetch(b"whose"), two.fetch(b"whose")) == (b"first", b"second")
+        first.machine.stop()
+        second.check()
+
+
+def test_a_late_card_link(server: Server) -> None:
+    """The link goes away while clients are connected, and comes back: nothing is lost but time."""
+    assert isinstance(server, NeapServer)
+    with server.connect(60) as wire:
+        wire.store(b"link", b"before")
+        server.machine.card_command("link down")
+        time.sleep(1)
+        server.machine.card_command("link up")
+        assert wire.fetch(b"link") == b"before"
+
+
+def test_a_machine_with_much_memory_serves() -> None:
+    """Beyond 3 GiB, the card's registers and part of the RAM lie above 4 GiB."""
+    with NeapServer(memory="5G", arguments=["memory=64M"]) as server:
+        server.check()
+
+
+def test_idle_is_quiet(server: Server) -> None:
+    """Nobody asks anything for two seconds: the card sees next to no register access, so nothing polls it."""
+    assert isinstance(server, NeapServer)
+    time.sleep(1)
+    before = server.machine.card_counters()
+    time.sleep(2)
+    after = server.machine.card_counters()
+    accesses = sum(sum(after[kind].values()) - sum(before[kind].values()) for kind in ("reads", "writes"))
+    assert accesses < 100, f"{accesses} register accesses in 2 s without a request"
+
+
+def test_the_console_says_who_listens_where(server: Server) -> None:
+    assert isinstance(server, NeapServer)
+    line = server.machine.wait_for_line(LISTENING, 1)
+    assert line.endswith(f"10.0.2.15:{GUEST_PORT}")
