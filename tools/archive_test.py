@@ -60,7 +60,9 @@ def test_lists_signed_by_somebody_else_are_refused(mirror: FakeMirror) -> None:
     mirror.publish()
     with pytest.raises(Failure, match="apt-get update failed") as caught:
         mirror.archive().candidate("thing")
-    assert any("NO_PUBKEY" in line or "not signed" in line or "verif" in line.lower() for line in caught.value.details), caught.value.details
+    assert any("NO_PUBKEY" in line or "not signed" in line or "verif" in line.lower() for line in caught.value.details), (
+        caught.value.details
+    )
 
 
 def test_old_lists_serve_while_the_mirror_is_away(mirror: FakeMirror, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,9 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
     paths = list(_members(prefix))
     digests = {str(path.relative_to(prefix)): cache.file_sha256(path) for path in paths if not path.is_symlink()}
     links = {str(path.relative_to(prefix)): os.readlink(path) for path in paths if path.is_symlink()}
-    manifest = json.dumps({"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links}).encode()
+    empty = [str(path.relative_to(prefix)) for path in sorted(prefix.rglob("*")) if path.is_dir() and not any(path.iterdir())]
+    content = {"format": FORMAT, "recipe": toolchain.Recipe().key(), "files": digests, "links": links, "empty": empty}
+    manifest = json.dumps(content).encode()
     head = tarfile.TarInfo(MANIFEST)
     head.size = len(manifest)
     archive.addfile(head, io.BytesIO(manifest))
@@ -123,6 +125,8 @@ def _read(source: Path, key: str, prefix: Path) -> None:
             files, links = dict(manifest["files"]), dict(manifest["links"])
             for member in members:
                 _take(archive, member, files, links, prefix, broken)
+            for name in manifest["empty"]:
+                _inside(name, prefix, broken).mkdir(parents=True, exist_ok=True)
         if files or links:
             raise broken
         # To the end, so that zstd gets to check its own sum over all of it.
@@ -145,12 +149,17 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
     return manifest
 
 
+def _inside(name: str, prefix: Path, broken: Failure) -> Path:
+    """The path of a name below `prefix`; one that leads elsewhere is refused."""
+    if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
+        raise broken
+    return prefix / name
+
+
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
     """One member: it must stand in the manifest, once, and lie below `prefix`, as must what a link points to."""
     name = member.name.removeprefix("prefix/")
-    path = prefix / name
-    if name == member.name or posixpath.isabs(name) or ".." in name.split("/"):
-        raise broken
+    path = _inside(name, prefix, broken)
     path.parent.mkdir(parents=True, exist_ok=True)
     if member.issym():
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))

@@ -14,7 +14,11 @@ def write(root: Path, name: str, text: str) -> None:
 
 
 def test_one_line_format(tmp_path: Path) -> None:
-    write(tmp_path, "sources.list", "# deb http://no.example/debian bookworm main\n deb  http://a.example/debian/  bookworm  main contrib # x\n")
+    write(
+        tmp_path,
+        "sources.list",
+        "# deb http://no.example/debian bookworm main\n deb  http://a.example/debian/  bookworm  main contrib # x\n",
+    )
     assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
 
 

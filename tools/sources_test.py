@@ -26,7 +26,9 @@ def accepting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pin_package(path: Path, name: str, deb: Path, version: str, sha256: str = "") -> None:
-    path.write_text(f'[boost]\npackage = "{name}"\nversion = "{version}"\nsha256 = "{sha256 or cache.file_sha256(deb)}"\ndirectory = "usr"\n')
+    path.write_text(
+        f'[boost]\npackage = "{name}"\nversion = "{version}"\nsha256 = "{sha256 or cache.file_sha256(deb)}"\ndirectory = "usr"\n'
+    )
 
 
 def make_source(directory: Path, version: str, text: str = "upstream\n") -> list[Path]:
