@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/binary_protocol.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstring>
+
+namespace neap::memcached {
+namespace {
+
+namespace op {
+enum : std::uint8_t {
+  get = 0x00, set = 0x01, add = 0x02, replace = 0x03, remove = 0x04, increment = 0x05, decrement = 0x06, quit = 0x07, flush = 0x08,
+  get_quiet = 0x09, noop = 0x0a, version = 0x0b, get_key = 0x0c, get_key_quiet = 0x0d, append = 0x0e, prepend = 0x0f, stat = 0x10,
+  set_quiet = 0x11, add_quiet = 0x12, replace_quiet = 0x13, remove_quiet = 0x14, increment_quiet = 0x15, decrement_quiet = 0x16,
+  quit_quiet = 0x17, flush_quiet = 0x18, append_quiet = 0x19, prepend_quiet = 0x1a, touch = 0x1c, get_and_touch = 0x1d,
+  get_and_touch_quiet = 0x1e, get_key_and_touch = 0x23, get_key_and_touch_quiet = 0x24,
+};
+}  // namespace op
+
+/// The command that a quiet opcode is the quiet form of, or the opcode itself.
+constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
+  switch (opcode) {
+    case op::get_quiet: return op::get;
+    case op::get_key_quiet: return op::get_key;
+    case op::set_quiet: return op::set;
+    case op::add_quiet: return op::add;
+    case op::replace_quiet: return op::replace;
+    case op::remove_quiet: return op::remove;
+    case op::increment_quiet: return op::increment;
+    case op::decrement_quiet: return op::decrement;
+    case op::quit_quiet: return op::quit;
+    case op::flush_quiet: return op::flush;
+    case op::append_quiet: return op::append;
+    case op::prepend_quiet: return op::prepend;
+    case op::get_and_touch_quiet: return op::get_and_touch;
+    case op::get_key_and_touch_quiet: return op::get_key_and_touch;
+    default: return opcode;
+  }
+}
+
+template <std::unsigned_integral T>
+T read_big(const char* from) noexcept {
+  T value = 0;
+  for (std::size_t at = 0; at < sizeof(T); ++at) value = static_cast<T>(value << 8 | static_cast<unsigned char>(from[at]));
+  return value;
+}
+
+template <std::unsigned_integral T>
+void write_big(char* to, T value) noexcept {
+  for (std::size_t at = 0; at < sizeof(T); ++at) to[at] = static_cast<char>(value >> (8 * (sizeof(T) - 1 - at)));
+}
+
+constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
+
+}  // namespace
+
+// --- Bytes to requests ---------------------------------------------------------------------------------------------------------------------
+
+BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
+  const char* const at = input.data();
+  Header header;
+  header.opcode = static_cast<std::uint8_t>(at[1]);
+  header.key_bytes = read_big<std::uint16_t>(at + 2);
+  header.extras_bytes = static_cast<std::uint8_t>(at[4]);
+  header.body_bytes = read_big<std::uint32_t>(at + 8);
+  std::memcpy(&header.opaque, at + 12, 4);
+  header.cas = read_big<std::uint64_t>(at + 16);
+  return header;
+}
+
+std::size_t BinaryProtocol::step(std::string_view input, Context& context) noexcept {
+  if (input.front() != request_magic) {
+    context.statistics.add(Count::protocol_errors);
+    context.closing = true;
+    return input.size();
+  }
+  if (input.size() < header_bytes) return 0;
+  Request request{.header = read_header(input)};
+  const Header& header = request.header;
+  if (std::uint32_t{header.key_bytes} + header.extras_bytes > header.body_bytes) {
+    say_error(header, context, Status::unknown_command);
+    context.statistics.add(Count::protocol_errors);
+    context.closing = true;
+    return input.size();
+  }
+  if (header.key_bytes > key_bytes_max) {
+    refuse(header, context);
+    return input.size();
+  }
+  const std::size_t bytes = header_bytes + header.extras_bytes + header.key_bytes;
+  if (input.size() < bytes) return 0;
+  request.extras = input.substr(header_bytes, header.extras_bytes);
+  request.key = input.substr(header_bytes + header.extras_bytes, header.key_bytes);
+  request.command = loud_form(header.opcode);
+  request.quiet = request.command != header.opcode;
+  try {
+    execute(request, context);
+  } catch (...) {  // only `stat` allocates; without memory its connection is cut
+    context.closing = true;
+  }
+  return bytes;
+}
+
+std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more) const noexcept {
+  std::size_t bytes = header_bytes;
+  if (input.size() >= header_bytes) {
+    const Header header = read_header(input);
+    bytes += std::size_t{header.extras_bytes} + std::min<std::size_t>(header.key_bytes, key_bytes_max);
+  }
+  return std::min(bytes - input.size(), more.size());
+}
+
+// --- Requests ------------------------------------------------------------------------------------------------------------------------------
+
+void BinaryProtocol::execute(const Request& request, Context& context) {
+  switch (request.command) {
+    case op::get:
+    case op::get_key:
+      if (!request.has_only(0, true)) break;
+      return get(request, request.command == op::get_key, false, context);
+    case op::get_and_touch:
+    case op::get_key_and_touch:
+      if (!request.has_only(4, true)) break;
+      return get(request, request.command == op::get_key_and_touch, true, context);
+    case op::touch:
+      if (!request.has_only(4, true)) break;
+      return touch(request, context);
+    case op::set:
+    case op::add:
+    case op::replace:
+      if (request.extras.size() != 8 || request.key.empty()) break;
+      return store(request, request.command == op::set ? Mode::set : request.command == op::add ? Mode::add : Mode::replace, context);
+    case op::append:
+    case op::prepend:
+      if (!request.extras.empty() || request.key.empty()) break;
+      return store(request, request.command == op::append ? Mode::append : Mode::prepend, context);
+    case op::remove:
+      if (!request.has_only(0, true)) break;
+      return remove(request, context);
+    case op::increment:
+    case op::decrement:
+      if (!request.has_only(20, true)) break;
+      return count(request, request.command == op::increment, context);
+    case op::flush:
+      if (!request.has_only(0, false) && !request.has_only(4, false)) break;
+      return flush(request, context);
+    case op::noop:
+      if (!request.has_only(0, false)) break;
+      return answer(request.header, context, Status::ok, {}, {}, {}, 0);
+    case op::version:
+      if (!request.has_only(0, false)) break;
+      return answer(request.header, context, Status::ok, {}, {}, context.service.settings.version, 0);
+    case op::stat:
+      if (!request.extras.empty()) break;
+      context.transfer.swallow(request.value_bytes());
+      return statistics(request, context);
+    case op::quit:
+      if (!request.has_only(0, false)) break;
+      if (!request.quiet) answer(request.header, context, Status::ok, {}, {}, {}, 0);
+      context.closing = true;
+      return;
+    default:
+      context.statistics.add(Count::protocol_errors);
+      say_error(request.header, context, Status::unknown_command);
+      context.transfer.swallow(request.value_bytes());
+      return;
+  }
+  refuse(request.header, context);
+}
+
+void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch, Context& context) noexcept {
+  const Key key = context.store().key(request.key);
+  Store::Found found;
+  context.statistics.add(Count::cmd_get);
+  if (with_touch) {
+    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+    found = context.store().touch(key, context.service.clock.expiry(asked, context.now), context.now);
+    context.statistics.add(Count::cmd_touch);
+    context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
+  } else {
+    found = context.store().find(key, context.now);
+  }
+  if (found.item == nullptr) {
+    context.statistics.add(Count::get_misses);
+    if (found.expired) context.statistics.add(Count::get_expired);
+    if (found.flushed) context.statistics.add(Count::get_flushed);
+    if (request.quiet) return;
+    if (with_key) return answer(request.header, context, Status::not_found, {}, request.key, {}, 0);
+    return say_error(request.header, context, Status::not_found);
+  }
+  context.statistics.add(Count::get_hits);
+  Item& item = *found.item;
+  const std::string_view value = item.value();
+  const std::string_view key_text = with_key ? request.key : std::string_view{};
+  const bool copied = value.size() <= Reply::copy_bytes_max;
+  const std::size_t head_bytes = header_bytes + 4 + key_text.size();
+  char* const to = context.reply.room(head_bytes + (copied ? value.size() : 0));
+  if (to == nullptr) return;
+  write_head(to, request.header, Status::ok, key_text.size(), 4, 4 + key_text.size() + value.size(), item.cas);
+  write_big(to + header_bytes, item.flags);
+  if (with_key) std::memcpy(to + header_bytes + 4, key_text.data(), key_text.size());
+  if (copied) {
+    std::memcpy(to + head_bytes, value.data(), value.size());
+    context.reply.advance(head_bytes + value.size());
+  } else {
+    context.reply.advance(head_bytes);
+    context.reply.refer(item, value);
+  }
+}
+
+void BinaryProtocol::touch(const Request& request, Context& context) noexcept {
+  const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+  const auto found = context.store().touch(context.store().key(request.key), context.service.clock.expiry(asked, context.now), context.now);
+  context.statistics.add(Count::cmd_touch);
+  context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
+  if (found.item == nullptr) return say_error(request.header, context, Status::not_found);
+  char flags[4];
+  write_big(flags, found.item->flags);
+  answer(request.header, context, Status::ok, {flags, sizeof flags}, {}, {}, found.item->cas);
+}
+
+void BinaryProtocol::store(const Request& request, Mode mode, Context& context) noexcept {
+  std::uint32_t flags = 0;
+  Seconds expires = expires_never;
+  if (!request.extras.empty()) {
+    flags = read_big<std::uint32_t>(request.extras.data());
+    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data() + 4));
+    expires = context.service.clock.expiry(asked, context.now);
+  }
+  context.statistics.add(Count::cmd_set);
+  const Key key = context.store().key(request.key);
+  auto [item, outcome] = context.store().allocate(key, flags, expires, request.value_bytes(), context.now);
+  if (!item) {
+    const bool too_large = outcome == Outcome::too_large;
+    context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
+    say_error(request.header, context, too_large ? Status::too_large : Status::out_of_memory);
+    context.transfer.swallow(request.value_bytes());
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // better nothing than what was there before
+    return;
+  }
+  storing_ = request.header;
+  context.transfer.bytes_left = request.value_bytes();
+  context.transfer.to = item->value_data();
+  context.transfer.item = std::move(item);
+  context.transfer.mode = mode;
+  context.transfer.expected_cas = request.header.cas;
+  context.transfer.quiet = request.quiet;
+  if (context.transfer.bytes_left == 0) transfer_done(context);
+}
+
+void BinaryProtocol::transfer_done(Context& context) noexcept {
+  Transfer& transfer = context.transfer;
+  // With an id that must match, memcached makes any of set, add and replace a cas.
+  const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
+  const Mode mode = is_cas ? Mode::cas : transfer.mode;
+  const auto [outcome, cas, value] = context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
+  if (is_cas) {
+    context.statistics.add(outcome == Outcome::stored     ? Count::cas_hits
+                           : outcome == Outcome::exists ? Count::cas_badval
+                                                        : Count::cas_misses);
+  }
+  switch (outcome) {
+    case Outcome::stored:
+      if (!transfer.quiet) answer(storing_, context, Status::ok, {}, {}, {}, cas);
+      return;
+    case Outcome::exists:
+      return say_error(storing_, context, Status::exists);
+    case Outcome::not_found:
+      return say_error(storing_, context, Status::not_found);
+    case Outcome::not_stored:
+    case Outcome::not_numeric:
+      return say_error(storing_, context,
+                       mode == Mode::add       ? Status::exists
+                       : mode == Mode::replace ? Status::not_found
+                                               : Status::not_stored);
+    case Outcome::too_large:
+      context.statistics.add(Count::store_too_large);
+      return say_error(storing_, context, Status::too_large);
+    case Outcome::out_of_memory:
+      context.statistics.add(Count::store_no_memory);
+      return say_error(storing_, context, Status::out_of_memory);
+  }
+}
+
+void BinaryProtocol::remove(const Request& request, Context& context) noexcept {
+  const Outcome outcome = context.store().remove(context.store().key(request.key), request.header.cas, context.now).outcome;
+  context.statistics.add(outcome == Outcome::not_found ? Count::delete_misses : Count::delete_hits);
+  if (outcome == Outcome::stored) return say_ok(request, context, 0);
+  say_error(request.header, context, outcome == Outcome::exists ? Status::exists : Status::not_found);
+}
+
+void BinaryProtocol::count(const Request& request, bool up, Context& context) noexcept {
+  const char* const extras = request.extras.data();
+  const auto delta = read_big<std::uint64_t>(extras);
+  const auto initial = read_big<std::uint64_t>(extras + 8);
+  const auto expiry = read_big<std::uint32_t>(extras + 16);
+  const Key key = context.store().key(request.key);
+  Store::Done done = context.store().arithmetic(key, up, delta, request.header.cas, context.now);
+  context.statistics.add(done.outcome == Outcome::not_found ? (up ? Count::incr_misses : Count::decr_misses)
+                                                            : (up ? Count::incr_hits : Count::decr_hits));
+  if (done.outcome == Outcome::not_found && expiry != expiry_means_no_creation) {
+    const Seconds expires = context.service.clock.expiry(static_cast<std::int32_t>(expiry), context.now);
+    done = context.store().create_number(key, initial, expires, context.now);
+  }
+  switch (done.outcome) {
+    case Outcome::stored: {
+      if (request.quiet) return;
+      char value[8];
+      write_big(value, done.value);
+      return answer(request.header, context, Status::ok, {}, {}, {value, sizeof value}, done.cas);
+    }
+    case Outcome::not_found:
+      return say_error(request.header, context, Status::not_found);
+    case Outcome::exists:
+      return say_error(request.header, context, Status::exists);
+    case Outcome::not_numeric:
+      return say_error(request.header, context, Status::not_numeric);
+    case Outcome::not_stored:
+      return say_error(request.header, context, Status::not_stored);
+    case Outcome::too_large:
+    case Outcome::out_of_memory:
+      context.statistics.add(Count::store_no_memory);
+      return say_error(request.header, context, Status::out_of_memory);
+  }
+}
+
+void BinaryProtocol::flush(const Request& request, Context& context) noexcept {
+  Seconds when = 0;
+  if (!request.extras.empty()) {
+    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+    if (asked > 0) when = context.service.clock.expiry(asked, context.now);
+  }
+  context.statistics.add(Count::cmd_flush);
+  context.store().flush(when, context.now);
+  say_ok(request, context, 0);
+}
+
+void BinaryProtocol::statistics(const Request& request, Context& context) {
+  const StatisticSink sink = [&](std::string_view name, std::string_view value) {
+    answer(request.header, context, Status::ok, {}, name, value, 0);
+  };
+  if (show_statistics(context.service, request.key, sink) == StatisticsAnswer::unknown) {
+    return say_error(request.header, context, Status::not_found);
+  }
+  answer(request.header, context, Status::ok, {}, {}, {}, 0);  // the end: no name, no value
+}
+
+// --- Answers -------------------------------------------------------------------------------------------------------------------------------
+
+void BinaryProtocol::write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
+                                std::size_t body_bytes, std::uint64_t cas) noexcept {
+  to[0] = static_cast<char>(0x81);
+  to[1] = static_cast<char>(request.opcode);
+  write_big(to + 2, static_cast<std::uint16_t>(key_bytes));
+  to[4] = static_cast<char>(extras_bytes);
+  to[5] = 0;  // data type: raw bytes
+  write_big(to + 6, static_cast<std::uint16_t>(status));
+  write_big(to + 8, static_cast<std::uint32_t>(body_bytes));
+  std::memcpy(to + 12, &request.opaque, 4);
+  write_big(to + 16, cas);
+}
+
+void BinaryProtocol::answer(const Header& request, Context& context, Status status, std::string_view extras, std::string_view key,
+                            std::string_view value, std::uint64_t cas) noexcept {
+  const std::size_t body_bytes = extras.size() + key.size() + value.size();
+  char* to = context.reply.room(header_bytes + body_bytes);
+  if (to == nullptr) return;
+  write_head(to, request, status, key.size(), extras.size(), body_bytes, cas);
+  to += header_bytes;
+  for (const std::string_view part : {extras, key, value}) {
+    if (part.empty()) continue;
+    std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+  context.reply.advance(header_bytes + body_bytes);
+}
+
+void BinaryProtocol::say_ok(const Request& request, Context& context, std::uint64_t cas) noexcept {
+  if (!request.quiet) answer(request.header, context, Status::ok, {}, {}, {}, cas);
+}
+
+void BinaryProtocol::say_error(const Header& request, Context& context, Status status) noexcept {
+  std::string_view text;
+  switch (status) {
+    case Status::ok: break;
+    case Status::not_found: text = "Not found"; break;
+    case Status::exists: text = "Data exists for key."; break;
+    case Status::too_large: text = "Too large."; break;
+    case Status::invalid: text = "Invalid arguments"; break;
+    case Status::not_stored: text = "Not stored."; break;
+    case Status::not_numeric: text = "Non-numeric server-side value for incr or decr"; break;
+    case Status::unknown_command: text = "Unknown command"; break;
+    case Status::out_of_memory: text = "Out of memory"; break;
+  }
+  answer(request, context, status, {}, {}, text, 0);
+}
+
+void BinaryProtocol::refuse(const Header& request, Context& context) noexcept {
+  context.statistics.add(Count::protocol_errors);
+  say_error(request, context, Status::invalid);
+  context.closing = true;
+}
+
+}  // namespace neap::memcached

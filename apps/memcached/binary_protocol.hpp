@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSL-1.0
+// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands but SASL and tap, with their quiet forms.
+//
+// Every request has a header of 24 bytes that gives the length of all that follows, so nothing is searched for. Quiet commands leave out the reply
+// that says nothing new (a miss, or success); errors are always told. A request whose lengths contradict each other ends the connection after its
+// error, since nobody can say where the next one begins.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "apps/memcached/protocol.hpp"
+
+namespace neap::memcached {
+
+class BinaryProtocol {
+ public:
+  static constexpr std::size_t header_bytes = 24;
+  static constexpr std::size_t input_bytes_max = header_bytes + 255 + key_bytes_max;
+  static constexpr char request_magic = static_cast<char>(0x80);
+
+  /// Executes the request at the front of `input`; see `TextProtocol::step`.
+  [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
+  [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
+  void transfer_done(Context& context) noexcept;
+
+ private:
+  enum class Status : std::uint16_t {
+    ok = 0x00,
+    not_found = 0x01,
+    exists = 0x02,
+    too_large = 0x03,
+    invalid = 0x04,
+    not_stored = 0x05,
+    not_numeric = 0x06,
+    unknown_command = 0x81,
+    out_of_memory = 0x82,
+  };
+
+  struct Header {
+    std::uint8_t opcode = 0;
+    std::uint8_t extras_bytes = 0;
+    std::uint16_t key_bytes = 0;
+    std::uint32_t body_bytes = 0;
+    std::uint32_t opaque = 0;  ///< as it came
+    std::uint64_t cas = 0;
+  };
+
+  /// A request whose extras and key are there; its value, if any, follows.
+  struct Request {
+    Header header;
+    std::string_view extras, key;
+    std::uint8_t command = 0;  ///< the opcode without its quietness
+    bool quiet = false;
+    [[nodiscard]] std::uint32_t value_bytes() const noexcept { return header.body_bytes - header.extras_bytes - header.key_bytes; }
+    /// Exactly these, and nothing behind them.
+    [[nodiscard]] bool has_only(std::size_t extras_bytes, bool with_key) const noexcept {
+      return extras.size() == extras_bytes && key.empty() != with_key && value_bytes() == 0;
+    }
+  };
+
+  static Header read_header(std::string_view input) noexcept;
+  void execute(const Request& request, Context& context);
+  void get(const Request& request, bool with_key, bool with_touch, Context& context) noexcept;
+  void touch(const Request& request, Context& context) noexcept;
+  void store(const Request& request, Mode mode, Context& context) noexcept;
+  void remove(const Request& request, Context& context) noexcept;
+  void count(const Request& request, bool up, Context& context) noexcept;
+  void flush(const Request& request, Context& context) noexcept;
+  void statistics(const Request& request, Context& context);
+
+  static void write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes, std::size_t body_bytes,
+                         std::uint64_t cas) noexcept;
+  static void answer(const Header& request, Context& context, Status status, std::string_view extras, std::string_view key,
+                     std::string_view value, std::uint64_t cas) noexcept;
+  static void say_ok(const Request& request, Context& context, std::uint64_t cas) noexcept;
+  static void say_error(const Header& request, Context& context, Status status) noexcept;
+  /// Says `invalid` and ends the connection.
+  static void refuse(const Header& request, Context& context) noexcept;
+
+  Header storing_;  ///< of the request whose value is being received
+};
+
+}  // namespace neap::memcached

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSL-1.0
+// When an item ends.
+//
+// The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and 32 bits must do for it in every item. So the server
+// counts seconds since shortly before it started, and turns both forms into that count once, when the command arrives. Nothing else in the store or
+// the parsers asks what time it is: they are handed `now`, so a test can play a month in a moment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace neap::memcached {
+
+/// Seconds on the server's own count. It starts at 2, so 0 can mean "never" and 1 "already over".
+using Seconds = std::uint32_t;
+
+constexpr Seconds expires_never = 0;
+constexpr Seconds expired_already = 1;
+constexpr std::int64_t relative_expiry_max_s = 60 * 60 * 24 * 30;  // protocol.txt, "Expiration times"
+
+class Clock {
+ public:
+  using Source = std::uint64_t (*)() noexcept;
+
+  /// `now_ns` counts nanoseconds since some start; `unix_at_zero_s` is the date of that start, seconds since 1970.
+  Clock(Source now_ns, std::uint64_t unix_at_zero_s) noexcept
+      : now_ns_(now_ns), created_ns_(now_ns()), created_unix_s_(static_cast<std::int64_t>(unix_at_zero_s + created_ns_ / ns_per_s)) {}
+
+  [[nodiscard]] Seconds now() const noexcept { return static_cast<Seconds>((now_ns_() - created_ns_) / ns_per_s) + first_second; }
+  [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
+  [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
+
+  /// What a client's expiry means: 0 never, negative at once, up to 30 days from `now`, above that a date (one in the past: at once).
+  [[nodiscard]] Seconds expiry(std::int32_t asked, Seconds now) const noexcept {
+    if (asked == 0) return expires_never;
+    if (asked < 0) return expired_already;
+    if (asked <= relative_expiry_max_s) return now + static_cast<Seconds>(asked);
+    const std::int64_t on_our_count = asked - created_unix_s_ + first_second;
+    return on_our_count <= 1 ? expired_already : static_cast<Seconds>(on_our_count);
+  }
+
+ private:
+  static constexpr std::uint64_t ns_per_s = 1'000'000'000;
+  static constexpr Seconds first_second = 2;
+  Source now_ns_;
+  std::uint64_t created_ns_;
+  std::int64_t created_unix_s_;
+};
+
+}  // namespace neap::memcached

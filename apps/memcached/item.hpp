@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSL-1.0
+// One stored thing: a header, the key, the value and its line end, in one piece of memory.
+//
+// Three parties hold an item at once: the table, readers on any core inside their event, and replies that the peer has not acknowledged. Readers
+// pay nothing (kernel/rcu.hpp); the table and each reply hold a reference; the last one gone frees it. Once an item is in the table nothing in it
+// changes but the atomic fields; a new value is a new item.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "apps/memcached/clock.hpp"
+#include "kernel/rcu.hpp"
+
+namespace neap::memcached {
+
+class Store;
+
+constexpr std::size_t key_bytes_max = 250;  // protocol.txt, "Keys"
+
+struct Item {
+  // What a reader touches: one cache line, with the first bytes of the key behind it.
+  std::atomic<Item*> next[2];            ///< chains of the table in use and of the one being grown (table.hpp)
+  std::uint32_t hash;
+  std::uint32_t value_bytes;             ///< without the "\r\n" that is stored behind the value
+  std::atomic<Seconds> expires;
+  std::atomic<std::uint32_t> accessed;   ///< second of the last use * 2, plus 1 if used since the eviction hand last saw it
+  std::uint64_t cas;                     ///< set when the item is linked
+  std::uint32_t flags;
+  std::atomic<std::uint32_t> references;
+  // What only the holder of the shard's lock touches while the item is linked, and reclamation afterwards.
+  union Place {
+    struct {
+      Item* newer;
+      Item* older;
+    } order;
+    rcu::Node retired;
+    Place() : order{nullptr, nullptr} {}
+  } place;
+  Store* store;
+  std::uint8_t key_bytes;
+  bool fetched = false;                  ///< was read before the eviction hand last saw it
+  bool counted_as_held = false;          ///< unlinked, past its grace period, kept alive by replies alone
+
+  [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
+  [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }
+  [[nodiscard]] std::string_view key() const noexcept { return {key_data(), key_bytes}; }
+  [[nodiscard]] char* value_data() noexcept { return key_data() + key_bytes; }
+  [[nodiscard]] std::string_view value() const noexcept { return {key_data() + key_bytes, value_bytes}; }
+  /// The value and the "\r\n" behind it.
+  [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
+
+  void hold() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
+};
+
+/// Gives one reference back; the last one frees the item. Has the shape of a buffer's release function.
+void release_item(void* item) noexcept;
+
+/// An item that is not in the table yet: made by `Store::allocate`, filled, then given to `Store::commit`, or dropped.
+class ItemPointer {
+ public:
+  ItemPointer() = default;
+  explicit ItemPointer(Item* item) noexcept : item_(item) {}
+  ItemPointer(ItemPointer&& other) noexcept : item_(std::exchange(other.item_, nullptr)) {}
+  ItemPointer& operator=(ItemPointer&& other) noexcept {
+    if (this != &other) {
+      reset();
+      item_ = std::exchange(other.item_, nullptr);
+    }
+    return *this;
+  }
+  ~ItemPointer() { reset(); }
+  [[nodiscard]] Item* get() const noexcept { return item_; }
+  Item* operator->() const noexcept { return item_; }
+  explicit operator bool() const noexcept { return item_ != nullptr; }
+  [[nodiscard]] Item* detach() noexcept { return std::exchange(item_, nullptr); }
+  void reset() noexcept {
+    if (item_ != nullptr) release_item(std::exchange(item_, nullptr));
+  }
+
+ private:
+  Item* item_ = nullptr;
+};
+
+}  // namespace neap::memcached

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/reply.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+
+namespace neap::memcached {
+
+ReplyPool::~ReplyPool() {
+  if (current_ != nullptr) release_chunk(current_);
+  assert(chunks_out_ == 0);
+  while (free_ != nullptr) {
+    Chunk* const next = free_->next;
+    std::free(free_);
+    free_ = next;
+  }
+}
+
+ReplyPool::Chunk* ReplyPool::turn_page() noexcept {
+  if (current_ != nullptr && current_->references == 1) {  // all that lay in it is acknowledged: begin it anew
+    current_->used = 0;
+    return current_;
+  }
+  Chunk* chunk = free_;
+  if (chunk != nullptr) {
+    free_ = chunk->next;
+    --free_count_;
+  } else {
+    chunk = static_cast<Chunk*>(std::malloc(sizeof(Chunk)));
+    if (chunk == nullptr) return nullptr;
+  }
+  chunk->pool = this;
+  chunk->references = 1;
+  chunk->used = 0;
+  ++chunks_out_;
+  if (current_ != nullptr) release_chunk(current_);
+  current_ = chunk;
+  return chunk;
+}
+
+void ReplyPool::release_chunk(void* pointer) noexcept {
+  auto* const chunk = static_cast<Chunk*>(pointer);
+  if (--chunk->references > 0) return;
+  ReplyPool& pool = *chunk->pool;
+  --pool.chunks_out_;
+  if (pool.free_count_ >= free_chunks_max) {
+    std::free(chunk);
+    return;
+  }
+  chunk->next = pool.free_;
+  pool.free_ = chunk;
+  ++pool.free_count_;
+}
+
+void Reply::put(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t piece = std::min(text.size(), copy_bytes_max);
+    char* const to = room(piece);
+    if (to == nullptr) return;
+    std::memcpy(to, text.data(), piece);
+    advance(piece);
+    text.remove_prefix(piece);
+  }
+}
+
+void Reply::refer(Item& item, std::string_view bytes) noexcept {
+  item.hold();
+  count_bytes(bytes.size());
+  add(bytes.data(), bytes.size(), &release_item, &item);
+}
+
+/// `bytes` are counted already, and one reference to `owner` is ours.
+void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
+  if (count_ == capacity_ && !grow()) {
+    failed_ = true;
+    bytes_ -= bytes;
+    written_ -= bytes;
+    release(owner);
+    return;
+  }
+  segments_[count_++] = {data, static_cast<std::uint32_t>(bytes), release, owner};
+}
+
+bool Reply::grow() noexcept {
+  if (first_ > 0) {  // room was taken from at the front
+    std::copy(segments_ + first_, segments_ + count_, segments_);
+    count_ -= first_;
+    first_ = 0;
+    return true;
+  }
+  if (capacity_ == segments_max) return false;
+  auto* const larger = static_cast<Segment*>(std::malloc(segments_max * sizeof(Segment)));
+  if (larger == nullptr) return false;
+  std::copy(inline_, inline_ + count_, larger);
+  segments_ = larger;
+  capacity_ = segments_max;
+  return true;
+}
+
+void Reply::share(Segment& segment) noexcept {
+  if (segment.release == &release_item) {
+    static_cast<Item*>(segment.owner)->hold();
+  } else {
+    ++static_cast<ReplyPool::Chunk*>(segment.owner)->references;
+  }
+}
+
+void Reply::reset_segments() noexcept {
+  first_ = count_ = 0;
+  if (segments_ == inline_) return;
+  std::free(segments_);
+  segments_ = inline_;
+  capacity_ = inline_segments;
+}
+
+void Reply::rewind(std::uint64_t position) noexcept {
+  while (written_ > position && count_ > first_) {
+    Segment& last = segments_[count_ - 1];
+    const std::uint64_t excess = written_ - position;
+    if (excess < last.bytes) {
+      last.bytes -= static_cast<std::uint32_t>(excess);
+      bytes_ -= excess;
+      written_ -= excess;
+      return;
+    }
+    bytes_ -= last.bytes;
+    written_ -= last.bytes;
+    --count_;
+    last.release(last.owner);
+  }
+}
+
+void Reply::clear() noexcept {
+  for (unsigned at = first_; at < count_; ++at) segments_[at].release(segments_[at].owner);
+  bytes_ = 0;
+  reset_segments();
+}
+
+}  // namespace neap::memcached

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSL-1.0
+// What all connections share: the store, the clock, and for each core its counters and reply memory.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "apps/memcached/clock.hpp"
+#include "apps/memcached/reply.hpp"
+#include "apps/memcached/statistics.hpp"
+#include "apps/memcached/store.hpp"
+#include "kernel/spin_lock.hpp"
+
+namespace neap::memcached {
+
+/// What is said about the server; nothing of it changes while it runs.
+struct Settings {
+  std::string version;  ///< as the `version` command says it; without spaces or line ends
+  std::string address;
+  std::uint16_t port = 11211;
+};
+
+/// Belongs to one core: no other writes to it.
+struct alignas(64) CoreState {
+  Statistics statistics;
+  ReplyPool replies;
+};
+
+class Service {
+ public:
+  Service(Store& store_, const Clock& clock_, Settings settings_, unsigned cores)
+      : store(store_), clock(clock_), settings(std::move(settings_)), core_count(cores), cores_(std::make_unique<CoreState[]>(cores)) {}
+
+  Store& store;
+  const Clock clock;
+  const Settings settings;
+  const unsigned core_count;
+  [[nodiscard]] CoreState& core(unsigned index) noexcept { return cores_[index]; }
+
+  /// Sum over all cores since start or the last reset.
+  [[nodiscard]] std::uint64_t total(Count which) const noexcept;
+  void reset_totals() noexcept;
+  [[nodiscard]] std::uint64_t connections() const noexcept;  ///< open now
+
+ private:
+  std::unique_ptr<CoreState[]> cores_;
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Count::size)> at_reset_{};
+};
+
+}  // namespace neap::memcached

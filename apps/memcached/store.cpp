@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/store.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <charconv>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "apps/memcached/numbers.hpp"
+
+namespace neap::memcached {
+namespace {
+
+constexpr std::size_t allocator_grain_bytes = 16;   // malloc rounds up to this,
+constexpr std::size_t allocator_header_bytes = 16;  // and keeps about so much for itself
+
+}  // namespace
+
+void release_item(void* pointer) noexcept {
+  auto* const item = static_cast<Item*>(pointer);
+  if (item->references.fetch_sub(1, std::memory_order_acq_rel) == 1) item->store->release(*item);
+}
+
+std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+  const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
+  return (bytes + allocator_grain_bytes - 1) / allocator_grain_bytes * allocator_grain_bytes + allocator_header_bytes;
+}
+
+Store::Store(const StoreOptions& options)
+    : memory_bytes_(options.memory_bytes),
+      value_bytes_max_(options.value_bytes_max),
+      shard_count_(options.shards),
+      seed_(options.seed),
+      retire_(options.retire != nullptr ? options.retire : &rcu::retire),
+      table_(options.buckets, retire_),
+      shards_(std::make_unique<Shard[]>(options.shards)) {
+  assert(std::has_single_bit(options.shards) && options.shards <= shards_max);
+  assert(std::has_single_bit(options.buckets) && options.buckets >= options.shards);
+  for (auto& oldest : oldest_used_) oldest.store(nothing_there, std::memory_order_relaxed);
+}
+
+Store::~Store() {
+  for (std::uint32_t index = 0; index < shard_count_; ++index) {
+    for (Item* item = shards_[index].oldest; item != nullptr;) {
+      Item* const next = item->place.order.newer;
+      release_item(item);
+      item = next;
+    }
+  }
+  assert(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0);  // nobody may hold an item longer than the store lives
+}
+
+// --- Finding -------------------------------------------------------------------------------------------------------------------------------
+
+/// An item that a reader found dead is taken out at once: its room is worth more than the lock costs, and that is paid once an item.
+Store::Found Store::discard(Item& item, Seconds now) noexcept {
+  const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
+  Shard& shard = shard_of(item.hash);
+  const std::lock_guard lock(shard.lock);
+  table_.visit_chain(item.hash, [&](Item& other) {
+    if (&other == &item && is_dead(item, now)) take_back(shard, item);
+  });
+  return {.item = nullptr, .expired = !flushed, .flushed = flushed};
+}
+
+/// Under the shard's lock. What is dead in this chain goes: so expired items give their room back at the rate at which new ones come.
+Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
+  Item* found = nullptr;
+  table_.visit_chain(key.hash, [&](Item& item) {
+    if (is_dead(item, now)) {
+      take_back(shard, item);
+    } else if (item.hash == key.hash && item.key() == key.text) {
+      found = &item;
+    }
+  });
+  return found;
+}
+
+Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept {
+  const Found found = find(key, now);
+  if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
+  return found;
+}
+
+// --- Storing -------------------------------------------------------------------------------------------------------------------------------
+
+Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
+  assert(!key.text.empty() && key.text.size() <= key_bytes_max);
+  if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
+  const std::size_t bytes = footprint(key.text.size(), value_bytes);
+  void* memory = nullptr;
+  if (reserve(bytes, now)) {
+    memory = std::malloc(sizeof(Item) + key.text.size() + value_bytes + 2);
+    // The limit may be more than the machine has, or its memory in pieces. What is evicted now comes back after a grace period.
+    if (memory == nullptr) {
+      used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+      for (unsigned more = 0; more < evictions_when_malloc_fails && evict_one(now); ++more) {
+      }
+    }
+  }
+  if (memory == nullptr) {
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    return {.item = {}, .outcome = Outcome::out_of_memory};
+  }
+  auto* const item = new (memory) Item{};
+  item->hash = key.hash;
+  item->value_bytes = static_cast<std::uint32_t>(value_bytes);
+  item->expires.store(expires, std::memory_order_relaxed);
+  item->flags = flags;
+  item->references.store(1, std::memory_order_relaxed);
+  item->store = this;
+  item->key_bytes = static_cast<std::uint8_t>(key.text.size());
+  std::memcpy(item->key_data(), key.text.data(), key.text.size());
+  std::memcpy(item->value_data() + value_bytes, "\r\n", 2);
+  return {.item = ItemPointer(item), .outcome = Outcome::stored};
+}
+
+Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
+  if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
+  Shard& shard = shard_of(item->hash);
+  const Key key{item->key(), item->hash};
+  std::uint64_t cas = 0, items = 0;
+  {
+    const std::lock_guard lock(shard.lock);
+    Item* const old = find_live(key, now, shard);
+    if (old != nullptr) {
+      if (mode == Mode::add) return {.outcome = Outcome::not_stored};
+      if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
+    } else {
+      if (mode == Mode::replace) return {.outcome = Outcome::not_stored};
+      if (mode == Mode::cas || expected_cas != 0) return {.outcome = Outcome::not_found};
+    }
+    cas = link(shard, std::move(item), old, now);
+    items = items_estimate(shard);
+  }
+  grow_table(items);
+  return {.outcome = Outcome::stored, .cas = cas};
+}
+
+/// Puts `fresh` in the place of `old` if that is still the item with this key.
+Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept {
+  Shard& shard = shard_of(old.hash);
+  const std::lock_guard lock(shard.lock);
+  if (find_live({old.key(), old.hash}, now, shard) != &old) return Swap::changed;
+  done.cas = link(shard, std::move(fresh), &old, now);
+  return Swap::done;
+}
+
+/// Append and prepend. The new item is put together without the lock, as it may take a copy of a megabyte, and is thrown away if the old one was
+/// changed meanwhile. `old` is held so that evicting it for the new one's room does not take its bytes away.
+Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
+  const Key key{piece.key(), piece.hash};
+  for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
+    Item* const old = find(key, now).item;
+    if (old == nullptr) return {.outcome = Outcome::not_stored};
+    if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
+    old->hold();
+    const ItemPointer holder(old);
+    const std::string_view first = at_end ? old->value() : piece.value();
+    const std::string_view second = at_end ? piece.value() : old->value();
+    auto [fresh, outcome] =
+        allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), std::uint64_t{first.size()} + second.size(), now);
+    if (!fresh) return {.outcome = outcome};
+    std::memcpy(fresh->value_data(), first.data(), first.size());
+    std::memcpy(fresh->value_data() + first.size(), second.data(), second.size());
+    Done done{.outcome = Outcome::stored};
+    if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
+  }
+  return {.outcome = Outcome::out_of_memory};
+}
+
+Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept {
+  for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
+    Item* const old = find(key, now).item;
+    if (old == nullptr) return {.outcome = Outcome::not_found};
+    if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
+    const auto number = read_unsigned(old->value());
+    if (!number) return {.outcome = Outcome::not_numeric};
+    const std::uint64_t value = up ? *number + delta : *number - std::min(delta, *number);
+    char digits[20];
+    const auto digit_count = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
+    const std::size_t bytes = std::max<std::size_t>(digit_count, old->value_bytes);
+    old->hold();
+    const ItemPointer holder(old);
+    auto [fresh, outcome] = allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), bytes, now);
+    if (!fresh) return {.outcome = outcome};
+    std::memcpy(fresh->value_data(), digits, digit_count);
+    std::memset(fresh->value_data() + digit_count, ' ', bytes - digit_count);
+    Done done{.outcome = Outcome::stored, .value = value};
+    if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
+  }
+  return {.outcome = Outcome::out_of_memory};
+}
+
+Store::Done Store::create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept {
+  char digits[20];
+  const auto digit_count = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
+  auto [item, outcome] = allocate(key, 0, expires, digit_count, now);
+  if (!item) return {.outcome = outcome};
+  std::memcpy(item->value_data(), digits, digit_count);
+  Done done = commit(Mode::add, std::move(item), 0, now);
+  done.value = value;
+  return done;
+}
+
+Store::Done Store::remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept {
+  Shard& shard = shard_of(key.hash);
+  const std::lock_guard lock(shard.lock);
+  Item* const item = find_live(key, now, shard);
+  if (item == nullptr) return {.outcome = Outcome::not_found};
+  if (expected_cas != 0 && item->cas != expected_cas) return {.outcome = Outcome::exists};
+  unlink(shard, *item);
+  return {.outcome = Outcome::stored};
+}
+
+void Store::flush(Seconds when, Seconds now) noexcept {
+  if (when > now) {
+    flush_due_.store(when, std::memory_order_relaxed);
+    return;
+  }
+  flush_due_.store(nothing_there, std::memory_order_relaxed);
+  flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void Store::flush_due(Seconds now) noexcept {
+  Seconds due = flush_due_.load(std::memory_order_relaxed);
+  if (now < due || !flush_due_.compare_exchange_strong(due, nothing_there, std::memory_order_relaxed)) return;
+  flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+// --- Linking; under the shard's lock -------------------------------------------------------------------------------------------------------
+
+std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
+  Item& item = *pointer.detach();  // the table's reference from here on
+  item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
+  item.accessed.store(now << 1, std::memory_order_relaxed);
+  enqueue(shard, item);
+  ++shard.counters.items_ever;
+  if (instead == nullptr) {
+    table_.insert(item);
+    return item.cas;
+  }
+  table_.replace(*instead, item);
+  dequeue(shard, *instead);
+  retire(*instead);
+  return item.cas;
+}
+
+void Store::unlink(Shard& shard, Item& item) noexcept {
+  table_.remove(item);
+  dequeue(shard, item);
+  retire(item);
+}
+
+void Store::enqueue(Shard& shard, Item& item) noexcept {
+  item.place.order = {.newer = nullptr, .older = shard.newest};
+  (shard.newest != nullptr ? shard.newest->place.order.newer : shard.oldest) = &item;
+  shard.newest = &item;
+  const std::size_t bytes = footprint(item);
+  SizeClass& size = shard.sizes[size_class(bytes)];
+  ++size.items;
+  size.bytes += bytes;
+  ++shard.counters.items;
+  shard.counters.bytes += bytes;
+  note_oldest(shard);
+}
+
+void Store::dequeue(Shard& shard, Item& item) noexcept {
+  const auto [newer, older] = item.place.order;
+  (newer != nullptr ? newer->place.order.older : shard.newest) = older;
+  (older != nullptr ? older->place.order.newer : shard.oldest) = newer;
+  const std::size_t bytes = footprint(item);
+  SizeClass& size = shard.sizes[size_class(bytes)];
+  --size.items;
+  size.bytes -= bytes;
+  --shard.counters.items;
+  shard.counters.bytes -= bytes;
+  note_oldest(shard);
+}
+
+void Store::grow_table(std::uint64_t items) noexcept {
+  table_.grow_a_little(items, [this](std::uint32_t hash) -> SpinLock& { return shard_of(hash).lock; });
+}
+
+}  // namespace neap::memcached

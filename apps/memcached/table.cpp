@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/table.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace neap::memcached {
+
+Table::Buckets* Table::allocate(Table* table, std::uint32_t buckets, std::uint32_t parity) noexcept {
+  // The heads are not cleared here: a large array would stop the core for milliseconds. Each is written when its bucket is moved.
+  void* const memory = std::malloc(sizeof(Buckets) + std::size_t{buckets} * sizeof(std::atomic<Item*>));
+  if (memory == nullptr) return nullptr;
+  return new (memory) Buckets{.node = {}, .table = table, .mask = buckets - 1, .parity = parity};
+}
+
+Table::Table(std::uint32_t buckets, Retire retire) noexcept : retire_(retire) {
+  assert(buckets > 0 && (buckets & (buckets - 1)) == 0);
+  Buckets* const first = allocate(this, buckets, 0);
+  if (first == nullptr) return;
+  for (std::uint32_t bucket = 0; bucket < buckets; ++bucket) new (&first->heads()[bucket]) std::atomic<Item*>(nullptr);
+  current_.store(first, std::memory_order_release);
+}
+
+Table::~Table() {
+  std::free(growing_.load());
+  std::free(current_.load());
+}
+
+/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. The other order could
+/// see the old array alone and lose the change. No bucket of this shard can be moved meanwhile, as that takes the lock which the caller holds.
+template <typename Change>
+void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
+  Buckets* const growing = growing_.load(std::memory_order_acquire);
+  Buckets* const current = current_.load(std::memory_order_acquire);
+  change(*current);
+  if (growing != nullptr && growing != current && (hash & current->mask) < moved_.load(std::memory_order_acquire)) change(*growing);
+}
+
+void Table::insert(Item& item) noexcept {
+  in_every_array(item.hash, [&](Buckets& buckets) {
+    std::atomic<Item*>& head = buckets.heads()[item.hash & buckets.mask];
+    item.next[buckets.parity].store(head.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    head.store(&item, std::memory_order_release);
+  });
+}
+
+void Table::unlink(Buckets& buckets, Item& item, Item* instead) noexcept {
+  std::atomic<Item*>* link = &buckets.heads()[item.hash & buckets.mask];
+  while (Item* const at = link->load(std::memory_order_relaxed)) {
+    if (at == &item) {
+      Item* const rest = item.next[buckets.parity].load(std::memory_order_relaxed);
+      if (instead != nullptr) instead->next[buckets.parity].store(rest, std::memory_order_relaxed);
+      link->store(instead != nullptr ? instead : rest, std::memory_order_release);
+      return;
+    }
+    link = &at->next[buckets.parity];
+  }
+  assert(!"an item that is linked lies in its chain");
+}
+
+void Table::replace(Item& old, Item& item) noexcept {
+  assert(old.hash == item.hash);
+  in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, old, &item); });
+}
+
+void Table::remove(Item& item) noexcept {
+  in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, item, nullptr); });
+}
+
+void Table::move_bucket(Buckets& from, Buckets& to, std::uint32_t bucket) noexcept {
+  const std::uint32_t buckets = from.mask + 1;
+  new (&to.heads()[bucket]) std::atomic<Item*>(nullptr);
+  new (&to.heads()[bucket + buckets]) std::atomic<Item*>(nullptr);
+  for (Item* item = from.heads()[bucket].load(std::memory_order_relaxed); item != nullptr;
+       item = item->next[from.parity].load(std::memory_order_relaxed)) {
+    std::atomic<Item*>& head = to.heads()[item->hash & to.mask];
+    item->next[to.parity].store(head.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    head.store(item, std::memory_order_relaxed);
+  }
+  moved_.store(bucket + 1, std::memory_order_release);
+}
+
+void Table::grow_step(std::uint64_t items, LockFunction lock_of, void* context) noexcept {
+  if (!growth_.try_lock()) return;  // another core is at it
+  const std::lock_guard unlock(growth_, std::adopt_lock);
+  Buckets* const from = current_.load(std::memory_order_relaxed);
+  Buckets* to = growing_.load(std::memory_order_relaxed);
+  if (to == nullptr) {
+    if (!wants_to_grow(items) || old_array_waits_.load(std::memory_order_acquire) || bucket_count() >= buckets_max ||
+        items < refused_at_items_ * 2) {
+      return;
+    }
+    to = allocate(this, bucket_count() * 2, from->parity ^ 1);
+    if (to == nullptr) {
+      refused_at_items_ = items;  // longer chains are slower, not wrong
+      return;
+    }
+    moved_.store(0, std::memory_order_relaxed);
+    growing_.store(to, std::memory_order_release);
+  }
+  const std::uint32_t first = moved_.load(std::memory_order_relaxed);
+  const std::uint32_t end = std::min(first + buckets_a_step, from->mask + 1);
+  for (std::uint32_t bucket = first; bucket < end; ++bucket) {
+    const std::lock_guard lock(lock_of(context, bucket));
+    move_bucket(*from, *to, bucket);
+  }
+  if (end <= from->mask) return;
+  current_.store(to, std::memory_order_release);
+  growing_.store(nullptr, std::memory_order_release);
+  old_array_waits_.store(true, std::memory_order_relaxed);
+  from->node.reclaim = [](rcu::Node* node) noexcept {
+    auto* const array = reinterpret_cast<Buckets*>(node);  // the node is its first member
+    array->table->old_array_waits_.store(false, std::memory_order_release);
+    std::free(array);
+  };
+  retire_(from->node);
+}
+
+}  // namespace neap::memcached

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSL-1.0
+// The hash table: read without a lock, grown while it is in use.
+//
+// A cache fills from nothing to millions of items, and an event may not stop to move them all. So a table of twice the size is filled a few buckets
+// at a time by whoever writes, while readers go on in the old one. Moving an item from chain to chain would lead a reader astray who stands on it;
+// therefore each item has two `next` pointers, and the new table uses the one that the old does not. When all buckets are in, one pointer is
+// switched; the old array is freed a grace period later, and only then may the table grow again (its items' old pointers are free for it).
+//
+// Writers hold their shard's lock. A shard is chosen by the low bits of the hash and every table has at least as many buckets as there are shards,
+// so a lock covers whole chains, in both tables.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "apps/memcached/item.hpp"
+#include "kernel/rcu.hpp"
+#include "kernel/spin_lock.hpp"
+
+namespace neap::memcached {
+
+class Table {
+ public:
+  using Retire = void (*)(rcu::Node&) noexcept;
+
+  /// `buckets` is a power of two. `valid()` tells whether there was memory.
+  Table(std::uint32_t buckets, Retire retire) noexcept;
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
+
+  /// The item with this key, or null. Without a lock: valid to the end of the event; under the shard's lock: until it is given up.
+  [[nodiscard]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
+    const Buckets* const buckets = current_.load(std::memory_order_acquire);
+    Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
+    while (item != nullptr) {
+      if (item->hash == hash && item->key_bytes == key.size() && std::memcmp(item->key_data(), key.data(), key.size()) == 0) return item;
+      item = item->next[buckets->parity].load(std::memory_order_acquire);
+    }
+    return nullptr;
+  }
+
+  /// Shows every item of the chain in which `hash` lies to `visit`, which may remove the one that it is shown. Under the shard's lock.
+  template <typename Visit>
+  void visit_chain(std::uint32_t hash, Visit visit) noexcept {
+    Buckets* const buckets = current_.load(std::memory_order_acquire);  // read once: another core may switch tables meanwhile
+    Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_relaxed);
+    while (item != nullptr) {
+      Item* const next = item->next[buckets->parity].load(std::memory_order_relaxed);
+      visit(*item);
+      item = next;
+    }
+  }
+
+  // The rest changes chains: only under the lock of the item's shard.
+  void insert(Item& item) noexcept;
+  /// Readers see either the old or the new item, never neither.
+  void replace(Item& old, Item& item) noexcept;
+  void remove(Item& item) noexcept;
+
+  /// Called by writers without any lock held: starts to grow when `items` are too many, and moves a few buckets if it is growing.
+  template <typename LockOf>
+  void grow_a_little(std::uint64_t items, LockOf lock_of) noexcept {
+    if (growing_.load(std::memory_order_relaxed) == nullptr && !wants_to_grow(items)) return;
+    grow_step(items, [](void* context, std::uint32_t hash) -> SpinLock& { return (*static_cast<LockOf*>(context))(hash); }, &lock_of);
+  }
+
+  [[nodiscard]] std::uint32_t bucket_count() const noexcept { return current_.load(std::memory_order_acquire)->mask + 1; }
+  [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
+
+ private:
+  static constexpr unsigned buckets_a_step = 8;      // a writer's share: the new table is filled long before it is itself too small
+  static constexpr std::uint32_t buckets_max = 1u << 30;
+
+  struct Buckets {
+    rcu::Node node;
+    Table* table;
+    std::uint32_t mask;
+    std::uint32_t parity;  // which of an item's two `next` this array's chains use
+    [[nodiscard]] std::atomic<Item*>* heads() noexcept { return reinterpret_cast<std::atomic<Item*>*>(this + 1); }
+    [[nodiscard]] const std::atomic<Item*>* heads() const noexcept { return reinterpret_cast<const std::atomic<Item*>*>(this + 1); }
+  };
+  using LockFunction = SpinLock& (*)(void* context, std::uint32_t hash);
+
+  static Buckets* allocate(Table* table, std::uint32_t buckets, std::uint32_t parity) noexcept;
+  [[nodiscard]] bool wants_to_grow(std::uint64_t items) const noexcept { return items > std::uint64_t{bucket_count()} * 3 / 2; }
+  void grow_step(std::uint64_t items, LockFunction lock_of, void* context) noexcept;
+  void move_bucket(Buckets& from, Buckets& to, std::uint32_t bucket) noexcept;
+  template <typename Change>
+  void in_every_array(std::uint32_t hash, Change change) noexcept;
+  static void unlink(Buckets& buckets, Item& item, Item* instead) noexcept;
+
+  std::atomic<Buckets*> current_{nullptr};
+  std::atomic<Buckets*> growing_{nullptr};
+  std::atomic<std::uint32_t> moved_{0};         // buckets of `current_` that are in `growing_` already
+  std::atomic<bool> old_array_waits_{false};    // a grace period is not over yet
+  std::uint64_t refused_at_items_ = 0;          // no memory for a larger array then: not tried again before twice as many
+  SpinLock growth_;
+  Retire retire_;
+};
+
+}  // namespace neap::memcached

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSL-1.0
+// For tests: a store and one core's state without a kernel or a network, on one thread, with a clock that the test sets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "apps/memcached/conversation.hpp"
+
+namespace neap::memcached::test {
+
+inline std::uint64_t clock_ns = 0;  // one test at a time uses it
+constexpr std::uint64_t start_unix_s = 1'700'000'000;
+
+inline void advance_s(std::uint64_t seconds) { clock_ns += seconds * 1'000'000'000; }
+
+/// Nothing else looks at the items while a call runs, so what is unlinked may go at once.
+inline void reclaim_at_once(rcu::Node& node) noexcept { node.reclaim(&node); }
+
+inline StoreOptions small_store() {
+  StoreOptions options;
+  options.shards = 4;
+  options.buckets = 4;  // so that it has to grow
+  options.seed = 12345;
+  options.retire = &reclaim_at_once;
+  return options;
+}
+
+/// Everything in `reply`, taken out.
+inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {
+  std::string text;
+  reply.take(limit, [&](const char* data, std::size_t bytes, Reply::Release release, void* owner) {
+    text.append(data, bytes);
+    release(owner);
+  });
+  return text;
+}
+
+struct Server {
+  Store store;
+  Service service;
+  explicit Server(const StoreOptions& options = small_store(), unsigned cores = 1)
+      : store(options), service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), {.version = "1.6.0-test", .address = "192.0.2.1"}, cores) {}
+};
+
+/// One client; bytes in, bytes out.
+struct Client {
+  explicit Client(Server& server) : reply(server.service.core(0).replies), conversation(server.service, server.service.core(0)) {}
+
+  /// Sends `request` in pieces of `piece` bytes and returns all that came back.
+  std::string talk(std::string_view request, std::size_t piece = ~std::size_t{0}) {
+    std::string answer;
+    while (!request.empty()) {
+      std::string_view part = request.substr(0, piece);
+      request.remove_prefix(part.size());
+      // The bytes lie in memory of exactly their size, so that a sanitizer sees a look beyond their end.
+      const std::string copy(part);
+      std::string_view left = copy;
+      for (;;) {
+        left.remove_prefix(conversation.consume(left, reply));
+        const bool was_full = reply.full();
+        answer += take_all(reply, conversation.sendable_bytes(reply));
+        if (left.empty() && !was_full) break;
+      }
+    }
+    return answer;
+  }
+
+  Reply reply;
+  Conversation conversation;
+};
+
+}  // namespace neap::memcached::test

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/text_protocol.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <optional>
+
+#include "apps/memcached/numbers.hpp"
+
+namespace neap::memcached {
+namespace {
+
+constexpr std::string_view error_unknown = "ERROR\r\n";
+constexpr std::string_view error_format = "CLIENT_ERROR bad command line format\r\n";
+constexpr std::string_view error_expiry = "CLIENT_ERROR invalid exptime argument\r\n";
+
+void say(Context& context, bool quiet, std::string_view text) noexcept {
+  if (!quiet) context.reply.put(text);
+}
+
+/// memcached keeps 32 bits of what it read as 64; a client that sends a larger date must not live longer here than there.
+std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
+  const auto number = read_signed(word);
+  if (!number) return std::nullopt;
+  return context.service.clock.expiry(static_cast<std::int32_t>(*number), context.now);
+}
+
+char* put_number(char* to, std::uint64_t value) noexcept {
+  if (value < 10) {
+    *to = static_cast<char>('0' + value);
+    return to + 1;
+  }
+  return std::to_chars(to, to + 20, value).ptr;
+}
+
+char* put_text(char* to, std::string_view text) noexcept {
+  std::memcpy(to, text.data(), text.size());
+  return to + text.size();
+}
+
+/// "VALUE <key> <flags> <bytes>[ <cas>]" and the value.
+void write_value(Item& item, bool with_cas, Reply& reply) noexcept {
+  constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
+  const std::string_view value = item.value_line();
+  const bool copied = value.size() <= Reply::copy_bytes_max;
+  char* const head = reply.room(head_bytes_max + (copied ? value.size() : 0));
+  if (head == nullptr) return;
+  char* at = put_text(head, "VALUE ");
+  at = put_text(at, item.key());
+  *at++ = ' ';
+  at = put_number(at, item.flags);
+  *at++ = ' ';
+  at = put_number(at, item.value_bytes);
+  if (with_cas) {
+    *at++ = ' ';
+    at = put_number(at, item.cas);
+  }
+  at = put_text(at, "\r\n");
+  if (copied) at = put_text(at, value);
+  reply.advance(static_cast<std::size_t>(at - head));
+  if (!copied) reply.refer(item, value);
+}
+
+bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_max; }
+
+}  // namespace
+
+// --- Bytes to commands ---------------------------------------------------------------------------------------------------------------------
+
+std::size_t TextProtocol::step(std::string_view input, Context& context) noexcept {
+  switch (reading_) {
+    case Reading::line:
+      break;
+    case Reading::keys:
+      return step_keys(input, context);
+    case Reading::rest:
+    case Reading::failed_rest:
+      return step_rest(input, context);
+  }
+  if (input.size() >= 4 && std::memcmp(input.data(), "get ", 4) == 0) [[likely]] {
+    begin_get(false, false, context);
+    return 4 + step_keys(input.substr(4), context);
+  }
+  return step_line(input, context);
+}
+
+std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {
+  const std::size_t room = input_bytes_max - input.size();
+  const std::string_view candidates = more.substr(0, room);
+  const std::size_t line_end = candidates.find('\n');
+  return line_end == std::string_view::npos ? candidates.size() : line_end + 1;
+}
+
+std::size_t TextProtocol::step_line(std::string_view input, Context& context) noexcept {
+  std::size_t blanks = 0;
+  while (blanks < input.size() && input[blanks] == ' ') ++blanks;
+  if (blanks > 0) return blanks;
+  if (const std::size_t used = try_begin_get(input, context)) return used;
+
+  const std::string_view window = input.substr(0, line_bytes_max + 2);
+  const std::size_t line_end = window.find('\n');
+  if (line_end == std::string_view::npos) {
+    if (window.size() < line_bytes_max + 2) return 0;
+    context.statistics.add(Count::protocol_errors);
+    context.reply.put("CLIENT_ERROR line too long\r\n");
+    context.closing = true;
+    return input.size();
+  }
+  std::string_view line = window.substr(0, line_end);
+  if (line.size() > 1 && line.back() == '\r') line.remove_suffix(1);
+  line = line.substr(0, line.find('\0'));
+  try {
+    execute(line, context);
+  } catch (...) {  // only `stats` allocates; without memory its connection is cut
+    context.closing = true;
+  }
+  return line_end + 1;
+}
+
+/// The forms of get, whose lines are not waited for.
+std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context) noexcept {
+  struct Form {
+    std::string_view word;
+    bool with_cas, with_touch;
+  };
+  static constexpr Form forms[] = {{"gets ", true, false}, {"gat ", false, true}, {"gats ", true, true}, {"get ", false, false}, {"bget ", false, false}};
+  for (const Form& form : forms) {
+    if (!input.starts_with(form.word)) continue;
+    begin_get(form.with_cas, form.with_touch, context);
+    return form.word.size() + step_keys(input.substr(form.word.size()), context);
+  }
+  return 0;
+}
+
+void TextProtocol::begin_get(bool with_cas, bool with_touch, Context& context) noexcept {
+  reading_ = Reading::keys;
+  get_with_cas_ = with_cas;
+  get_with_touch_ = with_touch;
+  get_expiry_known_ = false;
+  get_has_keys_ = false;
+  get_start_ = context.reply.position();
+}
+
+std::size_t TextProtocol::step_keys(std::string_view input, Context& context) noexcept {
+  const char* const begin = input.data();
+  const char* const end = begin + input.size();
+  const char* at = begin;
+  for (;;) {
+    while (at < end && *at == ' ') ++at;
+    const char* const word = at;
+    if (context.reply.full()) return static_cast<std::size_t>(word - begin);
+    // A blank or a line end ends the word; any other control character belongs to it.
+    for (;;) {
+      at = detail::find_break(at, end);
+      if (at == end || *at == ' ' || *at == '\n' || *at == '\0') break;
+      if (*at == '\r' && (at + 1 == end || at[1] == '\n')) break;
+      ++at;
+    }
+    const std::string_view text(word, static_cast<std::size_t>(at - word));
+    if (at == end || (*at == '\r' && at + 1 == end)) {  // it may go on
+      if (text.size() <= key_bytes_max) return static_cast<std::size_t>(word - begin);
+      (void)word_of_get(text, context);  // too long already
+      return static_cast<std::size_t>(at - begin);
+    }
+    if (!text.empty() && !word_of_get(text, context)) return static_cast<std::size_t>(at - begin);
+    if (*at == ' ') continue;
+    if (*at == '\0') {
+      reading_ = Reading::rest;
+      return static_cast<std::size_t>(at - begin);
+    }
+    end_get(context);
+    return static_cast<std::size_t>(at - begin) + (*at == '\r' ? 2 : 1);
+  }
+}
+
+std::size_t TextProtocol::step_rest(std::string_view input, Context& context) noexcept {
+  const std::size_t line_end = input.find('\n');
+  if (line_end == std::string_view::npos) return input.size();
+  if (reading_ == Reading::rest) end_get(context);
+  reading_ = Reading::line;
+  return line_end + 1;
+}
+
+bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept {
+  if (get_with_touch_ && !get_expiry_known_) {
+    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // longer ones are not kept whole
+    if (!expires) {
+      fail_get(error_expiry, context);
+      return false;
+    }
+    get_expires_ = *expires;
+    get_expiry_known_ = true;
+    return true;
+  }
+  if (!has_key(word)) {
+    fail_get(error_format, context);
+    return false;
+  }
+  get_has_keys_ = true;
+  const Key key = context.store().key(word);
+  context.statistics.add(Count::cmd_get);
+  const Store::Found found =
+      get_with_touch_ ? context.store().touch(key, get_expires_, context.now) : context.store().find(key, context.now);
+  if (get_with_touch_) {
+    context.statistics.add(Count::cmd_touch);
+    context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
+  }
+  if (found.item != nullptr) {
+    context.statistics.add(Count::get_hits);
+    write_value(*found.item, get_with_cas_, context.reply);
+    return true;
+  }
+  context.statistics.add(Count::get_misses);
+  if (found.expired) context.statistics.add(Count::get_expired);
+  if (found.flushed) context.statistics.add(Count::get_flushed);
+  return true;
+}
+
+void TextProtocol::end_get(Context& context) noexcept {
+  reading_ = Reading::line;
+  context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
+}
+
+/// The error takes the place of the values already found, as far as they have not left.
+void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
+  context.statistics.add(Count::protocol_errors);
+  context.reply.rewind(get_start_);
+  context.reply.put(error);
+  reading_ = Reading::failed_rest;
+}
+
+// --- Lines ---------------------------------------------------------------------------------------------------------------------------------
+
+void TextProtocol::execute(std::string_view text, Context& context) {
+  Line line;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == ' ') {
+      ++at;
+      continue;
+    }
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (line.count < Line::kept) line.words[line.count] = text.substr(at, end - at);
+    ++line.count;
+    at = end;
+  }
+  const std::string_view command = line.words[0];
+  const auto words = [&](std::size_t least, std::size_t most) { return line.count >= least && line.count <= most; };
+  if (command == "set" && words(5, 6)) return store(Mode::set, line, context);
+  if (command == "add" && words(5, 6)) return store(Mode::add, line, context);
+  if (command == "replace" && words(5, 6)) return store(Mode::replace, line, context);
+  if (command == "append" && words(5, 6)) return store(Mode::append, line, context);
+  if (command == "prepend" && words(5, 6)) return store(Mode::prepend, line, context);
+  if (command == "cas" && words(6, 7)) return store(Mode::cas, line, context);
+  if (command == "delete" && words(2, 4)) return remove(line, context);
+  if (command == "incr" && words(3, 4)) return count(true, line, context);
+  if (command == "decr" && words(3, 4)) return count(false, line, context);
+  if (command == "touch" && words(3, 4)) return touch(line, context);
+  if (command == "flush_all" && words(1, 3)) return flush_all(line, context);
+  if (command == "verbosity" && words(2, 3)) return verbosity(line, context);
+  if (command == "stats") return statistics(line, context);
+  if (command == "version") {
+    context.reply.put("VERSION ");
+    context.reply.put(context.service.settings.version);
+    context.reply.put("\r\n");
+    return;
+  }
+  if (command == "quit") {
+    context.closing = true;
+    return;
+  }
+  context.statistics.add(Count::protocol_errors);
+  if (line.count > 1 && line.count <= Line::kept && line.words[line.count - 1].starts_with("HTTP/")) {
+    context.closing = true;  // a web page that was made to talk to this port must not be able to give commands
+    return;
+  }
+  context.reply.put(error_unknown);
+}
+
+void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  const std::string_view key_text = line.words[1];
+  const auto flags = read_unsigned(line.words[2]);
+  const auto expires = read_expiry(line.words[3], context);
+  const auto bytes = read_signed(line.words[4]);
+  const auto expected_cas = mode == Mode::cas ? read_unsigned(line.words[5]) : std::uint64_t{0};
+  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, quiet, error_format);
+  }
+  context.statistics.add(Count::cmd_set);
+  const auto value_bytes = static_cast<std::uint64_t>(*bytes);
+  const Key key = context.store().key(key_text);
+  auto [item, outcome] = context.store().allocate(key, static_cast<std::uint32_t>(*flags), *expires, value_bytes, context.now);
+  if (!item) {
+    const bool too_large = outcome == Outcome::too_large;
+    context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
+    say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
+    context.transfer.swallow(value_bytes + 2);
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // better nothing than what was there before
+    return;
+  }
+  context.transfer.bytes_left = value_bytes + 2;
+  context.transfer.to = item->value_data();
+  context.transfer.item = std::move(item);
+  context.transfer.mode = mode;
+  context.transfer.expected_cas = *expected_cas;
+  context.transfer.quiet = quiet;
+}
+
+void TextProtocol::transfer_done(Context& context) noexcept {
+  ItemPointer item = std::move(context.transfer.item);
+  const Mode mode = context.transfer.mode;
+  const bool quiet = context.transfer.quiet;
+  if (!item->value_line().ends_with("\r\n")) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
+  }
+  const Outcome outcome = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now).outcome;
+  if (mode == Mode::cas) {
+    context.statistics.add(outcome == Outcome::stored     ? Count::cas_hits
+                           : outcome == Outcome::exists ? Count::cas_badval
+                                                        : Count::cas_misses);
+  }
+  switch (outcome) {
+    case Outcome::stored:
+      return say(context, quiet, "STORED\r\n");
+    case Outcome::exists:
+      return say(context, quiet, "EXISTS\r\n");
+    case Outcome::not_found:
+      return say(context, quiet, "NOT_FOUND\r\n");
+    case Outcome::not_stored:
+    case Outcome::not_numeric:
+      return say(context, quiet, "NOT_STORED\r\n");
+    case Outcome::too_large:
+      context.statistics.add(Count::store_too_large);
+      return say(context, quiet, "SERVER_ERROR object too large for cache\r\n");
+    case Outcome::out_of_memory:
+      context.statistics.add(Count::store_no_memory);
+      return say(context, quiet, "SERVER_ERROR out of memory storing object\r\n");
+  }
+}
+
+void TextProtocol::remove(const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  if (line.count > 2) {
+    const bool zero = line.words[2] == "0";
+    if (!(line.count == 3 ? zero || quiet : zero && quiet)) {
+      context.statistics.add(Count::protocol_errors);
+      return say(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
+    }
+  }
+  if (!has_key(line.words[1])) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, quiet, error_format);
+  }
+  const bool done = context.store().remove(context.store().key(line.words[1]), 0, context.now).outcome == Outcome::stored;
+  context.statistics.add(done ? Count::delete_hits : Count::delete_misses);
+  say(context, quiet, done ? "DELETED\r\n" : "NOT_FOUND\r\n");
+}
+
+void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  const auto delta = read_unsigned(line.words[2]);
+  if (!has_key(line.words[1]) || !delta) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
+  }
+  const Store::Done done = context.store().arithmetic(context.store().key(line.words[1]), up, *delta, 0, context.now);
+  switch (done.outcome) {
+    case Outcome::stored: {
+      context.statistics.add(up ? Count::incr_hits : Count::decr_hits);
+      char text[24];
+      char* const end = put_text(put_number(text, done.value), "\r\n");
+      return say(context, quiet, {text, static_cast<std::size_t>(end - text)});
+    }
+    case Outcome::not_numeric:
+      return say(context, quiet, "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
+    case Outcome::out_of_memory:
+    case Outcome::too_large:
+      context.statistics.add(Count::store_no_memory);
+      return say(context, quiet, "SERVER_ERROR out of memory\r\n");
+    default:
+      context.statistics.add(up ? Count::incr_misses : Count::decr_misses);
+      return say(context, quiet, "NOT_FOUND\r\n");
+  }
+}
+
+void TextProtocol::touch(const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  const auto expires = read_expiry(line.words[2], context);
+  if (!has_key(line.words[1]) || !expires) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, quiet, has_key(line.words[1]) ? error_expiry : error_format);
+  }
+  const bool found = context.store().touch(context.store().key(line.words[1]), *expires, context.now).item != nullptr;
+  context.statistics.add(Count::cmd_touch);
+  context.statistics.add(found ? Count::touch_hits : Count::touch_misses);
+  say(context, quiet, found ? "TOUCHED\r\n" : "NOT_FOUND\r\n");
+}
+
+void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
+  const bool quiet = line.quiet();
+  Seconds when = 0;
+  if (line.count != (quiet ? 2U : 1U)) {
+    const auto delay = read_signed(line.words[1]);
+    if (!delay) {
+      context.statistics.add(Count::protocol_errors);
+      return say(context, quiet, error_expiry);
+    }
+    const auto asked = static_cast<std::int32_t>(*delay);
+    if (asked > 0) when = context.service.clock.expiry(asked, context.now);
+  }
+  context.statistics.add(Count::cmd_flush);
+  context.store().flush(when, context.now);
+  say(context, quiet, "OK\r\n");
+}
+
+/// There is nothing to be verbose about; the command is checked and accepted.
+void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
+  if (!read_unsigned(line.words[1])) {
+    context.statistics.add(Count::protocol_errors);
+    return say(context, line.quiet(), error_format);
+  }
+  say(context, line.quiet(), "OK\r\n");
+}
+
+void TextProtocol::statistics(const Line& line, Context& context) {
+  Reply& reply = context.reply;
+  const std::string_view topic = line.count > 1 ? line.words[1] : std::string_view{};
+  if (topic == "detail" || topic == "cachedump") {  // neither is kept here: what is known is nothing
+    const std::string_view how = line.count > 2 ? line.words[2] : std::string_view{};
+    if (topic == "cachedump") return reply.put(line.count < 4 ? "CLIENT_ERROR bad command line\r\n" : "END\r\n");
+    if (how == "on" || how == "off") return reply.put("OK\r\n");
+    return reply.put(how == "dump" ? "END\r\n" : "CLIENT_ERROR usage: stats detail on|off|dump\r\n");
+  }
+  const StatisticSink sink = [&reply](std::string_view name, std::string_view value) {
+    reply.put("STAT ");
+    reply.put(name);
+    reply.put(" ");
+    reply.put(value);
+    reply.put("\r\n");
+  };
+  switch (show_statistics(context.service, topic, sink)) {
+    case StatisticsAnswer::shown:
+      return reply.put("END\r\n");
+    case StatisticsAnswer::reset:
+      return reply.put("RESET\r\n");
+    case StatisticsAnswer::unknown:
+      context.statistics.add(Count::protocol_errors);
+      return reply.put(error_unknown);
+  }
+}
+
+}  // namespace neap::memcached

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSL-1.0
+// The classic text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it.
+//
+// A command is a line, except that a get may name any number of keys: its line is worked off key by key as it arrives, so its length has no bound
+// and needs no memory. Where this differs from memcached: a line other than a get's that is longer than `line_bytes_max` is answered by
+// "CLIENT_ERROR line too long" before the connection ends; memcached ends it without a word. The meta commands (mg, ms, …) are not there.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "apps/memcached/protocol.hpp"
+
+namespace neap::memcached {
+
+class TextProtocol {
+ public:
+  static constexpr std::size_t line_bytes_max = 2048;  ///< without the line end; as in memcached
+
+  /// Executes one command at the front of `input`, or as much of a get as is there, and returns how many bytes that took. 0: more bytes are needed
+  /// behind these, at most `input_bytes_max` in all. Stops early when the reply is full.
+  [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
+  static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
+  /// How many of `more` should be put behind `input`, for which `step` returned 0.
+  [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
+  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line, unless they are
+  /// so many that the reply is full.
+  [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
+    return reading_ == Reading::keys && !reply.full() ? reply.bytes_before(get_start_) : reply.bytes();
+  }
+  /// The value that a command announced is complete.
+  void transfer_done(Context& context) noexcept;
+
+ private:
+  struct Line {
+    static constexpr std::size_t kept = 8;
+    std::array<std::string_view, kept> words;
+    std::size_t count = 0;  ///< of all words, also of those not kept
+    [[nodiscard]] bool quiet() const noexcept { return count > 0 && count <= kept && words[count - 1] == "noreply"; }
+  };
+  enum class Reading : std::uint8_t {
+    line,
+    keys,         ///< within the line of a get
+    rest,         ///< of a get's line, ignored; then the get ends
+    failed_rest,  ///< of a get's line that was answered by an error
+  };
+
+  void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
+  [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
+  [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
+  [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
+  [[nodiscard]] std::size_t step_rest(std::string_view input, Context& context) noexcept;
+  /// One word of a get's line; false: it was answered by an error.
+  bool word_of_get(std::string_view word, Context& context) noexcept;
+  void end_get(Context& context) noexcept;
+  void fail_get(std::string_view error, Context& context) noexcept;
+
+  void execute(std::string_view line, Context& context);
+  void store(Mode mode, const Line& line, Context& context) noexcept;
+  void remove(const Line& line, Context& context) noexcept;
+  void count(bool up, const Line& line, Context& context) noexcept;
+  void touch(const Line& line, Context& context) noexcept;
+  void flush_all(const Line& line, Context& context) noexcept;
+  void verbosity(const Line& line, Context& context) noexcept;
+  void statistics(const Line& line, Context& context);
+
+  Reading reading_ = Reading::line;
+  bool get_with_cas_ = false;
+  bool get_with_touch_ = false;
+  bool get_expiry_known_ = false;
+  bool get_has_keys_ = false;
+  Seconds get_expires_ = 0;
+  std::uint64_t get_start_ = 0;  ///< position in the reply
+};
+
+}  // namespace neap::memcached
