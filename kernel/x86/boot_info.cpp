@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/boot_info.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "boot/multiboot.h"
+#include "kernel/machine.hpp"
+#include "kernel/x86/layout.hpp"
+
+namespace neap::x86 {
+
+namespace {
+
+constexpr std::size_t ranges_max = 192;
+constexpr std::size_t command_line_bytes_max = 4096;
+constexpr std::size_t loader_bytes_max = 64;
+
+constinit BootInfo info{};
+constinit PhysicalRange available[ranges_max]{};
+constinit PhysicalRange unavailable[ranges_max]{};
+constinit std::size_t available_count = 0;
+constinit std::size_t unavailable_count = 0;
+constinit char command_line_text[command_line_bytes_max]{};
+constinit char loader_text[loader_bytes_max]{};
+constinit std::byte rsdp_copy[64]{};
+
+const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
+
+// The loader aligns its structures, but nothing is lost by not relying on it.
+template <typename T>
+T read(const char* at, std::size_t offset) {
+  T value;
+  std::memcpy(&value, at + offset, sizeof value);
+  return value;
+}
+
+void add_range(std::uint64_t first, std::uint64_t bytes, std::uint32_t type) {
+  if (bytes == 0) return;
+  const PhysicalRange range{.first = first, .end = bytes > ~first ? ~std::uint64_t{0} : first + bytes};
+  const bool usable = type == MULTIBOOT_MEMORY_AVAILABLE;
+  auto& count = usable ? available_count : unavailable_count;
+  if (count == ranges_max) {
+    info.cut = true;
+    return;
+  }
+  (usable ? available : unavailable)[count++] = range;
+}
+
+std::string_view copy_text(const char* from, std::size_t bytes_max, char* to, std::size_t room) {
+  const auto bytes = strnlen(from, bytes_max);
+  const auto kept = std::min(bytes, room);
+  if (kept < bytes) info.cut = true;
+  std::memcpy(to, from, kept);
+  return {to, kept};
+}
+
+// Multiboot 1 loaders put the image's name in front of the words; GRUB 2 does not. The name may be a path with spaces, so it ends with the first
+// `.elf` if there is one.
+std::string_view without_image_name(std::string_view line) {
+  if (!info.loader.starts_with("GRUB")) {
+    constexpr std::string_view suffix = ".elf";
+    std::size_t end = line.size();
+    for (auto at = line.find(suffix); at != line.npos; at = line.find(suffix, at + 1)) {
+      const auto after = at + suffix.size();
+      if (after == line.size() || line[after] == ' ') {
+        end = after;
+        break;
+      }
+    }
+    if (end == line.size() && !line.ends_with(suffix)) end = std::min(line.find(' '), line.size());
+    line.remove_prefix(end);
+  }
+  const auto first = line.find_first_not_of(' ');
+  line.remove_prefix(std::min(first, line.size()));
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  return line;
+}
+
+void read_multiboot1(std::uint32_t information) {
+  const auto* at = boot_pointer(information);
+  const auto flags = read<std::uint32_t>(at, 0);
+  if (flags & MULTIBOOT1_INFO_LOADER_NAME) {
+    info.loader = copy_text(boot_pointer(read<std::uint32_t>(at, 64)), loader_bytes_max, loader_text, loader_bytes_max);
+  }
+  if (flags & MULTIBOOT1_INFO_COMMAND_LINE) {
+    const auto* line = boot_pointer(read<std::uint32_t>(at, 16));
+    info.command_line = without_image_name(copy_text(line, command_line_bytes_max * 4, command_line_text, command_line_bytes_max));
+  }
+  if (flags & MULTIBOOT1_INFO_MEMORY_MAP) {
+    const auto bytes = read<std::uint32_t>(at, 44);
+    const auto* entry = boot_pointer(read<std::uint32_t>(at, 48));
+    const auto* const end = entry + bytes;
+    while (entry + 24 <= end) {  // the size field does not count itself
+      add_range(read<std::uint64_t>(entry, 4), read<std::uint64_t>(entry, 12), read<std::uint32_t>(entry, 20));
+      entry += read<std::uint32_t>(entry, 0) + 4;
+    }
+  } else if (flags & MULTIBOOT1_INFO_MEMORY) {
+    constexpr std::uint64_t high_memory = 1 << 20;
+    add_range(high_memory, std::uint64_t{read<std::uint32_t>(at, 8)} * 1024, MULTIBOOT_MEMORY_AVAILABLE);
+  }
+}
+
+void read_multiboot2(std::uint32_t information) {
+  const auto* at = boot_pointer(information);
+  const auto* const end = at + read<std::uint32_t>(at, 0);
+  const char* line = nullptr;
+  std::size_t line_bytes = 0;
+  for (const auto* tag = at + 8; tag + 8 <= end;) {
+    const auto type = read<std::uint32_t>(tag, 0);
+    const auto bytes = read<std::uint32_t>(tag, 4);
+    if (type == MULTIBOOT2_INFO_END || bytes < 8) break;
+    const auto* const body = tag + 8;
+    if (type == MULTIBOOT2_INFO_COMMAND_LINE) {
+      line = body;
+      line_bytes = bytes - 8;
+    } else if (type == MULTIBOOT2_INFO_LOADER_NAME) {
+      info.loader = copy_text(body, bytes - 8, loader_text, loader_bytes_max);
+    } else if (type == MULTIBOOT2_INFO_MEMORY_MAP && bytes >= 16) {
+      const auto entry_bytes = std::max<std::uint32_t>(read<std::uint32_t>(body, 0), 24);
+      for (const auto* entry = body + 8; entry + entry_bytes <= tag + bytes; entry += entry_bytes) {
+        add_range(read<std::uint64_t>(entry, 0), read<std::uint64_t>(entry, 8), read<std::uint32_t>(entry, 16));
+      }
+    } else if (type == MULTIBOOT2_INFO_ACPI_NEW || (type == MULTIBOOT2_INFO_ACPI_OLD && info.rsdp == 0)) {
+      // The tag holds a copy of the RSDP, which we must copy again.
+      std::memcpy(rsdp_copy, body, std::min<std::size_t>(bytes - 8, sizeof rsdp_copy));
+      info.rsdp = info.image_physical + (address_of(rsdp_copy) - image_base);
+    }
+    tag += round_up(bytes, 8);
+  }
+  if (line != nullptr) info.command_line = without_image_name(copy_text(line, line_bytes, command_line_text, command_line_bytes_max));
+}
+
+}  // namespace
+
+bool capture_boot_info(std::uint32_t magic, std::uint32_t information, std::uint32_t image_physical) {
+  info.image_physical = image_physical;
+  if (magic == MULTIBOOT1_LOADER_MAGIC) {
+    read_multiboot1(information);
+  } else if (magic == MULTIBOOT2_LOADER_MAGIC) {
+    read_multiboot2(information);
+  } else {
+    return false;
+  }
+  info.available = {available, available_count};
+  info.unavailable = {unavailable, unavailable_count};
+  return true;
+}
+
+const BootInfo& boot_info() { return info; }
+
+}  // namespace neap::x86
+
+namespace neap::machine {
+
+std::string_view command_line() noexcept { return x86::boot_info().command_line; }
+
+}  // namespace neap::machine

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/cores.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/x86/acpi.hpp"
+#include "kernel/x86/apic.hpp"
+#include "kernel/x86/boot_info.hpp"
+#include "kernel/x86/clock.hpp"
+#include "kernel/x86/cpu.hpp"
+#include "kernel/x86/descriptors.hpp"
+#include "kernel/x86/layout.hpp"
+#include "kernel/x86/memory.hpp"
+#include "kernel/x86/msr.hpp"
+#include "kernel/x86/paging.hpp"
+
+namespace neap::x86 {
+
+namespace {
+
+/// All that a starting core is given. trampoline.S knows the first two.
+struct CoreStart {
+  std::uint64_t root;
+  std::uint64_t stack_top;
+  std::uint64_t thread_pointer;
+  Descriptors* descriptors;
+  unsigned core;
+  std::uint64_t tsc_adjust;
+  void (*entry)();
+  std::atomic<bool> ready;
+};
+
+}  // namespace
+
+extern "C" {
+extern const std::byte trampoline_start[], trampoline_end[], trampoline_page_tables[], trampoline_self[], boot_root_table[];
+constinit std::atomic<CoreStart*> core_start_slot{nullptr};
+void neap_core_entered(CoreStart* start) noexcept;
+}
+
+namespace {
+
+constexpr std::uint64_t init_wait_ns = 10'000'000;      // MP specification 1.4, B.4
+constexpr std::uint64_t second_startup_ns = 200'000;    // likewise
+constexpr std::uint64_t start_limit_ns = 1'000'000'000;
+
+constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
+constinit std::atomic<unsigned> running{1};
+constinit thread_local unsigned core_number = 0;
+constinit thread_local std::uint64_t tsc_offset = 0;
+
+// --- Two cores compare their counters -------------------------------------------------------------------------------------------------------
+// Core 0 asks, the new core answers with its counter; of many rounds the one with the shortest way there and back bounds the difference.
+
+constinit std::atomic<std::uint32_t> question{0}, answered{0};
+constinit std::atomic<std::uint64_t> answer_tsc{0};
+constexpr unsigned rounds = 16, rounds_least = 2;
+constexpr std::uint64_t rounds_limit_ns = 1'000'000;
+constexpr std::uint32_t last_question = ~std::uint32_t{0};
+
+void answer_questions() {
+  const auto start = rough_ns();
+  for (std::uint32_t seen = 0; rough_ns() - start < start_limit_ns;) {
+    const auto now = question.load(std::memory_order_acquire);
+    if (now == seen) continue;
+    if (now == last_question) return;
+    answer_tsc.store(read_tsc_ordered(), std::memory_order_relaxed);
+    answered.store(now, std::memory_order_release);
+    seen = now;
+  }
+}
+
+// What must be added to the new core's counter; 0 if the measurement cannot tell it from equal.
+std::uint64_t ask_for_offset() {
+  std::uint64_t shortest = ~std::uint64_t{0};
+  std::int64_t best = 0;
+  answered.store(0, std::memory_order_relaxed);
+  const auto begin = rough_ns();
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    if (round > rounds_least && rough_ns() - begin > rounds_limit_ns) break;  // emulated on too few host cores: nothing to be learnt
+    const auto before = read_tsc_ordered();
+    question.store(round, std::memory_order_release);
+    while (answered.load(std::memory_order_acquire) != round) {
+      if (read_tsc() - before > machine::timestamp_hz()) break;
+      pause();
+    }
+    const auto after = read_tsc_ordered();
+    if (answered.load(std::memory_order_acquire) != round || after - before >= shortest) continue;
+    shortest = after - before;
+    best = static_cast<std::int64_t>(before + (after - before) / 2 - answer_tsc.load(std::memory_order_relaxed));
+  }
+  question.store(last_question, std::memory_order_release);
+  const auto error = static_cast<std::int64_t>(shortest / 2 + 1);
+  return best > error || best < -error ? static_cast<std::uint64_t>(best) : 0;
+}
+
+constinit std::atomic<std::uint64_t> offset_found{0};
+constinit std::atomic<bool> offset_known{false};
+
+// --- The page below 1 MiB --------------------------------------------------------------------------------------------------------------------
+
+void fill_trampoline(std::uint64_t page) {
+  // Real mode reaches it by the boot tables' copy of low memory, we by a mapping of our own.
+  const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
+  require(bytes <= page_bytes, "trampoline longer than a page");
+  const auto mapped = paging::map(page, page_bytes, paging::Access::read_write, paging::Cache::write_back);
+  require(mapped.has_value(), "no mapping for the trampoline");
+  auto* const copy = const_cast<std::byte*>(*mapped);
+  std::memcpy(copy, trampoline_start, bytes);
+  const auto at = [&](const std::byte* symbol) { return copy + (symbol - trampoline_start); };
+  const auto root = static_cast<std::uint32_t>(machine::physical_address(boot_root_table));
+  std::memcpy(at(trampoline_page_tables), &root, sizeof root);
+  std::array<std::uint16_t, 2> relative{};
+  std::memcpy(relative.data(), at(trampoline_self), sizeof relative);
+  for (const auto offset : relative) {
+    std::uint32_t value;
+    std::memcpy(&value, copy + offset, sizeof value);
+    value += static_cast<std::uint32_t>(page);
+    std::memcpy(copy + offset, &value, sizeof value);
+  }
+}
+
+// --- One core ----------------------------------------------------------------------------------------------------------------------------------
+
+unsigned order_for(std::uint64_t bytes) {
+  unsigned order = 0;
+  while ((page_bytes << order) < bytes) ++order;
+  return order;
+}
+
+bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
+  const auto block_bytes = tls_block_bytes() + sizeof(Descriptors) + alignof(Descriptors);
+  const auto order = order_for(block_bytes);
+  auto* const block = static_cast<std::byte*>(neap::memory::allocate_pages(order));
+  if (block == nullptr || !paging::map_stacks(core)) return false;
+  std::memset(block, 0, page_bytes << order);
+  start.root = paging::root();
+  // As a call leaves it; the entry code pushes the return address.
+  start.stack_top = stack_top(core, main_stack);
+  start.descriptors = reinterpret_cast<Descriptors*>(block);
+  start.thread_pointer = prepare_tls(block + round_up(sizeof(Descriptors), alignof(Descriptors)));
+  start.core = core;
+  start.entry = entry;
+  start.tsc_adjust = 0;
+  if (features().tsc_adjust) start.tsc_adjust = read_msr(msr_tsc_adjust).value_or(0);
+  start.ready.store(false);
+  return true;
+}
+
+bool wait_for_slot_taken(std::uint64_t limit_ns) {
+  const auto begin = rough_ns();
+  while (core_start_slot.load() != nullptr) {
+    if (rough_ns() - begin > limit_ns) return false;
+    pause();
+  }
+  return true;
+}
+
+enum class Outcome : std::uint8_t { started, absent, stuck };
+
+Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
+  question.store(0);
+  offset_known.store(false);
+  core_start_slot.store(&start);
+  const auto page_number = static_cast<std::uint8_t>(page / page_bytes);
+  apic::send_startup(apic_id, page_number);
+  if (!wait_for_slot_taken(second_startup_ns)) {
+    apic::send_startup(apic_id, page_number);
+    // Not come: take the record back, unless it comes this very moment.
+    if (!wait_for_slot_taken(start_limit_ns) && core_start_slot.exchange(nullptr) != nullptr) return Outcome::absent;
+  }
+  const auto begin = rough_ns();
+  while (!start.ready.load(std::memory_order_acquire)) {
+    if (rough_ns() - begin > start_limit_ns) return Outcome::stuck;
+    pause();
+  }
+  offset_found.store(ask_for_offset());
+  offset_known.store(true, std::memory_order_release);
+  while (running.load(std::memory_order_acquire) != start.core + 1) {
+    if (rough_ns() - begin > 2 * start_limit_ns) return Outcome::stuck;
+    pause();
+  }
+  return Outcome::started;
+}
+
+}  // namespace
+
+void neap_core_entered(CoreStart* start) noexcept {
+  write_msr_known(msr_fs_base, start->thread_pointer);
+  load_descriptors(*start->descriptors, start->core);
+  write_msr_known(msr_fs_base, start->thread_pointer);  // loading a segment register may clear it
+  enable_cpu_state();
+  core_number = start->core;
+  // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
+  if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
+  apic::enable_this_core();
+  initialise_alarm();
+  auto* const entry = start->entry;
+  start->ready.store(true, std::memory_order_release);
+  answer_questions();
+  while (!offset_known.load(std::memory_order_acquire)) pause();
+  tsc_offset = offset_found.load();
+  // Core 0 goes on to the next core only now: the shared words above are this core's until then.
+  running.fetch_add(1, std::memory_order_release);
+  entry();
+  panic("a core's entry returned");
+}
+
+void initialise_first_core() { apic_ids[0] = apic::this_id(); }
+
+std::uint32_t apic_id_of(unsigned core) { return apic_ids[core]; }
+
+std::uint64_t this_core_tsc_offset() { return tsc_offset; }
+
+namespace {
+constinit std::uint64_t first_core_thread_pointer = 0;
+}
+
+void use_first_core_tls() {
+  first_core_thread_pointer = prepare_tls(first_core_tls);
+  use_first_core_tls_pointer();
+}
+
+void use_first_core_tls_pointer() { write_msr_known(msr_fs_base, first_core_thread_pointer); }
+
+}  // namespace neap::x86
+
+namespace neap::machine {
+
+using namespace x86;
+
+unsigned core_count() noexcept { return running.load(std::memory_order_relaxed); }
+
+unsigned this_core() noexcept { return core_number; }
+
+unsigned cores_present() noexcept { return std::max<unsigned>(1, static_cast<unsigned>(acpi::tables().cores.size())); }
+
+unsigned start_cores(unsigned count, void (*entry)()) noexcept {
+  require(this_core() == 0 && running.load() == 1, "start_cores: called twice, or not on core 0");
+  count = std::min(count, cores_present());
+  if (count <= 1) return 1;
+  const auto page = x86::memory::low_page();
+  if (page == 0) {
+    print("neap: no free page below 640 KiB to start other cores from");
+    return 1;
+  }
+  fill_trampoline(page);
+  std::array<std::uint32_t, cores_max> others{};
+  unsigned others_count = 0;
+  for (const auto& core : acpi::tables().cores) {
+    if (core.apic_id == apic_ids[0] || others_count == count - 1) continue;
+    if (!apic::is_x2apic() && core.apic_id >= 0xff) continue;
+    others[others_count++] = core.apic_id;
+  }
+  for (unsigned i = 0; i < others_count; ++i) apic::send_init(others[i]);
+  wait_ns(init_wait_ns);
+
+  static std::array<CoreStart, cores_max> starts{};
+  unsigned next = 1;
+  bool prepared = false;
+  for (unsigned i = 0; i < others_count; ++i) {
+    auto& start = starts[next];
+    if (!prepared && !prepare(start, next, entry)) {
+      print("neap: no memory to start core ", next, "; running on ", next);
+      break;
+    }
+    apic_ids[next] = others[i];
+    const auto outcome = start_one(start, others[i], page);
+    prepared = outcome == Outcome::absent;  // what was prepared is untouched: for the next one
+    if (outcome != Outcome::started) print("neap: the core with APIC id ", others[i], " did not start within 1 s, left out");
+    if (outcome == Outcome::stuck) break;  // it holds this number's stack, and the words that cores are started by
+    if (outcome == Outcome::started) ++next;
+  }
+  return running.load();
+}
+
+}  // namespace neap::machine

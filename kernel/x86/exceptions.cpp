@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSL-1.0
+// Compiled without vector registers (CMakeLists.txt): a fix-up returns to code that holds values in them.
+#include "kernel/x86/exceptions.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/x86/apic.hpp"
+#include "kernel/x86/backtrace.hpp"
+#include "kernel/x86/clock.hpp"
+#include "kernel/x86/cpu.hpp"
+#include "kernel/x86/layout.hpp"
+#include "kernel/x86/paging.hpp"
+#include "kernel/x86/serial.hpp"
+
+namespace neap::x86 {
+
+namespace {
+
+constexpr std::uint64_t vector_nmi = 2, vector_double_fault = 8, vector_page_fault = 14, vector_general_protection = 13;
+constexpr std::uint64_t flag_carry = 1 << 0;
+// SDM 3A, 4.7.
+constexpr std::uint64_t fault_present = 1 << 0, fault_write = 1 << 1, fault_reserved = 1 << 3, fault_fetch = 1 << 4;
+
+constexpr std::array<const char*, 32> names{
+    "divide error", "debug", "NMI", "breakpoint", "overflow", "bound range exceeded", "invalid opcode", "no coprocessor",
+    "double fault", "coprocessor overrun", "invalid TSS", "segment not present", "stack segment fault", "general protection fault", "page fault",
+    "exception 15", "x87 floating-point error", "alignment check", "machine check", "SIMD floating-point error", "virtualisation",
+    "control protection", "exception 22", "exception 23", "exception 24", "exception 25", "exception 26", "exception 27",
+    "hypervisor injection", "VMM communication", "security", "exception 31"};
+
+struct Fixup {
+  std::uint64_t fault, resume;
+};
+extern "C" const Fixup exception_fixups_start[], exception_fixups_end[];
+
+bool fix_up(ExceptionFrame& frame) {
+  for (const auto* fixup = exception_fixups_start; fixup != exception_fixups_end; ++fixup) {
+    if (fixup->fault != frame.rip) continue;
+    frame.rip = fixup->resume;
+    frame.rflags |= flag_carry;
+    return true;
+  }
+  return false;
+}
+
+void print_registers(const ExceptionFrame& f, std::uint64_t address) {
+  print("  rip ", hex(f.rip), "  cs ", hex(f.cs), "  rflags ", hex(f.rflags), "  error code ", hex(f.error_code), "  cr2 ", hex(address));
+  print("  rax ", hex(f.rax), "  rbx ", hex(f.rbx), "  rcx ", hex(f.rcx), "  rdx ", hex(f.rdx));
+  print("  rsi ", hex(f.rsi), "  rdi ", hex(f.rdi), "  rbp ", hex(f.rbp), "  rsp ", hex(f.rsp));
+  print("  r8  ", hex(f.r8), "  r9  ", hex(f.r9), "  r10 ", hex(f.r10), "  r11 ", hex(f.r11));
+  print("  r12 ", hex(f.r12), "  r13 ", hex(f.r13), "  r14 ", hex(f.r14), "  r15 ", hex(f.r15));
+}
+
+// What was tried, in words.
+const char* page_fault_kind(std::uint64_t error_code, std::uint64_t address) {
+  constexpr std::uint64_t nearly_null = 64 * 1024;
+  if (error_code & fault_reserved) return "reserved bit set in the page tables";
+  if (error_code & fault_fetch) return error_code & fault_present ? "execution of memory that is not code" : "jump to an address that is not mapped";
+  if (address < nearly_null) return error_code & fault_write ? "write through a null pointer" : "read through a null pointer";
+  if (error_code & fault_present) return "write to read-only memory";
+  return error_code & fault_write ? "write to an address that is not mapped" : "read of an address that is not mapped";
+}
+
+// A jump to nowhere has no frame to unwind, but the call that made it left its return address: go on as if it had returned.
+void step_out_of_bad_jump(ExceptionFrame& frame) {
+  if (is_code(frame.rip) || !paging::is_mapped(frame.rsp, 8)) return;
+  const auto caller = *reinterpret_cast<const std::uint64_t*>(frame.rsp);
+  if (!is_code(caller)) return;
+  frame.rip = caller;
+  frame.rsp += 8;
+}
+
+[[noreturn]] void report(ExceptionFrame& frame) {
+  const auto address = read_cr2();
+  unsigned guarded = 0;
+  const bool may_be_stack = frame.vector == vector_page_fault || frame.vector == vector_double_fault;
+  Line text;
+  if (may_be_stack && paging::is_stack_guard(address, guarded)) {
+    text << "stack overflow on core " << guarded;
+  } else {
+    text << names[frame.vector % names.size()];
+    if (frame.vector == vector_page_fault) text << ": " << page_fault_kind(frame.error_code, address) << " (" << hex(address) << ')';
+  }
+  print("neap: ", text.text(), " on core ", machine::this_core(), " at ", hex(frame.rip));
+  print_registers(frame, may_be_stack ? address : 0);
+  step_out_of_bad_jump(frame);
+  panic(text.text());
+}
+
+// --- Stopping for another core's panic -----------------------------------------------------------------------------------------------------
+
+constinit std::atomic<bool> stopping{false};
+constinit std::atomic<unsigned> stopped{0};
+constinit std::array<std::atomic<std::uint64_t>, machine::cores_max> stopped_at{};
+
+[[noreturn]] void stop_here(const ExceptionFrame& frame) {
+  stopped_at[machine::this_core()].store(frame.rip, std::memory_order_relaxed);
+  stopped.fetch_add(1);
+  halt_for_ever();
+}
+
+}  // namespace
+
+extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
+  if (frame->vector == vector_general_protection && fix_up(*frame)) return;
+  if (frame->vector == vector_nmi && stopping.load()) stop_here(*frame);
+  report(*frame);
+}
+
+std::uint64_t core_stopped_at(unsigned core) { return stopped_at[core].load(std::memory_order_relaxed); }
+
+}  // namespace neap::x86
+
+namespace neap::machine {
+
+using namespace x86;
+
+void stop_other_cores() noexcept {
+  constexpr std::uint64_t stop_limit_ns = 100'000'000;
+  if (stopping.exchange(true)) return;
+  if (const auto others = core_count() - 1; others != 0) {
+    apic::send_nmi_to_others();
+    const auto start = rough_ns();
+    while (stopped.load() < others && rough_ns() - start < stop_limit_ns) pause();
+  }
+  serial::break_lock();
+}
+
+}  // namespace neap::machine

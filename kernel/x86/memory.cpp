@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/x86/boot_info.hpp"
+#include "kernel/x86/layout.hpp"
+
+namespace neap::x86::memory {
+
+namespace {
+
+using machine::MemoryRange;
+
+constexpr std::size_t ranges_max = 256;
+constexpr std::uint64_t low_memory_end = 1 << 20;
+constexpr std::uint64_t low_page_limit = 640 << 10;
+
+struct RangeList {
+  MemoryRange items[ranges_max];
+  std::size_t count;
+
+  void add(std::uint64_t first, std::uint64_t end, std::uint32_t node = 0) {
+    if (end <= first || count == ranges_max) return;  // the last: RAM is left unused; more than 256 ranges have not been seen
+    items[count++] = {.physical = first, .bytes = end - first, .node = node};
+  }
+  // Takes [first, end) out of every item; an item may fall in two.
+  void remove(std::uint64_t first, std::uint64_t end) {
+    const auto old_count = count;
+    for (std::size_t i = 0; i < old_count; ++i) {
+      auto& item = items[i];
+      const auto item_first = item.physical, item_end = item.physical + item.bytes;
+      if (end <= item_first || item_end <= first) continue;
+      item.bytes = first > item_first ? first - item_first : 0;
+      if (item_end > end) add(end, item_end, item.node);
+    }
+    tidy();
+  }
+  void tidy() {
+    const auto* const kept = std::remove_if(items, items + count, [](const MemoryRange& r) { return r.bytes == 0; });
+    count = static_cast<std::size_t>(kept - items);
+    std::sort(items, items + count, [](const MemoryRange& a, const MemoryRange& b) { return a.physical < b.physical; });
+  }
+  [[nodiscard]] std::span<const MemoryRange> all() const { return {items, count}; }
+};
+
+constinit RangeList ram{};     // what the direct map covers
+constinit RangeList usable{};  // what the kernel gets
+constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
+constinit bool handed_over = false;
+
+}  // namespace
+
+bool initialise() {
+  const auto& info = boot_info();
+  for (const auto& range : info.available) {
+    const auto end = std::min(range.end, direct_map_bytes);
+    ram.add(round_up(std::max(range.first, low_memory_end), page_bytes), round_down(end, page_bytes));
+  }
+  ram.tidy();
+  // Ranges that overlap would be handed out twice.
+  for (std::size_t i = 1; i < ram.count; ++i) {
+    auto& previous = ram.items[i - 1];
+    auto& item = ram.items[i];
+    const auto previous_end = previous.physical + previous.bytes;
+    if (item.physical >= previous_end) continue;
+    const auto end = std::max(previous_end, item.physical + item.bytes);
+    item = {.physical = previous.physical, .bytes = end - previous.physical, .node = 0};
+    previous.bytes = 0;
+  }
+  ram.tidy();
+  for (const auto& range : info.unavailable) ram.remove(round_down(range.first, page_bytes), round_up(range.end, page_bytes));
+
+  usable = ram;
+  const auto image_bytes = address_of(image_end) - image_base;
+  usable.remove(info.image_physical, info.image_physical + image_bytes);
+
+  // Early pages come from the largest range that the boot tables reach.
+  for (const auto& range : usable.all()) {
+    const auto end = std::min(range.physical + range.bytes, boot_mapped_bytes);
+    if (range.physical >= end || end - range.physical <= early_end - early_first) continue;
+    early_first = range.physical;
+    early_end = end;
+  }
+  early_next = early_first;
+  return early_end != 0;
+}
+
+std::span<const MemoryRange> installed() { return ram.all(); }
+
+std::uint64_t allocate_early(std::uint64_t count) {
+  if (handed_over || early_end - early_next < count * page_bytes) return 0;
+  const auto physical = early_next;
+  early_next += count * page_bytes;
+  std::memset(machine::direct_map(physical), 0, count * page_bytes);
+  return physical;
+}
+
+std::uint64_t allocate_page() {
+  if (!handed_over) return allocate_early(1);
+  void* const page = neap::memory::allocate_pages(0);
+  if (page == nullptr) return 0;
+  std::memset(page, 0, page_bytes);
+  return machine::physical_address(page);
+}
+
+std::uint64_t low_page() {
+  const auto& info = boot_info();
+  for (const auto& range : info.available) {
+    // From the top down: the bottom holds the BIOS's own data, which a warm restart wants.
+    for (auto page = round_down(std::min(range.end, low_page_limit), page_bytes); page >= range.first + page_bytes && page > page_bytes;) {
+      page -= page_bytes;
+      const auto taken = std::ranges::any_of(info.unavailable, [&](const PhysicalRange& r) { return r.first < page + page_bytes && page < r.end; });
+      if (!taken && page >= page_bytes) return page;
+    }
+  }
+  return 0;
+}
+
+void set_node(std::uint64_t first, std::uint64_t end, std::uint32_t node) {
+  const auto old_count = usable.count;
+  for (std::size_t i = 0; i < old_count; ++i) {
+    auto& item = usable.items[i];
+    const auto item_first = item.physical, item_end = item.physical + item.bytes;
+    const auto from = std::max(first, item_first), to = std::min(end, item_end);
+    if (from >= to || item.node == node) continue;
+    if (usable.count + 2 > ranges_max) return;
+    const auto old_node = item.node;
+    item.bytes = from - item_first;
+    usable.add(from, to, node);
+    usable.add(to, item_end, old_node);
+  }
+  usable.tidy();
+}
+
+void hand_over() {
+  require(!handed_over, "usable memory handed over twice");
+  handed_over = true;
+  usable.remove(early_first, early_next);
+}
+
+}  // namespace neap::x86::memory
+
+namespace neap::machine {
+
+std::span<const MemoryRange> usable_memory() noexcept { return x86::memory::usable.all(); }
+
+void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }
+
+std::uint64_t physical_address(const void* pointer) noexcept {
+  const auto address = x86::address_of(pointer);
+  if (address >= x86::image_base) return address - x86::image_base + x86::boot_info().image_physical;
+  require(address >= x86::direct_map_base && address - x86::direct_map_base < x86::direct_map_bytes,
+          "physical address asked for what is neither direct map nor image", address);
+  return address - x86::direct_map_base;
+}
+
+}  // namespace neap::machine

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSL-1.0
+// Random bits for hash seeds and connection identifiers (Intel "Digital Random Number Generator" guide, 5.2).
+#include <atomic>
+#include <cstdint>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/x86/cpu.hpp"
+
+namespace neap::x86 {
+
+namespace {
+
+constexpr unsigned tries = 10;  // as the guide says; a generator that fails so often is broken
+
+bool read_generator(std::uint64_t& value) {
+  for (unsigned i = 0; i < tries; ++i) {
+    bool good;
+    asm volatile("rdrand %0" : "=r"(value), "=@ccc"(good));
+    if (good) return true;
+  }
+  return false;
+}
+
+constinit std::atomic<std::uint64_t> mixed{0};
+constinit std::atomic<bool> said{false};
+
+// Not for secrets: the low bits of a counter nobody outside sees, stirred by the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
+std::uint64_t mix_from_clock() {
+  auto value = mixed.fetch_add(0x9e3779b97f4a7c15 + read_tsc()) ^ read_tsc();
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;
+  value = (value ^ value >> 27) * 0x94d049bb133111eb;
+  return value ^ value >> 31;
+}
+
+}  // namespace
+
+}  // namespace neap::x86
+
+namespace neap::machine {
+
+std::uint64_t random_bits() noexcept {
+  using namespace x86;
+  std::uint64_t value = 0;
+  if (features().rdrand && read_generator(value)) return value;
+  if (!said.exchange(true)) print("neap: no random number generator in this CPU: random bits come from the clock and can be guessed");
+  return mix_from_clock();
+}
+
+}  // namespace neap::machine

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSL-1.0
+// From the first C++ line to the portable kernel. Order is everything here; each step says what it needs of those before.
+#include "kernel/start.hpp"
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/x86/acpi.hpp"
+#include "kernel/x86/apic.hpp"
+#include "kernel/x86/boot_info.hpp"
+#include "kernel/x86/clock.hpp"
+#include "kernel/x86/cores.hpp"
+#include "kernel/x86/cpu.hpp"
+#include "kernel/x86/descriptors.hpp"
+#include "kernel/x86/layout.hpp"
+#include "kernel/x86/memory.hpp"
+#include "kernel/x86/paging.hpp"
+#include "kernel/x86/serial.hpp"
+
+namespace neap::x86 {
+
+namespace {
+
+constinit Descriptors first_core_descriptors{};
+
+extern "C" {
+using Constructor = void (*)();
+extern const Constructor init_array_start[], init_array_end[];
+}
+
+// On core 0's own stack, with guard pages.
+[[noreturn]] void start_on_own_stack() {
+  load_descriptors(first_core_descriptors, 0);
+  use_first_core_tls_pointer();
+  acpi::initialise();
+  require(apic::initialise(), "this CPU has no local APIC");
+  apic::enable_this_core();
+  initialise_first_core();
+  initialise_clock();
+  initialise_alarm();
+  memory::hand_over();
+  neap::memory::initialise_pages(machine::usable_memory());
+  for (const auto* constructor = init_array_start; constructor != init_array_end; ++constructor) (*constructor)();
+  run_kernel();
+}
+
+[[noreturn]] void switch_stack(std::uint64_t top, void (*next)()) {
+  asm volatile(
+      "movq %[top], %%rsp\n\t"
+      "xorl %%ebp, %%ebp\n\t"
+      "pushq $0\n\t"  // the return address of nobody: stack aligned as after a call, and backtraces end
+      "jmp *%[next]"
+      :
+      : [top] "r"(top), [next] "r"(next)
+      : "memory");
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+extern "C" [[noreturn]] void neap_start_machine(std::uint32_t magic, std::uint32_t information, std::uint32_t image_physical) noexcept {
+  mark_boot();
+  use_first_core_tls();
+  enable_cpu_state();
+  fill_interrupt_table();
+  use_boot_stack_for_faults(first_core_descriptors);
+  use_first_core_tls_pointer();
+  serial::initialise();
+  require(capture_boot_info(magic, information, image_physical), "not started by a Multiboot loader: EAX holds no magic number", magic);
+  if (boot_info().cut) print("neap: the boot loader's memory map or command line is longer than we keep; the rest is ignored");
+  require(memory::initialise(), "the boot loader's memory map names no usable memory below 4 GiB");
+  require(paging::initialise() && paging::map_stacks(0), "not enough memory for page tables");
+  switch_stack(stack_top(0, main_stack), start_on_own_stack);
+}
+
+}  // namespace neap::x86

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSL-1.0
+// Names for addresses, inside the image.
+//
+// A panic on a machine without a debugger must still say which functions it came from. The build (boot/link_image.py) puts a table of all functions
+// into the image, names demangled, parameter lists left out, common pieces of names abbreviated. Layout, little endian:
+//   u32 functions, u32 pieces, u32 text_bytes, u32 0
+//   u32 offset[functions]     from image_start, ascending
+//   u32 bytes[functions]
+//   u32 name[functions]       offset in text
+//   u32 piece[pieces]         offset in text
+//   text: zero-ended strings. In a function's name, a byte from 0x80 up stands for piece (byte - 0x80).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace neap::x86 {
+
+struct Symbol {
+  std::string_view name;  ///< in the caller's buffer; cut if it is too short
+  std::uint64_t offset;   ///< of the address in the function
+};
+
+/// The function that holds `address`; an empty name when there is none. Touches nothing but the image: safe in a panic.
+[[nodiscard]] Symbol find_symbol(std::uint64_t address, std::span<char> buffer) noexcept;
+
+}  // namespace neap::x86

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSL-1.0
+// Where the CPU arrives, and from where it leaves.
+//
+// Exceptions come at any instruction, so all registers are saved, both to be printed and to be restored after a fix-up. Interrupts come only inside
+// `open_interrupt_window` and `sleep` (interrupts.cpp), whose callers expect a call there: the caller-saved general registers are enough, and the
+// vector registers hold nothing that anybody wants. The unwind tables say how to get from a handler to what it interrupted.
+
+        .section .text.exceptions, "ax", @progbits
+
+// CFA is the first byte behind the frame that the CPU pushed: SS, RSP, RFLAGS, CS, RIP lie below it, in this order.
+.macro interrupt_frame pushed
+        .cfi_startproc simple
+        .cfi_signal_frame
+        .cfi_def_cfa rsp, 40 + \pushed
+        .cfi_offset rip, -40
+        .cfi_offset rsp, -16
+.endm
+
+.macro save register
+        pushq   %\register
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset \register, 0
+.endm
+
+.macro restore register
+        popq    %\register
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore \register
+.endm
+
+// --- Exceptions: vectors 0 to 31 ---------------------------------------------------------------------------------------------------------------
+
+.macro exception vector, has_error_code
+        .balign 16
+        .if \has_error_code
+        interrupt_frame 8
+        .else
+        interrupt_frame 0
+        pushq   $0
+        .cfi_adjust_cfa_offset 8
+        .endif
+        pushq   $\vector
+        .cfi_adjust_cfa_offset 8
+        jmp     exception_common
+        .cfi_endproc
+.endm
+
+        .global exception_entries
+        .balign 16
+exception_entries:
+        .set    vector, 0
+        .rept   32
+        // Those with an error code: SDM 3A, table 6-1.
+        .if (vector == 8) || (vector == 10) || (vector == 11) || (vector == 12) || (vector == 13) || (vector == 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+        exception vector, 1
+        .else
+        exception vector, 0
+        .endif
+        .set    vector, vector + 1
+        .endr
+
+        .type   exception_common, @function
+exception_common:
+        interrupt_frame 16
+        save    rax
+        save    rbx
+        save    rcx
+        save    rdx
+        save    rsi
+        save    rdi
+        save    rbp
+        save    r8
+        save    r9
+        save    r10
+        save    r11
+        save    r12
+        save    r13
+        save    r14
+        save    r15
+        cld
+        movq    %rsp, %rdi
+        call    neap_handle_exception
+        restore r15
+        restore r14
+        restore r13
+        restore r12
+        restore r11
+        restore r10
+        restore r9
+        restore r8
+        restore rbp
+        restore rdi
+        restore rsi
+        restore rdx
+        restore rcx
+        restore rbx
+        restore rax
+        addq    $16, %rsp
+        .cfi_adjust_cfa_offset -16
+        iretq
+        .cfi_endproc
+        .size   exception_common, . - exception_common
+
+// --- Interrupts: vectors 32 to 255 -------------------------------------------------------------------------------------------------------------
+
+        .global interrupt_entries
+        .balign 16
+interrupt_entries:
+        .set    vector, 32
+        .rept   224
+        .balign 16
+        interrupt_frame 0
+        pushq   $vector
+        .cfi_adjust_cfa_offset 8
+        jmp     interrupt_common
+        .cfi_endproc
+        .set    vector, vector + 1
+        .endr
+
+        .type   interrupt_common, @function
+interrupt_common:
+        interrupt_frame 8
+        save    rax
+        save    rcx
+        save    rdx
+        save    rsi
+        save    rdi
+        save    r8
+        save    r9
+        save    r10
+        save    r11
+        cld
+        movq    72(%rsp), %rdi
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        call    neap_handle_interrupt
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        restore r11
+        restore r10
+        restore r9
+        restore r8
+        restore rdi
+        restore rsi
+        restore rdx
+        restore rcx
+        restore rax
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        iretq
+        .cfi_endproc
+        .size   interrupt_common, . - interrupt_common
