@@ -68,8 +68,9 @@ def test_what_is_no_debian_mirror_is_not_taken_for_one(tmp_path: Path, line: str
 
 
 def test_a_key_written_into_the_entry_is_no_file_name(tmp_path: Path) -> None:
-    text = "Types: deb\nURIs: http://a.example/debian\nSuites: sid\nComponents: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n x\n"
-    write(tmp_path, "sources.list.d/debian.sources", text)
+    text = "Types: deb\nURIs: http://a.example/debian\nSuites: sid\nComponents: main\n"
+    key = "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n x\n"
+    write(tmp_path, "sources.list.d/debian.sources", text + key)
     assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
 
 

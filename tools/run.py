@@ -95,7 +95,7 @@ def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, i
 
 def parse_forward(word: str) -> tuple[int, int]:
     """'8080:80' -> (8080, 80). Raises UsageError."""
-    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", word)
+    match = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", word)
     if not match or not all(1 <= int(part) <= 65535 for part in match.groups()):
         raise UsageError(f"--forward takes HOST:GUEST, two ports from 1 to 65535, not '{word}'")
     return int(match.group(1)), int(match.group(2))

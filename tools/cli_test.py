@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The launcher as its users start it: what is wrong ends in one line that says so, and nothing is made."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import cache
+from tools.conftest import REPOSITORY
+
+
+def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
+    argv = [sys.executable, str(directory / "neap"), *words]
+    return subprocess.run(
+        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd="/"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no command"),
+        (["walk"], "there is no 'walk'"),
+        (["run"], "the following arguments are required: APP"),
+        (["run", "no-such-application"], "there is no application 'no-such-application'"),
+        (["run", "hello", "--fast"], "unrecognized arguments: --fast"),
+        (["run", "hello", "--cores", "many"], "argument --cores: invalid int value: 'many'"),
+        (["run", "hello", "key=value"], "unrecognized arguments: key=value"),
+        (["build", "no-such-application"], "there is no application 'no-such-application'"),
+        (["build", "hello", "--", "a=1"], "build takes nothing after --"),
+        (["test", "no-such-layer"], "there is no test layer 'no-such-layer'"),
+        (["soak", "--minutes", "0"], "--minutes takes more than 0"),
+        (["toolchain"], "the following arguments are required: build|export|import"),
+        (["toolchain", "destroy"], "there is no 'destroy'"),
+        (["toolchain", "import"], "toolchain import takes the name of a file"),
+        (["toolchain", "build", "file"], "toolchain build takes no file"),
+        (["clean", "--all"], "unrecognized arguments: --all"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], said: str) -> None:
+    done = neap(*words, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    first, *hints = done.stderr.splitlines()
+    assert first.startswith(f"neap: error: {said}")
+    assert len(hints) <= 1 and all(hint.startswith("neap: ") for hint in hints)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_command() -> None:
+    done = neap("--help")
+    assert done.returncode == 0
+    for command in ("run", "build", "test", "soak", "doctor", "toolchain", "clean"):
+        assert f"\n  {command} " in done.stdout
+        assert neap(command, "--help").returncode == 0
+
+
+def test_a_python_that_is_too_old_is_told_so() -> None:
+    # What an older Python reads must be a program for it: the version is looked at before anything else is imported.
+    program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("neap: error: Python 3.11 or newer is needed")
+
+
+def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = neap("toolchain", "build", XDG_CACHE_HOME=str(tmp_path / "file/below"), NEAP_TOOLCHAIN="")
+    assert done.returncode == 1
+    assert done.stderr.startswith("neap: error: cannot make the cache directory")
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_reports_as_text_and_as_json(tmp_path: Path) -> None:
+    text = neap("doctor")
+    rows = json.loads(neap("doctor", "--json").stdout)
+    assert {row["state"] for row in rows} <= {"ok", "later", "missing"}
+    assert [row["name"] for row in rows] == [line.split("  ")[0] for line in text.stdout.splitlines()]
+    assert text.returncode == (1 if any(row["state"] == "missing" for row in rows) else 0)
+
+
+def test_doctor_on_an_empty_cache_says_what_will_come_and_makes_none_of_it(tmp_path: Path) -> None:
+    rows = {row["name"]: row for row in json.loads(neap("doctor", "--json", XDG_CACHE_HOME=str(tmp_path), NEAP_TOOLCHAIN="").stdout)}
+    assert rows["toolchain"]["state"] == "later"
+    assert [path.name for path in (tmp_path / "neap").iterdir()] == []
+
+
+def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> None:
+    # A checkout of its own: this one's build directory is in use by this very test.
+    checkout = tmp_path / "check out"
+    checkout.mkdir()
+    (checkout / "neap").symlink_to(REPOSITORY / "neap")
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from tools import build, cleaning, cli\n"
+    program += "build.BUILD = Path(sys.argv[2]); sys.exit(cli.main(['clean', *sys.argv[3:]]))"
+    built = checkout / "build/image"
+    built.mkdir(parents=True)
+    (tmp_path / "cache/neap/toolchain").mkdir(parents=True)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def clean(*words: str) -> subprocess.CompletedProcess:
+        argv = [sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words]
+        return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+    held = cache.try_lock(checkout / "build/image.lock")
+    done = clean()
+    assert done.returncode == 1 and "is in use by another neap" in done.stderr and built.exists()
+    os.close(held)
+    assert clean().returncode == 0 and not built.exists() and (tmp_path / "cache/neap/toolchain").exists()
+    held = cache.try_lock(tmp_path / "cache/neap/toolchain/key.lock")
+    assert clean("--cache").returncode == 1 and (tmp_path / "cache/neap").exists()
+    os.close(held)
+    assert clean("--cache").returncode == 0 and not (tmp_path / "cache/neap").exists()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSL-1.0
+import contextlib
+import socket
+import time
+
+import pytest
+
+from tools import machine, process, run
+from tools.errors import Failure, UsageError
+
+
+def test_an_application_has_its_ports_forwarded() -> None:
+    assert run.choose_forwards("memcached", []) == [(11211, 11211)]
+    assert run.choose_forwards("hello", []) == []
+
+
+def test_a_forward_of_the_same_guest_port_takes_the_defaults_place() -> None:
+    assert run.choose_forwards("memcached", ["22122:11211", "8080:80"]) == [(22122, 11211), (8080, 80)]
+
+
+@pytest.mark.parametrize("word", ["", "80", "80:", ":80", "0:80", "80:65536", "a:b", "80:80:80", "-1:80", "80:８０"])
+def test_a_forward_that_is_none_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="--forward takes HOST:GUEST"):
+        run.choose_forwards("hello", [word])
+
+
+def test_one_host_port_cannot_lead_to_two_places() -> None:
+    with pytest.raises(UsageError, match="port 8080 is named twice"):
+        run.choose_forwards("hello", ["8080:80", "8080:81"])
+
+
+def test_a_port_in_use_is_named_with_a_way_out() -> None:
+    with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(Failure, match=rf"port {port} on 127.0.0.1 is in use") as caught:
+            run.require_free_ports([(port, 11211)])
+    assert "--forward" in caught.value.hint and ":11211" in caught.value.hint
+
+
+@pytest.mark.parametrize("memory", ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"])
+def test_a_memory_size_that_is_none_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
+    with pytest.raises(UsageError, match="--memory takes a size"):
+        run.run(run.Options("hello", memory=memory))
+
+
+@pytest.mark.parametrize("cores", [0, -1, 257])
+def test_a_number_of_cores_that_cannot_be_is_refused(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
+    with pytest.raises(UsageError, match="--cores takes 1 to 256"):
+        run.run(run.Options("hello", cores=cores))
+
+
+def test_an_unknown_application_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
+    with pytest.raises(UsageError, match=r"no application 'helo' \(applications: hello, memcached\)"):
+        run.run(run.Options("helo"))
+
+
+def test_the_first_lane_to_fail_stops_the_others(tmp_path) -> None:
+    def fail() -> None:
+        time.sleep(0.2)
+        raise Failure("no such thing")
+
+    def work() -> None:
+        process.run_logged(["sleep", "300"], tmp_path / "log", "working")
+        process.run_logged(["sleep", "300"], tmp_path / "log", "working on")
+
+    start = time.monotonic()
+    with pytest.raises(Failure, match="no such thing"):
+        run.in_parallel([fail, work])
+    assert time.monotonic() - start < 60
+
+
+def test_lanes_run_side_by_side() -> None:
+    start = time.monotonic()
+    run.in_parallel([lambda: time.sleep(0.5)] * 4)
+    assert time.monotonic() - start < 1.5
+
+
+def test_the_guests_end_is_the_launchers_status(capsys) -> None:
+    assert run.guest_status(machine.SUCCESS) == 0
+    assert run.guest_status(machine.POWER_OFF) == 0
+    assert run.guest_status(machine.FAILURE) == 17
+    assert run.guest_status(machine.PANIC) == 18
+    assert run.guest_status(machine.BAD_COMMAND_LINE) == 19
+    assert run.guest_status(machine.RESET) == 1
+    assert "the machine was reset" in capsys.readouterr().err
+
+
+def test_where_the_application_answers_is_said_once_it_listens(capsys) -> None:
+    console = run.Console("memcached", [(22122, 11211)])
+    console.show("memcached: listening on 10.0.2.15:11211")
+    console.show("memcached: listening on 10.0.2.15:80")
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == "memcached: listening on 10.0.2.15:11211"
+    assert captured.err == "neap: answers on 127.0.0.1:22122 (Ctrl-C ends it)\n"

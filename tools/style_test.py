@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSL-1.0
+import json
+from pathlib import Path
+
+import pytest
+
+from tools import style
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(style.build, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(style.build, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(style.build, "build", lambda preset: None)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_file_without_its_licence_line_is_named(tree: Path) -> None:
+    good = write(tree / "good.cpp", "// SPDX-License-Identifier: BSL-1.0\n")
+    bad = write(tree / "bad.cpp", "// nothing\n")
+    assert style.without_licence([good, bad]) == ["bad.cpp: no SPDX-License-Identifier in its first 5 lines"]
+
+
+def test_a_line_that_is_too_long_is_named(tree: Path) -> None:
+    path = write(tree / "long.py", "x" * 140 + "\n" + "y" * 141 + "\n")
+    assert style.too_long([path]) == ["long.py:2: 141 columns, 140 is the limit"]
+
+
+def test_a_header_that_leans_on_another_ones_includes_is_named(tree: Path) -> None:
+    write(tree / "kernel/needed.hpp", "#pragma once\nusing Number = int;\n")
+    leaning = write(tree / "kernel/leaning.hpp", "#pragma once\ninline Number number = 0;\n")
+    alone = write(tree / "kernel/alone.hpp", '#pragma once\n#include "kernel/needed.hpp"\ninline Number number = 0;\n')
+    command = f"g++ -std=c++20 -I{tree} -MD -MT x.o -MF x.d -o x.o -c {tree}/kernel/x.cpp"
+    row = {"directory": str(tree), "file": str(tree / "kernel/x.cpp"), "command": command}
+    write(tree / "build/image-debug/compile_commands.json", json.dumps([row]))
+    write(tree / "build/host/compile_commands.json", "[]")
+    complaints = style.headers([leaning, alone])
+    assert len(complaints) == 1
+    assert complaints[0].startswith("kernel/leaning.hpp: ") and "Number" in complaints[0]
+
+
+def test_files_outside_git_are_found_without_what_was_built(tree: Path) -> None:
+    mine = write(tree / "a.cpp", "")
+    write(tree / "build/b.cpp", "")
+    assert style.files() == [mine]
