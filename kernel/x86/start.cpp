@@ -16,6 +16,7 @@
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/paging.hpp"
+#include "kernel/x86/pci.hpp"
 #include "kernel/x86/serial.hpp"
 
 namespace neap::x86 {
@@ -39,6 +40,7 @@ extern const Constructor init_array_start[], init_array_end[];
   initialise_first_core();
   initialise_clock();
   initialise_alarm();
+  scan_pci();
   memory::hand_over();
   neap::memory::initialise_pages(machine::usable_memory());
   for (const auto* constructor = init_array_start; constructor != init_array_end; ++constructor) (*constructor)();

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/pci.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernel/console.hpp"
+#include "kernel/x86/acpi.hpp"
+#include "kernel/x86/clock.hpp"
+#include "kernel/x86/paging.hpp"
+#include "kernel/x86/pci.hpp"
+#include "kernel/x86/pci_config.hpp"
+
+namespace neap::pci {
+
+namespace {
+
+constexpr std::size_t devices_max = 512;
+constinit std::array<Device, devices_max> found{};
+constinit std::size_t found_count = 0;
+constinit std::size_t refused = 0;
+
+constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
+
+bool add_function(Address at) {
+  const auto vendor = static_cast<std::uint16_t>(config::read(at, config::vendor_id, 2));
+  if (vendor == config::nobody) return false;
+  if (found_count == devices_max) {
+    ++refused;
+    return true;
+  }
+  const auto classes = config::read(at, config::class_register, 4);
+  found[found_count++] = {.address = at,
+                          .vendor_id = vendor,
+                          .device_id = static_cast<std::uint16_t>(config::read(at, config::device_id, 2)),
+                          .class_code = static_cast<std::uint8_t>(classes >> 24),
+                          .subclass = static_cast<std::uint8_t>(classes >> 16)};
+  return true;
+}
+
+// Every bus, not only those behind known bridges: large machines have root buses that nothing announces but AML.
+void scan_bus(std::uint16_t segment, std::uint8_t bus) {
+  for (std::uint8_t device = 0; device < devices_per_bus; ++device) {
+    Address at{.segment = segment, .bus = bus, .device = device, .function = 0};
+    if (!add_function(at)) continue;
+    if (!(config::read(at, config::header_type, 1) & config::header_multifunction)) continue;
+    for (at.function = 1; at.function < functions_per_device; ++at.function) add_function(at);
+  }
+}
+
+// A base address register's place and size (PCI 3.0, 6.2.5.1).
+struct Bar {
+  std::uint64_t address, bytes;
+};
+
+constexpr std::uint32_t bar_is_port = 1, bar_type_mask = 0b110, bar_type_64 = 0b100;
+constexpr std::uint64_t bar_address_mask = ~std::uint64_t{0xf};
+
+std::uint16_t bar_offset(unsigned index) { return static_cast<std::uint16_t>(config::bar_first + index * 4); }
+
+// Sizes of BARs, once they were asked for: asking takes the device off the bus for a moment, which is for set-up only.
+constinit std::array<std::array<std::uint64_t, config::bars>, devices_max> sizes{};
+
+// The size shows when all ones are written. Meanwhile the device must not answer at that address.
+std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
+  const auto low = device.read_config(bar_offset(index), 4);
+  const auto command = device.read_config(config::command, 2);
+  device.write_config(config::command, 2, command & ~std::uint32_t{config::command_memory});
+  device.write_config(bar_offset(index), 4, 0xffffffff);
+  std::uint64_t mask = device.read_config(bar_offset(index), 4) & bar_address_mask;
+  device.write_config(bar_offset(index), 4, low);
+  if (is_64) {
+    const auto high = device.read_config(bar_offset(index + 1), 4);
+    device.write_config(bar_offset(index + 1), 4, 0xffffffff);
+    mask |= std::uint64_t{device.read_config(bar_offset(index + 1), 4)} << 32;
+    device.write_config(bar_offset(index + 1), 4, high);
+  } else if (mask != 0) {
+    mask |= std::uint64_t{0xffffffff} << 32;
+  }
+  device.write_config(config::command, 2, command);
+  return mask == 0 ? 0 : ~mask + 1;
+}
+
+// Address 0, or 0 bytes: not a memory BAR, or not placed.
+Bar read_bar(const Device& device, unsigned index) {
+  constexpr std::uint8_t plain_device = 0;
+  if (index >= config::bars || (device.read_config(config::header_type, 1) & config::header_kind_mask) != plain_device) return {};
+  const auto low = device.read_config(bar_offset(index), 4);
+  if (low & bar_is_port) return {};
+  const bool is_64 = (low & bar_type_mask) == bar_type_64;
+  if (is_64 && index + 1 == config::bars) return {};
+  const auto high = is_64 ? device.read_config(bar_offset(index + 1), 4) : 0;
+  const auto at = std::ranges::find(devices(), device.address, &Device::address);
+  std::uint64_t unlisted = 0;
+  auto& bytes = at == devices().end() ? unlisted : sizes[static_cast<std::size_t>(at - devices().begin())][index];
+  if (bytes == 0) bytes = measure_bar(device, index, is_64);
+  return {.address = (std::uint64_t{high} << 32 | low) & bar_address_mask, .bytes = bytes};
+}
+
+}  // namespace
+
+std::span<const Device> devices() noexcept { return {found.data(), found_count}; }
+
+std::uint32_t Device::read_config(std::uint16_t offset, unsigned bytes) const noexcept { return config::read(address, offset, bytes); }
+
+void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept { config::write(address, offset, bytes, value); }
+
+std::uint16_t Device::find_capability(std::uint8_t id) const noexcept {
+  if (!(read_config(config::status, 2) & config::status_capabilities)) return 0;
+  constexpr unsigned capabilities_max = 48;
+  constexpr std::uint8_t pointer_mask = 0xfc, header_end = 0x40;
+  auto at = static_cast<std::uint8_t>(read_config(config::capabilities, 1) & pointer_mask);
+  for (unsigned i = 0; i < capabilities_max && at >= header_end; ++i) {
+    const auto head = read_config(at, 2);
+    if ((head & 0xff) == id) return at;
+    at = static_cast<std::uint8_t>(head >> 8 & pointer_mask);
+  }
+  return 0;
+}
+
+Result<std::span<volatile std::byte>> Device::map_bar(unsigned index) const {
+  const auto bar = read_bar(*this, index);
+  if (bar.address == 0 || bar.bytes == 0) return failure(ErrorCode::not_found, "no memory BAR with this index, or firmware gave it no address", index);
+  const auto mapped = x86::paging::map(bar.address, bar.bytes, x86::paging::Access::read_write, x86::paging::Cache::uncached);
+  if (!mapped) return std::unexpected(mapped.error());
+  return std::span(*mapped, static_cast<std::size_t>(bar.bytes));
+}
+
+void Device::enable(bool on) const noexcept {
+  const std::uint32_t both = config::command_memory | config::command_bus_master;
+  const auto before = read_config(config::command, 2);
+  // Interrupts come by MSI-X only; the old line stays off.
+  write_config(config::command, 2, (on ? before | both : before & ~both) | config::command_interrupt_off);
+}
+
+Result<void> Device::function_level_reset() const {
+  // PCIe 6.0: 7.5.3 for the registers, 6.6.2 for the procedure.
+  constexpr std::uint8_t pcie_capability = 0x10;
+  constexpr std::uint16_t device_capabilities = 4, device_control = 8, device_status = 10;
+  constexpr std::uint32_t can_reset = 1 << 28, start_reset = 1 << 15, transactions_pending = 1 << 5;
+  constexpr std::uint64_t millisecond_ns = 1'000'000;
+  const auto at = find_capability(pcie_capability);
+  if (at == 0 || !(read_config(static_cast<std::uint16_t>(at + device_capabilities), 4) & can_reset)) {
+    return failure(ErrorCode::unsupported, "the device has no function-level reset");
+  }
+  // The reset forgets all that firmware set up.
+  std::array<std::uint32_t, config::bars> bars{};
+  for (unsigned i = 0; i < config::bars; ++i) bars[i] = read_config(bar_offset(i), 4);
+  const auto command = read_config(config::command, 2);
+  const auto line = read_config(config::interrupt_line, 1);
+  const auto control_at = static_cast<std::uint16_t>(at + device_control);
+  const auto control = read_config(control_at, 2);
+
+  write_config(config::command, 2, command & ~std::uint32_t{config::command_bus_master});
+  for (unsigned ms = 0; ms < 100 && (read_config(static_cast<std::uint16_t>(at + device_status), 2) & transactions_pending); ++ms) {
+    x86::wait_ns(millisecond_ns);
+  }
+  write_config(control_at, 2, control | start_reset);
+  x86::wait_ns(100 * millisecond_ns);
+  for (unsigned ms = 0; (read_config(config::vendor_id, 2) & 0xffff) == config::nobody; ++ms) {
+    if (ms == 1000) return failure(ErrorCode::device, "the device did not come back from its reset within 1.1 s");
+    x86::wait_ns(millisecond_ns);
+  }
+  write_config(control_at, 2, control);
+  for (unsigned i = 0; i < config::bars; ++i) write_config(bar_offset(i), 4, bars[i]);
+  write_config(config::interrupt_line, 1, line);
+  write_config(config::command, 2, command);
+  return {};
+}
+
+}  // namespace neap::pci
+
+namespace neap::x86 {
+
+void scan_pci() {
+  using namespace neap::pci;
+  if (acpi::tables().pci.empty()) {
+    for (unsigned bus = 0; bus < 256; ++bus) scan_bus(0, static_cast<std::uint8_t>(bus));
+  }
+  for (const auto& window : acpi::tables().pci) {
+    for (unsigned bus = window.first_bus; bus <= window.last_bus; ++bus) scan_bus(window.segment, static_cast<std::uint8_t>(bus));
+  }
+  if (refused != 0) print("neap: ", refused, " PCI functions beyond ", devices_max, " are not listed");
+}
+
+}  // namespace neap::x86

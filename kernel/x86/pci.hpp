@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+namespace neap::x86 {
+
+/// Looks at every function of every bus. Core 0, once ACPI is read and mappings can be made.
+void scan_pci();
+
+}  // namespace neap::x86
