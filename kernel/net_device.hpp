@@ -75,6 +75,8 @@ class FrameReceiver {
   virtual void batch_done() noexcept = 0;
   /// The card has read every piece of the frame that carried `token`.
   virtual void transmitted(void* token) noexcept = 0;
+  /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the room.
+  virtual void transmit_room() noexcept {}
   virtual void link_changed(bool up) noexcept = 0;
 };
 
@@ -97,11 +99,12 @@ class NetDevice {
   virtual void attach(FrameReceiver& receiver) = 0;
 
   /// Queues a frame on this core's transmit queue; the card is told at the end of the event, once for all frames of it. Errors: `full` (ring has
-  /// no room; counted; `transmitted` calls follow when it has again), `invalid` (too many pieces, too long), `closed` (no link or device gone).
+  /// no room; counted; `transmit_room` follows when it has again), `invalid` (too many pieces, too long), `closed` (no link or device gone).
   /// After an error the frame was not taken and the token will not come back.
   [[nodiscard]] virtual Result<void> transmit(const TransmitFrame& frame) noexcept = 0;
 
-  /// Cores whose receive queue gets the flow with this RSS hash input; used to choose local ports. `core_count()` wide at most.
+  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4); used to choose local ports. All in host byte
+  /// order, as they stand in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 };

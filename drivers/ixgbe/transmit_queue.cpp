@@ -189,7 +189,7 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
   while (tokens_head_ != tokens_sent_) receiver.transmitted(tokens_[ring_.slot(tokens_head_++)]);
   if (room_wanted_ && has_room()) {
     room_wanted_ = false;
-    receiver.transmitted(nullptr);
+    receiver.transmit_room();
   }
 }
 

@@ -67,7 +67,7 @@ class TransmitQueue {
   void reclaim() noexcept;
   /// True if `deliver` has something to say.
   [[nodiscard]] bool deliverable() const noexcept { return tokens_head_ != tokens_sent_ || (room_wanted_ && has_room()); }
-  /// Gives tokens of sent frames back, in order, each once; and a null token if a frame was refused and there is room again.
+  /// Gives tokens of sent frames back, in order, each once; then says so if a frame was refused and there is room again.
   void deliver(FrameReceiver& receiver) noexcept;
 
   /// Descriptors that the card has been told of, or will be, and has not reported.
