@@ -73,7 +73,7 @@ task<Result<Value>> wait_for(Registers registers, reg::Location<Value> where, Re
     // The clock is read first: a core that was away for long still looks once more.
     const bool late = BootClock::now() >= deadline;
     const Value value = registers.read(where);
-    if (value.raw() == Registers::all_ones && registers.card_gone()) co_return std::unexpected(card_gone_error);
+    if ((late || value.raw() == Registers::all_ones) && registers.card_gone()) co_return std::unexpected(card_gone_error);
     if (ready(value)) co_return value;
     if (late) co_return failure(ErrorCode::timeout, message, value.raw());
     co_await sleep_for(interval);

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/queue_pair.hpp"
+
+#include <gtest/gtest.h>
+
+#include "drivers/ixgbe/test_card.hpp"
+#include "kernel/interrupts.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::ixgbe {
+namespace {
+
+using host::HostMachine;
+using test::Bytes;
+using test::frame_of;
+
+struct QueuePairTest : testing::Test {
+  void start(const QueueOptions& options = {}) {
+    machine.on(0, [&] {
+      ASSERT_TRUE(pair->allocate(options).has_value());
+      pair->receive_queue().program();
+      pair->transmit_queue().program();
+      pair->receive_queue().refill();
+      vector = allocate_vector(0, [this] { pair->interrupt(); }).value();
+    });
+  }
+  void attach() {
+    machine.on(0, [&] { pair->attach(stack); });
+  }
+  void TearDown() override {
+    // Hooks belong to core 0.
+    machine.on(0, [&] {
+      stack.release_all();
+      pair.reset();
+    });
+  }
+  void receive(std::uint32_t frames) {
+    for (std::uint32_t i = 0; i < frames; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  }
+  [[nodiscard]] bool received(std::size_t frames) {
+    return HostMachine::wait_until([&] {
+      std::size_t now = 0;
+      machine.on(0, [&] { now = stack.frames.size(); });
+      return now == frames;
+    });
+  }
+  [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes; }
+
+  test::TestCard card;
+  std::atomic<bool> link{true};
+  test::TestReceiver stack;
+  HostMachine machine{1};
+  std::unique_ptr<QueuePair> pair = std::make_unique<QueuePair>(card.registers(), 0, link);
+  std::uint8_t vector = 0;
+};
+
+// The card raises no second interrupt for descriptors that it has announced already.
+TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
+  start();
+  attach();
+  machine.on(0, [&] {
+    receive(3 * 64 + 16);
+    pair->interrupt();
+    EXPECT_EQ(stack.frames.size(), 64U) << "one event takes no more than its budget";
+    EXPECT_EQ(stack.batches, 1U);
+  });
+  ASSERT_TRUE(received(208));
+  for (std::uint32_t i = 0; i < 208; ++i) EXPECT_EQ(stack.frames[i], frame_of(i, 100));
+  machine.on(0, [&] {
+    EXPECT_EQ(pair->counters().budget_exits, 3U);
+    EXPECT_EQ(stack.batches, 4U);
+    EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write an event";
+  });
+}
+
+// Between two events of one queue others have their turn.
+TEST_F(QueuePairTest, OtherEventsRunBetweenBudgets) {
+  start();
+  attach();
+  std::size_t seen = 0;
+  machine.on(0, [&] {
+    receive(200);
+    spawn([&] { seen = stack.frames.size(); });
+    pair->interrupt();
+  });
+  ASSERT_TRUE(received(200));
+  EXPECT_EQ(seen, 64U);
+}
+
+TEST_F(QueuePairTest, AnInterruptOfTheVectorDeliversFrames) {
+  start();
+  attach();
+  for (std::uint32_t round = 1; round <= 20; ++round) {
+    receive(7);  // the machine is asleep: nobody else looks at the ring
+    machine.interrupt(0, vector);
+    ASSERT_TRUE(received(7 * round));
+  }
+  machine.on(0, [&] { EXPECT_EQ(pair->counters().interrupts, 20U); });
+}
+
+// The write-back may come before the interrupt that moderation holds back.
+TEST_F(QueuePairTest, TheRingIsLookedAtOnceMoreBeforeSleep) {
+  start();
+  attach();
+  machine.on(0, [&] { receive(5); });  // no interrupt
+  ASSERT_TRUE(received(5));
+  machine.on(0, [&] {
+    EXPECT_EQ(pair->counters().idle_finds, 1U);
+    EXPECT_EQ(pair->counters().interrupts, 0U);
+  });
+  machine.interrupt(0, vector);  // the late one
+  ASSERT_TRUE(HostMachine::wait_until([&] {
+    std::uint64_t empty = 0;
+    machine.on(0, [&] { empty = pair->counters().empty_interrupts; });
+    return empty == 1;
+  }));
+}
+
+TEST_F(QueuePairTest, FramesFromBeforeAttachArriveAfterIt) {
+  start();
+  machine.on(0, [&] {
+    receive(3);
+    pair->interrupt();
+    EXPECT_TRUE(stack.frames.empty());
+  });
+  attach();
+  EXPECT_TRUE(received(3));
+}
+
+TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteEvenFromHooksAskedForLater) {
+  start();
+  attach();
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
+  std::optional<EventEndHook> server;
+  machine.on(0, [&] {
+    server.emplace([&] { EXPECT_TRUE(pair->transmit(frame).has_value()); });
+    EXPECT_TRUE(pair->transmit(frame).has_value());
+    EXPECT_TRUE(pair->transmit(frame).has_value());
+    server->request();
+  });
+  machine.on(0, [&] {
+    EXPECT_EQ(pair->transmit_queue().counters().tail_writes, 1U);
+    card.transmit();
+    pair->interrupt();
+    EXPECT_EQ(card.sent.size(), 3U);
+    EXPECT_EQ(stack.tokens.size(), 3U) << "completions come with the queue's event";
+    server.reset();
+  });
+}
+
+TEST_F(QueuePairTest, ReleasesRefillARingThatRanDry) {
+  start({.receive_descriptors = 64, .receive_buffers = 64});
+  attach();
+  machine.on(0, [&] { stack.keep = true; });
+  std::uint32_t sent = 0;
+  for (int round = 0; round < 10; ++round) {
+    machine.on(0, [&] {
+      while (card.receive(frame_of(sent, 100))) ++sent;
+      pair->interrupt();
+    });
+  }
+  ASSERT_EQ(sent, 64U);
+  machine.on(0, [&] {
+    EXPECT_EQ(card.receive_room(), 0U);
+    EXPECT_GE(pair->receive_queue().counters().pool_empty, 1U);
+    for (int i = 0; i < 32; ++i) stack.release_one();
+  });
+  machine.on(0, [&] {
+    EXPECT_EQ(card.receive_room(), 32U) << "no interrupt can come for an empty ring: releases must fill it";
+    receive(32);
+  });
+  EXPECT_TRUE(received(96));
+}
+
+struct QueuePairClockTest : testing::Test {
+  // Before the machine.
+  host::ManualClock clock{1'000'000};
+};
+
+TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) {
+  test::TestCard card;
+  std::atomic<bool> link{true};
+  test::TestReceiver stack;
+  HostMachine machine{1};
+  auto pair = std::make_unique<QueuePair>(card.registers(), 0, link);
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
+  machine.on(0, [&] {
+    ASSERT_TRUE(pair->allocate({}).has_value());
+    pair->receive_queue().program();
+    pair->transmit_queue().program();
+    pair->attach(stack);
+  });
+  // `on` returns when the event has run; its end hooks and due timers come before the next one.
+  const auto hangs_after = [&](std::chrono::nanoseconds time) {
+    std::uint64_t hangs = 0;
+    machine.on(0, [] {});
+    clock.advance(time);
+    for (int i = 0; i < 3; ++i) machine.on(0, [&] { hangs = pair->transmit_queue().counters().hangs; });
+    return hangs;
+  };
+  const auto period = QueuePair::hang_period + std::chrono::milliseconds{1};
+  EXPECT_EQ(hangs_after(10 * period), 0U);
+
+  machine.on(0, [&] { EXPECT_TRUE(pair->transmit(frame).has_value()); });
+  EXPECT_EQ(hangs_after(period), 1U);
+  EXPECT_EQ(hangs_after(period), 2U);
+  link = false;
+  EXPECT_EQ(hangs_after(period), 2U) << "without a link frames may wait";
+  link = true;
+  machine.on(0, [&] {
+    card.transmit();
+    EXPECT_TRUE(stack.tokens.empty());
+  });
+  EXPECT_EQ(hangs_after(period), 2U);
+  EXPECT_EQ(stack.tokens.size(), 1U) << "the last look found the report without an interrupt";
+  ASSERT_TRUE(HostMachine::wait_until([] { return host::alarm_of(0) == machine::alarm_none; })) << "an idle core has no alarm";
+  machine.on(0, [&] { pair.reset(); });
+}
+
+}  // namespace
+}  // namespace neap::ixgbe

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/receive_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include "drivers/ixgbe/test_card.hpp"
+
+namespace neap::ixgbe {
+namespace {
+
+using test::Bytes;
+using test::frame_of;
+
+constexpr std::uint32_t ring = 64;
+constexpr std::uint32_t capacity = ring - ReceiveQueue::refill_batch_descriptors;
+
+struct ReceiveQueueTest : testing::Test {
+  void make(std::uint32_t buffers = 4 * ring, std::uint32_t frame_bytes_max = 1514) {
+    ASSERT_TRUE(queue.allocate(ring, buffers, frame_bytes_max).has_value());
+    queue.program();
+    queue.refill();
+  }
+  void expect_no_leak() {
+    stack.release_all();
+    EXPECT_EQ(queue.pool().available() + queue.posted(), queue.pool().size());
+  }
+  test::TestCard card;
+  ReceiveQueue queue{card.registers(), 0};
+  test::TestReceiver stack;
+};
+
+TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
+  make();
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+  for (std::uint32_t round = 0; round < 200; ++round) {
+    for (std::uint32_t i = 0; i < 1 + round % capacity; ++i) {
+      if (card.receive(frame_of(sent, 60 + sent % 1455))) ++sent;
+    }
+    while (queue.receive(stack, 64) != 0) queue.refill();
+    for (; !stack.frames.empty(); ++received) {
+      ASSERT_EQ(stack.frames.front(), frame_of(received, 60 + received % 1455));
+      stack.frames.pop_front();
+    }
+    const std::uint32_t tail = card.registers().read(reg::RDT(0)).tail;
+    ASSERT_EQ(tail % ReceiveQueue::refill_batch_descriptors, 0U);
+    ASSERT_LE(queue.posted(), capacity) << "tail must never meet head";
+  }
+  EXPECT_EQ(received, sent);
+  EXPECT_GT(sent, 20 * ring);
+  EXPECT_EQ(queue.counters().frames, sent);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestIsStillThere) {
+  make();
+  for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  EXPECT_EQ(queue.receive(stack, 16), 16U);
+  EXPECT_TRUE(queue.ready());
+  EXPECT_EQ(queue.receive(stack, 64), 24U);
+  EXPECT_FALSE(queue.ready());
+  EXPECT_EQ(stack.frames.size(), 40U);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
+  make();
+  const std::uint64_t before = queue.counters().tail_writes;
+  for (std::uint32_t i = 0; i < capacity; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  EXPECT_EQ(queue.receive(stack, 64), capacity);
+  queue.refill();
+  queue.refill();
+  EXPECT_EQ(queue.counters().tail_writes, before + 1);
+  EXPECT_EQ(queue.posted(), capacity);
+}
+
+// With fewer than a batch missing the tail stays: it is worth no write.
+TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
+  make();
+  for (std::uint32_t i = 0; i < 15; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  queue.receive(stack, 64);
+  const std::uint64_t before = queue.counters().tail_writes;
+  queue.refill();
+  EXPECT_EQ(queue.counters().tail_writes, before);
+  EXPECT_EQ(queue.posted(), capacity - 15);
+}
+
+// Behind the posted descriptors lie those of the last round, which still say "done".
+TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
+  make(ring);
+  stack.keep = true;
+  std::uint32_t sent = 0;
+  for (int round = 0; round < 8; ++round) {
+    while (card.receive(frame_of(sent, 100))) ++sent;
+    while (queue.receive(stack, 64) != 0) {
+    }
+    queue.refill();
+  }
+  ASSERT_EQ(sent, ring) << "every buffer is with the stack now";
+  EXPECT_EQ(queue.posted(), 0U);
+  EXPECT_FALSE(queue.ready());
+  EXPECT_EQ(queue.receive(stack, 64), 0U);
+  EXPECT_EQ(stack.frames.size(), sent);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
+  make(ring);
+  unsigned wanted = 0;
+  queue.on_buffers_wanted([](void* count) noexcept { ++*static_cast<unsigned*>(count); }, &wanted);
+  stack.keep = true;
+  std::uint32_t sent = 0;
+  for (int round = 0; round < 3; ++round) {
+    while (card.receive(frame_of(sent, 100))) ++sent;
+    queue.receive(stack, 64);
+    queue.refill();
+  }
+  ASSERT_EQ(queue.posted(), 0U);
+  EXPECT_GE(queue.counters().pool_empty, 1U);
+  EXPECT_FALSE(card.receive(frame_of(sent, 100))) << "no descriptor: the card drops";
+  EXPECT_EQ(wanted, 0U);
+  for (std::uint32_t i = 0; i + 1 < ReceiveQueue::refill_batch_descriptors; ++i) stack.release_one();
+  EXPECT_EQ(wanted, 0U) << "less than a batch";
+  stack.release_one();
+  EXPECT_EQ(wanted, 1U);
+  stack.release_one();
+  EXPECT_EQ(wanted, 1U) << "once, until the ring was filled";
+  queue.refill();
+  EXPECT_EQ(queue.posted(), ReceiveQueue::refill_batch_descriptors);
+  ASSERT_TRUE(card.receive(frame_of(4711, 300)));
+  EXPECT_EQ(queue.receive(stack, 64), 1U);
+  EXPECT_EQ(stack.frames.back(), frame_of(4711, 300));
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, AFrameOverSeveralDescriptorsIsOneChainEvenAcrossEvents) {
+  make(4 * ring, 9000);
+  const Bytes large = frame_of(1, 2 * ReceivePool::buffer_bytes + 100);
+  const Bytes exact = frame_of(2, 2 * ReceivePool::buffer_bytes);
+  ASSERT_TRUE(card.receive(large));
+  ASSERT_TRUE(card.receive(exact));
+  ASSERT_TRUE(card.receive(frame_of(3, 64)));
+  EXPECT_EQ(queue.receive(stack, 2), 2U);
+  EXPECT_TRUE(stack.frames.empty()) << "the frame has no end yet";
+  EXPECT_EQ(queue.receive(stack, 2), 2U);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.pieces, 3U);
+  EXPECT_EQ(queue.receive(stack, 64), 2U);
+  ASSERT_EQ(stack.frames.size(), 3U);
+  EXPECT_EQ(stack.frames[0], large);
+  EXPECT_EQ(stack.frames[1], exact);
+  EXPECT_EQ(stack.frames[2], frame_of(3, 64));
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, AFrameLongerThanAllowedIsDroppedAndTheNextOneIsNot) {
+  make(4 * ring, 1514);
+  ASSERT_TRUE(card.receive(frame_of(1, 5000)));
+  ASSERT_TRUE(card.receive(frame_of(2, 64)));
+  queue.receive(stack, 64);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.frames[0], frame_of(2, 64));
+  EXPECT_EQ(queue.counters().dropped_overlong, 1U);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, FramesWithErrorsAreDroppedAndCounted) {
+  make(4 * ring, 9000);
+  ASSERT_TRUE(card.receive(frame_of(1, 100), {.receive_error = true}));
+  ASSERT_TRUE(card.receive(frame_of(2, 5000), {.receive_error = true}));
+  ASSERT_TRUE(card.receive(frame_of(3, 100)));
+  queue.receive(stack, 64);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.frames[0], frame_of(3, 100));
+  EXPECT_EQ(queue.counters().dropped_errors, 2U);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, ImpossibleLengthsFromABrokenCardAreDropped) {
+  make(4 * ring, 9000);
+  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 0});
+  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = ReceivePool::buffer_bytes + 1});
+  card.receive_raw({.descriptor_done = true, .end_of_packet = false, .length = 65535});
+  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 10});  // the rest of the third
+  ASSERT_TRUE(card.receive(frame_of(3, 100)));
+  EXPECT_EQ(queue.receive(stack, 64), 5U);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.frames[0], frame_of(3, 100));
+  EXPECT_EQ(queue.counters().dropped_errors, 3U);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
+  make();
+  const auto info_for = [&](descriptor::ReceiveWriteBack written) {
+    EXPECT_TRUE(card.receive(frame_of(1, 100), written));
+    EXPECT_EQ(queue.receive(stack, 64), 1U);
+    queue.refill();
+    return stack.last_info;
+  };
+  ReceiveInfo info = info_for({.rss_type = 1, .packet_ipv4 = true, .packet_tcp = true, .rss_hash = 0xdeadbeef,
+                               .l4_checksum_checked = true, .ip_checksum_checked = true});
+  EXPECT_TRUE(info.ip_checksum_checked && info.ip_checksum_good && info.l4_checksum_checked && info.l4_checksum_good);
+  EXPECT_TRUE(info.rss_valid);
+  EXPECT_EQ(info.rss_hash, 0xdeadbeefU);
+  EXPECT_EQ(info.vlan_tag, 0U);
+
+  info = info_for({.packet_tcp = true, .l4_checksum_checked = true, .ip_checksum_checked = true, .l4_error = true, .ip_error = true});
+  EXPECT_TRUE(info.ip_checksum_checked && info.l4_checksum_checked);
+  EXPECT_FALSE(info.ip_checksum_good || info.l4_checksum_good) << "bad checksums go up, marked: the stack counts them";
+  EXPECT_FALSE(info.rss_valid);
+
+  info = info_for({.ip_checksum_checked = false, .l4_error = true, .ip_error = true});
+  EXPECT_FALSE(info.ip_checksum_checked || info.l4_checksum_checked) << "without the checked bit the error bits mean nothing";
+  EXPECT_FALSE(info.ip_checksum_good || info.l4_checksum_good);
+
+  info = info_for({.packet_udp = true, .l4_checksum_checked = true, .l4_error = true});
+  EXPECT_FALSE(info.l4_checksum_checked) << "the card mistakes UDP without a checksum";
+
+  info = info_for({.vlan_packet = true, .vlan = 123});
+  EXPECT_EQ(info.vlan_tag, 123U);
+}
+
+TEST_F(ReceiveQueueTest, RefusesRingsThatTheCardCannotHave) {
+  for (const std::uint32_t size : {0U, 32U, 100U, 8192U}) {
+    ReceiveQueue other{card.registers(), 0};
+    const auto refused = other.allocate(size, 16384, 1514);
+    ASSERT_FALSE(refused.has_value()) << size;
+    EXPECT_EQ(refused.error().code, ErrorCode::invalid);
+  }
+  ReceiveQueue other{card.registers(), 0};
+  EXPECT_EQ(other.allocate(64, 63, 1514).error().code, ErrorCode::invalid) << "fewer buffers than descriptors";
+}
+
+}  // namespace
+}  // namespace neap::ixgbe

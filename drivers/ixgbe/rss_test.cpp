@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/rss.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "drivers/ixgbe/moderation.hpp"
+
+namespace neap::ixgbe {
+namespace {
+
+constexpr std::uint32_t ip(unsigned a, unsigned b, unsigned c, unsigned d) { return a << 24 | b << 16 | c << 8 | d; }
+
+struct Vector {
+  std::uint32_t destination, source;
+  std::uint16_t destination_port, source_port;
+  std::uint32_t hash_addresses, hash_ports;
+};
+
+// The verification suite of the public RSS specification, IPv4.
+constexpr Vector vectors[] = {
+    {ip(161, 142, 100, 80), ip(66, 9, 149, 187), 1766, 2794, 0x323e8fc2, 0x51ccc178},
+    {ip(65, 69, 140, 83), ip(199, 92, 111, 2), 4739, 14230, 0xd718262a, 0xc626b0ea},
+    {ip(12, 22, 207, 184), ip(24, 19, 198, 95), 38024, 12898, 0xd2d0a5de, 0x5c2b394a},
+    {ip(209, 142, 163, 6), ip(38, 27, 205, 30), 2217, 48228, 0x82989176, 0xafc7327f},
+    {ip(202, 188, 127, 2), ip(153, 39, 163, 191), 1303, 44251, 0x5d1809c5, 0x10e828a2},
+};
+
+TEST(Rss, ToeplitzGivesThePublishedHashes) {
+  for (const Vector& vector : vectors) {
+    EXPECT_EQ(rss::hash_ipv4(vector.source, vector.destination, vector.source_port, vector.destination_port), vector.hash_ports);
+    std::array<std::uint8_t, 8> addresses{};
+    for (unsigned i = 0; i < 4; ++i) {
+      addresses[i] = static_cast<std::uint8_t>(vector.source >> (24 - 8 * i));
+      addresses[4 + i] = static_cast<std::uint8_t>(vector.destination >> (24 - 8 * i));
+    }
+    EXPECT_EQ(rss::hash(addresses), vector.hash_addresses);
+  }
+}
+
+// The longest input (IPv6 with ports) uses the whole key; reading past it would be found by the sanitizer, and at compile time.
+TEST(Rss, LongestInputStaysInsideTheKey) {
+  // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
+  constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0,    0,    0,    7,    0x3f, 0xfe,
+                                                  0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0,    1,    0x0a, 0xea, 0x06, 0xe6};
+  constexpr std::uint32_t hash = rss::hash(input);
+  EXPECT_EQ(hash, 0x40207d3dU);
+}
+
+class RssTable : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Cores, RssTable, testing::Values(1, 2, 3, 4, 6, 8, 12, 16));
+
+TEST_P(RssTable, SharesDifferByOneEntryAtMost) {
+  const unsigned queues = GetParam();
+  std::array<unsigned, 256> share{};
+  for (const std::uint8_t queue : rss::table_for(queues)) ++share[queue];
+  const auto [least, most] = std::minmax_element(share.begin(), share.begin() + queues);
+  EXPECT_LE(*most - *least, 1U);
+  EXPECT_GE(*least, rss::table_entries / queues);
+  for (unsigned queue = queues; queue < share.size(); ++queue) EXPECT_EQ(share[queue], 0U) << "queue " << queue << " does not exist";
+}
+
+// What the table allows, plus what chance does to 10,000 flows (five standard deviations).
+TEST_P(RssTable, SpreadsFlows) {
+  const unsigned queues = GetParam();
+  const rss::Table table = rss::table_for(queues);
+  constexpr unsigned flows = 10'000;
+  std::mt19937 random(7);
+  std::array<unsigned, 16> share{};
+  for (unsigned i = 0; i < flows; ++i) {
+    const std::uint32_t hash = rss::hash_ipv4(random(), ip(10, 0, 0, 1), static_cast<std::uint16_t>(random()), 11211);
+    ++share.at(rss::queue_of(table, hash));
+  }
+  std::array<unsigned, 16> entries{};
+  for (const std::uint8_t queue : table) ++entries[queue];
+  for (unsigned queue = 0; queue < queues; ++queue) {
+    const double expected = double{flows} * entries[queue] / rss::table_entries;
+    EXPECT_NEAR(share[queue], expected, 5 * std::sqrt(expected)) << "queue " << queue;
+  }
+}
+
+TEST(Moderation, RoundsToTheCardsStepsAndSaysSo) {
+  const auto becomes = [](std::uint32_t wanted_us) { return Moderation::from_us(wanted_us)->itr_us(); };
+  EXPECT_EQ(becomes(0), 0U);
+  EXPECT_EQ(becomes(1), 2U) << "a little moderation must not become none";
+  EXPECT_EQ(becomes(2), 2U);
+  EXPECT_EQ(becomes(3), 4U);
+  EXPECT_EQ(becomes(16), 16U);
+  EXPECT_EQ(becomes(1022), 1022U);
+  EXPECT_EQ(becomes(1023), 1022U) << "the field has nine bits";
+  EXPECT_EQ(becomes(1024), 1022U);
+  EXPECT_EQ(Moderation{}.itr_us(), 16U);
+}
+
+TEST(Moderation, RefusesWhatTheCardCannotDo) {
+  const auto refused = Moderation::from_us(1025);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid);
+}
+
+}  // namespace
+}  // namespace neap::ixgbe

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/start_up.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "drivers/ixgbe/eeprom.hpp"
+#include "drivers/ixgbe/semaphore.hpp"
+#include "drivers/ixgbe/test_card.hpp"
+#include "drivers/ixgbe/vectors.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::ixgbe {
+namespace {
+
+using host::HostMachine;
+
+struct StartUpTest : testing::Test {
+  /// Runs a phase on core 0 and returns its error; `what` is empty when it succeeded.
+  template <class Phase>
+  Error error_of(Phase phase) {
+    Error error{.code = ErrorCode::invalid, .message = "", .detail = 0};
+    machine.run(0, [&]() -> task<void> {
+      auto done = co_await phase();
+      if (!done) error = done.error();
+    });
+    return error;
+  }
+  test::TestCard card;
+  HostMachine machine{1};
+  Registers registers = card.registers();
+};
+
+// Memory does not clear CTRL.RST by itself: a card that hangs in its reset.
+TEST_F(StartUpTest, AResetThatNeverEndsIsATimeOutThatNamesTheRegister) {
+  const Error error = error_of([&] { return reset_card(registers); });
+  EXPECT_EQ(error.code, ErrorCode::timeout);
+  EXPECT_NE(std::string_view(error.message).find("CTRL.RST"), std::string_view::npos) << error.message;
+  EXPECT_NE(error.detail, 0U) << "the last value read";
+}
+
+TEST_F(StartUpTest, AnEepromThatNeverLoadsIsATimeOutThatNamesTheRegister) {
+  const Error error = error_of([&] { return wait_until_initialised(registers); });
+  EXPECT_EQ(error.code, ErrorCode::timeout);
+  EXPECT_NE(std::string_view(error.message).find("EEC.AUTO_RD"), std::string_view::npos) << error.message;
+}
+
+TEST_F(StartUpTest, DmaThatNeverInitialisesIsATimeOutThatNamesTheRegister) {
+  registers.write(reg::EEC, {.auto_read_done = true});
+  registers.write(reg::EEMNGCTL, {.cfg_done0 = true});
+  const Error error = error_of([&] { return wait_until_initialised(registers); });
+  EXPECT_EQ(error.code, ErrorCode::timeout);
+  EXPECT_NE(std::string_view(error.message).find("RDRXCTL.DMAIDONE"), std::string_view::npos) << error.message;
+}
+
+TEST_F(StartUpTest, AnEepromWordThatNeverComesIsATimeOut) {
+  const Error error = error_of([&] { return read_eeprom(registers, 5); });
+  EXPECT_EQ(error.code, ErrorCode::timeout);
+  EXPECT_NE(std::string_view(error.message).find("EERD.DONE"), std::string_view::npos) << error.message;
+}
+
+TEST_F(StartUpTest, ACardThatIsGoneIsSaidToBeGone) {
+  card.all_registers_read(0xFF);
+  EXPECT_EQ(error_of([&] { return reset_card(registers); }).code, ErrorCode::closed);
+  EXPECT_EQ(error_of([&] { return wait_until_initialised(registers); }).code, ErrorCode::closed);
+  EXPECT_EQ(error_of([&] { return read_eeprom(registers, 5); }).code, ErrorCode::closed);
+  EXPECT_EQ(error_of([&] { return acquire(registers, SharedResource::mac); }).code, ErrorCode::closed);
+}
+
+// An owner that died keeps its bits; the next driver must not hang on them.
+TEST_F(StartUpTest, ALostSemaphoreIsTakenOver) {
+  registers.write(reg::SW_FW_SYNC, {.sw_phy0 = true, .fw_mac = true});
+  EXPECT_STREQ(error_of([&] { return acquire(registers, SharedResource::mac); }).message, "");
+  EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_mac);
+  EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_phy0) << "others' resources stay theirs";
+  EXPECT_NE(host::take_console_text().find("SW_FW_SYNC"), std::string::npos);
+  EXPECT_STREQ(error_of([&] { return release(registers, SharedResource::mac); }).message, "");
+  EXPECT_FALSE(registers.read(reg::SW_FW_SYNC).sw_mac);
+  EXPECT_FALSE(registers.read(reg::SWSM).swesmbi);
+}
+
+TEST_F(StartUpTest, MacComesFromFilterZeroAndMustBeUnicast) {
+  registers.write(reg::RAL(0), {.address_low = 0x03020152});
+  registers.write(reg::RAH(0), {.address_high = 0x0504, .valid = true});
+  const auto mac = read_mac(registers);
+  ASSERT_TRUE(mac.has_value());
+  EXPECT_EQ(*mac, (MacAddress{0x52, 0x01, 0x02, 0x03, 0x04, 0x05}));
+  registers.write(reg::RAL(0), {.address_low = 0x03020153});
+  EXPECT_EQ(read_mac(registers).error().code, ErrorCode::device) << "multicast bit";
+  registers.write(reg::RAL(0), {.address_low = 0});
+  registers.write(reg::RAH(0), {.address_high = 0, .valid = true});
+  EXPECT_EQ(read_mac(registers).error().code, ErrorCode::device) << "all zero";
+}
+
+TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
+  for (const unsigned pairs : {1U, 3U, 16U}) {
+    card.all_registers_read(0);
+    program_vectors(registers, pairs, *Moderation::from_us(100));
+    enable_vectors(registers, pairs);
+    for (unsigned queue = 0; queue < reg::IVAR.count * 2; ++queue) {
+      const reg::Ivar ivar = registers.read(reg::IVAR(queue / 2));
+      const bool odd = queue % 2 != 0;
+      EXPECT_EQ(odd ? ivar.rx_odd_valid : ivar.rx_even_valid, queue < pairs) << queue;
+      EXPECT_EQ(odd ? ivar.tx_odd_valid : ivar.tx_even_valid, queue < pairs) << queue;
+      if (queue < pairs) {
+        EXPECT_EQ(odd ? ivar.rx_odd : ivar.rx_even, queue);
+        EXPECT_EQ(odd ? ivar.tx_odd : ivar.tx_even, queue);
+        EXPECT_EQ(registers.read(reg::EITR(queue)).itr_interval, 50U);
+      }
+    }
+    EXPECT_EQ(registers.read(reg::IVAR_MISC).other, pairs);
+    EXPECT_TRUE(registers.read(reg::IVAR_MISC).other_valid);
+    EXPECT_EQ(registers.read(reg::EIAC).rtxq, (1U << pairs) - 1) << "queue causes clear themselves: EICR is never read for them";
+    EXPECT_EQ(registers.read(reg::EIAM).rtxq, 0U);
+    EXPECT_TRUE(registers.read(reg::EIMS).lsc);
+  }
+}
+
+TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
+  program_receive(registers, 3, 9000);
+  for (unsigned i = 0; i < reg::RETA.count; ++i) {
+    const reg::Reta entry = registers.read(reg::RETA(i));
+    EXPECT_EQ(entry.entry0, 4 * i % 3);
+    EXPECT_EQ(entry.entry1, (4 * i + 1) % 3);
+    EXPECT_EQ(entry.entry2, (4 * i + 2) % 3);
+    EXPECT_EQ(entry.entry3, (4 * i + 3) % 3);
+  }
+  EXPECT_EQ(registers.read(reg::RSSRK(0)).key, 0xda565a6dU) << "byte 0 of the key in the low bits";
+  EXPECT_EQ(registers.read(reg::RSSRK(9)).key, 0xfa01acbeU);
+  EXPECT_TRUE(registers.read(reg::HLREG0).jumbo_enable);
+  EXPECT_EQ(registers.read(reg::MAXFRS).max_frame_bytes, 9004U);
+  EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
+}
+
+}  // namespace
+}  // namespace neap::ixgbe

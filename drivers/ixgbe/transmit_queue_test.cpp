@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "drivers/ixgbe/transmit_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "drivers/ixgbe/test_card.hpp"
+
+namespace neap::ixgbe {
+namespace {
+
+using test::Bytes;
+using test::frame_of;
+
+constexpr std::uint32_t ring = 64;
+
+void* token_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+struct TransmitQueueTest : testing::Test {
+  void make(std::uint32_t frame_bytes_max = 1514) {
+    ASSERT_TRUE(queue.allocate(ring, frame_bytes_max).has_value());
+    queue.program();
+  }
+  /// The frame's bytes, cut into `piece_bytes` pieces; kept until the test ends.
+  TransmitFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
+    auto& kept = contents.emplace_back(bytes);
+    auto& cut = pieces.emplace_back();
+    for (std::size_t offset = 0; offset < kept.size(); offset += piece_bytes) {
+      const std::size_t length = std::min(piece_bytes, kept.size() - offset);
+      cut.push_back({.data = reinterpret_cast<const std::byte*>(kept.data()) + offset, .bytes = static_cast<std::uint32_t>(length)});
+    }
+    return {.pieces = cut, .frame_bytes = static_cast<std::uint32_t>(kept.size()), .token = token};
+  }
+  static TransmitFrame with_checksums(TransmitFrame frame, std::uint8_t l4_bytes = 20) {
+    frame.l3_bytes = 20;
+    frame.l4_bytes = l4_bytes;
+    frame.ipv4 = frame.ipv4_checksum = true;
+    frame.layer4 = Layer4::tcp;
+    return frame;
+  }
+  static TransmitFrame with_tso(TransmitFrame frame, std::uint16_t segment_bytes) {
+    frame = with_checksums(frame);
+    frame.segment_bytes = segment_bytes;
+    return frame;
+  }
+  void finish() {
+    queue.flush();
+    card.transmit();
+    queue.reclaim();
+    queue.deliver(stack);
+  }
+
+  test::TestCard card;
+  TransmitQueue queue{card.registers(), 0};
+  test::TestReceiver stack;
+  std::deque<Bytes> contents;
+  std::deque<std::vector<TransmitPiece>> pieces;
+};
+
+TEST_F(TransmitQueueTest, FramesOfAnEventAreOneTailWriteAndOneReport) {
+  make();
+  for (std::uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(queue.transmit(frame(frame_of(i, 100))).has_value());
+  EXPECT_EQ(card.transmit_waiting(), 0U) << "nothing is told before the event's end";
+  queue.flush();
+  queue.flush();
+  EXPECT_EQ(queue.counters().tail_writes, 1U);
+  card.transmit();
+  ASSERT_EQ(card.sent.size(), 10U);
+  for (std::uint32_t i = 0; i < 10; ++i) EXPECT_EQ(card.sent[i].bytes, frame_of(i, 100));
+  EXPECT_EQ(card.reports, 1U);
+  EXPECT_EQ(card.contexts_seen, 0U) << "plain frames need no context";
+  EXPECT_TRUE(queue.ready());
+  queue.reclaim();
+  EXPECT_EQ(queue.pending(), 0U);
+}
+
+TEST_F(TransmitQueueTest, TokensComeBackInOrderAndExactlyOnceWhateverTheCardsPace) {
+  make();
+  std::mt19937 random(1);
+  std::uintptr_t queued = 0;
+  std::vector<Bytes> expected;
+  for (int step = 0; step < 5000; ++step) {
+    for (unsigned frames = random() % 8; frames != 0; --frames) {
+      const Bytes bytes = frame_of(static_cast<std::uint32_t>(queued + 1), 60 + random() % 1400);
+      TransmitFrame next = frame(bytes, 1 + bytes.size() / (1 + random() % 5), token_of(queued + 1));
+      if (random() % 3 == 0) next = with_checksums(next);
+      const auto done = queue.transmit(next);
+      if (!done) {
+        ASSERT_EQ(done.error().code, ErrorCode::full);
+        break;
+      }
+      expected.push_back(bytes);
+      ++queued;
+    }
+    if (random() % 4 != 0) queue.flush();
+    card.transmit(random() % 24);
+    if (random() % 2 == 0) queue.reclaim();
+    if (random() % 2 == 0) queue.deliver(stack);
+    ASSERT_LE(stack.tokens.size(), card.sent.size()) << "a token before its frame was read";
+  }
+  finish();
+  finish();
+  ASSERT_GT(queued, 5000U);
+  ASSERT_EQ(stack.tokens.size(), queued);
+  for (std::uintptr_t i = 0; i < queued; ++i) ASSERT_EQ(stack.tokens[i], token_of(i + 1));
+  ASSERT_EQ(card.sent.size(), queued);
+  for (std::uintptr_t i = 0; i < queued; ++i) ASSERT_EQ(card.sent[i].bytes, expected[i]);
+  EXPECT_GT(queue.counters().refused_full, 0U);
+  EXPECT_EQ(queue.pending(), 0U);
+}
+
+TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndSaysWhenThereIsRoom) {
+  make();
+  std::uint32_t queued = 0;
+  while (queue.transmit(frame(frame_of(queued, 100))).has_value()) ++queued;
+  EXPECT_EQ(queued, ring - 1) << "a full ring looks like an empty one, so one stays free";
+  EXPECT_EQ(queue.counters().refused_full, 1U);
+  queue.flush();
+  card.transmit(32);  // up to the first report
+  queue.reclaim();
+  queue.deliver(stack);
+  EXPECT_EQ(stack.room_again, 0U) << "not before the largest frame has room";
+  EXPECT_TRUE(queue.transmit(frame(frame_of(99, 100))).has_value()) << "but a small one is taken";
+  finish();
+  EXPECT_EQ(stack.room_again, 1U);
+  finish();
+  EXPECT_EQ(stack.room_again, 1U) << "once";
+  EXPECT_TRUE(stack.tokens.empty()) << "frames without a token give none back";
+  EXPECT_EQ(card.sent.size(), queued + 1);
+}
+
+// `transmit` reclaims by itself when the ring is full, but must not call the stack back from within its own call.
+TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
+  make();
+  std::uint32_t queued = 0;
+  while (queue.transmit(frame(frame_of(queued, 100), 1 << 20, token_of(queued + 1))).has_value()) ++queued;
+  queue.flush();
+  card.transmit();
+  EXPECT_TRUE(queue.transmit(frame(frame_of(queued, 100), 1 << 20, token_of(queued + 1))).has_value());
+  EXPECT_TRUE(stack.tokens.empty());
+  EXPECT_TRUE(queue.deliverable());
+  queue.deliver(stack);
+  EXPECT_EQ(stack.tokens.size(), queued);
+}
+
+// A stack that never asks for its tokens must not make the queue forget one.
+TEST_F(TransmitQueueTest, UndeliveredTokensBoundTheQueue) {
+  make();
+  std::uintptr_t queued = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (queue.transmit(frame(frame_of(1, 60), 1 << 20, token_of(queued + 1))).has_value()) ++queued;
+    queue.flush();
+    card.transmit();
+    queue.reclaim();
+  }
+  EXPECT_EQ(queued, ring);
+  queue.deliver(stack);
+  EXPECT_EQ(stack.tokens.size(), ring);
+  EXPECT_EQ(stack.tokens.back(), token_of(ring));
+  EXPECT_TRUE(queue.transmit(frame(frame_of(1, 60), 1 << 20, token_of(1))).has_value());
+}
+
+TEST_F(TransmitQueueTest, ALongBurstIsReportedAsItGoes) {
+  make();
+  for (std::uint32_t i = 0; i < ring - 1; ++i) ASSERT_TRUE(queue.transmit(frame(frame_of(i, 60))).has_value());
+  queue.flush();
+  card.transmit();
+  EXPECT_EQ(card.reports, 2U);
+}
+
+TEST_F(TransmitQueueTest, AContextIsWrittenOnlyWhenItChanges) {
+  make();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(queue.transmit(with_checksums(frame(frame_of(1, 100)))).has_value());
+  finish();
+  EXPECT_EQ(card.contexts_seen, 1U);
+  // TSO has a context of its own: alternating costs none.
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(1, 3000)), 1448)).has_value());
+    ASSERT_TRUE(queue.transmit(with_checksums(frame(frame_of(1, 100)))).has_value());
+  }
+  finish();
+  EXPECT_EQ(card.contexts_seen, 2U);
+  TransmitFrame udp = with_checksums(frame(frame_of(1, 100)), 8);
+  udp.layer4 = Layer4::udp;
+  ASSERT_TRUE(queue.transmit(udp).has_value());
+  ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(1, 3000)), 500)).has_value());
+  finish();
+  EXPECT_EQ(card.contexts_seen, 4U);
+  EXPECT_EQ(queue.counters().contexts, 4U);
+}
+
+TEST_F(TransmitQueueTest, OffloadFieldsAreWhatTheDatasheetAsksFor) {
+  make();
+  ASSERT_TRUE(queue.transmit(frame(frame_of(1, 200))).has_value());
+  ASSERT_TRUE(queue.transmit(with_checksums(frame(frame_of(1, 200), 54), 32)).has_value());
+  TransmitFrame udp = with_checksums(frame(frame_of(1, 200)), 8);
+  udp.layer4 = Layer4::udp;
+  udp.ipv4 = udp.ipv4_checksum = false;
+  udp.l3_bytes = 40;
+  ASSERT_TRUE(queue.transmit(udp).has_value());
+  ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(1, 5000), 1000), 1400)).has_value());
+  finish();
+  ASSERT_EQ(card.sent.size(), 4U);
+  const auto& [plain, tcp, udp6, tso] = std::tie(card.sent[0], card.sent[1], card.sent[2], card.sent[3]);
+
+  EXPECT_TRUE(plain.first.insert_fcs);
+  EXPECT_FALSE(plain.first.insert_ip_checksum || plain.first.insert_l4_checksum || plain.first.segment);
+  EXPECT_EQ(plain.first.payload_length, 200U);
+
+  EXPECT_TRUE(tcp.first.insert_ip_checksum && tcp.first.insert_l4_checksum);
+  EXPECT_EQ(tcp.first.payload_length, 200U) << "PAYLEN without TSO is the whole frame";
+  EXPECT_EQ(tcp.data_descriptors, 4U);
+  EXPECT_EQ(tcp.context.mac_length, 14U);
+  EXPECT_EQ(tcp.context.ip_length, 20U);
+  EXPECT_EQ(tcp.context.l4_type, 1U);
+  EXPECT_TRUE(tcp.context.ipv4);
+  EXPECT_EQ(tcp.context.mss, 0U);
+
+  EXPECT_FALSE(udp6.first.insert_ip_checksum);
+  EXPECT_TRUE(udp6.first.insert_l4_checksum);
+  EXPECT_EQ(udp6.context.ip_length, 40U);
+  EXPECT_EQ(udp6.context.l4_type, 0U);
+  EXPECT_FALSE(udp6.context.ipv4);
+
+  EXPECT_TRUE(tso.first.segment);
+  EXPECT_EQ(tso.first.payload_length, 5000U - 54U) << "PAYLEN with TSO is what follows the headers";
+  EXPECT_EQ(tso.context.mss, 1400U);
+  EXPECT_EQ(tso.context.l4_length, 20U);
+  EXPECT_NE(tso.first.index, tcp.first.index);
+}
+
+TEST_F(TransmitQueueTest, TheLargestAllowedFrameFitsTheCardsLimit) {
+  make();
+  const Bytes bytes = frame_of(5, TransmitQueue::tso_bytes_max);
+  TransmitFrame largest = with_tso(frame(bytes, (bytes.size() + TransmitQueue::pieces_max - 1) / TransmitQueue::pieces_max), 1448);
+  ASSERT_EQ(largest.pieces.size(), TransmitQueue::pieces_max);
+  ASSERT_TRUE(queue.transmit(largest).has_value());
+  finish();
+  ASSERT_EQ(card.sent.size(), 1U);
+  EXPECT_EQ(card.sent[0].bytes, bytes);
+  // A single large piece is cut.
+  ASSERT_TRUE(queue.transmit(with_tso(frame(bytes), 1448)).has_value());
+  finish();
+  ASSERT_EQ(card.sent.size(), 2U);
+  EXPECT_EQ(card.sent[1].bytes, bytes);
+  EXPECT_EQ(card.sent[1].data_descriptors, TransmitQueue::tso_bytes_max / TransmitQueue::descriptor_bytes_max);
+}
+
+TEST_F(TransmitQueueTest, RefusesFramesThatTheCardWouldDropOrChokeOn) {
+  make();
+  const Bytes bytes = frame_of(1, 1500);
+  std::vector<std::pair<const char*, TransmitFrame>> bad;
+  bad.emplace_back("empty", frame({}));
+  bad.emplace_back("too long", frame(frame_of(1, 1515)));
+  TransmitFrame wrong_sum = frame(bytes);
+  wrong_sum.frame_bytes -= 1;
+  bad.emplace_back("sum of pieces differs", wrong_sum);
+  bad.emplace_back("too many pieces", frame(bytes, 30));
+  TransmitFrame udp_tso = with_tso(frame(bytes), 500);
+  udp_tso.layer4 = Layer4::udp;
+  bad.emplace_back("TSO of UDP", udp_tso);
+  TransmitFrame no_header = with_tso(frame(bytes), 500);
+  no_header.l4_bytes = 0;
+  bad.emplace_back("TSO without a TCP header", no_header);
+  bad.emplace_back("segments longer than a frame", with_tso(frame(bytes), 1461));
+  TransmitFrame no_ip = with_checksums(frame(bytes));
+  no_ip.l3_bytes = 0;
+  bad.emplace_back("checksum without an IP header", no_ip);
+  bad.emplace_back("headers longer than the frame", with_checksums(frame(frame_of(1, 40))));
+  bad.emplace_back("TSO without payload", with_tso(frame(frame_of(1, 54)), 500));
+  bad.emplace_back("too much TSO", with_tso(frame(frame_of(1, TransmitQueue::tso_bytes_max + 1)), 500));
+  for (const auto& [why, refused] : bad) {
+    const auto done = queue.transmit(refused);
+    ASSERT_FALSE(done.has_value()) << why;
+    EXPECT_EQ(done.error().code, ErrorCode::invalid) << why;
+  }
+  EXPECT_EQ(queue.counters().refused_invalid, bad.size());
+  EXPECT_EQ(queue.pending(), 0U);
+  finish();
+  EXPECT_TRUE(card.sent.empty());
+}
+
+// An empty piece (a header-only buffer chain) is nothing, not a descriptor of length zero.
+TEST_F(TransmitQueueTest, EmptyPiecesAreLeftOut) {
+  make();
+  TransmitFrame split = frame(frame_of(1, 100), 50);
+  std::vector<TransmitPiece> with_hole = {split.pieces[0], {.data = nullptr, .bytes = 0}, split.pieces[1]};
+  split.pieces = with_hole;
+  ASSERT_TRUE(queue.transmit(split).has_value());
+  finish();
+  ASSERT_EQ(card.sent.size(), 1U);
+  EXPECT_EQ(card.sent[0].bytes, frame_of(1, 100));
+  EXPECT_EQ(card.sent[0].data_descriptors, 2U);
+}
+
+}  // namespace
+}  // namespace neap::ixgbe
