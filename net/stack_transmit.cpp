@@ -57,6 +57,7 @@ void offload_checksums(pbuf& first, TransmitFrame& frame) noexcept {
 }  // namespace
 
 err_t Stack::transmit(pbuf* frame) noexcept {
+  if (silent_) return ERR_IF;
   std::array<TransmitPiece, pieces_max> pieces;
   const unsigned most = std::min<unsigned>(pieces_max, limits_.transmit_pieces_max);
   unsigned count = 0;
@@ -100,13 +101,17 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     ++counters_.transmit_failed;
     return ERR_IF;
   }
+  ++frames_in_flight_;
   ++counters_.frames_sent;
   counters_.bytes_sent += out.frame_bytes;
   return ERR_OK;
 }
 
 void Stack::transmitted(void* token) noexcept {
-  pbuf_free(static_cast<pbuf*>(token));
+  if (token != nullptr) {  // null: only "there is room again"
+    --frames_in_flight_;
+    pbuf_free(static_cast<pbuf*>(token));
+  }
   if (!blocked_.empty()) {
     retry_blocked_ = true;
     want_event_end();
