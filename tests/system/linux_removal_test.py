@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The card goes away under load: its server is killed. Linux must see a removed device, and go on living."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+from linux_driver_test import BRING_UP, LISTEN_PORT, start_listening
+from linux_guest.guest import LinuxGuest
+
+from tools.machine import LOOPBACK, SOFT_CARD
+
+SEEN_SECONDS = 30
+
+
+def test_a_killed_card_is_a_removed_device(linux_image) -> None:
+    if not SOFT_CARD.is_file():
+        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
+    with LinuxGuest(linux_image, cores=2, forward_ports=[LISTEN_PORT]) as guest:
+        guest.output_of(BRING_UP, seconds=60)
+        start_listening(guest, LISTEN_PORT, f"nc -ll -p {LISTEN_PORT} -e cat")
+        flowing = threading.Event()
+
+        def load() -> None:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, guest.port(LISTEN_PORT)), timeout=20) as connection:
+                while True:
+                    connection.sendall(b"x" * 10_000)
+                    if connection.recv(1 << 16):
+                        flowing.set()
+
+        threads = [threading.Thread(target=load, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert flowing.wait(20), "no load"
+        guest.machine.kill_card()
+        # ixgbe looks at the card at least every two seconds, and takes all ones for its absence.
+        seen = guest.run(
+            f"for i in $(seq {SEEN_SECONDS * 5}); do dmesg | grep -q 'Adapter removed' && exit 0; sleep 0.2; done; exit 1", seconds=60
+        )
+        assert seen.ok, guest.run("dmesg | tail -30").output
+        # The machine is alive: it computes, its other devices work, and the dead device can be taken off.
+        assert guest.output_of("echo $((6 * 7)); cat /proc/uptime | wc -l").split() == ["42", "1"]
+        guest.output_of("ip link set eth0 down; modprobe -r ixgbe; [ ! -e /sys/class/net/eth0 ]", seconds=60)
+        alarms = guest.run("dmesg | grep -E 'BUG:|Oops|Call Trace|soft lockup|stall'")
+        assert not alarms.ok, alarms.output
+        assert guest.machine.running
