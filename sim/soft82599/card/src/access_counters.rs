@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSL-1.0
+//! How often the guest read and wrote each register: what proves that a driver leaves the registers alone while traffic flows.
+
+use crate::registers::{place_of, SLOTS};
+
+pub struct AccessCounters {
+    reads: Vec<u64>,
+    writes: Vec<u64>,
+}
+
+impl AccessCounters {
+    pub fn new() -> Self {
+        Self { reads: vec![0; SLOTS], writes: vec![0; SLOTS] }
+    }
+    pub fn clear(&mut self) {
+        self.reads.fill(0);
+        self.writes.fill(0);
+    }
+    pub fn count_read(&mut self, slot: usize) {
+        self.reads[slot] += 1;
+    }
+    pub fn count_write(&mut self, slot: usize) {
+        self.writes[slot] += 1;
+    }
+    /// Names and counts of the registers that were read at all.
+    pub fn reads(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        named(&self.reads)
+    }
+    pub fn writes(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        named(&self.writes)
+    }
+}
+
+fn named(counts: &[u64]) -> impl Iterator<Item = (String, u64)> + '_ {
+    counts.iter().enumerate().filter(|(_, &count)| count != 0).map(|(slot, &count)| (place_of(slot).name(), count))
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The EEPROM's image and its reading through EERD (datasheet 6, 8.2.3.2.2).
+//!
+//! The words that drivers look at are there: checksum over the first 64 words and the sections that the pointers name, MAC address, device
+//! capabilities, the list of SFP+ modules with their start sequences, the firmware's version, the part number.
+
+use crate::registers::field::eerd::*;
+
+pub const WORDS: usize = 8192;
+const CHECKSUM_WORD: usize = 0x3F;
+const CHECKSUM: u16 = 0xBABA;
+const FIRST_POINTER: usize = 0x03;
+const FIRMWARE_POINTER: usize = 0x0F;
+const NOTHING: u16 = 0xFFFF;
+
+pub struct Eeprom {
+    words: Vec<u16>,
+}
+
+impl Eeprom {
+    pub fn new(mac: [u8; 6]) -> Self {
+        let mut words = vec![NOTHING; WORDS];
+        words[..CHECKSUM_WORD + 1].fill(0);
+        words[0x00] = 0x0020; // control word 1: 16 KiB part, shadowed
+        for pointer in &mut words[FIRST_POINTER..FIRMWARE_POINTER] {
+            *pointer = NOTHING;
+        }
+        // Core section: the address of port 0.
+        words[0x09] = 0x0100;
+        words[0x100] = 4;
+        for i in 0..3 {
+            words[0x101 + i] = u16::from_le_bytes([mac[2 * i], mac[2 * i + 1]]);
+        }
+        words[0x104] = 0;
+        // MAC section: the link's mode as AUTOC has it after reset.
+        words[0x0B] = 0x0120;
+        words[0x120] = 2;
+        words[0x121] = 0xC09C;
+        words[0x122] = 0x6004;
+        // Part number, in words with the length in front.
+        words[0x15] = 0xFAFA;
+        words[0x16] = 0x0140;
+        let part = b"N82599-S00";
+        words[0x140] = part.len() as u16 / 2 + 1;
+        for (i, pair) in part.chunks(2).enumerate() {
+            words[0x141 + i] = u16::from_be_bytes([pair[0], pair[1]]);
+        }
+        // Image version 3.0.1 and the number by which the image is tracked.
+        words[0x18] = 0x3001;
+        words[0x2D] = 0x0001;
+        words[0x2E] = 0x8000;
+        // Any SFP+ module is allowed; no bits for wake-up.
+        words[0x2C] = 0x0001;
+        // SFP+ modules: kind, where its start sequence lies, ..., end.
+        words[0x2B] = 0x0160;
+        words[0x160] = 8;
+        for (i, kind) in [3u16, 5, 7, 9].into_iter().enumerate() {
+            words[0x161 + 2 * i] = kind;
+            words[0x162 + 2 * i] = 0x0180;
+        }
+        words[0x169] = NOTHING;
+        words[0x180] = 3; // one word of length, then what goes into CORECTL, then the end
+        words[0x181] = 0x0001;
+        words[0x182] = 0x0101;
+        words[0x183] = NOTHING;
+        // Firmware: no link establishment module (pointer 2), pass-through patch of version 6.
+        words[FIRMWARE_POINTER] = 0x0200;
+        words[0x202] = NOTHING;
+        words[0x204] = 0x0210;
+        words[0x217] = 0x0006;
+        let mut eeprom = Self { words };
+        eeprom.words[CHECKSUM_WORD] = CHECKSUM.wrapping_sub(eeprom.sum());
+        eeprom
+    }
+
+    /// What the checksum word makes up to 0xBABA.
+    fn sum(&self) -> u16 {
+        let mut sum = self.words[..CHECKSUM_WORD].iter().fold(0, |sum: u16, &word| sum.wrapping_add(word));
+        for &pointer in &self.words[FIRST_POINTER..FIRMWARE_POINTER] {
+            if pointer == NOTHING || pointer == 0 {
+                continue;
+            }
+            let start = usize::from(pointer);
+            let length = usize::from(self.words[start]);
+            if length != 0 && length != usize::from(NOTHING) {
+                sum = self.words[start + 1..=start + length].iter().fold(sum, |sum, &word| sum.wrapping_add(word));
+            }
+        }
+        sum
+    }
+
+    pub fn word(&self, address: usize) -> u16 {
+        self.words.get(address).copied().unwrap_or(NOTHING)
+    }
+
+    /// EERD after a driver wrote it: a started read is done at once.
+    pub fn write_eerd(&self, value: u32) -> u32 {
+        let address = ADDRESS.get(value);
+        if !START.is_set(value) {
+            return ADDRESS.put(address);
+        }
+        ADDRESS.put(address) | DATA.put(u32::from(self.word(address as usize))) | DONE.ones()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_is_0xbaba_over_first_words_and_sections() {
+        let eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
+        assert_eq!(eeprom.sum().wrapping_add(eeprom.word(CHECKSUM_WORD)), CHECKSUM);
+        let other = Eeprom::new([2, 0, 0, 1, 2, 4]);
+        assert_ne!(eeprom.word(CHECKSUM_WORD), other.word(CHECKSUM_WORD));
+    }
+
+    #[test]
+    fn a_read_gives_the_word_and_done() {
+        let eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
+        let value = eeprom.write_eerd(ADDRESS.put(0x2C) | START.ones());
+        assert!(DONE.is_set(value));
+        assert_eq!(DATA.get(value), 1);
+        assert!(!DONE.is_set(eeprom.write_eerd(ADDRESS.put(0x2C))), "nothing was started");
+        assert_eq!(DATA.get(eeprom.write_eerd(ADDRESS.put(0x3FFF) | START.ones())), 0xFFFF);
+    }
+}

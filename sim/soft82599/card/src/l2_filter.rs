@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Which frames the card takes in: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
+//!
+//! The unicast filters are kept as a list of the valid ones, made anew when a driver changes one; so a frame costs one comparison for each
+//! address in use (mostly one), not for each of the 128 places.
+
+use crate::registers::{field, Register, RegisterFile};
+
+pub struct L2Filter {
+    addresses: Vec<u64>,
+}
+
+/// Why a frame was taken in; the receive descriptor tells part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    Exact,
+    /// By hash, broadcast or promiscuous mode: the descriptor's non_unicast ("passed inexact filter") bit is set for the hash.
+    Hash,
+    Broadcast,
+    Promiscuous,
+}
+
+impl L2Filter {
+    pub fn new() -> Self {
+        Self { addresses: Vec::new() }
+    }
+
+    /// To be called after a change of RAL or RAH.
+    pub fn update(&mut self, regs: &RegisterFile) {
+        self.addresses.clear();
+        for i in 0..Register::Rah.info().count as usize {
+            let high = regs.get_at(Register::Rah, i);
+            if field::rah::VALID.is_set(high) {
+                let address = u64::from(regs.get_at(Register::Ral, i)) | u64::from(field::rah::ADDRESS_HIGH.get(high)) << 32;
+                self.addresses.push(address);
+            }
+        }
+    }
+
+    /// `frame` must have at least the 14 bytes of an Ethernet header.
+    pub fn accepts(&self, regs: &RegisterFile, frame: &[u8], vlan: Option<u16>) -> Option<Accepted> {
+        if let Some(tag) = vlan {
+            if !vlan_accepted(regs, tag) {
+                return None;
+            }
+        }
+        let control = regs.get(Register::Fctrl);
+        let destination = u64::from_le_bytes([frame[0], frame[1], frame[2], frame[3], frame[4], frame[5], 0, 0]);
+        if destination == 0xFFFF_FFFF_FFFF {
+            return field::fctrl::BROADCAST_ACCEPT.is_set(control).then_some(Accepted::Broadcast);
+        }
+        if self.addresses.contains(&destination) {
+            return Some(Accepted::Exact);
+        }
+        if frame[0] & 1 != 0 {
+            if field::fctrl::MULTICAST_PROMISCUOUS.is_set(control) {
+                return Some(Accepted::Promiscuous);
+            }
+            let multicast = regs.get(Register::Mcstctrl);
+            let hit = field::mcstctrl::FILTER_ENABLE.is_set(multicast) && {
+                let hash = multicast_hash(field::mcstctrl::OFFSET.get(multicast), frame[4], frame[5]);
+                regs.get_at(Register::Mta, usize::from(hash >> 5)) >> (hash & 31) & 1 != 0
+            };
+            return hit.then_some(Accepted::Hash);
+        }
+        field::fctrl::UNICAST_PROMISCUOUS.is_set(control).then_some(Accepted::Promiscuous)
+    }
+}
+
+/// Twelve bits out of the address's last two bytes (8.2.3.7.3): offset 0 takes the highest.
+fn multicast_hash(offset: u32, byte4: u8, byte5: u8) -> u16 {
+    let shift = [4, 3, 2, 0][offset as usize & 3];
+    (u16::from_le_bytes([byte4, byte5]) >> shift) & 0xFFF
+}
+
+fn vlan_accepted(regs: &RegisterFile, tag: u16) -> bool {
+    let control = regs.get(Register::Vlnctrl);
+    if !field::vlnctrl::FILTER_ENABLE.is_set(control) {
+        return true;
+    }
+    if field::vlnctrl::CFI_ENABLE.is_set(control) && u32::from(tag >> 12 & 1) != field::vlnctrl::CFI.get(control) {
+        return false;
+    }
+    let id = tag & 0xFFF;
+    regs.get_at(Register::Vfta, usize::from(id >> 5)) >> (id & 31) & 1 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(destination: [u8; 6]) -> Vec<u8> {
+        let mut frame = destination.to_vec();
+        frame.resize(60, 0);
+        frame
+    }
+
+    #[test]
+    fn takes_its_own_address_and_nobody_elses() {
+        let mut regs = RegisterFile::new();
+        regs.set_at(Register::Ral, 5, u32::from_le_bytes([2, 1, 2, 3]));
+        regs.set_at(Register::Rah, 5, u32::from(u16::from_le_bytes([4, 5])) | field::rah::VALID.ones());
+        let mut filter = L2Filter::new();
+        filter.update(&regs);
+        assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 5]), None), Some(Accepted::Exact));
+        assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 6]), None), None);
+        assert_eq!(filter.accepts(&regs, &to([0xFF; 6]), None), None);
+        regs.set(Register::Fctrl, field::fctrl::BROADCAST_ACCEPT.ones());
+        assert_eq!(filter.accepts(&regs, &to([0xFF; 6]), None), Some(Accepted::Broadcast));
+        regs.set(Register::Fctrl, field::fctrl::UNICAST_PROMISCUOUS.ones());
+        assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 6]), None), Some(Accepted::Promiscuous));
+        assert_eq!(filter.accepts(&regs, &to([1, 1, 2, 3, 4, 6]), None), None);
+    }
+
+    #[test]
+    fn multicast_table_is_indexed_as_the_offset_says() {
+        let mut regs = RegisterFile::new();
+        let filter = L2Filter::new();
+        let group = to([0x01, 0x00, 0x5E, 0x12, 0x34, 0x56]);
+        for (offset, hash) in [(0u32, 0x563usize), (1, 0xAC6), (2, 0x58D), (3, 0x634)] {
+            regs.reset();
+            regs.set(Register::Mcstctrl, field::mcstctrl::FILTER_ENABLE.ones() | offset);
+            assert_eq!(filter.accepts(&regs, &group, None), None);
+            regs.set_at(Register::Mta, hash >> 5, 1 << (hash & 31));
+            assert_eq!(filter.accepts(&regs, &group, None), Some(Accepted::Hash), "offset {offset}");
+        }
+    }
+
+    #[test]
+    fn vlan_table_counts_only_when_enabled() {
+        let mut regs = RegisterFile::new();
+        regs.set(Register::Fctrl, field::fctrl::BROADCAST_ACCEPT.ones());
+        let filter = L2Filter::new();
+        assert!(filter.accepts(&regs, &to([0xFF; 6]), Some(0x2007)).is_some());
+        regs.set(Register::Vlnctrl, field::vlnctrl::FILTER_ENABLE.ones());
+        assert!(filter.accepts(&regs, &to([0xFF; 6]), Some(0x2007)).is_none());
+        regs.set_at(Register::Vfta, 0, 1 << 7);
+        assert!(filter.accepts(&regs, &to([0xFF; 6]), Some(0x2007)).is_some());
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The Intel 82599 as a value.
+//!
+//! A driver sees a card as registers, rings in its own memory and interrupts. This crate is just that: `Card` takes register accesses and
+//! frames, and answers through the `Host` trait, which gives it the guest's memory, interrupts and the wire. It does no I/O, reads no clock
+//! (every call brings the time with it) and starts no thread, so the same card runs behind QEMU, under a test's clock and under a fuzzer.
+//! Nothing a guest writes may make it panic, loop without end or grow without bound.
+//!
+//! Where to look: `card.rs` takes a register access to the block it belongs to; each other file is one block of the card and opens with
+//! what that block does and where the datasheet (Intel 331520) describes it.
+
+mod access_counters;
+mod card;
+mod checksum;
+mod config_space;
+mod eeprom;
+mod flow_director;
+mod host;
+mod i2c;
+mod interrupts;
+mod l2_filter;
+mod link;
+mod mdio;
+mod packet_buffer;
+mod parse;
+mod queue_select;
+mod receive;
+mod registers;
+mod report;
+mod reset;
+mod rss;
+mod segmentation;
+mod semaphores;
+mod statistics;
+mod transmit;
+
+pub use card::{Card, Configuration};
+pub use config_space::CONFIG_SPACE_BYTES;
+pub use host::{DmaFault, Host, Nanoseconds};
+pub use registers::{name_at, BAR_BYTES};
+pub use report::Violation;
+
+#[cfg(test)]
+mod test_host;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Resets (datasheet 4.2): what each kind takes back.
+//!
+//! Software reset (CTRL.rst), link reset (CTRL.lrst, which restarts the link too) and function level reset set registers, rings, filters and
+//! interrupts back and load from the EEPROM again. Semaphores and statistics of accesses outlive the first two. All are done at once, so
+//! the reset bits read back as zero.
+
+use crate::card::Card;
+use crate::host::{Host, Nanoseconds};
+use crate::registers::{field, Register};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Software,
+    Link,
+    Function,
+}
+
+impl Card {
+    pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
+        let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
+        let control = self.regs.get(Register::Ctrl);
+        self.regs.reset();
+        if kind != Kind::Function {
+            for (register, value) in semaphores {
+                self.regs.set(register, value);
+            }
+            // Blocking the bus outlives a software reset; the driver lifts it by writing CTRL afterwards. Linux relies on neither.
+            let _ = control;
+        }
+        self.receive_queues.fill(Default::default());
+        for queue in &mut self.transmit_queues {
+            *queue = Default::default();
+        }
+        self.transmit_ready = 0;
+        self.packet_buffer.clear();
+        self.interrupts.reset(host);
+        self.load_from_eeprom();
+        self.l2_filter.update(&self.regs);
+        self.queue_select.update(&self.regs);
+        self.queue_select.rss.key_changed();
+        self.statistics = Default::default();
+        self.link.restart(&mut self.regs, now);
+        self.link.show(&mut self.regs);
+    }
+
+    /// What the card loads by itself: its address into the first filter, and that it is done.
+    fn load_from_eeprom(&mut self) {
+        let mac = self.mac;
+        self.regs.set(Register::Ral, u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]]));
+        self.regs.set(Register::Rah, u32::from(u16::from_le_bytes([mac[4], mac[5]])) | field::rah::VALID.ones());
+        // A filter feeds pool 0 as long as nobody says otherwise.
+        self.regs.set(Register::MpsarLo, 1);
+        self.regs.set(Register::Eemngctl, field::eemngctl::CFG_DONE0.ones() | field::eemngctl::CFG_DONE1.ones());
+        self.regs.set(Register::Rdrxctl, Register::Rdrxctl.info().reset | field::rdrxctl::DMA_INIT_DONE.ones());
+        self.regs.set(Register::Secrxstat, field::secrxstat::READY.ones());
+        self.regs.set(Register::Sectxstat, field::sectxstat::READY.ones());
+        let pins = if self.module_present { field::esdp::SDP2_DATA.ones() } else { 0 };
+        self.regs.set(Register::Esdp, pins);
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The statistics counters (datasheet 8.2.3.23): what each frame adds, and the counters wider than a register.
+//!
+//! Plain counters live in the register file and are cleared by reading. Byte counters have 36 bits in two registers: reading the low half
+//! takes the whole counter at that moment; the high half then gives what belongs to it. Lengths on the wire include the CRC; bytes by queue
+//! (QBRC, QBTC) are what descriptors say (the datasheet leaves this open).
+
+use crate::registers::{field, Place, Register, RegisterFile};
+
+const CRC_BYTES: u32 = 4;
+const SETS: usize = 16;
+const WIDE_LIMIT: u64 = (1 << 36) - 1;
+
+#[derive(Default)]
+pub struct Statistics {
+    good_received: u64,
+    good_sent: u64,
+    all_received: u64,
+    not_filtered: u64,
+    dma_received: u64,
+    dma_sent: u64,
+    queue_received: [u64; SETS],
+    queue_sent: [u64; SETS],
+}
+
+fn add(counter: &mut u64, bytes: u64) {
+    *counter = (*counter + bytes).min(WIDE_LIMIT);
+}
+
+/// The counter for frames of this length on the wire.
+fn by_length(counters: [Register; 6], length: u32) -> Register {
+    counters[match length {
+        0..=64 => 0,
+        65..=127 => 1,
+        128..=255 => 2,
+        256..=511 => 3,
+        512..=1023 => 4,
+        _ => 5,
+    }]
+}
+
+fn set_of(regs: &RegisterFile, map: Register, queue: usize) -> usize {
+    (regs.get_at(map, queue / 4) >> (8 * (queue % 4)) & 15) as usize
+}
+
+impl Statistics {
+    /// A frame came over the wire, wanted or not. `frame` is without its CRC.
+    pub fn arrived(&mut self, regs: &mut RegisterFile, frame: &[u8]) {
+        regs.count(Register::Tpr, 0, 1);
+        add(&mut self.all_received, frame.len() as u64 + u64::from(CRC_BYTES));
+        regs.count(Register::Rxnfgpc, 0, 1);
+        add(&mut self.not_filtered, frame.len() as u64 + u64::from(CRC_BYTES));
+    }
+
+    /// A frame passed the filters.
+    pub fn accepted(&mut self, regs: &mut RegisterFile, frame: &[u8]) {
+        use Register::*;
+        let length = frame.len() as u32 + CRC_BYTES;
+        regs.count(Gprc, 0, 1);
+        add(&mut self.good_received, u64::from(length));
+        regs.count(by_length([Prc64, Prc127, Prc255, Prc511, Prc1023, Prc1522], length), 0, 1);
+        if frame[0] & 1 != 0 {
+            regs.count(if frame[..6] == [0xFF; 6] { Bprc } else { Mprc }, 0, 1);
+        }
+    }
+
+    /// A frame reached a receive ring.
+    pub fn delivered(&mut self, regs: &mut RegisterFile, queue: usize, bytes: usize) {
+        let set = set_of(regs, Register::Rqsmr, queue);
+        regs.count(Register::Qprc, set, 1);
+        add(&mut self.queue_received[set], bytes as u64);
+        regs.count(Register::Rxdgpc, 0, 1);
+        add(&mut self.dma_received, bytes as u64);
+    }
+
+    /// A frame found no descriptor on a ring that drops.
+    pub fn dropped(&mut self, regs: &mut RegisterFile, queue: usize) {
+        let set = set_of(regs, Register::Rqsmr, queue);
+        regs.count(Register::Qprdc, set, 1);
+    }
+
+    /// A frame was sent. `bytes` is without its CRC.
+    pub fn sent(&mut self, regs: &mut RegisterFile, queue: usize, destination: [u8; 6], bytes: usize) {
+        use Register::*;
+        let length = bytes as u32 + CRC_BYTES;
+        regs.count(Gptc, 0, 1);
+        regs.count(Tpt, 0, 1);
+        add(&mut self.good_sent, u64::from(length));
+        regs.count(by_length([Ptc64, Ptc127, Ptc255, Ptc511, Ptc1023, Ptc1522], length), 0, 1);
+        if destination[0] & 1 != 0 {
+            regs.count(if destination == [0xFF; 6] { Bptc } else { Mptc }, 0, 1);
+        }
+        let set = set_of(regs, Tqsm, queue);
+        regs.count(Qptc, set, 1);
+        add(&mut self.queue_sent[set], bytes as u64);
+        regs.count(Txdgpc, 0, 1);
+        add(&mut self.dma_sent, bytes as u64);
+    }
+
+    /// Reads one of the low halves; None for any other register.
+    pub fn read_low(&mut self, regs: &mut RegisterFile, place: Place) -> Option<u32> {
+        let index = place.index as usize;
+        let (counter, high) = match place.register {
+            Register::Gorcl => (&mut self.good_received, Register::Gorch),
+            Register::Gotcl => (&mut self.good_sent, Register::Gotch),
+            Register::Torl => (&mut self.all_received, Register::Torh),
+            Register::Rxnfgbcl => (&mut self.not_filtered, Register::Rxnfgbch),
+            Register::Rxdgbcl => (&mut self.dma_received, Register::Rxdgbch),
+            Register::Txdgbcl => (&mut self.dma_sent, Register::Txdgbch),
+            Register::QbrcL => (&mut self.queue_received[index], Register::QbrcH),
+            Register::QbtcL => (&mut self.queue_sent[index], Register::QbtcH),
+            _ => return None,
+        };
+        let value = std::mem::take(counter);
+        regs.set_at(high, index, field::gorch::VALUE.get((value >> 32) as u32));
+        Some(value as u32)
+    }
+
+    /// Name and value of every counter that is not zero, without clearing any.
+    pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
+        let mut out = Vec::new();
+        let wide: [(&str, u64); 6] = [
+            ("GORC", self.good_received),
+            ("GOTC", self.good_sent),
+            ("TOR", self.all_received),
+            ("RXNFGBC", self.not_filtered),
+            ("RXDGBC", self.dma_received),
+            ("TXDGBC", self.dma_sent),
+        ];
+        for (name, value) in wide {
+            out.push((name.to_string(), value));
+        }
+        for set in 0..SETS {
+            out.push((format!("QBRC[{set}]"), self.queue_received[set]));
+            out.push((format!("QBTC[{set}]"), self.queue_sent[set]));
+        }
+        for info in crate::registers::REGISTERS.iter().filter(|info| info.access == crate::registers::Access::ReadClears) {
+            for index in 0..info.count {
+                let place = Place { register: info.register, index };
+                out.push((place.name(), u64::from(regs.get_at(info.register, index as usize))));
+            }
+        }
+        out.retain(|(_, value)| *value != 0);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registers::decode;
+
+    #[test]
+    fn wide_counters_are_read_in_two_halves_that_belong_together() {
+        let mut regs = RegisterFile::new();
+        let mut statistics = Statistics { good_received: 0x3_8000_0000, ..Default::default() };
+        let low = decode(0x04088).unwrap();
+        assert_eq!(statistics.read_low(&mut regs, low), Some(0x8000_0000));
+        statistics.accepted(&mut regs, &[0; 60]);
+        let high = decode(0x0408C).unwrap();
+        assert_eq!(regs.read(high), 3);
+        assert_eq!(regs.read(high), 0);
+        assert_eq!(statistics.read_low(&mut regs, low), Some(64));
+    }
+
+    #[test]
+    fn frames_are_sorted_by_their_length_on_the_wire() {
+        let mut regs = RegisterFile::new();
+        let mut statistics = Statistics::default();
+        for (bytes, register) in [(60, Register::Prc64), (61, Register::Prc127), (123, Register::Prc127), (124, Register::Prc255)] {
+            regs.reset();
+            statistics.accepted(&mut regs, &vec![0; bytes]);
+            assert_eq!(regs.get(register), 1, "{bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Lines on stderr by level. A reader that went away is no reason to stop: failures to write are ignored.
+
+use std::io::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    /// Every register access by name, every message.
+    Debug,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    level: Level,
+}
+
+impl Log {
+    pub fn new(level: Level) -> Self {
+        Self { level }
+    }
+    pub fn error(&self, text: impl FnOnce() -> String) {
+        self.line(Level::Error, "error", text);
+    }
+    pub fn warn(&self, text: impl FnOnce() -> String) {
+        self.line(Level::Warn, "warning", text);
+    }
+    pub fn info(&self, text: impl FnOnce() -> String) {
+        self.line(Level::Info, "info", text);
+    }
+    pub fn debug(&self, text: impl FnOnce() -> String) {
+        self.line(Level::Debug, "debug", text);
+    }
+    fn line(&self, level: Level, word: &str, text: impl FnOnce() -> String) {
+        if level <= self.level {
+            let _ = writeln!(std::io::stderr(), "soft82599: {word}: {}", text());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Frames in a row in one buffer, each behind its length in four big-endian bytes: what the stream carries, and how every kind of wire hands
+//! over what it has got. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
+
+use std::io;
+use std::ops::Range;
+
+/// Longer than any frame a card sends, with its tag.
+pub const LONGEST_FRAME: usize = 65_550;
+pub const LENGTH_BYTES: usize = 4;
+
+#[derive(Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    /// Where the next frame begins that has not been handed over.
+    next: usize,
+}
+
+impl Batch {
+    /// Where the next whole frame lies, if there is one. A length that no frame has is an error: the stream is out of step.
+    pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
+        let Some(prefix) = self.bytes.get(self.next..self.next + LENGTH_BYTES) else { return Ok(None) };
+        let length = u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize;
+        if length == 0 || length > LONGEST_FRAME {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes: out of step")));
+        }
+        let start = self.next + LENGTH_BYTES;
+        if self.bytes.len() < start + length {
+            return Ok(None);
+        }
+        self.next = start + length;
+        Ok(Some(start..start + length))
+    }
+
+    pub fn frame(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+
+    /// Bytes that have not been handed over.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len() - self.next
+    }
+
+    /// Forgets what was handed over, and gives the buffer for more to be appended.
+    pub fn more(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.next);
+        self.next = 0;
+        &mut self.bytes
+    }
+
+    pub fn push(&mut self, parts: &[&[u8]]) {
+        append_frame(self.more(), parts);
+    }
+}
+
+pub fn append_frame(to: &mut Vec<u8>, parts: &[&[u8]]) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    to.extend((length as u32).to_be_bytes());
+    for part in parts {
+        to.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_whole_however_they_came_in() {
+        let mut stream = Vec::new();
+        let frames: Vec<Vec<u8>> = (1..50u8).map(|i| vec![i; usize::from(i) * 7]).collect();
+        for frame in &frames {
+            append_frame(&mut stream, &[&frame[..1], &frame[1..]]);
+        }
+        for step in [1, 2, 3, 5, 64, 100_000] {
+            let mut batch = Batch::default();
+            let mut got = Vec::new();
+            for piece in stream.chunks(step) {
+                batch.more().extend_from_slice(piece);
+                while let Some(range) = batch.next_frame().unwrap() {
+                    got.push(batch.frame(range).to_vec());
+                }
+            }
+            assert_eq!(got, frames, "pieces of {step}");
+            assert_eq!(batch.waiting(), 0);
+        }
+    }
+
+    #[test]
+    fn an_impossible_length_is_an_error() {
+        let mut batch = Batch::default();
+        batch.more().extend([0xFF; 8]);
+        assert!(batch.next_frame().is_err());
+    }
+}

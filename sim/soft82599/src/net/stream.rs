@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSL-1.0
+//! A UNIX stream that carries frames, each behind its length. Either side may listen; a peer that goes away takes the link down, and the
+//! next one brings it up.
+
+use super::batch::{append_frame, Batch, LENGTH_BYTES, LONGEST_FRAME};
+use crate::socket_file::SocketFile;
+use crate::sys::{self, Interest};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const READ_BYTES: usize = 256 * 1024;
+/// Bytes that wait for the peer to take them; some hundred frames.
+const ROOM_BYTES: usize = 512 * 1024;
+const RETRY: Duration = Duration::from_millis(200);
+
+enum Side {
+    Listens(SocketFile),
+    Connects(PathBuf, Instant),
+}
+
+pub struct Stream {
+    side: Side,
+    peer: Option<UnixStream>,
+    pub input: Batch,
+    output: Vec<u8>,
+    sent: usize,
+}
+
+impl Stream {
+    pub fn listen(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(Side::Listens(SocketFile::listen(path)?)))
+    }
+    /// The other side need not be there yet.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let mut stream = Self::new(Side::Connects(path.to_path_buf(), Instant::now()));
+        stream.seek_peer();
+        Ok(stream)
+    }
+    fn new(side: Side) -> Self {
+        Self { side, peer: None, input: Batch::default(), output: Vec::new(), sent: 0 }
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    pub fn interest(&self, take: bool) -> Option<Interest> {
+        match (&self.peer, &self.side) {
+            (Some(peer), _) => {
+                Some(Interest { descriptor: peer.as_raw_fd(), read: take, write: self.sent < self.output.len() })
+            }
+            (None, Side::Listens(listener)) => Some(Interest { descriptor: listener.descriptor(), read: true, write: false }),
+            (None, Side::Connects(..)) => None,
+        }
+    }
+
+    pub fn retry_after(&self) -> Option<Duration> {
+        match &self.side {
+            Side::Connects(_, last) if self.peer.is_none() => Some(RETRY.saturating_sub(last.elapsed())),
+            _ => None,
+        }
+    }
+
+    fn seek_peer(&mut self) {
+        let found = match &mut self.side {
+            Side::Listens(listener) => listener.accept(),
+            Side::Connects(path, last) => {
+                *last = Instant::now();
+                UnixStream::connect(&*path).ok()
+            }
+        };
+        if let Some(peer) = found {
+            if peer.set_nonblocking(true).is_ok() {
+                self.input = Batch::default();
+                self.output.clear();
+                self.sent = 0;
+                self.peer = Some(peer);
+            }
+        }
+    }
+
+    /// Takes what has come, or the peer itself.
+    pub fn fill(&mut self) {
+        let Some(peer) = &mut self.peer else {
+            if self.retry_after().is_none_or(|left| left.is_zero()) {
+                self.seek_peer();
+            }
+            return;
+        };
+        let buffer = self.input.more();
+        let have = buffer.len();
+        if have > LONGEST_FRAME + LENGTH_BYTES {
+            return; // Whole frames wait; the card is asked first.
+        }
+        buffer.resize(have + READ_BYTES, 0);
+        let result = peer.read(&mut buffer[have..]);
+        buffer.truncate(have + *result.as_ref().unwrap_or(&0));
+        match result {
+            Ok(0) => self.disconnect(),
+            Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => self.disconnect(),
+            _ => {}
+        }
+    }
+
+    pub fn disconnect(&mut self) {
+        self.peer = None;
+        self.input = Batch::default();
+        self.output.clear();
+        self.sent = 0;
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.output.len() - self.sent < ROOM_BYTES
+    }
+
+    pub fn send(&mut self, parts: &[&[u8]]) {
+        if self.peer.is_some() {
+            append_frame(&mut self.output, parts);
+        }
+    }
+
+    pub fn flush(&mut self) {
+        let Some(peer) = &self.peer else { return };
+        while self.sent < self.output.len() {
+            match sys::send(peer.as_fd(), &self.output[self.sent..]) {
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Room is counted in what is not sent; the sent part must not grow without end meanwhile.
+                    if self.sent > ROOM_BYTES {
+                        self.output.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return;
+                }
+                Err(_) => return self.disconnect(),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+    }
+}

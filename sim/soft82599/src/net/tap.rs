@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSL-1.0
+//! A tap device: frames one by one to and from the host's network stack.
+
+use super::batch::{Batch, LENGTH_BYTES, LONGEST_FRAME};
+use crate::sys::{self, Interest};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+
+const FRAMES_A_TURN: usize = 64;
+const ROOM_FRAMES: usize = 512;
+
+pub struct Tap {
+    file: File,
+    pub input: Batch,
+    output: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Tap {
+    pub fn open(name: &str) -> std::io::Result<Self> {
+        Ok(Self { file: sys::open_tap(name)?, input: Batch::default(), output: VecDeque::new(), spare: Vec::new() })
+    }
+
+    pub fn interest(&self, take: bool) -> Interest {
+        Interest { descriptor: self.file.as_raw_fd(), read: take, write: !self.output.is_empty() }
+    }
+
+    pub fn fill(&mut self) {
+        let buffer = self.input.more();
+        for _ in 0..FRAMES_A_TURN {
+            let have = buffer.len();
+            buffer.resize(have + LENGTH_BYTES + LONGEST_FRAME, 0);
+            let bytes = self.file.read(&mut buffer[have + LENGTH_BYTES..]).unwrap_or(0);
+            if bytes == 0 {
+                buffer.truncate(have);
+                return;
+            }
+            buffer[have..have + LENGTH_BYTES].copy_from_slice(&(bytes as u32).to_be_bytes());
+            buffer.truncate(have + LENGTH_BYTES + bytes);
+        }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.output.len() < ROOM_FRAMES
+    }
+
+    pub fn send(&mut self, parts: &[&[u8]]) {
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        parts.iter().for_each(|part| frame.extend_from_slice(part));
+        self.output.push_back(frame);
+    }
+
+    /// A frame that the device refuses for another reason than being full (it is down, say) is gone, as on a wire that leads nowhere.
+    pub fn flush(&mut self) {
+        while let Some(frame) = self.output.pop_front() {
+            match self.file.write(&frame) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.output.push_front(frame);
+                    return;
+                }
+                _ => {
+                    if self.spare.len() < ROOM_FRAMES {
+                        self.spare.push(frame);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The command line.
+
+use crate::log::Level;
+use crate::net::Specification;
+use std::path::PathBuf;
+
+pub const USAGE: &str = "\
+usage: soft82599 --socket PATH [--net SPEC] [--mac AA:BB:CC:DD:EE:FF] [--control PATH] [--time-scale F] [--log-level L] [--once]
+
+  --socket PATH      vfio-user socket; QEMU: -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
+  --net SPEC         none (default) | listen:PATH | connect:PATH | tap:NAME | loopback
+  --mac ADDRESS      default 02:82:59:90:00:01
+  --control PATH     socket for commands: counters, reset-counters, statistics, state, link up, link down, quit
+  --time-scale F     the card's clock runs F times as fast as the wall's (0.01: a hundred times slower); default 1
+  --log-level L      error | warn (default) | info | debug (every register access by name)
+  --once             end when the first guest has gone";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub socket: PathBuf,
+    pub net: Specification,
+    pub mac: [u8; 6],
+    pub control: Option<PathBuf>,
+    pub time_scale: f64,
+    pub level: Level,
+    pub once: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parsed {
+    Run(Options),
+    Help,
+}
+
+/// Err: one line that says what is wrong.
+pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> {
+    let mut socket = None;
+    let mut options = Options {
+        socket: PathBuf::new(),
+        net: Specification::None,
+        mac: [0x02, 0x82, 0x59, 0x90, 0x00, 0x01],
+        control: None,
+        time_scale: 1.0,
+        level: Level::Warn,
+        once: false,
+    };
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        let (name, inline) = match argument.split_once('=') {
+            Some((name, value)) => (name.to_string(), Some(value.to_string())),
+            None => (argument.clone(), None),
+        };
+        let mut value = || inline.clone().or_else(|| arguments.next()).ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--socket" => socket = Some(PathBuf::from(value()?)),
+            "--net" => options.net = net(&value()?)?,
+            "--mac" => options.mac = mac(&value()?)?,
+            "--control" => options.control = Some(PathBuf::from(value()?)),
+            "--time-scale" => options.time_scale = time_scale(&value()?)?,
+            "--log-level" => options.level = level(&value()?)?,
+            "--once" => options.once = true,
+            "--help" | "-h" => return Ok(Parsed::Help),
+            _ => return Err(format!("unknown option {argument}; --help lists them")),
+        }
+    }
+    options.socket = socket.ok_or("--socket is missing; --help lists the options")?;
+    Ok(Parsed::Run(options))
+}
+
+fn net(text: &str) -> Result<Specification, String> {
+    let path = |path: &str| if path.is_empty() { Err(format!("--net {text} names no path")) } else { Ok(PathBuf::from(path)) };
+    match text.split_once(':') {
+        None if text == "none" => Ok(Specification::None),
+        None if text == "loopback" => Ok(Specification::Loopback),
+        Some(("listen", rest)) => Ok(Specification::Listen(path(rest)?)),
+        Some(("connect", rest)) => Ok(Specification::Connect(path(rest)?)),
+        Some(("tap", name)) if !name.is_empty() => Ok(Specification::Tap(name.into())),
+        _ => Err(format!("--net {text}: known are none, listen:PATH, connect:PATH, tap:NAME, loopback")),
+    }
+}
+
+fn mac(text: &str) -> Result<[u8; 6], String> {
+    let wrong = || format!("--mac {text} is not six bytes in hexadecimal, like 02:82:59:90:00:01");
+    let mut bytes = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut bytes {
+        let part = parts.next().filter(|part| part.len() == 2).ok_or_else(wrong)?;
+        *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
+    }
+    if parts.next().is_some() {
+        return Err(wrong());
+    }
+    if bytes[0] & 1 != 0 || bytes == [0; 6] {
+        return Err(format!("--mac {text} is a group address or zero, which no card has"));
+    }
+    Ok(bytes)
+}
+
+fn time_scale(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|scale| (1e-6..=1e3).contains(scale))
+        .ok_or_else(|| format!("--time-scale {text} is not a number from 0.000001 to 1000"))
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Ok(match text {
+        "error" => Level::Error,
+        "warn" => Level::Warn,
+        "info" => Level::Info,
+        "debug" => Level::Debug,
+        _ => return Err(format!("--log-level {text}: known are error, warn, info, debug")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Parsed, String> {
+        parse(line.split_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn takes_all_options_in_both_spellings() {
+        let Ok(Parsed::Run(options)) = parsed("--socket /s --net=connect:/n:1 --mac 02:00:00:00:00:0f --time-scale 0.01 --once") else { panic!() };
+        assert_eq!(options.socket, PathBuf::from("/s"));
+        assert_eq!(options.net, Specification::Connect("/n:1".into()));
+        assert_eq!((options.mac[5], options.time_scale, options.once), (15, 0.01, true));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know_and_names_it() {
+        for (line, named) in [
+            ("", "--socket"),
+            ("--socket", "--socket"),
+            ("--socket /s --net carrier-pigeon", "carrier-pigeon"),
+            ("--socket /s --net listen:", "listen:"),
+            ("--socket /s --mac 03:00:00:00:00:00", "03:00"),
+            ("--socket /s --mac 02:00", "02:00"),
+            ("--socket /s --time-scale 0", "0"),
+            ("--socket /s --time-scale NaN", "NaN"),
+            ("--socket /s --verbose", "--verbose"),
+        ] {
+            let message = parsed(line).unwrap_err();
+            assert!(message.contains(named), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The few system calls that the standard library lacks, each made safe here: receiving descriptors over a socket, ppoll, signals as a
+//! descriptor, a tap device.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// What one message may carry (SCM_MAX_FD is 253; vfio-user clients send up to 16).
+const MOST_DESCRIPTORS: usize = 64;
+
+/// Receives bytes and descriptors. Ok((0, _)) is the end of the stream.
+pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // u64s, so that the control messages are aligned.
+    let mut control = [0u64; 64];
+    // SAFETY: an all-zero msghdr is valid; its pointers are set to live buffers below, with their true lengths.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = std::mem::size_of_val(&control) as _;
+    // SAFETY: header describes live, writable buffers.
+    let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) };
+    if bytes < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel filled header; the CMSG functions stay inside msg_controllen.
+    let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    while !message.is_null() {
+        // SAFETY: message points to a control message inside `control`; an SCM_RIGHTS message holds whole ints up to cmsg_len; each
+        // descriptor is new and owned by nobody else yet.
+        unsafe {
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
+                let length = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(message).cast::<RawFd>();
+                for i in 0..(length / std::mem::size_of::<RawFd>()).min(MOST_DESCRIPTORS) {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                }
+            }
+            message = libc::CMSG_NXTHDR(&header, message);
+        }
+    }
+    Ok(bytes as usize)
+}
+
+/// One entry of a poll.
+pub struct Interest {
+    pub descriptor: RawFd,
+    pub read: bool,
+    pub write: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Readiness {
+    /// Also true on hang-up and error, so that the reader notices.
+    pub read: bool,
+    pub write: bool,
+}
+
+/// Waits until one is ready or the time is over (None: for ever). A signal ends the wait early.
+pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
+    let mut entries: Vec<libc::pollfd> = interests
+        .iter()
+        .map(|interest| libc::pollfd {
+            fd: interest.descriptor,
+            events: if interest.read { libc::POLLIN } else { 0 } | if interest.write { libc::POLLOUT } else { 0 },
+            revents: 0,
+        })
+        .collect();
+    let time = timeout.map(|t| libc::timespec { tv_sec: t.as_secs().min(3600) as _, tv_nsec: t.subsec_nanos() as _ });
+    let time = time.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+    // SAFETY: entries is a live array of its length; time is null or points to a live timespec.
+    let result = unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as _, time, std::ptr::null()) };
+    ready.clear();
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        ready.resize(interests.len(), Readiness::default());
+        return Ok(());
+    }
+    let trouble = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+    ready.extend(entries.iter().zip(interests).map(|(entry, interest)| Readiness {
+        read: entry.revents & libc::POLLIN != 0 || (interest.read && entry.revents & trouble != 0),
+        write: entry.revents & libc::POLLOUT != 0,
+    }));
+    Ok(())
+}
+
+/// SIGINT and SIGTERM, blocked and readable from a descriptor. SIGPIPE is ignored by the standard library already.
+pub fn termination_signals() -> io::Result<OwnedFd> {
+    // SAFETY: set is initialised by sigemptyset before use; the calls take pointers to it only while it lives.
+    unsafe {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+        let result = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(result));
+        }
+        let descriptor = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Lets timers fire within microseconds, not within the usual 50.
+pub fn sharpen_timers() {
+    // SAFETY: plain call with integer arguments.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+/// Adds one to an eventfd's count. Failure (a count at its end) means that the reader has been told already.
+pub fn signal_eventfd(descriptor: BorrowedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: one is 8 readable bytes.
+    unsafe { libc::write(descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Sends without blocking and without a signal if the other end is gone.
+pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: bytes is readable for its length.
+    let sent =
+        unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(sent as usize)
+}
+
+/// Opens an existing tap device for frames without a header.
+pub fn open_tap(name: &str) -> io::Result<std::fs::File> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name"));
+    }
+    if !std::path::Path::new("/sys/class/net").join(name).join("tun_flags").exists() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no such tap device; create it with `ip tuntap add NAME mode tap`"));
+    }
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: TUNSETIFF reads an ifreq, which lives through the call.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}

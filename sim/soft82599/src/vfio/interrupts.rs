@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The client's eventfds: where a message or the INTx line goes.
+//!
+//! The tables of MSI and MSI-X are the client's; it gives us one eventfd a vector. INTx masks itself when it fires and comes back with an
+//! unmask from the client, as VFIO has it; if the line is still up then, it fires again.
+
+use super::protocol::{flag, irq};
+use crate::sys;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub const MSIX_VECTORS: usize = 64;
+
+#[derive(Default)]
+pub struct Eventfds {
+    intx: Option<OwnedFd>,
+    intx_masked: bool,
+    line: bool,
+    msi: Option<OwnedFd>,
+    msix: Vec<Option<OwnedFd>>,
+    error: Option<OwnedFd>,
+    request: Option<OwnedFd>,
+}
+
+impl Eventfds {
+    /// Flags and number of the interrupts of a kind.
+    pub fn info(index: u32) -> (u32, u32) {
+        match index {
+            irq::INTX => (flag::IRQ_EVENTFD | flag::IRQ_MASKABLE | flag::IRQ_AUTOMASKED, 1),
+            irq::MSI => (flag::IRQ_EVENTFD | flag::IRQ_NORESIZE, 1),
+            irq::MSIX => (flag::IRQ_EVENTFD | flag::IRQ_NORESIZE, MSIX_VECTORS as u32),
+            irq::ERROR | irq::REQUEST => (flag::IRQ_EVENTFD | flag::IRQ_NORESIZE, 1),
+            _ => (0, 0),
+        }
+    }
+
+    /// One SET_IRQS. False if it makes no sense.
+    pub fn set(&mut self, index: u32, flags: u32, start: u32, count: u32, descriptors: Vec<OwnedFd>) -> bool {
+        let (_, most) = Self::info(index);
+        if start.checked_add(count).is_none_or(|end| end > most) || flags & flag::SET_DATA_BOOL != 0 {
+            return false;
+        }
+        if flags & flag::SET_MASK != 0 {
+            self.intx_masked |= index == irq::INTX;
+            return true;
+        }
+        if flags & flag::SET_UNMASK != 0 {
+            if index == irq::INTX {
+                self.intx_masked = false;
+                self.fire_intx();
+            }
+            return true;
+        }
+        if flags & flag::SET_TRIGGER == 0 {
+            return false;
+        }
+        if flags & flag::SET_DATA_NONE != 0 {
+            if count == 0 {
+                self.disable(index);
+            } else {
+                (start..start + count).for_each(|number| self.trigger(index, number));
+            }
+            return true;
+        }
+        if flags & flag::SET_DATA_EVENTFD == 0 || descriptors.len() > count as usize {
+            return false;
+        }
+        let mut descriptors = descriptors.into_iter();
+        for number in start..start + count {
+            // Fewer descriptors than interrupts: the rest is switched off.
+            *self.place(index, number) = descriptors.next();
+        }
+        if index == irq::INTX {
+            self.intx_masked = false;
+            self.fire_intx();
+        }
+        true
+    }
+
+    fn place(&mut self, index: u32, number: u32) -> &mut Option<OwnedFd> {
+        match index {
+            irq::INTX => &mut self.intx,
+            irq::MSI => &mut self.msi,
+            irq::MSIX => {
+                self.msix.resize_with(MSIX_VECTORS, || None);
+                &mut self.msix[number as usize]
+            }
+            irq::ERROR => &mut self.error,
+            _ => &mut self.request,
+        }
+    }
+
+    fn disable(&mut self, index: u32) {
+        match index {
+            irq::MSIX => self.msix.clear(),
+            _ => *self.place(index, 0) = None,
+        }
+    }
+
+    fn trigger(&mut self, index: u32, number: u32) {
+        if let Some(descriptor) = self.place(index, number) {
+            sys::signal_eventfd(descriptor.as_fd());
+        }
+    }
+
+    /// The card sends a message. With plain MSI there is only vector 0; without either there is none to send.
+    pub fn message(&mut self, vector: u8) {
+        let descriptor = match self.msix.get(usize::from(vector)) {
+            Some(descriptor) => descriptor,
+            None if vector == 0 => &self.msi,
+            None => return,
+        };
+        if let Some(descriptor) = descriptor {
+            sys::signal_eventfd(descriptor.as_fd());
+        }
+    }
+
+    pub fn line(&mut self, asserted: bool) {
+        self.line = asserted;
+        self.fire_intx();
+    }
+
+    fn fire_intx(&mut self) {
+        if !self.line || self.intx_masked {
+            return;
+        }
+        if let Some(descriptor) = &self.intx {
+            self.intx_masked = true;
+            sys::signal_eventfd(descriptor.as_fd());
+        }
+    }
+}
