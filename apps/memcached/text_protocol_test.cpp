@@ -12,6 +12,7 @@
 namespace neap::memcached {
 namespace {
 
+using namespace std::string_literals;
 using test::Client;
 using test::Server;
 
@@ -46,7 +47,7 @@ const std::vector<Talk> talks = {
     {"GetManyKeys", "set a 1 0 1\r\nx\r\nset b 2 0 2\r\nyz\r\nget b nope a b\r\n",
      "STORED\r\nSTORED\r\nVALUE b 2 2\r\nyz\r\nVALUE a 1 1\r\nx\r\nVALUE b 2 2\r\nyz\r\nEND\r\n"},
     {"BlanksAreIgnored", "set a 0 0 1\r\nx\r\n get  a   b \r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
-    {"NulEndsTheLine", std::string("set a 0 0 1\r\nx\r\nget a\0b\r\n", 25), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
+    {"NulEndsTheLine", "set a 0 0 1\r\nx\r\nget a\0b\r\n"s, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
     {"TabBelongsToTheKey", "set a\tb 0 0 1\r\nx\r\nget a\r\nget a\tb\r\n", "STORED\r\nEND\r\nVALUE a\tb 0 1\r\nx\r\nEND\r\n"},
     {"CarriageReturnInsideAKey", "set a\rb 0 0 1\r\nx\r\nget a\rb\r\n", "STORED\r\nVALUE a\rb 0 1\r\nx\r\nEND\r\n"},
     {"LongestKey", "set " + key_250 + " 0 0 1\r\nx\r\nget " + key_250 + "\r\n", "STORED\r\nVALUE " + key_250 + " 0 1\r\nx\r\nEND\r\n"},
@@ -60,7 +61,7 @@ const std::vector<Talk> talks = {
     {"GatBadExpiry", "gat x a\r\n", "CLIENT_ERROR invalid exptime argument\r\n"},
     {"GatNegativeEndsTheItem", "set a 0 0 1\r\nx\r\ngat -1 a\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\n"},
     {"EmptyValue", "set a 0 0 0\r\n\r\nget a\r\n", "STORED\r\nVALUE a 0 0\r\n\r\nEND\r\n"},
-    {"BinaryValue", std::string("set a 0 0 5\r\n\r\n\0\xff\n\r\nget a\r\n", 29), std::string("STORED\r\nVALUE a 0 5\r\n\r\n\0\xff\n\r\nEND\r\n", 35)},
+    {"BinaryValue", "set a 0 0 5\r\n\r\n\0\xff\n\r\nget a\r\n"s, "STORED\r\nVALUE a 0 5\r\n\r\n\0\xff\n\r\nEND\r\n"s},
     {"ValueTooLong", "set a 0 0 2\r\nhello\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
     {"ValueTooShort", "set a 0 0 5\r\nhi\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
     {"ValueWithoutLineEnd", "set a 0 0 1\r\nx\r\nset a 0 0 2\r\nhi\rXget a\r\n", "STORED\r\nCLIENT_ERROR bad data chunk\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSL-1.0
+// Four cores of the host machine, each in its event loop, on one store: what a reader finds must be one whole value of that key, whatever the
+// others do to it and to the table meanwhile. Meant to be run under the thread and address sanitizers.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "apps/memcached/store.hpp"
+#include "kernel/events.hpp"
+#include "kernel/rcu.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::memcached {
+namespace {
+
+using host::HostMachine;
+constexpr unsigned cores = 4;
+
+/// A value that tells whether it is whole: a length, the key's number, and letters that follow from both.
+std::string make_value(unsigned key, std::size_t bytes) {
+  std::string value = std::to_string(key) + "/" + std::to_string(bytes) + "/";
+  while (value.size() < bytes) value.push_back(static_cast<char>('a' + (key + value.size()) % 26));
+  return value;
+}
+
+bool is_whole(unsigned key, std::string_view value) {
+  const std::size_t first = value.find('/');
+  const std::size_t second = value.find('/', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return false;
+  const std::size_t bytes = std::stoul(std::string(value.substr(first + 1, second - first - 1)));
+  return value == make_value(key, bytes);
+}
+
+struct Worker {
+  std::mt19937 random;
+  Store* store;
+  unsigned keys;
+  int events_left;
+  std::vector<std::pair<unsigned, ItemPointer>> held;  // by "replies" over several events
+  std::atomic<bool> done{false};
+  std::uint64_t hits = 0, broken = 0, refused = 0;
+
+  void one_event() {
+    for (int step = 0; step < 20; ++step) {
+      const auto number = static_cast<unsigned>(random() % keys);
+      const std::string name = "key" + std::to_string(number);
+      const Seconds now = 2 + static_cast<Seconds>(random() % 3);  // clocks of cores differ a little
+      const Key key = store->key(name);
+      store->tick(now);
+      switch (random() % 16) {
+        case 0:
+        case 1:
+        case 2: {
+          const std::string value = make_value(number, random() % 300);
+          auto [item, outcome] = store->allocate(key, number, random() % 8 == 0 ? now + 1 : 0, value.size(), now);
+          if (!item) {
+            ++refused;
+            break;
+          }
+          std::memcpy(item->value_data(), value.data(), value.size());
+          static constexpr Mode modes[] = {Mode::set, Mode::set, Mode::add, Mode::replace};
+          (void)store->commit(modes[random() % 4], std::move(item), 0, now);
+          break;
+        }
+        case 3:
+          (void)store->remove(key, 0, now);
+          break;
+        case 4:
+          (void)store->touch(key, random() % 4 == 0 ? now + 2 : 0, now);
+          break;
+        case 5:
+          if (random() % 500 == 0) store->flush(0, now);
+          break;
+        default: {
+          Item* const item = store->find(key, now).item;
+          if (item == nullptr) break;
+          ++hits;
+          if (item->flags != number || !is_whole(number, item->value())) ++broken;
+          if (random() % 16 == 0) {
+            item->hold();
+            held.emplace_back(number, item);
+          }
+        }
+      }
+    }
+    while (held.size() > 8) {
+      if (!is_whole(held.front().first, held.front().second->value())) ++broken;
+      held.erase(held.begin());
+    }
+    if (--events_left > 0) {
+      spawn([this] { one_event(); });
+    } else {
+      held.clear();
+      done = true;
+    }
+  }
+};
+
+void play(const StoreOptions& options, unsigned keys, int events) {
+  Store store(options);
+  std::vector<Worker> workers(cores);
+  {
+    HostMachine machine{cores};
+    for (unsigned core = 0; core < cores; ++core) {
+      workers[core].random.seed(core + 1);
+      workers[core].store = &store;
+      workers[core].keys = keys;
+      workers[core].events_left = events;
+      machine.on(core, [&worker = workers[core]] { worker.one_event(); });
+    }
+    for (Worker& worker : workers) {
+      ASSERT_TRUE(HostMachine::wait_until([&] { return worker.done.load(); }, std::chrono::seconds(100)));
+    }
+    // Everything that was unlinked comes back once all cores have passed an event.
+    EXPECT_TRUE(HostMachine::wait_until([&] { return store.retired_bytes() == 0; }));
+  }
+  std::uint64_t hits = 0;
+  for (const Worker& worker : workers) {
+    EXPECT_EQ(worker.broken, 0U);
+    EXPECT_EQ(worker.refused, 0U);
+    hits += worker.hits;
+  }
+  EXPECT_GT(hits, static_cast<std::uint64_t>(events));
+  EXPECT_EQ(store.held_bytes(), 0U);
+  EXPECT_EQ(store.used_bytes(), store.counters().bytes);
+}
+
+StoreOptions tiny_table() {
+  StoreOptions options;
+  options.shards = 4;
+  options.buckets = 4;
+  options.seed = 3;
+  return options;
+}
+
+TEST(StoreOnFourCores, FewKeysMuchFoughtOver) { play(tiny_table(), 16, 3000); }
+
+TEST(StoreOnFourCores, TableGrowsUnderReadersAndWriters) { play(tiny_table(), 20'000, 4000); }
+
+TEST(StoreOnFourCores, EvictionUnderReadersAndWriters) {
+  StoreOptions options = tiny_table();
+  options.memory_bytes = 256 * 1024;
+  play(options, 5000, 3000);
+}
+
+// Appends and counts are done without the lock and tried again: none may be lost.
+TEST(StoreOnFourCores, NoAppendAndNoCountIsLost) {
+  Store store(tiny_table());
+  constexpr int each = 500;
+  const auto put = [&](std::string_view name, std::string_view value) {
+    auto [item, outcome] = store.allocate(store.key(name), 0, 0, value.size(), 2);
+    std::memcpy(item->value_data(), value.data(), value.size());
+    return store.commit(Mode::append, std::move(item), 0, 2).outcome;
+  };
+  std::atomic<unsigned> done{0};
+  std::atomic<unsigned> failed{0};
+  std::uint64_t total = 0;
+  std::size_t bytes = 0;
+  {
+    HostMachine machine{cores};
+    machine.on(0, [&] {
+      for (const std::string_view name : {"log", "sum"}) {
+        auto [item, outcome] = store.allocate(store.key(name), 0, 0, 1, 2);
+        *item->value_data() = '0';
+        ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, 2).outcome, Outcome::stored);
+      }
+    });
+    std::vector<std::function<void(int)>> loops(cores);
+    for (unsigned core = 0; core < cores; ++core) {
+      loops[core] = [&, core](int left) {
+        if (store.arithmetic(store.key("sum"), true, 1, 0, 2).outcome != Outcome::stored) ++failed;
+        if (put("log", "x") != Outcome::stored) ++failed;
+        if (left > 1) {
+          spawn([&, core, left] { loops[core](left - 1); });
+        } else {
+          ++done;
+        }
+      };
+      machine.on(core, [&, core] { loops[core](each); });
+    }
+    ASSERT_TRUE(HostMachine::wait_until([&] { return done.load() == cores; }, std::chrono::seconds(100)));
+    machine.on(0, [&] {
+      total = store.arithmetic(store.key("sum"), true, 0, 0, 2).value;
+      bytes = store.find(store.key("log"), 2).item->value_bytes;
+    });
+    EXPECT_TRUE(HostMachine::wait_until([&] { return store.retired_bytes() == 0; }));
+  }
+  EXPECT_EQ(failed.load(), 0U);
+  EXPECT_EQ(total, std::uint64_t{each} * cores);
+  EXPECT_EQ(bytes, std::size_t{each} * cores + 1);
+}
+
+}  // namespace
+}  // namespace neap::memcached

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/memcached/numbers.hpp"
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::memcached {
+namespace {
+
+Store::Done put(Store& store, Mode mode, std::string_view key, std::string_view value, Seconds now, Seconds expires = expires_never,
+                std::uint32_t flags = 0, std::uint64_t cas = 0) {
+  auto [item, outcome] = store.allocate(store.key(key), flags, expires, value.size(), now);
+  if (!item) return {.outcome = outcome};
+  std::memcpy(item->value_data(), value.data(), value.size());
+  return store.commit(mode, std::move(item), cas, now);
+}
+
+std::optional<std::string> look(Store& store, std::string_view key, Seconds now) {
+  Item* const item = store.find(store.key(key), now).item;
+  if (item == nullptr) return std::nullopt;
+  return std::string(item->value());
+}
+
+/// What a store without limits should do, in the plainest way.
+class Model {
+ public:
+  struct Entry {
+    std::string value;
+    std::uint32_t flags;
+    Seconds expires;
+    std::uint64_t cas;
+  };
+  std::map<std::string, Entry> entries;
+  Seconds flush_at = 0;
+
+  void tick(Seconds now) {
+    if (flush_at != 0 && now >= flush_at) {
+      entries.clear();
+      flush_at = 0;
+    }
+  }
+  Entry* find(const std::string& key, Seconds now) {
+    const auto at = entries.find(key);
+    if (at == entries.end()) return nullptr;
+    if (at->second.expires != 0 && at->second.expires <= now) {
+      entries.erase(at);
+      return nullptr;
+    }
+    return &at->second;
+  }
+};
+
+// One random life after another, against the model: outcomes, values, flags and ids, through growth of the table, expiry and flushes.
+TEST(Store, DoesWhatAMapDoes) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    std::mt19937 random(seed);
+    const auto pick = [&random](unsigned below) { return static_cast<unsigned>(random() % below); };
+    StoreOptions options = test::small_store();
+    options.seed = seed;
+    Store store(options);
+    Model model;
+    Seconds now = 2;
+    const unsigned key_count = seed % 2 == 0 ? 12 : 3000;
+    for (int step = 0; step < 40'000; ++step) {
+      if (pick(50) == 0) now += pick(4);
+      store.tick(now);
+      model.tick(now);
+      const std::string name = "key" + std::to_string(pick(key_count));
+      const Key key = store.key(name);
+      Model::Entry* const entry = model.find(name, now);
+      const std::string value = pick(3) == 0 ? std::to_string(random()) : std::string(pick(200), static_cast<char>('a' + pick(26)));
+      const Seconds expires = pick(4) == 0 ? now + pick(5) : expires_never;
+      const auto flags = static_cast<std::uint32_t>(random());
+      const std::uint64_t some_cas = entry != nullptr && pick(2) == 0 ? entry->cas : 1 + pick(1000);
+      switch (pick(12)) {
+        case 0:
+        case 1: {
+          const auto done = put(store, Mode::set, name, value, now, expires, flags);
+          ASSERT_EQ(done.outcome, Outcome::stored);
+          model.entries[name] = {value, flags, expires, done.cas};
+          break;
+        }
+        case 2: {
+          const auto done = put(store, Mode::add, name, value, now, expires, flags);
+          ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::stored : Outcome::not_stored);
+          if (entry == nullptr) model.entries[name] = {value, flags, expires, done.cas};
+          break;
+        }
+        case 3: {
+          const auto done = put(store, Mode::replace, name, value, now, expires, flags);
+          ASSERT_EQ(done.outcome, entry != nullptr ? Outcome::stored : Outcome::not_stored);
+          if (entry != nullptr) *entry = {value, flags, expires, done.cas};
+          break;
+        }
+        case 4: {
+          const auto done = put(store, Mode::cas, name, value, now, expires, flags, some_cas);
+          ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::not_found : entry->cas == some_cas ? Outcome::stored : Outcome::exists);
+          if (done.outcome == Outcome::stored) *entry = {value, flags, expires, done.cas};
+          break;
+        }
+        case 5: {
+          const bool at_end = pick(2) == 0;
+          const bool with_cas = pick(3) == 0;
+          const auto done = put(store, at_end ? Mode::append : Mode::prepend, name, value, now, expires, flags, with_cas ? some_cas : 0);
+          const bool fits = !with_cas || (entry != nullptr && entry->cas == some_cas);
+          ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::not_stored : fits ? Outcome::stored : Outcome::exists);
+          if (done.outcome == Outcome::stored) {
+            entry->value = at_end ? entry->value + value : value + entry->value;
+            entry->cas = done.cas;
+          }
+          break;
+        }
+        case 6: {
+          const auto done = store.remove(key, pick(3) == 0 ? some_cas : 0, now);
+          if (done.outcome == Outcome::stored) {
+            ASSERT_NE(entry, nullptr);
+            model.entries.erase(name);
+          } else {
+            ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::not_found : Outcome::exists);
+          }
+          break;
+        }
+        case 7: {
+          const bool up = pick(2) == 0;
+          const std::uint64_t delta = pick(2) == 0 ? pick(100) : ~std::uint64_t{0} - pick(5);
+          const auto done = store.arithmetic(key, up, delta, 0, now);
+          const auto number = entry != nullptr ? read_unsigned(entry->value) : std::nullopt;
+          ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::not_found : number ? Outcome::stored : Outcome::not_numeric);
+          if (!number) break;
+          const std::uint64_t expected = up ? *number + delta : (*number < delta ? 0 : *number - delta);
+          ASSERT_EQ(done.value, expected);
+          std::string text = std::to_string(expected);
+          text.resize(std::max(text.size(), entry->value.size()), ' ');
+          entry->value = text;
+          entry->cas = done.cas;
+          break;
+        }
+        case 8: {
+          ASSERT_EQ(store.touch(key, expires, now).item != nullptr, entry != nullptr);
+          if (entry != nullptr) entry->expires = expires;
+          break;
+        }
+        case 9: {
+          if (pick(200) != 0) break;
+          const Seconds when = pick(2) == 0 ? 0 : now + 1 + pick(3);
+          store.flush(when, now);
+          model.flush_at = when;
+          if (when == 0) model.entries.clear();
+          break;
+        }
+        default: {
+          Item* const item = store.find(key, now).item;
+          ASSERT_EQ(item != nullptr, entry != nullptr) << name << " at step " << step;
+          if (item == nullptr) break;
+          ASSERT_EQ(item->value(), entry->value);
+          ASSERT_EQ(item->value_line(), entry->value + "\r\n");
+          ASSERT_EQ(item->flags, entry->flags);
+          ASSERT_EQ(item->cas, entry->cas);
+        }
+      }
+    }
+    // In the end everything that the model has is there, and the table holds no more than what is dead but was not met again.
+    std::size_t live = 0;
+    for (const auto& [name, entry] : std::map(model.entries)) {
+      if (model.find(name, now) == nullptr) continue;
+      ++live;
+      ASSERT_EQ(look(store, name, now), entry.value);
+    }
+    EXPECT_GE(store.counters().items, live);
+    if (key_count == 3000) {
+      EXPECT_GE(store.table().bucket_count(), 512U);
+    }
+    EXPECT_EQ(store.retired_bytes(), 0U);
+    EXPECT_EQ(store.held_bytes(), 0U);
+  }
+}
+
+StoreOptions one_shard(std::size_t memory_bytes) {
+  StoreOptions options = test::small_store();
+  options.shards = 1;
+  options.memory_bytes = memory_bytes;
+  return options;
+}
+
+TEST(Eviction, TakesTheOldestFirst) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 10));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+  for (int i = 10; i < 15; ++i) {
+    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+    EXPECT_EQ(store.counters().items, 10U);
+    EXPECT_EQ(store.counters().evictions, static_cast<unsigned>(i - 9));
+  }
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(look(store, "k" + std::to_string(100 + i), 2).has_value(), i >= 5) << i;
+  EXPECT_EQ(store.counters().evicted_unfetched, 5U);
+}
+
+TEST(Eviction, WhatIsUsedStays) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 50));
+  const std::string value(100, 'v');
+  Seconds now = 2;
+  put(store, Mode::set, "kept", value, now);
+  for (int i = 0; i < 5000; ++i) {
+    if (i % 10 == 0) {
+      ++now;
+      ASSERT_TRUE(look(store, "kept", now).has_value()) << "after " << i;
+    }
+    ASSERT_EQ(put(store, Mode::set, std::to_string(10000 + i).substr(1), value, now).outcome, Outcome::stored);
+  }
+  EXPECT_GT(store.counters().second_chances, 50U);
+}
+
+// When everything was used, the hand must still come to an end, and take what it met first.
+TEST(Eviction, EndsWhenEverythingIsUsed) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 200));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 200; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
+  for (int i = 0; i < 200; ++i) (void)look(store, "k" + std::to_string(100 + i), 3);
+  ASSERT_EQ(put(store, Mode::set, "more", value, 3).outcome, Outcome::stored);
+  EXPECT_EQ(store.counters().items, 200U);
+  EXPECT_EQ(store.counters().evictions, 1U);
+}
+
+TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 10));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 5; ++i) put(store, Mode::set, "e" + std::to_string(100 + i), value, 2, 5);
+  for (int i = 0; i < 5; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(put(store, Mode::set, "n" + std::to_string(100 + i), value, 6).outcome, Outcome::stored);
+  EXPECT_EQ(store.counters().evictions, 0U);
+  EXPECT_EQ(store.counters().reclaimed, 5U);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(look(store, "k" + std::to_string(100 + i), 6).has_value());
+}
+
+// Over many shards the shard whose candidate was unused the longest gives way: old items go before new ones wherever their hash put them.
+TEST(Eviction, OrderHoldsAcrossShards) {
+  StoreOptions options = test::small_store();
+  options.shards = 64;
+  options.buckets = 64;
+  options.memory_bytes = Store::footprint(6, 100) * 1000;
+  Store store(options);
+  const std::string value(100, 'v');
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(10000 + i), value, 2 + static_cast<Seconds>(i)).outcome, Outcome::stored);
+  }
+  for (int i = 0; i < 2000; ++i) EXPECT_EQ(look(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
+}
+
+// Memory stays under the limit at every moment, with items from one byte to a megabyte, in the store and on their way into it and out of it.
+TEST(Eviction, MemoryStaysUnderItsLimit) {
+  std::mt19937 random(7);
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 8 << 20;
+  Store store(options);
+  std::vector<ItemPointer> on_their_way, held;
+  Seconds now = 2;
+  int stored = 0, refused = 0;
+  for (int step = 0; step < 20'000; ++step) {
+    if (random() % 20 == 0) ++now;
+    const std::size_t bytes = random() % (std::size_t{1} << (random() % 21));
+    auto [item, outcome] = store.allocate(store.key("k" + std::to_string(random() % 5000)), 0, 0, bytes, now);
+    ASSERT_LE(store.used_bytes() + store.held_bytes(), options.memory_bytes);
+    if (!item) {
+      ASSERT_EQ(outcome, Outcome::out_of_memory);
+      ++refused;
+      on_their_way.clear();
+      held.clear();
+      continue;
+    }
+    std::memset(item->value_data(), 'v', bytes);
+    if (random() % 50 == 0) {
+      on_their_way.push_back(std::move(item));
+      continue;
+    }
+    Item* const raw = item.get();
+    if (random() % 50 == 0) {
+      raw->hold();  // as a reply does
+      held.emplace_back(raw);
+    }
+    ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, now).outcome, Outcome::stored);
+    ++stored;
+  }
+  EXPECT_GT(stored, 15'000);
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(store.counters().evictions, 1000U);
+  on_their_way.clear();
+  held.clear();
+  EXPECT_EQ(store.held_bytes(), 0U);
+  EXPECT_EQ(store.used_bytes(), store.counters().bytes);
+  std::uint64_t by_size = 0;
+  for (const auto& size : store.sizes()) by_size += size.bytes;
+  EXPECT_EQ(by_size, store.counters().bytes);
+}
+
+// A reply may refer to an item long after it was deleted; its bytes stay, and count.
+TEST(Store, HeldItemsOutliveTheirDeletion) {
+  Store store(test::small_store());
+  put(store, Mode::set, "a", "first", 2);
+  Item* const item = store.find(store.key("a"), 2).item;
+  item->hold();
+  const ItemPointer holder(item);
+  put(store, Mode::set, "a", "second", 2);
+  EXPECT_EQ(item->value(), "first");
+  EXPECT_EQ(store.held_bytes(), Store::footprint(1, 5));
+  store.flush(0, 2);
+  EXPECT_EQ(look(store, "a", 2), std::nullopt);
+  EXPECT_EQ(store.used_bytes(), 0U);
+  EXPECT_EQ(item->value(), "first");
+}
+
+TEST(Store, TooLargeForTheLimitIsRefusedAndEvictsNothingThatFits) {
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 1 << 16;
+  options.value_bytes_max = 1 << 15;
+  Store store(options);
+  put(store, Mode::set, "a", "x", 2);
+  EXPECT_EQ(store.allocate(store.key("b"), 0, 0, (1 << 15) + 1, 2).outcome, Outcome::too_large);
+  EXPECT_EQ(store.allocate(store.key("b"), 0, 0, ~std::uint64_t{0}, 2).outcome, Outcome::too_large);
+  EXPECT_EQ(look(store, "a", 2), "x");
+}
+
+TEST(Hash, SpreadsAndDependsOnEveryByteAndTheSeed) {
+  std::set<std::uint32_t> seen;
+  for (std::size_t bytes = 1; bytes <= key_bytes_max; ++bytes) {
+    std::string key(bytes, 'k');
+    const std::uint32_t before = hash_key(key, 1);
+    seen.insert(before);
+    EXPECT_NE(hash_key(key, 2), before);
+    for (std::size_t at = 0; at < bytes; ++at) {
+      key[at] = 'K';
+      EXPECT_NE(hash_key(key, 1), before) << "byte " << at << " of " << bytes;
+      key[at] = 'k';
+    }
+  }
+  EXPECT_EQ(seen.size(), key_bytes_max);
+  std::vector<int> buckets(64);
+  for (int i = 0; i < 64'000; ++i) ++buckets[hash_key("user:" + std::to_string(i), 99) & 63];
+  for (const int count : buckets) EXPECT_NEAR(count, 1000, 200);
+}
+
+TEST(Numbers, ReadAsMemcachedReadsThem) {
+  EXPECT_EQ(read_unsigned("0"), 0U);
+  EXPECT_EQ(read_unsigned("18446744073709551615"), ~std::uint64_t{0});
+  EXPECT_EQ(read_unsigned("18446744073709551616"), std::nullopt);
+  EXPECT_EQ(read_unsigned("99999999999999999999999"), std::nullopt);
+  EXPECT_EQ(read_unsigned(" +7"), 7U);
+  EXPECT_EQ(read_unsigned("7 x"), 7U);
+  EXPECT_EQ(read_unsigned("7\t"), 7U);
+  EXPECT_EQ(read_unsigned("7x"), std::nullopt);
+  EXPECT_EQ(read_unsigned("-1"), std::nullopt);
+  EXPECT_EQ(read_unsigned("-0"), 0U);
+  EXPECT_EQ(read_unsigned(""), std::nullopt);
+  EXPECT_EQ(read_unsigned("-"), std::nullopt);
+  EXPECT_EQ(read_unsigned(" "), std::nullopt);
+  EXPECT_EQ(read_signed("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(read_signed("9223372036854775807"), INT64_MAX);
+  EXPECT_EQ(read_signed("9223372036854775808"), std::nullopt);
+  EXPECT_EQ(read_signed("-9223372036854775809"), std::nullopt);
+}
+
+TEST(Clock, ExpiryMeansSecondsOrADate) {
+  test::clock_ns = 5'000'000'000;
+  const Clock clock([]() noexcept { return test::clock_ns; }, 1'700'000'000 - 5);
+  EXPECT_EQ(clock.now(), 2U);
+  test::clock_ns += 3'999'999'999;
+  EXPECT_EQ(clock.now(), 5U);
+  EXPECT_EQ(clock.unix_s(clock.now()), 1'700'000'003);
+  EXPECT_EQ(clock.expiry(0, 5), expires_never);
+  EXPECT_EQ(clock.expiry(-1, 5), expired_already);
+  EXPECT_EQ(clock.expiry(1, 5), 6U);
+  EXPECT_EQ(clock.expiry(2592000, 5), 2592005U);
+  EXPECT_EQ(clock.expiry(2592001, 5), expired_already);
+  EXPECT_EQ(clock.expiry(1'700'000'010, 5), 12U);
+  EXPECT_EQ(clock.expiry(1'699'999'990, 5), expired_already);
+  EXPECT_EQ(clock.expiry(INT32_MAX, 5), static_cast<Seconds>(INT32_MAX - 1'700'000'000 + 2));
+}
+
+}  // namespace
+}  // namespace neap::memcached
