@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "drivers/ixgbe/device_ids.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -71,11 +72,25 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
 Card::Card(const pci::Device& device, Registers registers, bool sfp, Options options)
     : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {}
 
-Card::~Card() {
-  link_up_.store(false, std::memory_order_relaxed);
+void Card::stop() noexcept {
+  if (std::exchange(stopped_, true)) return;
+  set_link(false);
   if (!registers_.card_gone()) stop_card(registers_);
   device_.enable(false);
   for (const auto& [core, vector] : vectors_) free_vector(core, vector);
+}
+
+task<void> Card::close() {
+  stop();
+  for (unsigned core = 0; core < pairs_.size(); ++core) {
+    // What a pair has queued for itself runs before our next try, as events keep their order.
+    while (!co_await on_core(core, [this, core] { return pairs_[core]->detach(); })) {
+    }
+  }
+}
+
+Card::~Card() {
+  stop();
   for (auto& pair : pairs_) {
     if (pair && pair->attached()) (void)pair.release();
   }
@@ -113,7 +128,7 @@ task<Result<void>> Card::start() {
 task<Result<void>> Card::make_pairs() {
   const unsigned pairs = std::min(core_count(), pairs_max);
   for (unsigned core = 0; core < pairs; ++core) {
-    pairs_.push_back(std::make_unique<QueuePair>(registers_, core, link_up_));
+    pairs_.push_back(std::make_unique<QueuePair>(registers_, core));
     link_news_.push_back(std::make_unique<LinkNews>());
     LinkNews& news = *link_news_.back();
     news.card = this;
@@ -182,7 +197,8 @@ void Card::other_interrupt() {
 
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
-  if (status.up == link_up_.exchange(status.up, std::memory_order_relaxed)) return;
+  if (status.up == link_up()) return;
+  set_link(status.up);
   ++counters_.link_changes;
   if (!announce) return;
   if (status.up) {
@@ -192,6 +208,13 @@ void Card::look_at_link(bool announce) {
   }
   for (auto& news : link_news_) {
     if (!news->queued.exchange(true)) hand_over(news->core, *news);
+  }
+}
+
+void Card::set_link(bool up) noexcept {
+  link_up_.store(up, std::memory_order_relaxed);
+  for (auto& pair : pairs_) {
+    if (pair) pair->set_link(up);
   }
 }
 
@@ -212,7 +235,6 @@ void Card::attach(FrameReceiver& receiver) {
 Result<void> Card::transmit(const TransmitFrame& frame) noexcept {
   const unsigned core = this_core();
   if (core >= pairs_.size()) return failure(ErrorCode::invalid, "ixgbe: this core has no transmit queue", core);
-  if (!link_up()) [[unlikely]] return failure(ErrorCode::closed, "ixgbe: no link");
   return pairs_[core]->transmit(frame);
 }
 

@@ -48,8 +48,12 @@ class Card final : public NetDevice {
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
-  /// Stops the card. Queue pairs with a stack attached stay in memory: that stack may still hold their buffers.
+  /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory: their cores may be at work on them.
   ~Card() override;
+
+  /// Stops the card and takes it away from its stacks: none of them is called after this. When they have released their buffers, the card may be
+  /// destroyed. On the core that opened it.
+  [[nodiscard]] task<void> close();
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
@@ -83,6 +87,8 @@ class Card final : public NetDevice {
   [[nodiscard]] Result<void> wire_vectors();
   void other_interrupt();
   void look_at_link(bool announce);
+  void set_link(bool up) noexcept;
+  void stop() noexcept;
 
   const pci::Device& device_;
   Registers registers_;
@@ -99,6 +105,7 @@ class Card final : public NetDevice {
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
   Statistics statistics_;
   CardCounters counters_;
+  bool stopped_ = false;
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`, `invalid`

@@ -29,8 +29,18 @@ void QueuePair::attach(FrameReceiver& receiver) {
   run_again();
 }
 
+bool QueuePair::detach() noexcept {
+  receiver_ = nullptr;
+  receive_.on_buffers_wanted(nullptr, nullptr);
+  end_.reset();
+  idle_.reset();
+  watchdog_.cancel();
+  return !again_.queued;
+}
+
 Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
   require(receiver_ != nullptr, "ixgbe: transmit before attach", index_);
+  if (!link_up_.load(std::memory_order_relaxed)) [[unlikely]] return failure(ErrorCode::closed, "ixgbe: no link", index_);
   auto queued = transmit_.transmit(frame);
   end_->request();  // after a refusal too: reclaim may have found tokens to deliver
   return queued;

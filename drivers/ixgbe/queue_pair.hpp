@@ -41,9 +41,8 @@ struct PairCounters {
 
 class QueuePair {
  public:
-  /// Both queues have number `index`, which is the core's. `link_up` outlives the pair.
-  QueuePair(Registers registers, unsigned index, const std::atomic<bool>& link_up) noexcept
-      : receive_(registers, index), transmit_(registers, index), link_up_(link_up), index_(index) {}
+  /// Both queues have number `index`, which is the core's.
+  QueuePair(Registers registers, unsigned index) noexcept : receive_(registers, index), transmit_(registers, index), index_(index) {}
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
@@ -52,10 +51,15 @@ class QueuePair {
 
   /// On the pair's core, once: frames go to `receiver` from the next event on, those that wait in the ring first.
   void attach(FrameReceiver& receiver);
+  /// On the pair's core: no call to the receiver after this. False: an event of the pair is still queued; try again in a later event.
+  [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
   [[nodiscard]] FrameReceiver* receiver() const noexcept { return receiver_; }
 
-  /// On the pair's core. Errors: those of `TransmitQueue::transmit`.
+  /// Any core. Without a link `transmit` refuses, and frames that wait are no hang.
+  void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
+
+  /// On the pair's core. Errors: `closed` (no link), those of `TransmitQueue::transmit`.
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
 
   /// The event of this pair's vector.
@@ -83,7 +87,7 @@ class QueuePair {
   ReceiveQueue receive_;
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;
-  const std::atomic<bool>& link_up_;
+  std::atomic<bool> link_up_ = false;
   unsigned index_;
   unsigned budget_ = 64;
 

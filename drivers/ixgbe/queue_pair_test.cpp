@@ -21,6 +21,7 @@ struct QueuePairTest : testing::Test {
       pair->receive_queue().program();
       pair->transmit_queue().program();
       pair->receive_queue().refill();
+      pair->set_link(true);
       vector = allocate_vector(0, [this] { pair->interrupt(); }).value();
     });
   }
@@ -47,10 +48,9 @@ struct QueuePairTest : testing::Test {
   [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes; }
 
   test::TestCard card;
-  std::atomic<bool> link{true};
   test::TestReceiver stack;
   HostMachine machine{1};
-  std::unique_ptr<QueuePair> pair = std::make_unique<QueuePair>(card.registers(), 0, link);
+  std::unique_ptr<QueuePair> pair = std::make_unique<QueuePair>(card.registers(), 0);
   std::uint8_t vector = 0;
 };
 
@@ -174,6 +174,37 @@ TEST_F(QueuePairTest, ReleasesRefillARingThatRanDry) {
   EXPECT_TRUE(received(96));
 }
 
+TEST_F(QueuePairTest, WithoutALinkFramesAreRefused) {
+  start();
+  attach();
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  machine.on(0, [&] {
+    pair->set_link(false);
+    const auto refused = pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, ErrorCode::closed);
+    EXPECT_EQ(pair->transmit_queue().pending(), 0U);
+  });
+}
+
+// An event that the pair has queued for itself must find the pair still there.
+TEST_F(QueuePairTest, DetachSaysWhetherAnEventIsStillQueued) {
+  start();
+  attach();
+  machine.on(0, [&] {
+    receive(200);
+    pair->interrupt();
+    const std::size_t seen = stack.frames.size();
+    EXPECT_FALSE(pair->detach());
+    spawn([this, seen] {
+      EXPECT_TRUE(pair->detach());
+      EXPECT_EQ(stack.frames.size(), seen) << "no frame after detach";
+    });
+  });
+  machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
+}
+
 struct QueuePairClockTest : testing::Test {
   // Before the machine.
   host::ManualClock clock{1'000'000};
@@ -181,10 +212,10 @@ struct QueuePairClockTest : testing::Test {
 
 TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) {
   test::TestCard card;
-  std::atomic<bool> link{true};
   test::TestReceiver stack;
   HostMachine machine{1};
-  auto pair = std::make_unique<QueuePair>(card.registers(), 0, link);
+  auto pair = std::make_unique<QueuePair>(card.registers(), 0);
+  pair->set_link(true);
   const Bytes bytes = frame_of(1, 100);
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
   const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
@@ -208,9 +239,9 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   machine.on(0, [&] { EXPECT_TRUE(pair->transmit(frame).has_value()); });
   EXPECT_EQ(hangs_after(period), 1U);
   EXPECT_EQ(hangs_after(period), 2U);
-  link = false;
+  pair->set_link(false);
   EXPECT_EQ(hangs_after(period), 2U) << "without a link frames may wait";
-  link = true;
+  pair->set_link(true);
   machine.on(0, [&] {
     card.transmit();
     EXPECT_TRUE(stack.tokens.empty());

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSL-1.0
+// Property: every frame that reaches the driver comes back changed as asked, none is lost, doubled or reordered within its flow, and its buffer returns.
+//
+// No network stack: each core's queue pair has an echo on it. The peer is tests/target/ixgbe_echo_test.py, at the card's stream socket.
+//   ARP request for 10.0.0.2      answered
+//   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
+//   UDP over IPv4                 the same with IP addresses and ports swapped; both checksums left to the card
+//   ethertype 88B6                ends the run: counters are printed, exit status 16 if no buffer is missing
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "drivers/ixgbe/card.hpp"
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/task.hpp"
+
+namespace {
+
+using namespace neap;
+
+constexpr std::size_t mac_bytes = 6;
+constexpr std::size_t ethernet_bytes = 14;
+constexpr std::uint16_t ethertype_ipv4 = 0x0800;
+constexpr std::uint16_t ethertype_arp = 0x0806;
+constexpr std::uint16_t ethertype_echo = 0x88B5;
+constexpr std::uint16_t ethertype_stop = 0x88B6;
+constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
+constexpr std::uint8_t protocol_udp = 17;
+
+std::uint16_t word_at(const std::byte* place) { return static_cast<std::uint16_t>(std::to_integer<unsigned>(place[0]) << 8 | std::to_integer<unsigned>(place[1])); }
+
+void put_word(std::byte* place, std::uint32_t value) {
+  place[0] = static_cast<std::byte>(value >> 8);
+  place[1] = static_cast<std::byte>(value);
+}
+
+void swap_fields(std::byte* one, std::byte* other, std::size_t bytes) { std::swap_ranges(one, one + bytes, other); }
+
+struct Echo final : FrameReceiver {
+  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override {
+    ++received;
+    std::byte* const ethernet = frame->data;
+    TransmitFrame reply;
+    bool answered = false;
+    if (frame->bytes >= ethernet_bytes) {
+      const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
+      if (ethertype == ethertype_stop) stop->fulfil();
+      if (ethertype == ethertype_arp) answered = answer_arp(*frame);
+      if (ethertype == ethertype_echo) answered = true;
+      if (ethertype == ethertype_ipv4) answered = turn_udp(*frame, info, reply);
+    }
+    if (!answered) return release(frame);
+    const MacAddress mac = card->mac();
+    std::memcpy(ethernet, ethernet + mac_bytes, mac_bytes);
+    std::memcpy(ethernet + mac_bytes, mac.data(), mac_bytes);
+    send(frame, reply);
+  }
+  void batch_done() noexcept override { ++batches; }
+  void transmitted(void* token) noexcept override { release(static_cast<ReceiveBuffer*>(token)); }
+  void link_changed(bool up) noexcept override { print("ixgbe_echo: core ", this_core(), up ? " has a link" : " has no link"); }
+
+  bool answer_arp(ReceiveBuffer& frame) const {
+    // RFC 826: operation at 6, sender at 8 (hardware) and 14 (protocol), target at 18 and 24.
+    constexpr std::size_t arp_bytes = 28;
+    std::byte* const arp = frame.data + ethernet_bytes;
+    if (frame.bytes < ethernet_bytes + arp_bytes || word_at(arp + 6) != 1 || std::memcmp(arp + 24, our_ip.data(), our_ip.size()) != 0) return false;
+    put_word(arp + 6, 2);
+    swap_fields(arp + 8, arp + 18, 10);
+    const MacAddress mac = card->mac();
+    std::memcpy(arp + 8, mac.data(), mac_bytes);
+    return true;
+  }
+
+  bool turn_udp(ReceiveBuffer& frame, const ReceiveInfo& info, TransmitFrame& reply) {
+    constexpr std::size_t ip_bytes = 20;
+    constexpr std::size_t udp_bytes = 8;
+    std::byte* const ip = frame.data + ethernet_bytes;
+    std::byte* const udp = ip + ip_bytes;
+    if (frame.bytes < ethernet_bytes + ip_bytes + udp_bytes || ip[9] != std::byte{protocol_udp}) return false;
+    if (!info.ip_checksum_good || !info.l4_checksum_good) {
+      ++bad_checksums;
+      return false;
+    }
+    swap_fields(ip + 12, ip + 16, 4);
+    swap_fields(udp, udp + 2, 2);
+    put_word(ip + 10, 0);
+    // The card wants the folded sum of the pseudo header (7.2.5): addresses, protocol, length.
+    std::uint32_t sum = protocol_udp + word_at(udp + 4);
+    for (std::size_t i = 12; i < ip_bytes; i += 2) sum += word_at(ip + i);
+    while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
+    put_word(udp + 6, sum);
+    reply.l3_bytes = ip_bytes;
+    reply.l4_bytes = udp_bytes;
+    reply.ipv4 = reply.ipv4_checksum = true;
+    reply.layer4 = Layer4::udp;
+    return true;
+  }
+
+  void send(ReceiveBuffer* frame, TransmitFrame& reply) {
+    std::array<TransmitPiece, 8> pieces;
+    std::size_t count = 0;
+    for (ReceiveBuffer* piece = frame; piece != nullptr && count < pieces.size(); piece = piece->next) {
+      pieces[count++] = {.data = piece->data, .bytes = piece->bytes};
+      reply.frame_bytes += piece->bytes;
+    }
+    reply.pieces = {pieces.data(), count};
+    reply.token = frame;
+    if (const auto sent = card->transmit(reply); !sent) {
+      ++refused;
+      release(frame);
+    }
+  }
+
+  static void release(ReceiveBuffer* frame) {
+    while (frame != nullptr) {
+      ReceiveBuffer* const next = frame->next;
+      frame->release();
+      frame = next;
+    }
+  }
+
+  ixgbe::Card* card = nullptr;
+  Completion<void>* stop = nullptr;
+  std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
+};
+
+/// True if every buffer of the core's pool is free or on the ring.
+bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
+  ixgbe::QueuePair& pair = card.pair(core);
+  const auto& receive = pair.receive_queue();
+  const auto& transmit = pair.transmit_queue();
+  print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused, " bad_checksums=", echo.bad_checksums,
+        " sent=", transmit.counters().frames, " contexts=", transmit.counters().contexts, " receive_tails=", receive.counters().tail_writes,
+        " transmit_tails=", transmit.counters().tail_writes, " interrupts=", pair.counters().interrupts, " empty=", pair.counters().empty_interrupts,
+        " budget_exits=", pair.counters().budget_exits, " idle_finds=", pair.counters().idle_finds, " pool_empty=", receive.counters().pool_empty,
+        " dropped=", receive.counters().dropped_errors + receive.counters().dropped_overlong, " hangs=", transmit.counters().hangs);
+  const std::uint32_t accounted = receive.pool().available() + receive.posted();
+  if (accounted == receive.pool().size()) return true;
+  print("ixgbe_echo: core ", core, " misses ", receive.pool().size() - accounted, " of ", receive.pool().size(), " buffers");
+  return false;
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  ixgbe::Options options;
+  options.rss_cores = static_cast<unsigned>(arguments.number("rss_cores", 0, {0, 16}, "cores that get flows; 0: all"));
+  options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
+  options.queues.frame_bytes_max = static_cast<std::uint32_t>(arguments.number("frame_bytes", 1514, {60, 15500}, "largest frame, without FCS"));
+  options.queues.receive_descriptors = static_cast<std::uint32_t>(arguments.number("receive_descriptors", 512, {64, 4096}, "ring size"));
+  options.queues.transmit_descriptors = static_cast<std::uint32_t>(arguments.number("transmit_descriptors", 512, {64, 4096}, "ring size"));
+  options.queues.receive_buffers = static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
+  arguments.finish();
+
+  auto opened = co_await ixgbe::open({}, options);
+  if (!opened) {
+    print("ixgbe_echo: ", opened.error().message, " (", hex(opened.error().detail), ")");
+    co_return 1;
+  }
+  ixgbe::Card& card = **opened;
+  // Frames that RSS does not hash go to queue 0, so the stop frame arrives on this core.
+  Completion<void> stop;
+  std::vector<std::unique_ptr<Echo>> echoes;
+  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+    echoes.push_back(std::make_unique<Echo>());
+    echoes.back()->card = &card;
+    echoes.back()->stop = &stop;
+    co_await on_core(core, [&card, echo = echoes.back().get()] { card.attach(*echo); });
+  }
+  print("ixgbe_echo: ready on ", card.limits().queue_pairs, " cores");
+  co_await stop;
+  co_await sleep_for(std::chrono::milliseconds{100});  // the last replies leave
+  bool complete = true;
+  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+    complete &= co_await on_core(core, [&, core] { return report(card, *echoes[core], core); });
+  }
+  const ixgbe::Statistics& statistics = card.collect_statistics();
+  print("ixgbe_echo: card received=", statistics.received_good, " transmitted=", statistics.transmitted_good,
+        " missed=", statistics.missed_packet_buffer_full);
+  co_await card.close();
+  co_return complete ? 0 : 1;
+}
