@@ -52,7 +52,7 @@ class Line {
 template <typename... Parts>
 void print(const Parts&... parts) noexcept {
   Line line;
-  (line << ... << parts);
+  static_cast<void>((line << ... << parts));
   line.print();
 }
 

@@ -153,7 +153,7 @@ bool EventLoop::turn() noexcept {
   ran |= run_local();
   ran |= run_due_timers(timer_budget);
   ran |= rcu::pass_boundary(reclaim_budget);
-  memory::pass_boundary();
+  ran |= memory::pass_boundary();
   return ran;
 }
 

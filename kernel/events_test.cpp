@@ -3,11 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "kernel/timer.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -16,9 +23,9 @@ namespace {
 using host::HostMachine;
 
 TEST(Events, SpawnedEventsRunInOrderAfterThePresentOne) {
-  HostMachine machine{1};
   std::vector<int> order;
   std::atomic<bool> done{false};
+  HostMachine machine{1};
   machine.on(0, [&] {
     for (int i = 1; i <= 100; ++i) spawn([&order, i] { order.push_back(i); });
     spawn([&done] { done = true; });
@@ -32,7 +39,6 @@ TEST(Events, SpawnedEventsRunInOrderAfterThePresentOne) {
 // A wake-up lost between "my queue is empty" and sleeping leaves both cores asleep for ever.
 TEST(Events, PingPongBetweenSleepingCoresLosesNoWakeUp) {
   constexpr int rounds = 200'000;
-  HostMachine machine{2};
   std::atomic<int> received{0};
   std::function<void()> bounce = [&] {
     const int round = received.fetch_add(1) + 1;
@@ -40,10 +46,246 @@ TEST(Events, PingPongBetweenSleepingCoresLosesNoWakeUp) {
       EXPECT_TRUE(spawn_on(1 - this_core(), [&] { bounce(); }).has_value());
     }
   };
+  HostMachine machine{2};
   machine.on(0, bounce);
   ASSERT_TRUE(HostMachine::wait_until([&] { return received.load() == rounds; }, std::chrono::seconds(50)));
   EXPECT_GT(event_counters(0).sleeps + event_counters(1).sleeps, 100U);
   EXPECT_EQ(event_counters(0).remote_refused + event_counters(1).remote_refused, 0U);
+}
+
+/// Keeps a core inside one event until `release`.
+class BusyCore {
+ public:
+  BusyCore(HostMachine& machine, unsigned core) {
+    machine.on(core, [this] {
+      spawn([this] {
+        entered_ = true;
+        while (!released_) {
+        }
+        left_ = true;
+      });
+    });
+    while (!entered_) {
+    }
+  }
+  void release() {
+    released_ = true;
+    while (!left_) {
+    }
+  }
+
+ private:
+  std::atomic<bool> entered_{false}, released_{false}, left_{false};
+};
+
+TEST(Events, FullRemoteQueueRefusesAndLosesNothing) {
+  std::vector<std::atomic<int>> runs(remote_queue_capacity + 10);
+  HostMachine machine{2};
+  BusyCore busy(machine, 1);
+  unsigned accepted = 0;
+  machine.on(0, [&] {
+    for (std::atomic<int>& run : runs) {
+      const auto result = spawn_on(1, [&run] { ++run; });
+      if (result.has_value()) {
+        ++accepted;
+      } else {
+        EXPECT_EQ(result.error().code, ErrorCode::full);
+      }
+    }
+  });
+  EXPECT_EQ(accepted, remote_queue_capacity);
+  EXPECT_EQ(event_counters(0).remote_refused, 10U);
+  busy.release();
+  const auto total = [&] {
+    int sum = 0;
+    for (const std::atomic<int>& run : runs) sum += run;
+    return sum;
+  };
+  EXPECT_TRUE(HostMachine::wait_until([&] { return total() == static_cast<int>(remote_queue_capacity); }));
+  machine.on(1, [] {});
+  for (std::size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i], i < remote_queue_capacity ? 1 : 0);
+}
+
+// Three cores fill one core's queue to the brim again and again: each accepted event runs once, in its sender's order.
+TEST(Events, ManySendersToOneFullQueueKeepCountAndOrder) {
+  constexpr int each = 50'000;
+  std::array<int, 4> next{};  // core 0's own
+  std::atomic<int> received{0};
+  std::atomic<int> disorder{0};
+  struct Sender {
+    unsigned core;
+    int sent = 0;
+  };
+  std::array<Sender, 3> senders{{{1}, {2}, {3}}};
+  std::function<void(Sender&)> send = [&](Sender& sender) {
+    while (sender.sent < each) {
+      const auto result = spawn_on(0, [&, core = sender.core, number = sender.sent] {
+        if (next[core]++ != number) ++disorder;
+        ++received;
+      });
+      if (!result.has_value()) break;
+      ++sender.sent;
+    }
+    if (sender.sent < each) spawn([&] { send(sender); });
+  };
+  HostMachine machine{4};
+  for (Sender& sender : senders) machine.on(sender.core, [&] { spawn([&] { send(sender); }); });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return received == 3 * each; }, std::chrono::seconds(50)));
+  EXPECT_EQ(disorder, 0);
+  EXPECT_EQ(event_counters(0).remote_received, 3U * each);
+}
+
+TEST(Events, HandedOverNodesRunInOrder) {
+  constexpr int count = 10'000;
+  struct Numbered : RemoteNode {
+    int number = 0;
+    std::vector<int>* order = nullptr;
+  };
+  std::vector<Numbered> nodes(count);
+  std::vector<int> order;
+  HostMachine machine{2};
+  machine.on(0, [&] {
+    for (int i = 0; i < count; ++i) {
+      Numbered& node = nodes[static_cast<std::size_t>(i)];
+      node.number = i;
+      node.order = &order;
+      node.run = [](RemoteNode* arrived) noexcept {
+        auto& self = *static_cast<Numbered*>(arrived);
+        self.order->push_back(self.number);
+      };
+      hand_over(1, node);
+    }
+  });
+  const auto arrived = [&] {
+    std::size_t size = 0;
+    machine.on(1, [&] { size = order.size(); });
+    return size == count;
+  };
+  ASSERT_TRUE(HostMachine::wait_until(arrived));
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+// An event that always spawns the next one must not keep anything else from running.
+TEST(Events, FloodOfLocalEventsStarvesNothing) {
+  std::atomic<bool> stop{false}, interrupt_ran{false}, remote_ran{false}, timer_ran{false}, handed_over{false};
+  std::function<void()> flood = [&] {
+    if (!stop) {
+      spawn([&] { flood(); });
+      spawn([] {});
+    }
+  };
+  std::unique_ptr<Timer> timer;
+  std::uint8_t vector = 0;
+  HostMachine machine{2};
+  machine.on(1, [&] {
+    vector = allocate_vector(1, [&] { interrupt_ran = true; }).value();
+    timer = std::make_unique<Timer>();
+    timer->arm(std::chrono::milliseconds(1), [&] { timer_ran = true; });
+    flood();
+  });
+  machine.interrupt(1, vector);
+  machine.on(0, [&] { EXPECT_TRUE(spawn_on(1, [&] { remote_ran = true; }).has_value()); });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return interrupt_ran && remote_ran && timer_ran; }));
+  machine.on(1, [&] { handed_over = true; });
+  EXPECT_TRUE(handed_over);
+  stop = true;
+  machine.on(1, [&] { timer.reset(); });
+}
+
+TEST(EventEndHook, RunsOnceAtTheEndOfTheEventThatAskedInOrder) {
+  std::vector<std::string> order;
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    auto* const third = new EventEndHook([&] { order.push_back("third"); });
+    auto* const second = new EventEndHook([&, third] {
+      order.push_back("second");
+      third->request();
+    });
+    auto* const first = new EventEndHook([&] { order.push_back("first"); });
+    first->request();
+    second->request();
+    first->request();
+    order.push_back("event");
+    spawn([&, first, second, third] {
+      order.push_back("next event");
+      third->request();
+      first->request();
+      second->request();
+      delete second;  // a hook that is gone is not run, and those around it are
+      spawn([first, third] {
+        delete first;
+        delete third;
+      });
+    });
+  });
+  machine.on(0, [] {});
+  machine.on(0, [] {});
+  const std::vector<std::string> expected{"event", "first", "second", "third", "next event", "third", "first"};
+  ASSERT_TRUE(HostMachine::wait_until([&] { return order.size() >= expected.size(); }));
+  EXPECT_EQ(order, expected);
+}
+
+TEST(IdleHook, IsAskedBeforeEverySleepAndWhatItFindsIsAnEvent) {
+  std::unique_ptr<IdleHook> hook, other;
+  std::unique_ptr<EventEndHook> end;
+  std::atomic<int> asked{0}, ends{0}, spawned{0};
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    end = std::make_unique<EventEndHook>([&] { ++ends; });
+    hook = std::make_unique<IdleHook>([&] {
+      const int now = ++asked;
+      if (now == 3) spawn([&] { ++spawned; });  // must not be slept over, even if the hook says that it found nothing
+      if (now == 2) other.reset();              // a hook may remove another
+      end->request();
+      return now <= 2;
+    });
+    other = std::make_unique<IdleHook>([] { return false; });
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return spawned == 1; }));
+  EXPECT_GE(asked, 4);
+  EXPECT_GE(ends, 3);
+  const int before = asked;
+  machine.on(0, [] {});
+  EXPECT_TRUE(HostMachine::wait_until([&] { return asked > before; }));
+  machine.on(0, [&] {
+    hook.reset();
+    end.reset();
+  });
+}
+
+TEST(Events, SleepIsCountedAndIdleCoresStayAsleep) {
+  HostMachine machine{2};
+  ASSERT_TRUE(HostMachine::wait_until([] { return event_counters(1).sleeps > 0; }));
+  const EventCounters before = event_counters(1);
+  machine.on(0, [] {
+    for (int i = 0; i < 1'000; ++i) spawn([] {});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(event_counters(1).sleeps, before.sleeps) << "somebody woke a core for nothing";
+  machine.on(1, [] {});
+  EXPECT_GE(event_counters(1).asleep_ns - before.asleep_ns, 40'000'000U);
+}
+
+TEST(Events, WhatIsQueuedWhenTheLoopStopsIsDestroyed) {
+  const auto witness = std::make_shared<int>(0);
+  {
+    HostMachine machine{1};
+    machine.on(0, [witness] {
+      for (int i = 0; i < 100'000; ++i) spawn([witness] {});
+    });
+  }
+  EXPECT_EQ(witness.use_count(), 1);
+}
+
+TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatSaysWhich) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        HostMachine machine{1};
+        machine.on(0, [] { spawn([] { throw std::runtime_error("the reason"); }); });
+        std::this_thread::sleep_for(std::chrono::seconds(10));
+      },
+      testing::ExitedWithCode(18), "std::runtime_error: the reason");
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ task<void> sleep_for(std::chrono::nanoseconds delay);
 
 /// Runs `call()` as an event on `core` (this one too) and resumes here with what it returned. Needs no room in the core's bounded queue: the task
 /// itself is what waits its turn there. An exception thrown by `call` is rethrown here.
+/// Give a lambda whose captures have destructors a name before the `co_await`: GCC 12 destroys such a temporary twice (the host's compiler).
 template <typename Call>
 auto on_core(unsigned core, Call call) -> task<decltype(call())>;
 

@@ -73,6 +73,7 @@ class Heap {
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void take_in(unsigned budget) noexcept;
   void send_all() noexcept;
+  [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
 
   struct Counters {
     Counter allocations, frees, remote_frees, refused, allocated_bytes, freed_bytes, slab_bytes;
@@ -222,7 +223,7 @@ void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
 void Heap::send(Batch& batch) noexcept {
   Heap& owner = heaps[batch.owner];
   owner.incoming_.push_chain(*batch.newest, *batch.oldest);
-  const std::uint64_t waiting = owner.incoming_bytes_.fetch_add(batch.bytes, std::memory_order_relaxed) + batch.bytes;
+  const std::uint64_t waiting = owner.incoming_bytes_.fetch_add(batch.bytes, std::memory_order_seq_cst) + batch.bytes;
   if (waiting >= wake_bytes && batch.owner < core_count() && !owner.wake_sent_.exchange(true, std::memory_order_acquire)) {
     owner.wake_node_.run = &Heap::wake_to_take_in;
     hand_over(batch.owner, owner.wake_node_);
@@ -244,9 +245,10 @@ void Heap::wake_to_take_in(RemoteNode*) noexcept { own_heap().wake_sent_.store(f
 void Heap::take_in(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
+      if (incoming_.empty()) return;
+      // In this order a batch may be counted that is taken already, never the other way round: its wake-up cannot be missed.
+      incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
-      if (arrived_ == nullptr) return;
-      incoming_bytes_.store(0, std::memory_order_relaxed);
     }
     FreeObject* const object = arrived_;
     arrived_ = object->next;
@@ -323,10 +325,11 @@ void* reallocate(void* pointer, std::size_t bytes) noexcept {
   return moved;
 }
 
-void pass_boundary() noexcept {
+bool pass_boundary() noexcept {
   Heap& heap = own_heap();
   heap.send_all();
   heap.take_in(intake_budget);
+  return heap.has_arrived();
 }
 
 HeapCounters heap_counters() noexcept {

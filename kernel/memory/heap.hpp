@@ -26,8 +26,8 @@ void deallocate(void* pointer) noexcept;
 /// Bytes that the object may use: what was asked for or some more.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once a turn: sends home what was freed here, takes in what came home.
-void pass_boundary() noexcept;
+/// Called by the event loop once a turn: sends home what was freed here, takes in a part of what came home. True if more of it waits.
+bool pass_boundary() noexcept;
 
 /// Sums over all cores; while they run, of slightly different moments.
 struct HeapCounters {

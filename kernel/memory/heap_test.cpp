@@ -167,7 +167,6 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   std::array<Object, 64> shared;  // where cores leave objects for each other
   std::atomic<unsigned> finished{0};
   std::atomic<unsigned> broken{0};
-  HostMachine machine{cores};
   struct Worker {
     std::mt19937 random;
     unsigned left;
@@ -204,6 +203,7 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
     }
     ++finished;
   };
+  HostMachine machine{cores};
   for (unsigned core = 0; core < cores; ++core) machine.on(core, [&, core] { work(workers[core]); });
   ASSERT_TRUE(HostMachine::wait_until([&] { return finished == cores; }, std::chrono::seconds(50)));
   machine.on(0, [&] {
@@ -224,8 +224,8 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
 
 // One core allocates and sleeps, another frees: the memory must come back without the owner having anything else to do.
 TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
-  HostMachine machine{2};
   std::vector<void*> objects;
+  HostMachine machine{2};
   machine.on(1, [&] {
     for (unsigned i = 0; i < 20'000; ++i) objects.push_back(allocate(1'000));
   });

@@ -18,6 +18,7 @@
 
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
+#include "kernel/exception_text.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/panic.hpp"
 
@@ -176,6 +177,7 @@ std::string_view command_line() noexcept { return command_line_text; }
 namespace host {
 
 HostMachine::HostMachine(unsigned count) {
+  install_terminate_handler();
   prepare_cores(count);
   machine::start_cores(count, [] { run_event_loop(); });
   cores[0]->thread = std::thread([] {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/interrupts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "kernel/events.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap {
+namespace {
+
+using host::HostMachine;
+
+TEST(Interrupts, MarkedTwiceBeforeTheWindowIsOneEvent) {
+  std::atomic<int> runs{0};
+  std::atomic<bool> inside{false}, go_on{false};
+  std::uint8_t vector = 0;
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    vector = allocate_vector(0, [&] { ++runs; }).value();
+    spawn([&] {
+      inside = true;
+      while (!go_on) {
+      }
+    });
+  });
+  while (!inside) {
+  }
+  for (int i = 0; i < 5; ++i) machine.interrupt(0, vector);
+  EXPECT_EQ(runs, 0) << "an interrupt ran inside an event";
+  go_on = true;
+  ASSERT_TRUE(HostMachine::wait_until([&] { return runs == 1; }));
+  machine.on(0, [] {});
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(event_counters(0).interrupts, 1U);
+  machine.interrupt(0, vector);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return runs == 2; }));
+}
+
+TEST(Interrupts, WakeASleepingCoreAndRunThereOnly) {
+  std::atomic<unsigned> ran_on{99};
+  std::uint8_t vector = 0;
+  HostMachine machine{3};
+  machine.on(0, [&] { vector = allocate_vector(2, [&] { ran_on = this_core(); }).value(); });
+  machine.interrupt(2, vector);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ran_on == 2; }));
+  const std::uint64_t spurious = event_counters(1).spurious;
+  machine.interrupt(1, vector);  // the same number means nothing on another core
+  EXPECT_TRUE(HostMachine::wait_until([&] { return event_counters(1).spurious == spurious + 1; }));
+}
+
+TEST(Interrupts, EachCoreHasItsVectorsUntilThereAreNone) {
+  constexpr unsigned all = machine::vector_last - machine::vector_first + 1;
+  std::set<unsigned> vectors;
+  std::atomic<unsigned> calls{0};
+  HostMachine machine{2};
+  machine.on(0, [&] {
+    for (unsigned i = 0; i < all; ++i) {
+      const auto vector = allocate_vector(1, [&] { ++calls; });
+      ASSERT_TRUE(vector.has_value());
+      vectors.insert(*vector);
+    }
+    const auto none = allocate_vector(1, [] {});
+    ASSERT_FALSE(none.has_value());
+    EXPECT_EQ(none.error().code, ErrorCode::full);
+    EXPECT_TRUE(allocate_vector(0, [] {}).has_value());
+  });
+  EXPECT_EQ(vectors.size(), all);
+  EXPECT_EQ(*vectors.begin(), machine::vector_first);
+  EXPECT_EQ(*vectors.rbegin(), machine::vector_last);
+  for (const unsigned vector : vectors) machine.interrupt(1, static_cast<std::uint8_t>(vector));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return calls == all; }));
+}
+
+TEST(Interrupts, AVectorGivenBackByItsOwnCallbackIsSpuriousThenFree) {
+  const auto witness = std::make_shared<int>(0);
+  std::atomic<int> runs{0};
+  std::uint8_t vector = 0;
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    vector = allocate_vector(0, [&, witness] {
+               ++runs;
+               free_vector(0, vector);
+             }).value();
+  });
+  machine.interrupt(0, vector);
+  ASSERT_TRUE(HostMachine::wait_until([&] { return runs == 1; }));
+  machine.on(0, [] {});
+  machine.interrupt(0, vector);
+  EXPECT_TRUE(HostMachine::wait_until([] { return event_counters(0).spurious == 1; }));
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(witness.use_count(), 1) << "the callback was not destroyed";
+  machine.on(0, [&] { EXPECT_EQ(allocate_vector(0, [] {}).value(), vector); });
+}
+
+// Cores take and give back vectors of one core while interrupts arrive on it.
+TEST(Interrupts, AllocationFromManyCoresRacesWithArrival) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+  std::atomic<int> runs{0};
+  std::function<void()> churn = [&] {
+    std::vector<std::uint8_t> mine;
+    for (int i = 0; i < 3; ++i) {
+      if (const auto vector = allocate_vector(0, [&runs, big = std::make_unique<int>(1)] { runs += *big; })) mine.push_back(*vector);
+    }
+    for (const std::uint8_t vector : mine) free_vector(0, vector);
+    ++rounds;
+    if (!stop) spawn([&] { churn(); });
+  };
+  HostMachine machine{3};
+  std::thread device([&] {
+    for (unsigned i = 0; !stop; ++i) {
+      machine.interrupt(0, static_cast<std::uint8_t>(machine::vector_first + i % 8));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  for (unsigned core = 1; core < 3; ++core) machine.on(core, [&] { spawn([&] { churn(); }); });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return rounds > 5'000 && runs > 20; }));
+  stop = true;
+  device.join();
+}
+
+}  // namespace
+}  // namespace neap
