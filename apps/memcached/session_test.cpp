@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSL-1.0
+// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone. The functions of
+// `net::Connection` are defined here, so this links without a stack.
+#include "apps/memcached/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::net {
+
+/// Takes up to `space` bytes and keeps them until `acknowledge`.
+struct PlayedConnection : Connection {
+  void begin(ConnectionHandler& handler) { bind(handler); }
+  std::size_t space = send_queue_bytes_max;
+  Buffer sent;
+  bool closed = false;
+  bool aborted = false;
+  unsigned refusals = 0;
+  std::size_t pieces_max = 0;
+
+  std::string acknowledge() {
+    std::string text;
+    while (!sent.empty()) {
+      const auto front = sent.front();
+      text.append(reinterpret_cast<const char*>(front.data()), front.size());
+      sent.drop_front(front.size());
+    }
+    return text;
+  }
+};
+
+Result<void> Connection::send(Buffer&& data) {
+  auto& self = static_cast<PlayedConnection&>(*this);
+  if (self.closed || self.aborted) return failure(ErrorCode::closed, "closed");
+  if (data.bytes() > send_space_bytes()) {
+    ++self.refusals;
+    return failure(ErrorCode::full, "full");
+  }
+  self.sent.append(std::move(data));
+  return {};
+}
+std::size_t Connection::send_space_bytes() const noexcept {
+  const auto& self = static_cast<const PlayedConnection&>(*this);
+  return self.space - std::min(self.space, self.sent.bytes());
+}
+std::size_t Connection::unacknowledged_bytes() const noexcept { return static_cast<const PlayedConnection&>(*this).sent.bytes(); }
+void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; }
+void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
+void ConnectionHandler::peer_closed() { connection().close(); }
+
+}  // namespace neap::net
+
+namespace neap::memcached {
+namespace {
+
+using test::Server;
+
+struct Peer {
+  explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
+  ~Peer() {
+    connection.sent.clear();
+    if (session != nullptr) session->closed();
+  }
+  void send(std::string_view text) {
+    session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()}));
+  }
+  /// Reads and makes room by turns until nothing more comes.
+  std::string read_all() {
+    std::string text;
+    for (;;) {
+      const std::string part = connection.acknowledge();
+      if (part.empty()) return text;
+      text += part;
+      session->writable();
+    }
+  }
+  net::PlayedConnection connection;
+  std::unique_ptr<Session> session;
+};
+
+TEST(Session, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
+  Server server;
+  Peer peer(server);
+  peer.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nversion\r\n");
+  ASSERT_FALSE(peer.connection.sent.empty());
+  EXPECT_EQ(peer.connection.sent.front().size(), peer.connection.sent.bytes());  // one piece
+  EXPECT_EQ(peer.read_all(), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\nVERSION 1.6.0-test\r\n");
+}
+
+TEST(Session, LargeValuesAreNotCopied) {
+  Server server;
+  Peer peer(server);
+  const std::string value(5000, 'v');
+  peer.send("set a 0 0 5000\r\n" + value + "\r\n");
+  peer.read_all();
+  peer.send("get a\r\n");
+  const Item* const item = server.store.find(server.store.key("a"), server.service.clock.now()).item;
+  EXPECT_EQ(item->references.load(), 2U);
+  peer.send("delete a\r\n");
+  EXPECT_GT(server.store.held_bytes(), 5000U);  // the reply still refers to it
+  EXPECT_EQ(peer.read_all(), "VALUE a 0 5000\r\n" + value + "\r\nEND\r\nDELETED\r\n");
+  EXPECT_EQ(server.store.held_bytes(), 0U);
+}
+
+// A peer that asks and does not read is stopped: what it sent stays unparsed, and what is queued for it has a bound.
+TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
+  Server server;
+  Peer peer(server);
+  const std::string value(300'000, 'v');
+  peer.send("set a 0 0 300000\r\n" + value + "\r\n");
+  peer.read_all();
+  std::string expected;
+  constexpr int gets = 60;
+  for (int i = 0; i < gets; ++i) {
+    peer.send("get a a\r\n");
+    expected += "VALUE a 0 300000\r\n" + value + "\r\nVALUE a 0 300000\r\n" + value + "\r\nEND\r\n";
+  }
+  EXPECT_LE(peer.connection.sent.bytes(), net::Connection::send_queue_bytes_max);
+  EXPECT_GT(peer.connection.refusals, 0U);
+  EXPECT_LT(server.service.total(Count::cmd_get), 30U);  // the rest waits
+  EXPECT_EQ(peer.read_all(), expected);
+  EXPECT_EQ(server.service.total(Count::cmd_get), gets * 2U);
+}
+
+TEST(Session, TinySendSpaceStillDeliversEverything) {
+  Server server;
+  Peer peer(server);
+  peer.connection.space = 256 * 1024;  // one slice of a reply
+  const std::string value(1 << 20, 'v');
+  peer.send("set a 0 0 1048576\r\n" + value + "\r\nget a\r\nget a\r\nquit\r\n");
+  const std::string expected = "VALUE a 0 1048576\r\n" + value + "\r\nEND\r\n";
+  EXPECT_EQ(peer.read_all(), "STORED\r\n" + expected + expected);
+  EXPECT_TRUE(peer.connection.closed);
+}
+
+// A malformed get takes its values back even when its line comes in two pieces: they were not sent before its end.
+TEST(Session, ValuesWaitForTheEndOfTheirLine) {
+  Server server;
+  Peer peer(server);
+  peer.send("set a 0 0 1\r\nx\r\nget a ");
+  EXPECT_EQ(peer.read_all(), "STORED\r\n");
+  peer.send(std::string(300, 'k') + "\r\n");
+  EXPECT_EQ(peer.read_all(), "CLIENT_ERROR bad command line format\r\n");
+  peer.send("get a");
+  EXPECT_EQ(peer.read_all(), "");
+  peer.send(" a\r\n");
+  EXPECT_EQ(peer.read_all(), "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+TEST(Session, QuitClosesAfterTheReply) {
+  Server server;
+  Peer peer(server);
+  peer.send("get a\r\nquit\r\nget b\r\n");
+  EXPECT_EQ(peer.read_all(), "END\r\n");
+  EXPECT_TRUE(peer.connection.closed);
+  EXPECT_FALSE(peer.connection.aborted);
+  peer.send("get c\r\n");  // comes too late and is dropped
+  EXPECT_EQ(server.service.total(Count::cmd_get), 1U);
+}
+
+TEST(Session, PeerThatClosesGetsItsAnswersFirst) {
+  Server server;
+  Peer peer(server);
+  const std::string value(1 << 20, 'v');
+  peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
+  peer.read_all();
+  peer.send("get a\r\nget a\r\nget a\r\n");
+  peer.session->peer_closed();
+  EXPECT_FALSE(peer.connection.closed);  // two are still to come
+  const std::string answer = peer.read_all();
+  EXPECT_EQ(answer.size(), 3 * (value.size() + std::string("VALUE a 0 1048576\r\n\r\nEND\r\n").size()));
+  EXPECT_TRUE(peer.connection.closed);
+}
+
+TEST(Session, PeerThatClosesInTheMiddleOfAValueLeavesNothingBehind) {
+  Server server;
+  {
+    Peer peer(server);
+    peer.send("set a 0 0 100000\r\nonly this much");
+    EXPECT_GT(server.store.used_bytes(), 100000U);
+    peer.session->peer_closed();
+    EXPECT_TRUE(peer.connection.closed);
+    EXPECT_EQ(server.service.connections(), 1U);
+  }
+  EXPECT_EQ(server.store.used_bytes(), 0U);
+  EXPECT_EQ(server.service.connections(), 0U);
+}
+
+TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
+  Server server;
+  {
+    Peer peer(server);
+    const std::string value(1 << 20, 'v');
+    peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
+    peer.read_all();
+    for (int i = 0; i < 10; ++i) peer.send("get a\r\n");
+    peer.connection.sent.clear();
+    peer.session->closed();
+    peer.session.reset();
+  }
+  EXPECT_EQ(server.store.find(server.store.key("a"), server.service.clock.now()).item->references.load(), 1U);
+  EXPECT_LE(server.service.core(0).replies.chunks_out(), 1U);
+}
+
+// Many connections with a reply under way each: small replies share chunks, so they do not cost a page each.
+TEST(Session, SmallRepliesUnderWayShareMemory) {
+  Server server;
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (int i = 0; i < 1000; ++i) {
+    peers.push_back(std::make_unique<Peer>(server));
+    peers.back()->send("get a\r\n");
+  }
+  EXPECT_LE(server.service.core(0).replies.chunks_out(), 3U);
+}
+
+}  // namespace
+}  // namespace neap::memcached
