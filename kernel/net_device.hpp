@@ -73,7 +73,7 @@ class FrameReceiver {
   virtual void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept = 0;
   /// The last frame of this batch was delivered.
   virtual void batch_done() noexcept = 0;
-  /// The card has read every piece of the frame that carried `token`. A null token: a frame was refused, and now there is room again.
+  /// The card has read every piece of the frame that carried `token`.
   virtual void transmitted(void* token) noexcept = 0;
   /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the room.
   virtual void transmit_room() noexcept {}

@@ -108,10 +108,8 @@ err_t Stack::transmit(pbuf* frame) noexcept {
 }
 
 void Stack::transmitted(void* token) noexcept {
-  if (token != nullptr) {  // null: only "there is room again"
-    --frames_in_flight_;
-    pbuf_free(static_cast<pbuf*>(token));
-  }
+  --frames_in_flight_;
+  pbuf_free(static_cast<pbuf*>(token));
   if (!blocked_.empty()) {
     retry_blocked_ = true;
     want_event_end();
