@@ -12,6 +12,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 const MSIX_BAR_BYTES: u64 = 16 * 1024;
+/// We know version 0.1 of the protocol.
+const NEWEST_MINOR: u16 = 1;
 
 pub struct Command<'m> {
     pub header: Header,
@@ -58,14 +60,18 @@ fn dispatch(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, mes
 }
 
 fn version(body: &mut Body) -> Answer {
-    let major = body.u16().ok_or(libc::EINVAL)?;
+    let (major, minor) = body.u16().zip(body.u16()).ok_or(libc::EINVAL)?;
     if major != 0 {
         return Err(libc::EINVAL);
     }
+    // Both sides speak the lower minor version.
+    let minor = minor.min(NEWEST_MINOR);
     let capabilities = format!(
         "{{\"capabilities\":{{\"max_msg_fds\":{MOST_MESSAGE_DESCRIPTORS},\"max_data_xfer_size\":{MOST_TRANSFER_BYTES},\"pgsizes\":4096}}}}\0"
     );
-    let mut answer = vec![0, 0, 1, 0];
+    let mut answer = Vec::new();
+    answer.extend(0u16.to_le_bytes());
+    answer.extend(minor.to_le_bytes());
     answer.extend(capabilities.bytes());
     Ok(answer)
 }
