@@ -36,6 +36,8 @@ void ReceiveQueue::program() const noexcept {
                                          .header_buffer_64 = 4,
                                          .descriptor_type = advanced_one_buffer,
                                          .drop_enable = true});
+  // 4.6.7: software clears this bit, whose meaning the datasheet keeps to itself.
+  registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) { value.cleared_by_software = false; });
 }
 
 task<Result<void>> ReceiveQueue::enable() {

@@ -55,10 +55,7 @@ class TwoWireBus {
   static constexpr std::chrono::nanoseconds half_period{5'000};
 
   void set(bool clock, bool data) const noexcept {
-    registers_.modify(reg::I2CCTL, [=](reg::I2cctl& value) {
-      value.clock_out = clock;
-      value.data_out = data;
-    });
+    registers_.write(reg::I2CCTL, {.clock_out = clock, .data_out = data});
     registers_.flush();
     for (const auto end = BootClock::now() + half_period; BootClock::now() < end;) {
     }

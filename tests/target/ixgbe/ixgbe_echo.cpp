@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Property: every frame that reaches the driver comes back changed as asked, none is lost, doubled or reordered within its flow, and its buffer returns.
 //
-// No network stack: each core's queue pair has an echo on it. The peer is tests/target/ixgbe_echo_test.py, at the card's stream socket.
+// No network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
 //   UDP over IPv4                 the same with IP addresses and ports swapped; both checksums left to the card

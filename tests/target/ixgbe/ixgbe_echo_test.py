@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Our 82599 driver on the soft card, without a network stack: ixgbe_echo.cpp sends back what this peer sends, every byte is compared.
+
+The peer speaks at the card's stream socket (4-byte length before each frame). What the driver may touch while traffic flows is read from the
+card's own counters of register accesses.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import select
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))
+
+from tools.machine import SUCCESS, Machine  # noqa: E402
+
+BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
+IMAGE = BUILD / "tests/target/ixgbe/ixgbe_echo.elf"
+SOFT_CARD = Path(os.environ["NEAP_SOFT_CARD"]) if "NEAP_SOFT_CARD" in os.environ else None
+
+CARD_MAC = bytes.fromhex("028259900042")
+PEER_MAC = bytes.fromhex("020000000001")
+CARD_IP = bytes([10, 0, 0, 2])
+PEER_IP = bytes([10, 0, 0, 1])
+ECHO = b"\x88\xb5"
+STOP = b"\x88\xb6"
+START_SECONDS = 60
+ANSWER_SECONDS = 20
+RSS_KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
+
+
+class Peer:
+    """The other end of the cable."""
+
+    def __init__(self, path: Path):
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(ANSWER_SECONDS)
+        self._socket.connect(str(path))
+        self._input = b""
+
+    def send(self, frame: bytes) -> None:
+        self._socket.sendall(struct.pack(">I", len(frame)) + frame)
+
+    def receive(self, timeout: float = ANSWER_SECONDS) -> bytes | None:
+        """The next frame, or None after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while True:
+            if len(self._input) >= 4:
+                end = 4 + struct.unpack(">I", self._input[:4])[0]
+                if len(self._input) >= end:
+                    frame, self._input = self._input[4:end], self._input[end:]
+                    return frame
+            if not select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                return None
+            data = self._socket.recv(1 << 16)
+            assert data, "the card closed the connection"
+            self._input += data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Echo:
+    """A booted image, its machine and (after `connect`) its peer."""
+
+    def __init__(self, machine: Machine, net: Path):
+        self.machine = machine
+        self._net = net
+        self.peer: Peer | None = None
+
+    def connect(self) -> Peer:
+        self.peer = Peer(self._net)
+        return self.peer
+
+    def finish(self) -> dict[int, dict[str, int]]:
+        """Ends the run; gives each core's counters. The image itself checks that no buffer is missing."""
+        assert self.peer
+        self.peer.send(PEER_MAC.replace(PEER_MAC, CARD_MAC) + PEER_MAC + STOP + bytes(46))
+        assert self.machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(self.machine.lines)
+        cores = {}
+        for line in self.machine.lines:
+            if match := re.search(r"ixgbe_echo: core (\d+) (frames=.*)", line):
+                cores[int(match[1])] = {name: int(value) for name, value in (word.split("=") for word in match[2].split())}
+        return cores
+
+
+@contextmanager
+def booted(cores: int = 1, words: str = "", connect: bool = True):
+    folder = Path(tempfile.mkdtemp(prefix="neap-echo-"))
+    try:
+        net = folder / "net"
+        with Machine(
+            IMAGE, cores=cores, memory="512M", arguments=words.split(), net=f"listen:{net}", mac=CARD_MAC.hex(":"), soft_card=SOFT_CARD
+        ) as machine:
+            echo = Echo(machine, net)
+            if connect:
+                echo.connect()
+            machine.wait_for_line(f"ixgbe_echo: ready on {min(cores, 16)} cores", START_SECONDS)
+            if connect:
+                wait_for_link(machine)
+            try:
+                yield echo
+            finally:
+                if echo.peer:
+                    echo.peer.close()
+    finally:
+        shutil.rmtree(folder)
+
+
+def wait_for_link(machine: Machine) -> None:
+    machine.wait_for_line(r"link up", ANSWER_SECONDS)
+
+
+def echo_frame(number: int, size: int, seed: int = 0) -> bytes:
+    content = random.Random(number * 1_000_003 + seed).randbytes(size - 18)
+    return CARD_MAC + PEER_MAC + ECHO + struct.pack(">I", number) + content
+
+
+def echoed(frame: bytes) -> bytes:
+    return frame[6:12] + CARD_MAC + frame[12:]
+
+
+def checksum(data: bytes) -> int:
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def udp_frame(number: int, source_port: int, size: int) -> bytes:
+    """A UDP datagram with good checksums, `size` bytes in all."""
+    payload = struct.pack(">I", number) + random.Random(number).randbytes(size - 46)
+    udp_bytes = 8 + len(payload)
+    pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, 17, udp_bytes)
+    udp = struct.pack(">HHHH", source_port, 7, udp_bytes, 0)
+    udp = udp[:6] + struct.pack(">H", checksum(pseudo + udp + payload) or 0xFFFF)
+    header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + udp_bytes, number & 0xFFFF, 0, 64, 17, 0, PEER_IP, CARD_IP)
+    header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
+    return CARD_MAC + PEER_MAC + b"\x08\x00" + header + udp + payload
+
+
+def udp_echoed(frame: bytes) -> bytes:
+    """Swapping addresses and ports leaves every checksum as it was: so the card must find the same ones."""
+    ip, udp = frame[14:34], frame[34:42]
+    return frame[6:12] + CARD_MAC + frame[12:14] + ip[:12] + ip[16:20] + ip[12:16] + udp[2:4] + udp[:2] + udp[4:] + frame[42:]
+
+
+def toeplitz(data: bytes) -> int:
+    key = int.from_bytes(RSS_KEY, "big")
+    result = 0
+    for i in range(len(data) * 8):
+        if data[i // 8] >> (7 - i % 8) & 1:
+            result ^= key >> (len(RSS_KEY) * 8 - 32 - i) & 0xFFFFFFFF
+    return result
+
+
+def exchange(peer: Peer, frames: list[bytes], expect, window: int = 32) -> None:
+    """Sends `frames`, at most `window` unanswered, and compares what comes back, in order."""
+    answered = 0
+    for sent, frame in enumerate(frames):
+        peer.send(frame)
+        while sent + 1 - answered >= window or (sent + 1 == len(frames) and answered < len(frames)):
+            reply = peer.receive()
+            assert reply is not None, f"no answer to frame {answered} of {len(frames)}"
+            assert reply == expect(frames[answered]), f"frame {answered} came back changed"
+            answered += 1
+
+
+def traffic_accesses(echo: Echo) -> tuple[dict[str, int], dict[str, int]]:
+    counters = echo.machine.card_counters()
+    return ({name: n for name, n in counters[kind].items() if n} for kind in ("reads", "writes"))
+
+
+def test_arp_is_answered():
+    with booted() as echo:
+        ask = b"\xff" * 6 + PEER_MAC + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + PEER_MAC + PEER_IP + bytes(6) + CARD_IP
+        echo.peer.send(ask.ljust(60, b"\0"))
+        reply = echo.peer.receive()
+        assert reply is not None
+        assert reply[:14] == PEER_MAC + CARD_MAC + b"\x08\x06"
+        assert reply[14:42] == struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2) + CARD_MAC + CARD_IP + PEER_MAC + PEER_IP
+        echo.finish()
+
+
+def test_ten_thousand_frames_over_ring_wraps_come_back_without_a_register_read():
+    sizes = random.Random(3)
+    frames = [echo_frame(i, sizes.choice([60, 61, 64, 512, 1513, 1514, sizes.randint(60, 1514)])) for i in range(10_000)]
+    with booted(words="receive_descriptors=128 transmit_descriptors=128 receive_buffers=256") as echo:
+        exchange(echo.peer, frames[:100], echoed)
+        echo.machine.card_command("reset-counters")
+        exchange(echo.peer, frames[100:], echoed)
+        reads, writes = traffic_accesses(echo)
+        core = echo.finish()[0]
+    assert reads == {}, "a register was read with traffic"
+    assert set(writes) == {"RDT[0]", "TDT[0]"}, "traffic needs tails and nothing else"
+    assert core["frames"] == 10_000 + 1
+    assert core["sent"] == 10_000
+    assert core["refused"] == core["dropped"] == core["hangs"] == 0
+    # At most one tail write for each queue and event that found something.
+    assert writes["TDT[0]"] <= core["batches"]
+    assert writes["RDT[0]"] <= core["batches"] + 1
+
+
+def test_bursts_larger_than_the_budget_strand_nothing():
+    with booted(words="receive_descriptors=1024 receive_buffers=2048 itr_us=1000") as echo:
+        for burst in range(10):
+            exchange(echo.peer, [echo_frame(burst * 1000 + i, 60) for i in range(400)], echoed, window=400)
+        core = echo.finish()[0]
+    assert core["frames"] == 4001
+    assert core["budget_exits"] > 0, "no burst was longer than a budget: this run shows nothing"
+
+
+def test_checksums_are_checked_and_made_by_the_card():
+    frames = [udp_frame(i, 1000 + i % 7, 60 + i % 1400) for i in range(500)]
+    with booted() as echo:
+        exchange(echo.peer, frames, udp_echoed)
+        for place in (24, 40, 50):  # IP checksum, UDP checksum, payload
+            bad = bytearray(udp_frame(1, 1000, 100))
+            bad[place] ^= 1
+            echo.peer.send(bytes(bad))
+        exchange(echo.peer, [udp_frame(77, 1000, 100)], udp_echoed)
+        core = echo.finish()[0]
+    assert core["bad_checksums"] == 3
+    assert core["contexts"] == 1, "equal offloads share a context"
+
+
+@pytest.mark.parametrize("cores, rss_cores", [(3, 0), (4, 0), (4, 2)])
+def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_cores: int):
+    ports = [random.Random(9).randint(1024, 65535) + i for i in range(64)]
+    expected = dict.fromkeys(range(cores), 0)
+    for port in ports:
+        entry = toeplitz(PEER_IP + CARD_IP + struct.pack(">HH", port & 0xFFFF, 7)) % 128
+        expected[entry % (rss_cores or cores)] += 20
+    with booted(cores=cores, words=f"rss_cores={rss_cores}") as echo:
+        unanswered: dict[bytes, list[bytes]] = {}
+        for number in range(20):
+            for port in ports:
+                frame = udp_frame(number, port & 0xFFFF, 60 + number * 50)
+                echo.peer.send(frame)
+                unanswered.setdefault(frame[34:36], []).append(udp_echoed(frame))
+            for _ in ports:
+                reply = echo.peer.receive()
+                assert reply is not None
+                assert reply == unanswered[reply[36:38]].pop(0), "lost, changed or reordered within its flow"
+        counters = echo.finish()
+    counters[0]["frames"] -= 1  # the stop frame
+    assert {core: counters[core]["frames"] for core in counters} == expected
+
+
+def test_frames_over_several_descriptors():
+    sizes = [60, 1514, 2047, 2048, 2049, 4096, 4097, 8999, 9014]
+    frames = [echo_frame(i, sizes[i % len(sizes)]) for i in range(900)]
+    with booted(words="frame_bytes=9014") as echo:
+        exchange(echo.peer, frames, echoed, window=16)
+        core = echo.finish()[0]
+    assert core["frames"] == 901
+
+
+def test_a_dry_pool_loses_frames_but_neither_buffers_nor_the_queue():
+    with booted(words="receive_descriptors=64 receive_buffers=64") as echo:
+        replies = 0
+        for burst in range(20):
+            for i in range(200):
+                echo.peer.send(echo_frame(burst * 200 + i, 1000))
+            while echo.peer.receive(timeout=0.5) is not None:
+                replies += 1
+        exchange(echo.peer, [echo_frame(i, 500, seed=5) for i in range(200)], echoed, window=16)
+        core = echo.finish()[0]
+    assert core["frames"] == replies + 200 + 1
+    assert core["hangs"] == 0
+
+
+def test_no_link_at_boot_and_links_that_come_and_go():
+    with booted(cores=2, connect=False) as echo:
+        assert any("link down" in line for line in echo.machine.lines)
+        for round_ in range(3):
+            start = len(echo.machine.lines)
+            peer = echo.connect()
+            echo.machine.wait_for_line("ixgbe: link up, 10000 Mb/s", ANSWER_SECONDS, start)
+            for core in range(2):
+                echo.machine.wait_for_line(f"ixgbe_echo: core {core} has a link", ANSWER_SECONDS, start)
+            exchange(peer, [echo_frame(i, 300, seed=round_) for i in range(50)], echoed)
+            if round_ == 2:
+                break
+            start = len(echo.machine.lines)
+            peer.close()
+            echo.machine.wait_for_line("ixgbe: link down", ANSWER_SECONDS, start)
+        echo.finish()
+
+
+def test_odd_moderation_is_rounded_and_said():
+    with booted(words="itr_us=99") as echo:
+        echo.machine.wait_for_line("moderation of 99 us rounded to 100 us", 1)
+        exchange(echo.peer, [echo_frame(i, 100) for i in range(50)], echoed)
+        echo.finish()
