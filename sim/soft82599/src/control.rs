@@ -74,11 +74,8 @@ impl Client {
         };
         while let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            let answer = if line.len() > LONGEST_LINE {
-                error("line too long")
-            } else {
-                run(String::from_utf8_lossy(&line).trim(), card, requests)
-            };
+            let answer =
+                if line.len() > LONGEST_LINE { error("line too long") } else { run(String::from_utf8_lossy(&line).trim(), card, requests) };
             self.output.extend(answer.bytes());
         }
         if self.input.len() > LONGEST_LINE || self.output.len() > MOST_OUTPUT {

@@ -154,8 +154,8 @@ impl EventLoop {
 
     fn messages(guest: &mut Connection, card: &mut Card, world: &mut World, clock: &Clock, log: &Log) -> io::Result<()> {
         let mut output = std::mem::take(&mut guest.output);
-        while let Some((header, range, descriptors)) = guest.next()? {
-            let command = Command { header, body: guest.body(range), descriptors };
+        while let Some(message) = guest.next()? {
+            let command = Command { header: message.header, body: guest.body(message.range), descriptors: message.descriptors };
             handle(card, world, clock.now(), log, command, &mut output);
         }
         guest.output = output;

@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn takes_all_options_in_both_spellings() {
-        let Ok(Parsed::Run(options)) = parsed("--socket /s --net=connect:/n:1 --mac 02:00:00:00:00:0f --time-scale 0.01 --once") else { panic!() };
+        let Ok(Parsed::Run(options)) = parsed("--socket /s --net=connect:/n:1 --mac 02:00:00:00:00:0f --time-scale 0.01 --once") else {
+            panic!()
+        };
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!(options.net, Specification::Connect("/n:1".into()));
         assert_eq!((options.mac[5], options.time_scale, options.once), (15, 0.01, true));

@@ -126,8 +126,7 @@ pub fn signal_eventfd(descriptor: BorrowedFd) {
 /// Sends without blocking and without a signal if the other end is gone.
 pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: bytes is readable for its length.
-    let sent =
-        unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -440,7 +440,10 @@ impl Card {
     }
     /// What is still to be sent: the caller should come back with `wire_ready`.
     pub fn has_transmit_work(&self) -> bool {
-        self.transmit_ready != 0 && self.link.is_up() && self.may_do_dma() && field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))
+        self.transmit_ready != 0
+            && self.link.is_up()
+            && self.may_do_dma()
+            && field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))
     }
 
     /// The state in words, many lines.

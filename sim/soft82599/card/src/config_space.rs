@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Only some bits can be written; they are in a mask beside the bytes. Most of what happens on a write (BAR placement, MSI and MSI-X tables)
-//! is the business of whoever connects us to a bus; the card itself listens to bus mastering and to the function level reset.
+//! Only some bits can be written; they are in a mask beside the bytes. Most of what happens on a write (BAR placement, MSI and MSI-X
+//! tables) is the business of whoever connects us to a bus; the card itself listens to bus mastering and to the function level reset.
 
 use crate::registers::BAR_BYTES;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From causes to messages: EICR, masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
 //!
-//! A queue's event is looked up in IVAR. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the vector is the cause: bit v of a 64-bit
-//! set whose lowest 16 bits are also EICR's. Everything else (link change and so on) is a cause in EICR's upper half and goes to the vector
+//! A queue's event is looked up in IVAR. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the vector is the cause: bit v of 64
+//! whose lowest 16 are also EICR's. Everything else (link change and so on) is a cause in EICR's upper half and goes to the vector
 //! of IVAR_MISC. Without MSI-X, IVAR gives one of EICR's 16 queue bits and every cause goes out on one interrupt, moderated by EITR 0.
 //!
 //! An interrupt goes out when a cause arises, or when a mask is lifted from a cause that stands. Sending it may clear causes (EIAC; always
@@ -386,7 +386,7 @@ impl Interrupts {
         use std::fmt::Write;
         let _ = writeln!(
             out,
-            "interrupts: causes {:016x} mask {:016x} auto-mask {:016x} requested {:016x}; other causes {:08x} mask {:08x} vector {}; line {}",
+            "interrupts: causes {:x} mask {:x} auto-mask {:x} requested {:x}; other causes {:x} mask {:x} vector {}; line {}",
             self.queue_causes,
             self.queue_mask,
             self.queue_auto_mask,

@@ -41,4 +41,4 @@ pub use registers::{name_at, BAR_BYTES};
 pub use report::Violation;
 
 #[cfg(test)]
-mod test_host;
+mod tests;

@@ -2,8 +2,8 @@
 //! The receive packet buffer: frames that came in and wait for a descriptor (datasheet 7.1.10, 3.7.7).
 //!
 //! It is one queue for all receive queues (per traffic class on the card; one class here), as long in bytes as RXPBSIZE says. A frame whose
-//! queue has no descriptors stays at its front and holds up the frames behind it, unless its queue drops (SRRCTL.drop_enable, QDE). When it
-//! is full, frames are lost and counted (RXMPC). When flow control is on and it fills beyond FCRTH, the card asks the peer to pause until it
+//! queue has no descriptors stays at its front and holds up the frames behind it, unless its queue drops (SRRCTL.drop_enable). When it is
+//! full, frames are lost and counted (RXMPC). When flow control is on and it fills beyond FCRTH, the card asks the peer to pause until it
 //! drained below FCRTL; the program around us then stops reading from the wire.
 
 use std::collections::VecDeque;

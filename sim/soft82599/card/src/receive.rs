@@ -111,7 +111,9 @@ impl Card {
             self.regs.count(Register::Roc, 0, 1);
             return;
         }
-        if !field::rxctrl::ENABLE.is_set(self.regs.get(Register::Rxctrl)) || field::secrxctrl::STOP.is_set(self.regs.get(Register::Secrxctrl)) {
+        if !field::rxctrl::ENABLE.is_set(self.regs.get(Register::Rxctrl))
+            || field::secrxctrl::STOP.is_set(self.regs.get(Register::Secrxctrl))
+        {
             return;
         }
         let Some(accepted) = self.l2_filter.accepts(&self.regs, frame, parsed.vlan) else { return };
@@ -210,7 +212,8 @@ impl Card {
     }
 
     fn keep_crc(&self) -> bool {
-        !field::hlreg0::RX_CRC_STRIP.is_set(self.regs.get(Register::Hlreg0)) && !field::rdrxctl::CRC_STRIP.is_set(self.regs.get(Register::Rdrxctl))
+        !field::hlreg0::RX_CRC_STRIP.is_set(self.regs.get(Register::Hlreg0))
+            && !field::rdrxctl::CRC_STRIP.is_set(self.regs.get(Register::Rdrxctl))
     }
 
     fn advanced_write_back(&mut self, frame: &[u8], parsed: &Parsed, accepted: Accepted, choice: &Choice, trimmed: &Trimmed) -> [u64; 2] {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Resets (datasheet 4.2): what each kind takes back.
 //!
-//! Software reset (CTRL.rst), link reset (CTRL.lrst, which restarts the link too) and function level reset set registers, rings, filters and
-//! interrupts back and load from the EEPROM again. Semaphores and statistics of accesses outlive the first two. All are done at once, so
-//! the reset bits read back as zero.
+//! Software reset (CTRL.rst), link reset (CTRL.lrst, which restarts the link too) and function level reset set registers, rings, filters
+//! and interrupts back and load from the EEPROM again. Semaphores outlive the first two. All are done at once, so the reset bits read back
+//! as zero.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -19,14 +19,11 @@ pub enum Kind {
 impl Card {
     pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
-        let control = self.regs.get(Register::Ctrl);
         self.regs.reset();
         if kind != Kind::Function {
             for (register, value) in semaphores {
                 self.regs.set(register, value);
             }
-            // Blocking the bus outlives a software reset; the driver lifts it by writing CTRL afterwards. Linux relies on neither.
-            let _ = control;
         }
         self.receive_queues.fill(Default::default());
         for queue in &mut self.transmit_queues {

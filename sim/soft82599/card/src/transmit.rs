@@ -197,10 +197,7 @@ impl Card {
     fn legacy_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, words: &[u64; 2]) -> Result<(), DmaFault> {
         if !queue.in_packet {
             queue.in_packet = true;
-            queue.wanted = Wanted {
-                vlan: legacy::VLAN_ENABLE.is_set(words).then(|| legacy::VLAN.get(words) as u16),
-                ..Default::default()
-            };
+            queue.wanted = Wanted { vlan: legacy::VLAN_ENABLE.is_set(words).then(|| legacy::VLAN.get(words) as u16), ..Default::default() };
             queue.legacy_checksum = legacy::INSERT_CHECKSUM
                 .is_set(words)
                 .then(|| (legacy::CHECKSUM_START.get(words) as usize, legacy::CHECKSUM_OFFSET.get(words) as usize));

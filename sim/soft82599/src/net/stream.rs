@@ -49,9 +49,7 @@ impl Stream {
 
     pub fn interest(&self, take: bool) -> Option<Interest> {
         match (&self.peer, &self.side) {
-            (Some(peer), _) => {
-                Some(Interest { descriptor: peer.as_raw_fd(), read: take, write: self.sent < self.output.len() })
-            }
+            (Some(peer), _) => Some(Interest { descriptor: peer.as_raw_fd(), read: take, write: self.sent < self.output.len() }),
             (None, Side::Listens(listener)) => Some(Interest { descriptor: listener.descriptor(), read: true, write: false }),
             (None, Side::Connects(..)) => None,
         }

@@ -26,6 +26,13 @@ pub struct Connection {
     pub output: Vec<u8>,
 }
 
+/// A whole message: its header, where its body lies (see `body`), and the descriptors that came with it.
+pub struct Message {
+    pub header: Header,
+    pub range: std::ops::Range<usize>,
+    pub descriptors: Vec<OwnedFd>,
+}
+
 pub enum Input {
     Some,
     Nothing,
@@ -85,8 +92,8 @@ impl Connection {
         last.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "descriptors in the middle of a message"))
     }
 
-    /// The next whole message, if there is one: header, where its body lies in `body`, and its descriptors.
-    pub fn next(&mut self) -> io::Result<Option<(Header, std::ops::Range<usize>, Vec<OwnedFd>)>> {
+    /// The next whole message, if there is one.
+    pub fn next(&mut self) -> io::Result<Option<Message>> {
         let at = self.done;
         let Some(header) = Header::parse(&self.input[at..]) else { return Ok(None) };
         if !header.is_sane() {
@@ -103,7 +110,7 @@ impl Connection {
             }
         }
         self.done += header.bytes;
-        Ok(Some((header, at + HEADER_BYTES..at + header.bytes, descriptors)))
+        Ok(Some(Message { header, range: at + HEADER_BYTES..at + header.bytes, descriptors }))
     }
 
     pub fn body(&self, range: std::ops::Range<usize>) -> &[u8] {

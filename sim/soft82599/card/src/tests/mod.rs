@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Tests of the card as a driver sees it: through registers, memory and frames only.
+
+mod driver;
+mod end_to_end;
+mod host;
+mod interrupts;
+mod receive;
+mod registers;
+mod robustness;
+mod transmit;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSL-1.0
+//! A driver that does everything wrong: nothing may panic, hang, or reach beyond its memory.
+
+use super::driver::{data, numbered_frame, Driver};
+use crate::registers::descriptor::transmit_data;
+use crate::registers::{field, Register, REGISTERS};
+use crate::BAR_BYTES;
+
+#[test]
+fn a_bad_receive_buffer_loses_its_frame_and_is_counted() {
+    let mut driver = Driver::up(1, 64);
+    let ring = driver.receive_ring(0);
+    driver.host.put_u64(ring, u64::MAX - 100);
+    driver.arrive(&numbered_frame(1, 60));
+    driver.arrive(&numbered_frame(2, 60));
+    assert_eq!(driver.host.u64_at(ring + 16 + 8) & 1, 1, "the next descriptor is used");
+    assert!(driver.card.statistics().iter().any(|(name, count)| name == "violation.dma_fault" && *count == 1));
+    assert!(field::eicr::PCI_EXCEPTION.is_set(driver.read(Register::Eicr)));
+}
+
+#[test]
+fn a_bad_transmit_buffer_stops_its_queue_only() {
+    let mut driver = Driver::up(2, 64);
+    driver.queue_descriptor(0, data(1 << 60, 100, 100, transmit_data::END_OF_PACKET.put(1)));
+    driver.ring_doorbell(0);
+    driver.send(1, &numbered_frame(1, 60));
+    assert_eq!(driver.host.sent.len(), 1);
+    assert!(driver.card.take_complaint().unwrap().contains("transmit queue 0"));
+}
+
+#[test]
+fn tails_beyond_the_ring_are_refused() {
+    let mut driver = Driver::up(1, 64);
+    driver.write_at(Register::Tdt, 0, 64);
+    driver.write_at(Register::Tdt, 0, 0xFFFF);
+    driver.write_at(Register::Rdt, 0, 64);
+    driver.arrive(&numbered_frame(1, 60));
+    assert!(driver.host.sent.is_empty() && driver.poll(0).is_none());
+    assert_eq!(std::iter::from_fn(|| driver.card.take_complaint()).count(), 3);
+}
+
+#[test]
+fn heads_beyond_the_ring_and_rings_of_nothing_do_no_harm() {
+    let mut driver = Driver::up(1, 64);
+    driver.write_at(Register::Rdh, 0, 0xFFFF);
+    driver.write_at(Register::Tdh, 0, 0xFFFF);
+    driver.write_at(Register::Tdt, 0, 5);
+    driver.arrive(&numbered_frame(1, 60));
+    driver.write_at(Register::Rdlen, 0, 0);
+    driver.write_at(Register::Tdlen, 0, 0);
+    driver.write_at(Register::Tdt, 0, 0);
+    driver.arrive(&numbered_frame(2, 60));
+    assert!(driver.host.sent.is_empty());
+}
+
+#[test]
+fn a_packet_without_an_end_is_bounded() {
+    let mut driver = Driver::up(1, 512);
+    let at = driver.place(&[1; 60_000]);
+    for _ in 0..400 {
+        driver.queue_descriptor(0, data(at, 60_000, 60_000, 0));
+    }
+    driver.ring_doorbell(0);
+    while driver.card.has_transmit_work() {
+        driver.card.wire_ready(&mut driver.host, driver.now);
+    }
+    driver.send(0, &numbered_frame(1, 60));
+    assert!(driver.host.sent.is_empty(), "its end belongs to the endless one");
+    driver.send(0, &numbered_frame(2, 60));
+    assert_eq!(driver.host.sent, [numbered_frame(2, 60)]);
+}
+
+/// A xorshift generator: the same sequence each run.
+struct Noise(u64);
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+#[test]
+fn noise_on_registers_rings_and_wire_never_panics() {
+    for round in 1..=20u64 {
+        let mut noise = Noise(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut driver = Driver::up(4, 64);
+        for _ in 0..5_000 {
+            let random = noise.next();
+            match random % 8 {
+                0..=2 => {
+                    // Mostly registers that exist, sometimes anything.
+                    let offset = if random & 0x100 != 0 {
+                        (noise.next() as u32) % (BAR_BYTES + 64)
+                    } else {
+                        let info = &REGISTERS[noise.next() as usize % REGISTERS.len()];
+                        info.ranges[0].offset
+                    };
+                    let value = match random >> 9 & 3 {
+                        0 => noise.next() as u32,
+                        1 => 1 << (noise.next() % 32),
+                        2 => u32::MAX,
+                        _ => noise.next() as u32 & 0xFFF,
+                    };
+                    driver.card.mmio_write(&mut driver.host, driver.now, offset, value);
+                }
+                3 => {
+                    driver.card.mmio_read(&mut driver.host, driver.now, noise.next() as u32 % (BAR_BYTES + 64));
+                }
+                4 => {
+                    let bytes = noise.next() as usize % 3000;
+                    let mut frame = numbered_frame(noise.next() as u32, bytes);
+                    for _ in 0..4 {
+                        let at = noise.next() as usize % 60.max(frame.len());
+                        if let Some(byte) = frame.get_mut(at) {
+                            *byte = noise.next() as u8;
+                        }
+                    }
+                    frame.truncate(bytes);
+                    driver.arrive(&frame);
+                }
+                5 => {
+                    let queue = noise.next() as usize % 4;
+                    let words = [noise.next() % (9 << 20), noise.next()];
+                    driver.queue_descriptor(queue, words);
+                    driver.ring_doorbell(queue);
+                }
+                6 => driver.advance(noise.next() % 1_000_000),
+                _ => {
+                    let at = noise.next() as usize % 4096;
+                    let value = noise.next().to_le_bytes();
+                    driver.card.config_write(&mut driver.host, driver.now, at, &value[..1 + noise.next() as usize % 8]);
+                    if noise.next() % 4 == 0 {
+                        driver.card.config_write(&mut driver.host, driver.now, 4, &[0x06, 0x04]);
+                    }
+                }
+            }
+            driver.host.sent.clear();
+            driver.host.published.clear();
+            driver.host.messages.clear();
+        }
+    }
+}
