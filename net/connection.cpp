@@ -17,6 +17,7 @@ namespace neap::net {
 namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
+constexpr std::chrono::seconds connect_limit{10};
 constexpr unsigned closing_polls_max = 60;                 // seconds without progress after our side closed
 
 void piece_goes_home(RemoteNode* node) noexcept;
@@ -47,7 +48,7 @@ void ConnectionHandler::peer_closed() { connection().close(); }
 
 Result<void> Connection::send(Buffer&& data) {
   ConnectionState& self = ConnectionState::of(*this);
-  if (self.gone() || self.close_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
+  if (self.gone() || self.end_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
   if (data.bytes() > send_space_bytes()) {
     self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
     return failure(ErrorCode::full, "too much is waiting to be acknowledged", data.bytes());
@@ -64,11 +65,19 @@ std::size_t Connection::unacknowledged_bytes() const noexcept {
   return self.queued_.bytes() + self.written_bytes_;
 }
 
+void Connection::end_sending() {
+  ConnectionState& self = ConnectionState::of(*this);
+  if (self.gone() || self.end_wanted_) return;
+  self.end_wanted_ = true;
+  self.stack_.mark_dirty(self);
+}
+
 void Connection::close() {
   ConnectionState& self = ConnectionState::of(*this);
   if (self.gone() || self.close_wanted_) return;
   self.close_wanted_ = true;
-  self.stack_.mark_dirty(self);
+  self.quiet_polls_ = 0;
+  end_sending();
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
@@ -103,6 +112,11 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
   handler_ = std::move(handler);
   bind(*handler_);
   return true;
+}
+
+void ConnectionState::begin_attempt(ConnectAttempt& attempt) {
+  attempt_ = &attempt;
+  attempt.limit.arm(connect_limit, [this] { request_abort(); });
 }
 
 void ConnectionState::request_abort() noexcept {
@@ -254,7 +268,7 @@ err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) no
 void ConnectionState::settle() noexcept {
   if (writable_due_) {
     writable_due_ = false;
-    if (!gone() && handler_ != nullptr && !close_wanted_ && !abort_wanted_) call_handler([](ConnectionHandler& handler) { handler.writable(); });
+    if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_) call_handler([](ConnectionHandler& handler) { handler.writable(); });
   }
   if (gone()) return;
   if (abort_wanted_) {
@@ -263,7 +277,7 @@ void ConnectionState::settle() noexcept {
   }
   open_window();
   bool complete = write_queued();
-  if (close_wanted_ && !end_sent_ && queued_.empty()) {
+  if (end_wanted_ && !end_sent_ && queued_.empty()) {
     if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
       end_sent_ = true;
       tcp_poll(pcb_, &on_poll, poll_ticks);
@@ -278,7 +292,7 @@ void ConnectionState::settle() noexcept {
 
 err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  if (++self.quiet_polls_ > closing_polls_max) self.request_abort();
+  if (self.close_wanted_ && ++self.quiet_polls_ > closing_polls_max) self.request_abort();
   return ERR_OK;
 }
 
@@ -288,6 +302,7 @@ void ConnectionState::on_error(void* argument, err_t error) noexcept {
   self.orderly_ = error == ERR_CLSD;
   if (self.attempt_ != nullptr) {
     ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+    attempt.limit.cancel();
     attempt.done.fulfil(error == ERR_RST ? failure(ErrorCode::closed, "the peer refused the connection")
                                          : failure(ErrorCode::timeout, "the peer does not answer"));
   }
@@ -297,6 +312,7 @@ void ConnectionState::on_error(void* argument, err_t error) noexcept {
 err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
   ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
+  attempt.limit.cancel();
   self.remember_addresses();
   ++self.stack_.counters().connections_made;
   if (self.adopt(self.make_handler(attempt.acceptor))) {

@@ -30,6 +30,7 @@ class Stack;
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
+  Timer limit;  ///< gives up
 };
 
 class ConnectionState final : public Connection {
@@ -65,7 +66,7 @@ class ConnectionState final : public Connection {
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] tcp_pcb* pcb() const noexcept { return pcb_; }
-  void set_attempt(ConnectAttempt* attempt) noexcept { attempt_ = attempt; }
+  void begin_attempt(ConnectAttempt& attempt);
   void request_abort() noexcept;
 
   ListLink<ConnectionState> dirty_link, blocked_link, all_link;
@@ -103,7 +104,8 @@ class ConnectionState final : public Connection {
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;
-  bool close_wanted_ = false;
+  bool end_wanted_ = false;    // our side's end, once all was sent
+  bool close_wanted_ = false;  // and nothing more is to be received
   bool abort_wanted_ = false;
   bool end_sent_ = false;
   bool end_received_ = false;

@@ -160,7 +160,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
     tcp_abort(pcb);
     co_return failure(ErrorCode::out_of_memory, "no memory for a connection");
   }
-  ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}};
+  ConnectAttempt attempt{.acceptor = std::move(acceptor), .done = {}, .limit = {}};
   pcb->local_port = port;
   const ip_addr_t address{.addr = lwip_htonl(remote.address.value)};
   const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
@@ -170,7 +170,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
     co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
                       static_cast<std::uint64_t>(-error));
   }
-  connection->set_attempt(&attempt);
+  connection->begin_attempt(attempt);
   co_return co_await attempt.done;
 }
 
@@ -180,6 +180,8 @@ task<void> NetworkOfStacks::take_down() {
     while (co_await on_core(core, [&] { return group_.stack(core)->connections() > 0; })) co_await sleep_for(milliseconds(1));
   }
   for (unsigned core = group_.first; core < end(); ++core) {
+    co_await on_core(core, [&] { group_.stack(core)->fall_silent(); });
+    while (co_await on_core(core, [&] { return group_.stack(core)->frames_in_flight() > 0; })) co_await sleep_for(milliseconds(1));
     co_await on_core(core, [&] { delete group_.stacks[core - group_.first].exchange(nullptr); });
   }
 }

@@ -78,6 +78,8 @@ class Connection {
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
+  /// Says that nothing more will be sent, after all that was; receiving goes on. `closed` follows when the peer has closed too.
+  void end_sending();
   /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too, or after 60 s in which it did
   /// not answer.
   void close();
@@ -132,7 +134,7 @@ class Network {
   /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors: `invalid`
   /// (port taken), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
-  /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 9 s, or no neighbour), `closed` (refused),
+  /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 10 s), `closed` (refused),
   /// `full` (no port, no room for another connection), `unsupported` (no stack here), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 };

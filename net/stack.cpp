@@ -82,8 +82,6 @@ Stack::~Stack() {
     dhcp_stop(&netif_);
     dhcp_cleanup(&netif_);
   }
-  while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
-  while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
   netif_remove(&netif_);
   memp_per_core_trim();
   trim_payload_references();
@@ -159,6 +157,12 @@ void Stack::forget(ConnectionState& connection) noexcept {
 void Stack::abort_all() noexcept {
   while (listeners_ != nullptr) stop_listening(listeners_->port);
   for (ConnectionState* connection = all_.front(); connection != nullptr; connection = all_.next(*connection)) connection->request_abort();
+}
+
+void Stack::fall_silent() noexcept {
+  silent_ = true;
+  while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
+  while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------

@@ -114,8 +114,11 @@ class Stack final : public FrameReceiver {
   void add(ConnectionState& connection) noexcept;
   void forget(ConnectionState& connection) noexcept;
 
-  /// Resets every connection and ends the listeners; the handlers' last calls follow in events of their own (tests).
+  // The end, which only tests want: reset every connection and end the listeners, wait for the handlers' last calls; then silence, and wait for the
+  // card to give back what it holds.
   void abort_all() noexcept;
+  void fall_silent() noexcept;
+  [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open; }
 
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
@@ -149,6 +152,8 @@ class Stack final : public FrameReceiver {
   netif netif_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;
+  unsigned frames_in_flight_ = 0;  ///< the card holds them
+  bool silent_ = false;
   std::size_t copied_bytes_ = 0;
   Counters counters_{};
   EventEndHook end_of_event_;

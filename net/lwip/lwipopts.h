@@ -101,7 +101,7 @@
    results is 200 to 300 ms, which stays clear of a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
 #define LWIP_TCP_RTO_TIME 1000        /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 8               /* one a second */
+#define TCP_SYNMAXRTX 12              /* one a second; connect gives up before */
 #define TCP_MAXRTX 12
 #define TCP_MSL 15000UL               /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSL-1.0
+// Several cores that are one machine, its neighbours, its address, and what arrives that nobody asked for.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "net/testing/dhcp_server.hpp"
+#include "net/testing/handlers.hpp"
+#include "net/testing/two_machines.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr Endpoint service{.address = server_address, .port = 7};
+
+TwoMachinesOptions with_cores(unsigned server, unsigned client) {
+  TwoMachinesOptions options;
+  options.server.cores = server;
+  options.client.cores = client;
+  return options;
+}
+
+std::uint16_t word(const Bytes& frame, std::size_t index) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[index]) << 8 | std::to_integer<unsigned>(frame[index + 1]));
+}
+
+Bytes bytes_of(std::initializer_list<unsigned> values) {
+  Bytes bytes;
+  for (const unsigned value : values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
+
+/// An IPv4 frame from the client to the server, checksums not filled in.
+Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0, Ipv4Address from = client_address) {
+  Bytes frame = bytes_of({2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0});
+  const std::size_t total = 20 + payload.size();
+  for (const unsigned value : {static_cast<unsigned>(total >> 8), static_cast<unsigned>(total & 0xFF), identification >> 8, identification & 0xFF,
+                               fragment_field >> 8, fragment_field & 0xFF, 64U, protocol, 0U, 0U}) {
+    frame.push_back(static_cast<std::byte>(value));
+  }
+  for (const Ipv4Address address : {from, server_address}) {
+    for (int shift = 24; shift >= 0; shift -= 8) frame.push_back(static_cast<std::byte>(address.value >> shift));
+  }
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  return frame;
+}
+
+// Connections live where RSS puts their frames; every core serves its own, and answers of outgoing ones come back to the core that opened them.
+TEST(Stack, EveryCoreServesItsOwnConnections) {
+  TwoMachines world(with_cores(2, 2));
+  std::mutex lock;
+  std::set<unsigned> serving;
+  world.listen(7, [&](Connection&) {
+    const std::lock_guard guard(lock);
+    serving.insert(this_core());
+    return std::make_unique<EchoHandler>();
+  });
+  std::vector<std::shared_ptr<Record>> records;
+  for (int i = 0; i < 40; ++i) {
+    records.push_back(std::make_shared<Record>());
+    const int core = 2 + i % 2;
+    const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
+    EXPECT_EQ(world.connect(service, [&, core](Connection& connection) {
+      EXPECT_EQ(this_core(), static_cast<unsigned>(core));
+      return acceptor(connection);
+    }, core), std::nullopt);
+  }
+  EXPECT_TRUE(HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return record->destroyed > 0; }); }));
+  for (const auto& record : records) {
+    EXPECT_EQ(record->received, 20'000U);
+    expect_ended_well(*record);
+  }
+  EXPECT_EQ(serving, (std::set<unsigned>{0, 1}));
+  EXPECT_EQ(world.counters_of(0).passed_on + world.counters_of(1).passed_on, 0U);
+}
+
+// ARP answers reach core 0 alone. A second core that connects first must still learn the neighbour, and at once.
+TEST(Stack, NeighboursArePublishedToTheOtherCores) {
+  TwoMachines world(with_cores(1, 2));
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  auto record = std::make_shared<Record>();
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(world.connect(service, recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP asks again after 1 s
+  EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
+  EXPECT_GE(world.counters_of(1).neighbours_published, 1U);
+}
+
+TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
+  TwoMachines world(with_cores(2, 1));
+  std::atomic<int> answers{0};
+  world.server_card.tap([&](const Bytes& frame) {
+    if (word(frame, 12) == 0x0806 && word(frame, 20) == 2) ++answers;
+    return true;
+  });
+  Bytes request = bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 9, 10, 0, 0, 9,
+                            0, 0, 0, 0, 0, 0, 10, 0, 0, 1});
+  request.resize(60);
+  world.server_card.arrive(request, 1);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
+  EXPECT_EQ(world.counters_of(1).passed_on, 1U);
+}
+
+// Fragments carry no ports: they are put together by the first core, and the whole belongs to another.
+TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
+  TwoMachines world(with_cores(2, 1));
+  auto server = std::make_shared<Record>();
+  std::atomic<unsigned> serving{99};
+  const auto acceptor = recording(server, {.keep_text = true});
+  world.listen(7, [&](Connection& connection) {
+    serving = this_core();
+    return acceptor(connection);
+  });
+  std::atomic<bool> split{false};
+  std::atomic<int> fragments{0};
+  // A router on the way cuts the client's data segment in two.
+  world.client_card.tap([&](const Bytes& frame) {
+    if (!split || frame.size() < 200 || word(frame, 12) != 0x0800) return true;
+    const Bytes payload(frame.begin() + 34, frame.begin() + 14 + word(frame, 16));
+    Bytes first = ipv4_frame(6, Bytes(payload.begin(), payload.begin() + 104), 77, 0x2000);
+    Bytes second = ipv4_frame(6, Bytes(payload.begin() + 104, payload.end()), 77, 104 / 8);
+    fill_checksums(first);
+    fill_checksums(second);
+    fragments += 2;
+    world.server_card.arrive(second, 1);  // in the wrong order, and to the core that does not put them together
+    world.server_card.arrive(first, 1);
+    return false;
+  });
+  // Tried until both kinds of core had one.
+  std::set<unsigned> cores;
+  for (int i = 0; i < 40 && cores.size() < 2; ++i) {
+    server->received = 0;
+    split = false;
+    auto client = std::make_shared<Record>();
+    const int sent_before = fragments;
+    split = true;
+    EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 4, .send_bytes = 500, .close_when_sent = true})), std::nullopt);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == 500U && client->destroyed > 0; }));
+    EXPECT_GE(fragments, sent_before + 2);
+    cores.insert(serving.load());
+  }
+  EXPECT_EQ(cores.size(), 2U);
+  EXPECT_GT(world.counters_of(0).passed_on, 0U);  // whole segments to core 1
+  EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
+}
+
+TEST(Stack, AnswersAPing) {
+  TwoMachines world;
+  std::atomic<int> answers{0};
+  Bytes echo = bytes_of({8, 0, 0, 0, 0x12, 0x34, 0, 1});
+  for (unsigned i = 0; i < 400; ++i) echo.push_back(pattern(i, 1));
+  const std::uint16_t sum = static_cast<std::uint16_t>(~internet_sum(echo));
+  echo[2] = std::byte(sum >> 8);
+  echo[3] = std::byte(sum & 0xFF);
+  world.server_card.tap([&](const Bytes& frame) {
+    if (word(frame, 12) == 0x0800 && frame[23] == std::byte{1} && frame[34] == std::byte{0}) {
+      EXPECT_EQ(internet_sum(std::span(frame).subspan(34, echo.size())), 0xFFFF);
+      EXPECT_TRUE(std::equal(echo.begin() + 4, echo.end(), frame.begin() + 38));
+      ++answers;
+    }
+    return true;
+  });
+  Bytes frame = ipv4_frame(1, echo);
+  fill_checksums(frame);
+  world.server_card.arrive(frame);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
+}
+
+// Whatever arrives, it is dropped and counted, and the machine goes on serving.
+TEST(Stack, SurvivesFramesOfEveryShape) {
+  TwoMachinesOptions options = with_cores(2, 1);
+  options.server.checksum_offload = false;  // nothing is filtered before lwIP
+  TwoMachines world(options);
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  std::mt19937 random(4711);
+  for (int i = 0; i < 20'000; ++i) {
+    Bytes payload(random() % 200);
+    for (std::byte& byte : payload) byte = static_cast<std::byte>(random());
+    if (payload.size() > 20 && random() % 2 == 0) {
+      payload[2] = std::byte{0};
+      payload[3] = std::byte{7};  // to the listener, with any flags and options
+    }
+    constexpr unsigned protocols[] = {1, 6, 6, 6, 17, 2, 41};
+    Bytes frame = ipv4_frame(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0, {static_cast<std::uint32_t>(0x0A000002 + random() % 3)});
+    if (random() % 10 == 0) frame[14] = static_cast<std::byte>(random());
+    if (random() % 10 == 0) frame[16 + random() % 2] = static_cast<std::byte>(random());
+    if (random() % 10 == 0) frame[12 + random() % 2] = static_cast<std::byte>(random());
+    if (random() % 3 != 0) fill_checksums(frame);
+    if (random() % 8 == 0) frame.resize(random() % (frame.size() + 1));
+    world.server_card.arrive(frame, static_cast<int>(random() % 2));
+    if (i % 500 == 0) {
+      world.machine.on(0, [] {});
+      world.machine.on(1, [] {});
+    }
+  }
+  auto record = std::make_shared<Record>();
+  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 1, .send_seed = 1, .send_bytes = 5000, .expect_bytes = 5000})), std::nullopt);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
+  EXPECT_EQ(record->received, 5000U);
+  const Counters counters = world.counters_of(0);
+  EXPECT_GT(counters.dropped_malformed, 0U);
+  EXPECT_GT(counters.dropped_checksum, 0U);
+}
+
+// Half-open connections are bounded, so that a flood of SYNs neither takes all memory nor, once it is over, the port.
+TEST(Stack, SynFloodIsBounded) {
+  TwoMachinesOptions options;
+  options.server.checksum_offload = false;
+  TwoMachines world(options);
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  for (unsigned i = 0; i < 5000; ++i) {
+    Bytes syn = bytes_of({0x40U + (i >> 8), i & 0xFF, 0, 7, 0, 0, 0, i & 0xFF, 0, 0, 0, 0, 0x50, 2, 0xFF, 0xFF, 0, 0, 0, 0});
+    Bytes frame = ipv4_frame(6, syn, 1, 0, {0x0A000050});
+    fill_checksums(frame);
+    world.server_card.arrive(frame);
+    if (i % 200 == 0) world.machine.on(0, [] {});
+  }
+  world.machine.on(0, [] {});
+  const Counters counters = world.counters_of(0);
+  EXPECT_GE(counters.frames_received, 5000U);
+  EXPECT_EQ(counters.connections_accepted, 0U);
+  EXPECT_LE(counters.segments_sent, 2000U);
+}
+
+TEST(Stack, ThousandsOfConnectionsAtOnce) {
+  TwoMachines world(with_cores(2, 1));
+  constexpr int count = 3000;
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  std::vector<std::shared_ptr<Record>> records;
+  for (int i = 0; i < count; ++i) records.push_back(std::make_shared<Record>());
+  std::atomic<int> connected{0}, failed{0};
+  world.machine.on(world.client_core, [&] {
+    for (int i = 0; i < count; ++i) {
+      start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
+        const Result<void> result =
+            co_await two.client->connect(service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
+        ++(result.has_value() ? good : bad);
+      }(world, records[static_cast<std::size_t>(i)], connected, failed));
+    }
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return connected + failed == count; }, 60s));
+  EXPECT_EQ(failed, 0);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return record->received == 3000; }); }, 60s));
+  EXPECT_EQ(world.counters_of(0).connections_open + world.counters_of(1).connections_open, static_cast<std::uint64_t>(count));
+  for (const auto& record : records) EXPECT_EQ(record->mismatches, 0U);
+}
+
+// An idle core takes no periodic interrupt: without connections, and with every neighbour known, nothing is due within seconds.
+TEST(Stack, IdleStackArmsNoShortTimer) {
+  TwoMachines world;
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  std::this_thread::sleep_for(200ms);
+  const std::uint64_t alarms = host::alarms_set(0);
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_LE(host::alarms_set(0), alarms + 1);
+}
+
+// --- DHCP --------------------------------------------------------------------------------------------------------------------------------
+
+TEST(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
+  WireCard card({.cores = 2, .mac = {2, 0, 0, 0, 0, 0x77}});
+  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+  host::HostMachine machine(2);
+  std::unique_ptr<NetworkControl> network;
+  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 2)); });
+  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+  EXPECT_EQ(server.requests(), 1);
+  // Core 1 answers for the address as core 0 does.
+  std::atomic<int> resets{0};
+  server.on_other_frame = [&](const Bytes& frame) {
+    if (word(frame, 12) == 0x0800 && frame[23] == std::byte{6}) ++resets;
+  };
+  EXPECT_NE(host::take_console_text().find("net: 192.168.0.66/24 gateway 192.168.0.1 (DHCP), 2 cores"), std::string::npos);
+  card.cut();
+  machine.run(0, [&] { return network->take_down(); });
+}
+
+// The first packets may get lost, and no answer is no reason to stop the machine.
+TEST(Dhcp, IsAskedForUntilItAnswers) {
+  WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
+  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+  server.ignore_first = 2;
+  host::HostMachine machine(1);
+  std::unique_ptr<NetworkControl> network;
+  std::atomic<int> turns{0};
+  machine.on(0, [&] {
+    start([](std::atomic<int>& count) -> task<void> {
+      for (int i = 0; i < 20; ++i) {
+        co_await sleep_for(10ms);
+        ++count;
+      }
+    }(turns));
+  });
+  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
+  EXPECT_EQ(turns, 20);  // other work went on
+  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+  card.cut();
+  machine.run(0, [&] { return network->take_down(); });
+}
+
+TEST(Dhcp, WaitsForTheLink) {
+  WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
+  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+  card.set_link(false);
+  host::HostMachine machine(1);
+  std::unique_ptr<NetworkControl> network;
+  std::thread plug([&] {
+    std::this_thread::sleep_for(300ms);
+    card.set_link(true);
+  });
+  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
+  plug.join();
+  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+  card.cut();
+  machine.run(0, [&] { return network->take_down(); });
+}
+
+}  // namespace
+}  // namespace neap::net::testing

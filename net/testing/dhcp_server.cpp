@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/testing/dhcp_server.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace neap::net::testing {
+
+namespace {
+
+// Places in an Ethernet frame that carries IPv4 without options, UDP and DHCP.
+constexpr std::size_t udp = 34, dhcp = 42, options = dhcp + 240;
+
+std::uint16_t word(const Bytes& frame, std::size_t index) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[index]) << 8 | std::to_integer<unsigned>(frame[index + 1]));
+}
+
+void put16(Bytes& frame, std::size_t index, std::size_t value) {
+  frame[index] = static_cast<std::byte>(value >> 8);
+  frame[index + 1] = static_cast<std::byte>(value);
+}
+
+void put32(Bytes& frame, std::size_t index, std::uint32_t value) {
+  put16(frame, index, value >> 16);
+  put16(frame, index + 2, value & 0xFFFF);
+}
+
+void option(Bytes& frame, unsigned code, std::initializer_list<std::uint32_t> words) {
+  frame.push_back(static_cast<std::byte>(code));
+  frame.push_back(static_cast<std::byte>(words.size() * 4));
+  for (const std::uint32_t value : words) {
+    frame.resize(frame.size() + 4);
+    put32(frame, frame.size() - 4, value);
+  }
+}
+
+unsigned message_type(const Bytes& frame) {
+  for (std::size_t i = options; i + 2 < frame.size() && frame[i] != std::byte{255};) {
+    if (frame[i] == std::byte{53}) return std::to_integer<unsigned>(frame[i + 2]);
+    i += frame[i] == std::byte{0} ? 1 : 2 + std::to_integer<std::size_t>(frame[i + 1]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+DhcpServer::DhcpServer(WireCard& card, Ipv4Address offered, Ipv4Address own) : card_(card), offered_(offered), own_(own) {
+  card.tap([this](const Bytes& frame) {
+    take(frame);
+    return true;
+  });
+}
+
+void DhcpServer::take(const Bytes& frame) {
+  if (frame.size() < options || word(frame, 12) != 0x0800 || frame[23] != std::byte{17} || word(frame, udp + 2) != 67) {
+    if (on_other_frame) on_other_frame(frame);
+    return;
+  }
+  if (ignore_first > 0) {
+    --ignore_first;
+    return;
+  }
+  constexpr unsigned discover = 1, offer = 2, request = 3, acknowledge = 5;
+  const unsigned type = message_type(frame);
+  if (type != discover && type != request) return;
+  if (type == request) ++requests_;
+
+  Bytes answer(options);
+  std::fill_n(answer.begin(), 6, std::byte{0xff});
+  std::copy_n(frame.begin() + 6, 6, answer.begin());  // unicast to the client that has no address yet
+  answer[6] = std::byte{2};
+  answer[11] = std::byte{0xfe};
+  put16(answer, 12, 0x0800);
+  answer[14] = std::byte{0x45};
+  answer[22] = std::byte{64};
+  answer[23] = std::byte{17};
+  put32(answer, 26, own_.value);
+  put32(answer, 30, offered_.value);
+  put16(answer, udp, 67);
+  put16(answer, udp + 2, 68);
+  answer[dhcp] = std::byte{2};
+  answer[dhcp + 1] = std::byte{1};
+  answer[dhcp + 2] = std::byte{6};
+  std::copy_n(frame.begin() + dhcp + 4, 4, answer.begin() + dhcp + 4);  // transaction
+  put32(answer, dhcp + 16, offered_.value);
+  std::copy_n(frame.begin() + dhcp + 28, 16, answer.begin() + dhcp + 28);
+  put32(answer, dhcp + 236, 0x63825363);
+  answer.push_back(std::byte{53});
+  answer.push_back(std::byte{1});
+  answer.push_back(static_cast<std::byte>(type == discover ? offer : acknowledge));
+  option(answer, 54, {own_.value});
+  option(answer, 51, {3600});
+  option(answer, 1, {0xFFFFFF00});
+  option(answer, 3, {own_.value});
+  answer.push_back(std::byte{255});
+  put16(answer, 16, answer.size() - 14);
+  put16(answer, udp + 4, answer.size() - udp);
+  fill_checksums(answer);
+  card_.arrive(answer);
+}
+
+}  // namespace neap::net::testing

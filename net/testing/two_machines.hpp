@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSL-1.0
+// Two machines in one process, joined by a wire: the ground of the connection tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kernel/task.hpp"
+#include "net/bring_up.hpp"
+#include "net/testing/wire.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::net::testing {
+
+constexpr Ipv4Address server_address{0x0A000001};
+constexpr Ipv4Address client_address{0x0A000002};
+constexpr AddressSetting server_setting{.dhcp = false, .address = server_address, .netmask = {0xFFFFFF00}, .gateway = {}};
+constexpr AddressSetting client_setting{.dhcp = false, .address = client_address, .netmask = {0xFFFFFF00}, .gateway = {}};
+
+struct TwoMachinesOptions {
+  CardOptions server{.mac = {0x02, 0, 0, 0, 0, 1}, .seed = 1};
+  CardOptions client{.mac = {0x02, 0, 0, 0, 0, 2}, .seed = 2};
+};
+
+/// The server's cores come first, then the client's. Both have their addresses when this is made.
+class TwoMachines {
+ public:
+  explicit TwoMachines(TwoMachinesOptions options = {})
+      : client_core((options.client.first_core = options.server.cores)),
+        server_card(options.server),
+        client_card(options.client),
+        machine(options.server.cores + options.client.cores) {
+    WireCard::join(server_card, client_card);
+    server = bring_up(server_card, server_setting, 0, options.server.cores);
+    client = bring_up(client_card, client_setting, client_core, options.client.cores);
+  }
+  TwoMachines(const TwoMachines&) = delete;
+  TwoMachines& operator=(const TwoMachines&) = delete;
+  ~TwoMachines() {
+    server_card.cut();
+    client_card.cut();
+    machine.run(client_core, [this] { return client->take_down(); });
+    machine.run(0, [this] { return server->take_down(); });
+    EXPECT_EQ(server_card.buffers_out(), 0);
+    EXPECT_EQ(client_card.buffers_out(), 0);
+    EXPECT_EQ(server_card.bad_checksums(), 0U);
+    EXPECT_EQ(client_card.bad_checksums(), 0U);
+  }
+
+  void listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
+    machine.run(0, [&]() -> task<void> {
+      const Result<void> listening = co_await server->listen(port, acceptor);
+      EXPECT_TRUE(listening.has_value());
+    });
+  }
+  /// Connects from the client's first core, or from another; returns the error's code or nothing.
+  std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor, int core = -1) {
+    std::optional<ErrorCode> error;
+    machine.run(core < 0 ? client_core : static_cast<unsigned>(core), [&]() -> task<void> {
+      const Result<void> connected = co_await client->connect(remote, std::move(acceptor));
+      if (!connected.has_value()) error = connected.error().code;
+    });
+    return error;
+  }
+  /// Counters of one core.
+  Counters counters_of(unsigned core) {
+    Counters result{};
+    machine.on(core, [&] { result = counters(); });
+    return result;
+  }
+
+  const unsigned client_core;
+  WireCard server_card, client_card;
+  host::HostMachine machine;
+  std::unique_ptr<NetworkControl> server, client;
+
+ private:
+  std::unique_ptr<NetworkControl> bring_up(WireCard& card, const AddressSetting& setting, unsigned first, unsigned cores) {
+    std::unique_ptr<NetworkControl> network;
+    machine.run(first, [&]() -> task<void> {
+      auto result = co_await net::bring_up(card, setting, first, cores);
+      if (!result.has_value()) {
+        ADD_FAILURE() << result.error().message;
+        std::abort();
+      }
+      network = std::move(*result);
+    });
+    return network;
+  }
+};
+
+}  // namespace neap::net::testing

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/testing/wire.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernel/events.hpp"
+#include "kernel/panic.hpp"
+
+namespace neap::net::testing {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = 2048;
+constexpr unsigned engine_batch = 64;
+
+unsigned at(const Bytes& frame, std::size_t index) { return std::to_integer<unsigned>(frame[index]); }
+std::uint16_t word(const Bytes& frame, std::size_t index) { return static_cast<std::uint16_t>(at(frame, index) << 8 | at(frame, index + 1)); }
+std::uint32_t quad(const Bytes& frame, std::size_t index) { return std::uint32_t{word(frame, index)} << 16 | word(frame, index + 2); }
+void put(Bytes& frame, std::size_t index, std::uint16_t value) {
+  frame[index] = std::byte(value >> 8);
+  frame[index + 1] = std::byte(value & 0xFF);
+}
+
+/// Where things are in an IPv4 frame.
+struct Layout {
+  bool ipv4 = false;
+  bool fragment = false;
+  std::size_t l4 = 0, end = 0;
+  unsigned protocol = 0;
+  std::size_t checksum = 0;  ///< of layer 4; 0: none
+};
+
+Layout layout(const Bytes& frame) {
+  Layout result;
+  if (frame.size() < 34 || word(frame, 12) != 0x0800) return result;
+  result.ipv4 = true;
+  result.l4 = 14 + (at(frame, 14) & 0xF) * 4;
+  result.end = 14 + word(frame, 16);
+  result.fragment = (word(frame, 20) & 0x3FFF) != 0;
+  result.protocol = at(frame, 23);
+  if (result.end > frame.size() || result.l4 > result.end) return {};
+  if (result.protocol == 6 && result.end >= result.l4 + 20) result.checksum = result.l4 + 16;
+  if (result.protocol == 17 && result.end >= result.l4 + 8) result.checksum = result.l4 + 6;
+  return result;
+}
+
+std::uint32_t pseudo_header(const Bytes& frame, const Layout& where) {
+  return std::uint32_t{word(frame, 26)} + word(frame, 28) + word(frame, 30) + word(frame, 32) + where.protocol +
+         static_cast<std::uint32_t>(where.end - where.l4);
+}
+
+std::uint16_t l4_sum(const Bytes& frame, const Layout& where, std::uint32_t initial) {
+  return internet_sum(std::span(frame).subspan(where.l4, where.end - where.l4), initial);
+}
+
+struct OwnBuffer {
+  ReceiveBuffer buffer;
+  std::atomic<std::int64_t>* out;
+  std::array<std::byte, buffer_bytes> memory;
+};
+
+void take_back(ReceiveBuffer* buffer) noexcept {
+  auto* const own = reinterpret_cast<OwnBuffer*>(buffer);
+  require(this_core() == buffer->pool_index, "a receive buffer came back on another core", this_core());
+  --*own->out;
+  std::memset(own->memory.data(), 0xDD, buffer_bytes);  // as if the card had filled it again
+  delete own;
+}
+
+}  // namespace
+
+std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum) noexcept {
+  for (std::size_t i = 0; i < bytes.size(); ++i) sum += std::to_integer<std::uint32_t>(bytes[i]) << (i % 2 == 0 ? 8 : 0);
+  while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
+  return static_cast<std::uint16_t>(sum);
+}
+
+void fill_checksums(Bytes& frame) {
+  const Layout where = layout(frame);
+  if (!where.ipv4) return;
+  put(frame, 24, 0);
+  put(frame, 24, static_cast<std::uint16_t>(~internet_sum(std::span(frame).subspan(14, where.l4 - 14))));
+  if (where.checksum == 0 || where.fragment) return;
+  put(frame, where.checksum, 0);
+  put(frame, where.checksum, static_cast<std::uint16_t>(~l4_sum(frame, where, pseudo_header(frame, where))));
+}
+
+WireCard::WireCard(CardOptions options) : options_(options), lost_(options.lost), repeated_(options.repeated), late_(options.late) {
+  for (unsigned i = 0; i < options.cores; ++i) {
+    queues_.push_back(std::make_unique<Queue>());
+    queues_.back()->random.seed(options.seed * 131 + i + 1);
+  }
+}
+
+WireCard::~WireCard() = default;
+
+void WireCard::join(WireCard& one, WireCard& other) noexcept {
+  one.other_ = &other;
+  other.other_ = &one;
+}
+
+NetDeviceLimits WireCard::limits() const noexcept {
+  return {.queue_pairs = options_.cores,
+          .frame_bytes_max = 1514,
+          .transmit_pieces_max = options_.pieces_max,
+          .tso_bytes_max = 0,
+          .checksum_offload = options_.checksum_offload};
+}
+
+WireCard::Queue& WireCard::queue() noexcept {
+  require(this_core() >= options_.first_core && this_core() < options_.first_core + options_.cores, "a core without a queue pair", this_core());
+  return *queues_[this_core() - options_.first_core];
+}
+
+void WireCard::attach(FrameReceiver& receiver) { queue().receiver = &receiver; }
+
+void WireCard::set_link(bool up) {
+  link_ = up;
+  for (unsigned i = 0; i < options_.cores; ++i) {
+    if (queues_[i]->receiver == nullptr) continue;
+    const Result<void> told = spawn_on(options_.first_core + i, [this, i, up] { queues_[i]->receiver.load()->link_changed(up); });
+    require(told.has_value(), "no room to tell of the link");
+  }
+}
+
+void WireCard::set_faults(double lost, double repeated, double late) noexcept {
+  lost_ = lost;
+  repeated_ = repeated;
+  late_ = late;
+}
+
+unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                  std::uint16_t destination_port) const noexcept {
+  std::uint64_t hash = (std::uint64_t{source_ip} << 32 | destination_ip) * 0x9E3779B97F4A7C15;
+  hash = (hash ^ (std::uint64_t{source_port} << 16 | destination_port)) * 0xBF58476D1CE4E5B9;
+  return options_.first_core + static_cast<unsigned>((hash >> 33) % options_.cores);
+}
+
+// --- Sending -----------------------------------------------------------------------------------------------------------------------------
+
+Result<void> WireCard::transmit(const TransmitFrame& frame) noexcept {
+  Queue& own = queue();
+  if (!link_) return failure(ErrorCode::closed, "no link");
+  if (own.ring.size() >= options_.ring_frames) {
+    ++full_;
+    return failure(ErrorCode::full, "ring full");
+  }
+  if (frame.pieces.empty() || frame.pieces.size() > options_.pieces_max || frame.frame_bytes > 1514) return failure(ErrorCode::invalid, "bad frame");
+  most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(frame.pieces.size()));
+  Posted posted{.pieces = {frame.pieces.begin(), frame.pieces.end()}, .frame = frame};
+  own.ring.push_back(std::move(posted));
+  if (!own.engine_runs) start_engine(own);
+  return {};
+}
+
+void WireCard::start_engine(Queue& own) {
+  own.engine_runs = true;
+  if (options_.read_delay.count() > 0) {
+    own.engine.arm(options_.read_delay, [this, &own] { run_engine(own); });
+  } else {
+    spawn([this, &own] { run_engine(own); });
+  }
+}
+
+void WireCard::run_engine(Queue& own) {
+  own.engine_runs = false;
+  for (unsigned i = 0; i < engine_batch && !own.ring.empty(); ++i) {
+    Posted posted = std::move(own.ring.front());
+    own.ring.pop_front();
+    Bytes bytes;
+    for (const TransmitPiece& piece : posted.pieces) bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
+    require(bytes.size() == posted.frame.frame_bytes, "the pieces are not the frame", bytes.size());
+    const Layout where = layout(bytes);
+    if (posted.frame.ipv4_checksum) {
+      require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum's place is not empty");
+      put(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
+    }
+    if (posted.frame.layer4 != Layer4::none) {
+      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.frame.l3_bytes, "no layer 4 where the frame says");
+      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the seed stands in the field
+    }
+    if (bytes.size() < 60) bytes.resize(60);
+    ++sent_;
+    if (FrameReceiver* const receiver = own.receiver) receiver->transmitted(posted.frame.token);
+    send(own, std::move(bytes));
+  }
+  if (!own.ring.empty() && !own.engine_runs) start_engine(own);
+}
+
+void WireCard::send(Queue& own, Bytes bytes) {
+  std::uniform_real_distribution<double> share;
+  if (tap_ && !tap_(bytes)) return;
+  if (share(own.random) < lost_) return;
+  if (own.held_back != nullptr) {
+    Bytes late = std::move(*std::exchange(own.held_back, nullptr));
+    pass(std::move(bytes));
+    pass(std::move(late));
+    return;
+  }
+  if (share(own.random) < late_) {
+    own.held_back = std::make_unique<Bytes>(std::move(bytes));
+    return;
+  }
+  if (share(own.random) < repeated_) pass(bytes);
+  pass(std::move(bytes));
+}
+
+void WireCard::pass(Bytes bytes) {
+  if (other_ != nullptr) other_->arrive(std::move(bytes));
+}
+
+// --- Receiving ---------------------------------------------------------------------------------------------------------------------------
+
+void WireCard::arrive(Bytes frame, int core) {
+  if (cut_) return;
+  if (core < 0) {
+    const Layout where = layout(frame);
+    core = static_cast<int>(options_.first_core);
+    if (where.ipv4) {
+      const bool ports = where.checksum != 0 && !where.fragment;
+      core = static_cast<int>(receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
+    }
+  }
+  // A full queue loses the frame, as a card without descriptors does.
+  static_cast<void>(spawn_on(static_cast<unsigned>(core), [this, core, bytes = std::move(frame)]() mutable {
+    deliver(static_cast<unsigned>(core), std::move(bytes));
+  }));
+}
+
+void WireCard::deliver(unsigned core, Bytes frame) noexcept {
+  FrameReceiver* const receiver = queues_[core - options_.first_core]->receiver;
+  if (cut_ || receiver == nullptr || frame.size() > buffer_bytes) return;
+  auto* const own = new OwnBuffer;
+  std::copy(frame.begin(), frame.end(), own->memory.begin());
+  own->buffer = {.data = own->memory.data(), .bytes = static_cast<std::uint32_t>(frame.size()), .return_to = &take_back, .pool_index = core};
+  own->out = &buffers_out_;
+  ++buffers_out_;
+  ++arrived_;
+  ReceiveInfo info;
+  const Layout where = layout(frame);
+  if (options_.checksum_offload && where.ipv4) {
+    info.ip_checksum_checked = true;
+    info.ip_checksum_good = internet_sum(std::span(frame).subspan(14, where.l4 - 14)) == 0xFFFF;
+    if (where.checksum != 0 && !where.fragment && word(frame, where.checksum) != 0) {
+      info.l4_checksum_checked = true;
+      info.l4_checksum_good = l4_sum(frame, where, pseudo_header(frame, where)) == 0xFFFF;
+    }
+    if (!info.ip_checksum_good || (info.l4_checksum_checked && !info.l4_checksum_good)) ++bad_;
+  }
+  receiver->receive(&own->buffer, info);
+  receiver->batch_done();
+}
+
+}  // namespace neap::net::testing

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSL-1.0
+// A wire with a card at each end, for tests.
+//
+// The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as slow and as
+// strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the sanitizer or the
+// checksum), fills in checksums from the seeds it is given, checks those it receives, and takes its buffers back only on the core that they came to.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernel/net_device.hpp"
+#include "kernel/timer.hpp"
+
+namespace neap::net::testing {
+
+using Bytes = std::vector<std::byte>;
+
+struct CardOptions {
+  unsigned first_core = 0;
+  unsigned cores = 1;
+  MacAddress mac{0x02, 0, 0, 0, 0, 1};
+  unsigned ring_frames = 256;
+  unsigned pieces_max = 40;
+  bool checksum_offload = true;
+  std::chrono::microseconds read_delay{0};  ///< until the card looks at a frame
+  double lost = 0, repeated = 0, late = 0;  ///< shares of the frames that it sends
+  unsigned seed = 1;
+};
+
+/// Folded sum of `bytes` as 16-bit words in network order, added to `sum`.
+[[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
+/// Puts the right IPv4 and TCP or UDP checksums into a frame (tests that make frames by hand).
+void fill_checksums(Bytes& frame);
+
+class WireCard final : public NetDevice {
+ public:
+  explicit WireCard(CardOptions options);
+  WireCard(const WireCard&) = delete;
+  WireCard& operator=(const WireCard&) = delete;
+  ~WireCard() override;
+
+  static void join(WireCard& one, WireCard& other) noexcept;
+  /// What this end sends goes to `sink` as well; returns whether it goes on to the other end. Called on the sending core. Before traffic starts.
+  void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
+  /// A frame arrives from outside; on any core. `core`: the queue, or by the card's own choice.
+  void arrive(Bytes frame, int core = -1);
+  /// From now on nothing arrives (the other end, or a test's end).
+  void cut() noexcept { cut_ = true; }
+  void set_link(bool up);
+  void set_faults(double lost, double repeated, double late) noexcept;
+
+  [[nodiscard]] std::uint64_t frames_sent() const noexcept { return sent_; }
+  [[nodiscard]] std::uint64_t frames_arrived() const noexcept { return arrived_; }
+  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }      ///< among those that arrived
+  [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
+  [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not given back yet
+  [[nodiscard]] unsigned most_pieces() const noexcept { return most_pieces_; }
+
+  // NetDevice
+  [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
+  [[nodiscard]] NetDeviceLimits limits() const noexcept override;
+  [[nodiscard]] bool link_up() const noexcept override { return link_; }
+  void attach(FrameReceiver& receiver) override;
+  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
+  [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                        std::uint16_t destination_port) const noexcept override;
+
+ private:
+  struct Posted {
+    std::vector<TransmitPiece> pieces;
+    TransmitFrame frame;
+  };
+  struct Queue {
+    std::atomic<FrameReceiver*> receiver{nullptr};
+    std::deque<Posted> ring;
+    bool engine_runs = false;
+    Timer engine;
+    std::minstd_rand random;
+    std::unique_ptr<Bytes> held_back;  ///< a late frame
+  };
+
+  [[nodiscard]] Queue& queue() noexcept;
+  void start_engine(Queue& own);
+  void run_engine(Queue& own);
+  void send(Queue& own, Bytes bytes);
+  void pass(Bytes bytes);
+  void deliver(unsigned core, Bytes frame) noexcept;
+
+  CardOptions options_;
+  WireCard* other_ = nullptr;
+  std::function<bool(const Bytes&)> tap_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::atomic<bool> link_{true}, cut_{false};
+  std::atomic<double> lost_, repeated_, late_;
+  std::atomic<std::uint64_t> sent_{0}, arrived_{0}, bad_{0}, full_{0};
+  std::atomic<std::int64_t> buffers_out_{0};
+  std::atomic<unsigned> most_pieces_{0};
+};
+
+}  // namespace neap::net::testing
