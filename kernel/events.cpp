@@ -213,7 +213,7 @@ bool EventLoop::still_idle() noexcept {
 }
 
 void EventLoop::sleep() noexcept {
-  if (!rcu::prepare_sleep()) return;
+  if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
   arm_alarm_for_sleep();
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);

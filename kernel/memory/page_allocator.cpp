@@ -62,6 +62,11 @@ class Zone {
   void unlink(std::uint64_t index, unsigned order) noexcept;
   void free_block_at(std::uint64_t index, unsigned order) noexcept;
   void free_pages_at(Pages pages) noexcept;
+  void* allocate_joined(std::uint64_t pages) noexcept;
+  [[nodiscard]] std::uint64_t free_row_from(std::uint64_t index, std::uint64_t enough) const noexcept;
+  void* take(Pages row, std::uint64_t pages) noexcept;
+
+  static constexpr unsigned join_looks = 4;
 
   SpinLock lock_;
   std::byte* begin_ = nullptr;
@@ -129,20 +134,57 @@ void Zone::free_pages_at(Pages pages) noexcept {
   }
 }
 
-/// The first `pages` pages of a block of 2^order; the rest is free again.
+/// A run from one block of 2^order at least; with order 0 from any blocks that lie in a row.
 void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   const std::lock_guard guard(lock_);
+  if (order == 0 && !std::has_single_bit(pages)) {
+    if (void* const joined = allocate_joined(pages); joined != nullptr) return joined;
+  }
+  order = std::max(order, static_cast<unsigned>(std::bit_width(pages - 1)));
   const std::uint32_t large_enough = filled_orders_ >> order;
   if (large_enough == 0) return nullptr;
   const unsigned found = order + static_cast<unsigned>(std::countr_zero(large_enough));
-  void* const pointer = lists_[found];
-  const std::uint64_t index = index_of(pointer);
-  unlink(index, found);
-  free_pages_.fetch_sub(std::uint64_t{1} << found, std::memory_order_relaxed);
+  return take({index_of(lists_[found]), std::uint64_t{1} << found}, pages);
+}
+
+// The rest of a block that a run of 257 pages was cut from is no block for the next such run; together with its neighbour it is. Without this, runs
+// that are no powers of two would waste up to half of memory. The smallest blocks come first: what is left of a run begins with its smallest.
+// Bounded: the newest few blocks of each size are looked at.
+void* Zone::allocate_joined(std::uint64_t pages) noexcept {
+  const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
+  for (unsigned order = 0; order <= largest; ++order) {
+    unsigned looked = 0;
+    for (const FreeBlock* block = lists_[order]; block != nullptr && looked < join_looks; block = block->next, ++looked) {
+      const Pages row{index_of(block), free_row_from(index_of(block), pages)};
+      if (row.count >= pages) return take(row, pages);
+    }
+  }
+  return nullptr;
+}
+
+/// Pages of the free blocks in a row from `index` on, until there are enough.
+std::uint64_t Zone::free_row_from(std::uint64_t index, std::uint64_t enough) const noexcept {
+  std::uint64_t count = 0;
+  while (count < enough && index + count < pages_) {
+    const std::uint32_t word = words_[index + count].load(std::memory_order_relaxed);
+    if ((word & kind_mask) != free_block) break;
+    count += std::uint64_t{1} << (word & ~kind_mask);
+  }
+  return count;
+}
+
+/// Makes the first `pages` pages of these free blocks in a row a run; the rest is free again.
+void* Zone::take(Pages row, std::uint64_t pages) noexcept {
+  for (std::uint64_t at = 0; at < row.count;) {
+    const std::uint32_t order = words_[row.first + at].load(std::memory_order_relaxed) & ~kind_mask;
+    unlink(row.first + at, order);
+    at += std::uint64_t{1} << order;
+  }
+  free_pages_.fetch_sub(row.count, std::memory_order_relaxed);
   // Marked first, so that what is left over does not merge with it.
-  words_[index].store(run | static_cast<std::uint32_t>(pages), std::memory_order_relaxed);
-  free_pages_at({index + pages, (std::uint64_t{1} << found) - pages});
-  return pointer;
+  words_[row.first].store(run | static_cast<std::uint32_t>(pages), std::memory_order_relaxed);
+  free_pages_at({row.first + pages, row.count - pages});
+  return address_of(row.first);
 }
 
 void Zone::release(void* pointer, std::uint64_t pages) noexcept {
@@ -256,8 +298,7 @@ void free_pages(void* pages, unsigned order) noexcept {
 void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
   constexpr std::size_t most = std::size_t{1} << order_max;
   if (pages >= 1 && pages <= most && alignment_order <= order_max) {
-    const auto order = std::max(static_cast<unsigned>(std::bit_width(pages - 1)), alignment_order);
-    if (void* const pointer = allocate_anywhere(pages, order); pointer != nullptr) return pointer;
+    if (void* const pointer = allocate_anywhere(pages, alignment_order); pointer != nullptr) return pointer;
   }
   refused.fetch_add(1, std::memory_order_relaxed);
   return nullptr;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>
@@ -71,6 +72,25 @@ TEST_F(PageAllocator, RunsAreAlignedApartAndMergeAgain) {
   ASSERT_NE(large, nullptr);
   free_pages(large, 11);
   EXPECT_TRUE(gap_untouched());
+}
+
+// A store full of values a little over 1 MiB must not take 2 MiB for each.
+TEST_F(PageAllocator, RunsThatAreNoPowersOfTwoFillMemory) {
+  for (const std::size_t pages : {3U, 25U, 257U}) {
+    const std::uint64_t free_before = page_counters().free_bytes;
+    std::vector<void*> runs;
+    while (void* const run = allocate_run(pages, 0)) runs.push_back(run);
+    EXPECT_GT(runs.size() * pages * page_bytes, free_before * 9 / 10) << pages;
+    std::shuffle(runs.begin(), runs.end(), std::mt19937(5));
+    for (std::size_t round = 0; round < 3'000; ++round) {  // and after a long time of coming and going, too
+      const std::size_t victim = round * 7 % runs.size();
+      free_run(runs[victim]);
+      runs[victim] = allocate_run(pages, 0);
+      ASSERT_NE(runs[victim], nullptr);
+    }
+    for (void* const run : runs) free_run(run);
+    EXPECT_EQ(page_counters().free_bytes, free_before);
+  }
 }
 
 TEST_F(PageAllocator, SinglePagesCanAllBeHadAndAreRefusedThen) {
