@@ -74,7 +74,17 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
   frame.rsp += 8;
 }
 
+// A core whose registers are so broken that the report faults again would go round for ever. This counts all cores' reports, since nothing of a
+// core's own can be trusted then; that many at once are not explained otherwise.
+constinit std::atomic<unsigned> reports{0};
+constexpr unsigned reports_max = 20;
+
 [[noreturn]] void report(ExceptionFrame& frame) {
+  if (reports.fetch_add(1) >= reports_max) {
+    serial::break_lock();
+    serial::write("neap: exceptions in the report of an exception\n");
+    machine::exit(machine::ExitStatus::panic);
+  }
   const auto address = read_cr2();
   unsigned guarded = 0;
   const bool may_be_stack = frame.vector == vector_page_fault || frame.vector == vector_double_fault;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSL-1.0
+// Each thing that must not be done ends in a panic that says what it was and which functions led there. The word `fault=` chooses; target_test.py
+// knows what each must print.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "kernel/panic.hpp"
+#include "tests/target/check.hpp"
+
+namespace {
+
+using neap::test::hidden;
+
+[[gnu::noinline]] void function_that_reads_null() {
+  volatile const int* pointer = hidden(static_cast<const int*>(nullptr));
+  (void)*pointer;
+}
+
+[[gnu::noinline]] void function_that_jumps_to_null() {
+  auto* const function = hidden(static_cast<void (*)()>(nullptr));
+  function();
+  asm volatile("");  // no tail call
+}
+
+[[gnu::noinline]] void write_code(std::uintptr_t address) { *reinterpret_cast<volatile std::uint8_t*>(address) = 0xc3; }
+
+[[gnu::noinline]] void execute(void* memory) {
+  constexpr std::uint8_t return_instruction = 0xc3;
+  std::memset(memory, return_instruction, 16);
+  hidden(reinterpret_cast<void (*)()>(memory))();
+  asm volatile("");
+}
+
+std::uint64_t recurse_without_end(std::uint64_t depth);
+// Known to the compiler only when it runs: it must not see that this never ends.
+constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
+
+[[gnu::noinline]] std::uint64_t recurse_without_end(std::uint64_t depth) {
+  volatile std::uint64_t room[16];
+  room[depth % 16] = depth;
+  return hidden(next_recursion)(depth + 1) + room[(depth + 1) % 16];
+}
+
+constinit const int constant_data[4] = {1, 2, 3, 4};
+
+[[gnu::noinline]] void divide_by_zero() {
+  volatile int zero = 0;
+  volatile int result = 1 / zero;
+  (void)result;
+}
+
+enum Fault : std::size_t {
+  null_read,
+  null_jump,
+  text_write,
+  text_write_direct_map,
+  constant_write,
+  heap_execute,
+  stack_execute,
+  data_execute,
+  stack_overflow,
+  divide,
+  invalid_opcode,
+  uncaught_exception,
+  failed_requirement,
+};
+constexpr std::initializer_list<std::string_view> fault_names{
+    "null_read",    "null_jump",      "text_write", "text_write_direct_map", "constant_write",     "heap_execute",       "stack_execute",
+    "data_execute", "stack_overflow", "divide",     "invalid_opcode",        "uncaught_exception", "failed_requirement",
+};
+
+void commit(std::size_t fault) {
+  static std::array<std::uint8_t, 64> data{};
+  const auto code = reinterpret_cast<std::uintptr_t>(&divide_by_zero);
+  switch (fault) {
+    case null_read: return function_that_reads_null();
+    case null_jump: return function_that_jumps_to_null();
+    case text_write: return write_code(code);
+    case text_write_direct_map: {
+      const auto physical = neap::machine::physical_address(reinterpret_cast<const void*>(code));
+      return write_code(reinterpret_cast<std::uintptr_t>(neap::machine::direct_map(physical)));
+    }
+    case constant_write: return write_code(reinterpret_cast<std::uintptr_t>(&constant_data));
+    case heap_execute: return execute(std::malloc(64));
+    case stack_execute: {
+      std::array<std::uint8_t, 64> local{};
+      return execute(local.data());
+    }
+    case data_execute: return execute(data.data());
+    case stack_overflow: (void)recurse_without_end(0); return;
+    case divide: return divide_by_zero();
+    case invalid_opcode: asm volatile("ud2"); return;
+    case uncaught_exception: throw std::runtime_error("nobody catches this");
+    case failed_requirement: neap::require(hidden(false), "what had to hold did not", 42); return;
+    default: return;
+  }
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  static std::size_t fault;
+  fault = arguments.choice("fault", fault_names, 0, "what to do wrong");
+  const auto core = arguments.number("core", 0, {.least = 0, .most = core_count() - 1}, "where");
+  arguments.finish();
+  test::check(spawn_on(static_cast<unsigned>(core), [] { commit(fault); }).has_value(), "spawned");
+  co_await sleep_for(std::chrono::seconds(5));
+  print("FAILED: nothing stopped it");
+  co_return 1;
+}

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Boots each on-target image on the machines where its property must hold, and judges by how it ends.
+
+An image ends with SUCCESS by itself, or in a panic whose words are checked here. `./neap test target` builds the images and runs this;
+by hand: NEAP_TARGET_IMAGES names the build directory if it is not build/image-debug.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))
+
+from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
+
+BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
+TIMEOUT_SECONDS = 90
+CLOCK_ERROR_SECONDS = 30
+IMAGES_TESTED: set[str] = set()
+
+
+@dataclass
+class Run:
+    image: str
+    cores: int = 1
+    memory: str = "256M"
+    words: str = ""
+    qemu: list[str] = field(default_factory=list)
+    ends: int = SUCCESS
+    # Regular expressions, each to be found in a line behind the line of the one before.
+    says: list[str] = field(default_factory=list)
+    never_says: str = r"FAILED"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        IMAGES_TESTED.add(self.image)
+
+
+def image_path(name: str) -> Path:
+    folder = "apps/hello" if name == "hello" else "tests/target"
+    return BUILD / folder / f"{name}.elf"
+
+
+def judge(run: Run, status: int, lines: list[str]) -> None:
+    console = "\n".join(lines)
+    assert status == run.ends, f"ended with {status}, not {run.ends}; console:\n{console}"
+    rest = iter(lines)
+    for pattern in run.says:
+        assert any(re.search(pattern, line) for line in rest), f"no line like /{pattern}/ (in this order); console:\n{console}"
+    assert not any(re.search(run.never_says, line) for line in lines), f"/{run.never_says}/ in console:\n{console}"
+
+
+def boot(run: Run) -> list[str]:
+    with Machine(
+        image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False, qemu_options=run.qemu
+    ) as machine:
+        status = machine.wait_exit(TIMEOUT_SECONDS)
+    lines = machine.lines
+    judge(run, status, lines)
+    return lines
+
+
+def cpu(model: str) -> list[str]:
+    return ["-cpu", model]  # QEMU takes the last one
+
+
+NUMA = "-object memory-backend-ram,id=m0,size=256M -object memory-backend-ram,id=m1,size=256M".split() + (
+    "-machine memory-backend= -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1".split()
+)
+
+
+def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
+    return Run("faults_are_named", cores=cores, words=f"fault={fault} core={core}", ends=PANIC, says=list(says), name=f"{fault}-core{core}")
+
+
+RUNS = [
+    Run("hello", cores=4, says=[r"^neap: hello \(.+\) on 4 cores$", *(rf"^hello from core {core}$" for core in range(4))]),
+    Run("hello", cores=4, words="cores=2", says=[r"on 2 cores$", r"core 1$"], never_says="core 2", name="hello-fewer-cores"),
+    Run("hello", words="frobnicate=1", ends=BAD_COMMAND_LINE, says=["frobnicate", "cores="], name="hello-unknown-word"),
+    Run("hello", words="cores=0", ends=BAD_COMMAND_LINE, says=["cores="], name="hello-bad-value"),
+    # A UART that is elsewhere: nothing is said, but nothing hangs either.
+    Run("hello", qemu=["-global", "isa-serial.iobase=0x2f8"], name="hello-without-uart"),
+    Run("boots", cores=1, words="expected_cores=1 expected_memory=256M"),
+    Run("boots", cores=4, words="expected_cores=4 expected_memory=256M", name="boots-4-cores"),
+    Run("boots", cores=16, memory="512M", words="expected_cores=16 expected_memory=512M", name="boots-16-cores"),
+    Run("boots", cores=2, memory="64M", words="expected_cores=2 expected_memory=64M", name="boots-64M"),
+    Run("boots", cores=2, memory="6G", words="expected_cores=2 expected_memory=6G", name="boots-6G"),
+    Run("boots", cores=2, words="expected_cores=2", qemu=cpu("max,-x2apic"), name="boots-without-x2apic"),
+    Run("boots", cores=2, words="expected_cores=2", qemu=cpu("qemu64"), name="boots-old-cpu"),
+    Run("boots", cores=2, memory="6G", words="expected_cores=2", qemu=cpu("max,-pdpe1gb"), name="boots-without-1G-pages"),
+    Run("boots", cores=2, words="expected_cores=2", qemu=["-machine", "hpet=off"], name="boots-without-hpet"),
+    Run("exceptions_cross_frames", cores=1),
+    Run("exceptions_cross_frames", cores=4, name="exceptions_cross_frames-4-cores"),
+    Run("thread_local_is_per_core", cores=4),
+    Run("timers_are_never_early", cores=1),
+    Run("timers_are_never_early", cores=3, name="timers_are_never_early-3-cores"),
+    Run("timers_are_never_early", cores=2, qemu=cpu("max,-x2apic"), name="timers_are_never_early-without-x2apic"),
+    Run("clocks_agree_between_cores", cores=4),
+    Run("no_wakeup_is_lost", cores=4),
+    Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
+    Run("msr_fault_is_an_error", cores=2),
+    Run("out_of_memory_is_refused", cores=2, memory="64M"),
+    Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
+    Run("ends_as_asked", words="way=off", ends=POWER_OFF, says=[r"^random 0x[0-9a-f]{8,}$"], name="power-off"),
+    Run("ends_as_asked", cores=3, words="way=off", ends=POWER_OFF, name="power-off-3-cores"),
+    Run("ends_as_asked", words="way=restart", ends=RESET, name="restart"),
+    Run("ends_as_asked", words="way=fail", ends=FAILURE, name="failure"),
+    Run("ends_as_asked", words="way=off", qemu=cpu("qemu64"), ends=POWER_OFF, says=["no random number generator", "random 0x"], name="no-rdrand"),
+    panic("null_read", "read through a null pointer", r"panic on core 0", r"^  #\d+ .*function_that_reads_null", "commit"),
+    panic("null_jump", "jump to an address", r"^  #\d+ .*function_that_jumps_to_null"),
+    panic("text_write", "write to read-only memory", r"^  #\d+ .*write_code"),
+    panic("text_write_direct_map", "write to read-only memory", r"^  #\d+ .*write_code"),
+    panic("constant_write", "write to read-only memory", r"^  #\d+ .*write_code"),
+    panic("heap_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
+    panic("stack_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
+    panic("data_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
+    panic("stack_overflow", "stack overflow on core 0", r"^  #\d+ .*recurse_without_end"),
+    panic("stack_overflow", "stack overflow on core 1", r"^  #\d+ .*recurse_without_end", core=1, cores=2),
+    panic("divide", "divide error", r"^  #\d+ .*divide_by_zero"),
+    panic("invalid_opcode", "invalid opcode", r"^  #\d+ .*commit"),
+    panic("uncaught_exception", "nobody catches this"),
+    panic("failed_requirement", "panic on core 0: what had to hold did not", r"detail: 0x2a \(42\)", r"^  #\d+ .*commit"),
+    Run(
+        "panic_stops_all_cores",
+        cores=4,
+        ends=PANIC,
+        says=["panic on core 0: this core wants to stop", "backtrace of core 0", "^core 1 was at", r"^core 2 was at .*spin_without_end"],
+    ),
+    Run(
+        "pci_reaches_devices",
+        cores=4,
+        qemu=["-device", "e1000e", "-object", "memory-backend-ram,id=shared,size=4M,share=on", "-device", "ivshmem-plain,memdev=shared"],
+    ),
+    Run(
+        "pci_reaches_devices",
+        cores=2,
+        memory="6G",
+        words="above_4g=on",
+        qemu=["-device", "e1000e", "-object", "memory-backend-ram,id=shared,size=8G,share=on,reserve=off", "-device", "ivshmem-plain,memdev=shared"],
+        name="pci_reaches_devices-above-4G",
+    ),
+]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=[run.name or run.image for run in RUNS])
+def test_image(run: Run) -> None:
+    boot(run)
+
+
+def test_wall_clock_is_the_hosts() -> None:
+    lines = boot(Run("timers_are_never_early"))
+    told = next(int(line.split()[-1]) for line in lines if line.startswith("wall clock "))
+    assert abs(told - time.time()) < CLOCK_ERROR_SECONDS, f"the image thinks it is {told}"
+
+
+def test_nmi_is_a_panic_that_names_itself() -> None:
+    run = Run("ends_as_asked", words="way=stay", ends=PANIC, says=["neap: NMI on core 0", "panic on core 0: NMI", "backtrace of core 0"])
+    with Machine(image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False) as machine:
+        machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
+        machine.qmp("inject-nmi")
+        status = machine.wait_exit(TIMEOUT_SECONDS)
+    judge(run, status, machine.lines)
+
+
+def test_every_image_is_booted() -> None:
+    """An image that no run names would be a test that nobody makes."""
+    built = {path.stem for path in (BUILD / "tests/target").glob("*.elf") if not path.name.endswith(".debug.elf")}
+    assert built, f"no images in {BUILD}: ./neap build --preset image-debug"
+    assert built - IMAGES_TESTED == set()
