@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSL-1.0
+"""Compares registers.toml with the header of Linux's own ixgbe driver: every name that both have must have the same offsets.
+
+One table for driver and card can share one mistake; Linux's driver knows the real card. Its source is fetched as the machine's own package
+`linux-source-*` into a temporary directory (some 140 MB) and never kept; or give a header that is already there.
+
+    compare_with_linux.py [--header ixgbe_type.h]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import generate_registers as generator  # noqa: E402
+
+HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
+# Fewer shared names than this means that the header was not understood.
+LEAST_SHARED = 250
+
+
+def definitions(header: str) -> dict[str, tuple[str, str]]:
+    """Parameter ("" if none) and body of each IXGBE_ macro, names without the prefix."""
+    joined = header.replace("\\\n", " ")
+    joined = re.sub(r"/\*.*?\*/", " ", joined, flags=re.S)
+    found = {}
+    for match in re.finditer(r"^#define[ \t]+IXGBE_(\w+)(?:\((\w+)\))?[ \t]+(.+)$", joined, re.M):
+        found[match[1]] = (match[2] or "", match[3].strip())
+    return found
+
+
+def evaluate(body: str, parameter: str, index: int) -> int | None:
+    """The macro's value for an index, or None if it is more than arithmetic."""
+    expression = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
+    expression = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
+    if not re.fullmatch(r"[0-9a-fA-FxX\s()+\-*<>=?:&|]+", expression):
+        return None
+    # C's a ? b : c, innermost parentheses first.
+    ternary = re.compile(r"^(.*?)\?(.*):(.*)$", re.S)
+
+    def value(text: str) -> int:
+        text = text.strip()
+        while text.startswith("(") and matching(text, 0) == len(text) - 1:
+            text = text[1:-1].strip()
+        depth = 0
+        for i, character in enumerate(text):
+            depth += {"(": 1, ")": -1}.get(character, 0)
+            if character == "?" and depth == 0:
+                parts = ternary.match(text)
+                assert parts
+                condition, rest = text[:i], text[i + 1 :]
+                colon = top_level_colon(rest)
+                return value(rest[:colon]) if value(condition) else value(rest[colon + 1 :])
+        return int(eval(text, {"__builtins__": {}}))  # noqa: S307 - digits and operators only, checked above
+
+    try:
+        return value(expression)
+    except (SyntaxError, AssertionError, ValueError, ZeroDivisionError):
+        return None
+
+
+def matching(text: str, at: int) -> int:
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    raise ValueError("unbalanced")
+
+
+def top_level_colon(text: str) -> int:
+    depth = 0
+    for i, character in enumerate(text):
+        depth += {"(": 1, ")": -1, "?": 1}.get(character, 0)
+        if character == ":":
+            if depth == 0:
+                return i
+            depth -= 1
+    raise ValueError("no colon")
+
+
+def places(register: generator.Register, index: int) -> set[int]:
+    """All offsets at which an entry can be reached."""
+    found = {register.offset_of(index)}
+    for alias in register.aliases:
+        if index < alias.count:
+            found.add(alias.offset + index * alias.stride)
+    return found
+
+
+def compare(table: generator.Table, header: str) -> tuple[int, list[str]]:
+    """How many names both have, and a line for each difference."""
+    linux = definitions(header)
+    shared, differences = 0, []
+    for register in table.registers:
+        if not register.linux or register.linux not in linux:
+            continue
+        parameter, body = linux[register.linux]
+        indices = range(register.count) if parameter else [0]
+        values = [evaluate(body, parameter, i) for i in indices]
+        if any(value is None for value in values):
+            continue
+        shared += 1
+        for i, value in zip(indices, values):
+            if value not in places(register, i):
+                ours = ", ".join(f"{place:#07x}" for place in sorted(places(register, i)))
+                differences.append(f"{register.name}[{i}]: {ours} here, {value:#07x} in Linux")
+                break
+    return shared, differences
+
+
+def fetch_header() -> str:
+    """The header out of the machine's newest linux-source package."""
+    with tempfile.TemporaryDirectory() as place:
+        names = subprocess.run(["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"], capture_output=True, text=True, check=True)
+        packages = sorted((line.split()[0] for line in names.stdout.splitlines()), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+        if not packages:
+            raise RuntimeError("no linux-source package is known; run apt-get update")
+        subprocess.run(["apt-get", "download", packages[-1]], cwd=place, check=True, capture_output=True, timeout=900)
+        package = next(Path(place).glob("*.deb"))
+        subprocess.run(["dpkg-deb", "-x", str(package), f"{place}/x"], check=True, timeout=300)
+        archive = next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))
+        with tarfile.open(archive) as source:
+            for member in source:
+                if member.name.endswith(HEADER):
+                    file = source.extractfile(member)
+                    assert file
+                    return file.read().decode()
+    raise RuntimeError(f"{HEADER} is not in {packages[-1]}")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--header", type=Path, help="ixgbe_type.h; default: fetched as a package")
+    options = parser.parse_args(arguments)
+    table = generator.parse((Path(__file__).parent / "registers.toml").read_text())
+    try:
+        header = options.header.read_text() if options.header else fetch_header()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        print(f"compare_with_linux: {error}", file=sys.stderr)
+        return 1
+    shared, differences = compare(table, header)
+    for line in differences:
+        print(line)
+    print(f"{shared} registers have a name in Linux's driver, {len(differences)} differ")
+    if shared < LEAST_SHARED:
+        print(f"compare_with_linux: fewer than {LEAST_SHARED}: the header was not understood", file=sys.stderr)
+        return 1
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
