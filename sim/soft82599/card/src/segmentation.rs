@@ -112,9 +112,11 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
 /// The checksum covers what the IP header says, not padding that a driver added behind.
 fn l4_end(packet: &[u8], layout: &Layout) -> usize {
     let at = layout.mac;
-    let told = if layout.ipv4 && packet.len() >= at + 4 {
+    // The header itself tells its version: drivers set the context's IPv4 bit only where they ask for an IP checksum or segmentation.
+    let ipv4 = packet.len() > at && packet[at] >> 4 == 4;
+    let told = if ipv4 && packet.len() >= at + 4 {
         at + usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]))
-    } else if !layout.ipv4 && packet.len() >= at + 6 {
+    } else if !ipv4 && packet.len() >= at + 6 {
         at + 40 + usize::from(u16::from_be_bytes([packet[at + 4], packet[at + 5]]))
     } else {
         packet.len()
