@@ -14,21 +14,18 @@
 #include "apps/memcached/numbers.hpp"
 
 namespace neap::memcached {
-namespace {
-
-constexpr std::size_t allocator_grain_bytes = 16;   // malloc rounds up to this,
-constexpr std::size_t allocator_header_bytes = 16;  // and keeps about so much for itself
-
-}  // namespace
 
 void release_item(void* pointer) noexcept {
   auto* const item = static_cast<Item*>(pointer);
   if (item->references.fetch_sub(1, std::memory_order_acq_rel) == 1) item->store->release(*item);
 }
 
+/// What the kernel's heap takes for it (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling, of 16 bytes at least.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
+  constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, least_step_bytes = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
-  return (bytes + allocator_grain_bytes - 1) / allocator_grain_bytes * allocator_grain_bytes + allocator_header_bytes;
+  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, least_step_bytes);
+  return (bytes + step - 1) / step * step;
 }
 
 Store::Store(const StoreOptions& options)

@@ -14,6 +14,7 @@
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_server.hpp"
+#include "kernel/memory/size_classes.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -138,7 +139,8 @@ TEST(Store, DoesWhatAMapDoes) {
           const auto number = entry != nullptr ? read_unsigned(entry->value) : std::nullopt;
           ASSERT_EQ(done.outcome, entry == nullptr ? Outcome::not_found : number ? Outcome::stored : Outcome::not_numeric);
           if (!number) break;
-          const std::uint64_t expected = up ? *number + delta : (*number < delta ? 0 : *number - delta);
+          const std::uint64_t before = number.value_or(0);
+          const std::uint64_t expected = up ? before + delta : (before < delta ? 0 : before - delta);
           ASSERT_EQ(done.value, expected);
           std::string text = std::to_string(expected);
           text.resize(std::max(text.size(), entry->value.size()), ' ');
@@ -332,6 +334,16 @@ TEST(Store, TooLargeForTheLimitIsRefusedAndEvictsNothingThatFits) {
   EXPECT_EQ(store.allocate(store.key("b"), 0, 0, (1 << 15) + 1, 2).outcome, Outcome::too_large);
   EXPECT_EQ(store.allocate(store.key("b"), 0, 0, ~std::uint64_t{0}, 2).outcome, Outcome::too_large);
   EXPECT_EQ(look(store, "a", 2), "x");
+}
+
+// The limit means the machine's memory: what an item counts for is what the kernel's heap gives away for it.
+TEST(Store, FootprintIsWhatTheHeapTakes) {
+  for (std::size_t value = 0; value < 20'000; ++value) {
+    const std::size_t bytes = sizeof(Item) + 10 + value + 2;
+    const std::size_t taken =
+        bytes <= memory::object_bytes_max ? memory::class_bytes[memory::class_of(bytes)] : (bytes + 4095) / 4096 * 4096;
+    ASSERT_EQ(Store::footprint(10, value), taken) << value;
+  }
 }
 
 TEST(Hash, SpreadsAndDependsOnEveryByteAndTheSeed) {

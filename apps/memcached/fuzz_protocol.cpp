@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSL-1.0
+// A fuzzer of both parsers and the store under them.
+//
+// One input is one client's stream and how it is cut into pieces. It is played twice, once as cut and once in one piece: whatever the bytes are,
+// both must give the same answer, nothing may be read or written out of bounds (build it with the sanitizers), and no memory may stay behind.
+//
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up
+// inputs from the grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::memcached {
+namespace {
+
+constexpr std::size_t answer_bytes_max = 64 << 20;  // an input may ask for a large value very often
+
+struct Played {
+  std::string answer;
+  bool closing;
+};
+
+Played play(std::string_view stream, std::uint32_t cuts) {
+  test::clock_ns = 0;
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 1 << 20;  // so that there is eviction
+  options.value_bytes_max = 1 << 17;
+  test::Server server(options);
+  Played played;
+  {
+    test::Client client(server);
+    std::uint32_t state = cuts;
+    while (!stream.empty() && played.answer.size() < answer_bytes_max) {
+      std::size_t piece = stream.size();
+      if (cuts != 0) {
+        state = state * 1664525 + 1013904223;
+        piece = 1 + (state >> 8) % ((state & 3) == 0 ? 3 : (state & 3) == 1 ? 40 : 3000);
+      }
+      const std::string_view part = stream.substr(0, piece);
+      stream.remove_prefix(part.size());
+      played.answer += client.talk(part);
+    }
+    played.closing = client.conversation.closing();
+  }
+  if (server.store.used_bytes() != server.store.counters().bytes || server.store.held_bytes() != 0) {
+    std::fprintf(stderr, "memory is not accounted for\n");
+    std::abort();
+  }
+  return played;
+}
+
+void check(std::string_view stream, std::uint32_t cuts) {
+  const Played whole = play(stream, 0);
+  const Played in_pieces = play(stream, cuts | 1);
+  if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
+  if (whole.answer.size() >= answer_bytes_max || in_pieces.answer.size() >= answer_bytes_max) return;
+  const auto differs = std::mismatch(whole.answer.begin(), whole.answer.end(), in_pieces.answer.begin(), in_pieces.answer.end());
+  std::fprintf(stderr, "the answer depends on how the request was cut: %zu and %zu bytes, equal up to byte %td\n", whole.answer.size(),
+               in_pieces.answer.size(), differs.first - whole.answer.begin());
+  std::abort();
+}
+
+}  // namespace
+}  // namespace neap::memcached
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 4) return 0;
+  std::uint32_t cuts;
+  std::copy_n(data, 4, reinterpret_cast<std::uint8_t*>(&cuts));
+  neap::memcached::check({reinterpret_cast<const char*>(data) + 4, size - 4}, cuts);
+  return 0;
+}
+
+#ifndef NEAP_LIBFUZZER
+
+#include <chrono>
+#include <random>
+
+namespace {
+
+class Inventor {
+ public:
+  explicit Inventor(std::uint64_t seed) : random_(seed) {}
+  unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
+
+  std::string key() {
+    switch (below(20)) {
+      case 0: return std::string(250 + below(3), 'k');
+      case 1: return any(1 + below(20));
+      case 2: return "";
+      default: return std::string(1, static_cast<char>('a' + below(6)));
+    }
+  }
+  std::string number() {
+    static const char* const numbers[] = {"0", "1", "5", "-1", "2592001", "4294967296", "18446744073709551615", "18446744073709551616", "x", "1x", "+3", ""};
+    return below(2) == 0 ? std::to_string(below(3000)) : numbers[below(12)];
+  }
+  std::string any(std::size_t bytes) {
+    std::string text(bytes, '\0');
+    for (char& letter : text) letter = static_cast<char>(random_());
+    return text;
+  }
+  std::string value() {
+    switch (below(12)) {
+      case 0: return std::string(below(200'000), 'v');
+      case 1: return std::string(1000 + below(60), 'v');
+      case 2: return any(below(300));
+      case 3: return number();
+      default: return std::string(below(40), 'v');
+    }
+  }
+
+  std::string text_request() {
+    static const char* const stores[] = {"set", "add", "replace", "append", "prepend", "cas"};
+    static const char* const others[] = {"delete", "incr", "decr", "touch", "flush_all", "verbosity", "stats", "version", "get", "gets", "gat", "gats", "bget", "GET", "mg", "quit"};
+    std::string line;
+    if (below(2) == 0) {
+      const std::string value = this->value();
+      line = std::string(stores[below(6)]) + blank() + key() + blank() + number() + blank() + (below(3) == 0 ? number() : "0") + blank() +
+             (below(20) == 0 ? number() : std::to_string(value.size()));
+      if (below(6) == 0) line += blank() + number();
+      if (below(6) == 0) line += " noreply";
+      return line + end() + value + (below(30) == 0 ? any(2) : "\r\n");
+    }
+    const unsigned verb = below(30);
+    line = verb < 16 ? others[verb] : "get";
+    if (verb == 15 && below(8) != 0) line = "stats items";
+    for (unsigned words = below(below(30) == 0 ? 400 : 5); words-- > 0;) line += blank() + (below(3) == 0 ? number() : key());
+    if (below(8) == 0) line += " noreply";
+    if (below(300) == 0) line += std::string(below(5000), 'z');
+    return line + end();
+  }
+
+  std::string binary_request() {
+    const auto opcode = static_cast<char>(below(40));
+    std::string extras, key = this->key(), value = below(2) == 0 ? this->value() : "";
+    switch (below(5)) {
+      case 0: extras = any(below(24)); break;
+      case 1: extras = std::string(4, '\0'); break;
+      case 2: extras = std::string(20, '\0'); break;
+      case 3: break;
+      default: extras = std::string(8, '\0');
+    }
+    if (below(3) == 0) value.clear();
+    std::size_t body = extras.size() + key.size() + value.size();
+    if (below(40) == 0) body = random_() % 100'000;
+    std::string header = "\x80";
+    header += opcode;
+    header += static_cast<char>(key.size() >> 8);
+    header += static_cast<char>(key.size());
+    header += static_cast<char>(extras.size());
+    header += '\0';
+    header += any(2);
+    for (int shift = 24; shift >= 0; shift -= 8) header += static_cast<char>(body >> shift);
+    header += any(4);
+    header += below(4) == 0 ? std::string(7, '\0') + static_cast<char>(below(30)) : std::string(8, '\0');
+    return header + extras + key + value;
+  }
+
+  std::string stream() {
+    std::string text = any(4);
+    const bool binary = below(2) == 0;
+    for (unsigned requests = 1 + below(40); requests-- > 0;) text += binary ? binary_request() : text_request();
+    if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
+    if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
+    return text;
+  }
+
+ private:
+  std::string blank() { return below(20) == 0 ? "  " : " "; }
+  std::string end() { return below(20) == 0 ? "\n" : below(40) == 0 ? std::string("\0\r\n", 3) : "\r\n"; }
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  const double seconds = count > 1 ? std::atof(words[1]) : 10;
+  const std::uint64_t seed = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1;
+  const auto start = std::chrono::steady_clock::now();
+  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  std::uint64_t streams = 0, bytes = 0;
+  while (spent() < seconds) {
+    Inventor inventor(seed * 1'000'003 + streams);
+    const std::string stream = inventor.stream();
+    // Said beforehand, so that a crash names the stream that made it.
+    if (streams % 1000 == 0) std::fprintf(stderr, "fuzz_memcached: stream %llu of seed %llu\n", static_cast<unsigned long long>(streams), static_cast<unsigned long long>(seed));
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
+    ++streams;
+    bytes += stream.size();
+  }
+  std::printf("fuzz_memcached: %llu streams, %llu bytes, in %.1f s\n", static_cast<unsigned long long>(streams), static_cast<unsigned long long>(bytes), spent());
+  return 0;
+}
+
+#endif

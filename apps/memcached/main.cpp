@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSL-1.0
+// memcached on bare metal: the card, the network, the store, and a port on which every core serves its own connections.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "apps/memcached/service.hpp"
+#include "apps/memcached/session.hpp"
+#include "drivers/ixgbe/card.hpp"
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/events.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/task.hpp"
+#include "net/network.hpp"
+
+namespace {
+
+using namespace neap;
+
+constexpr std::uint64_t mebibyte = 1 << 20;
+
+struct Options {
+  net::AddressSetting address;
+  std::uint16_t port;
+  memcached::StoreOptions store;
+};
+
+/// The cache may have all memory that is free now but for an eighth, which the card, the network and the store's own table need.
+Options read_options(Arguments& arguments) {
+  const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
+  const std::uint64_t memory_most = std::max(free_bytes, mebibyte);
+  Options options;
+  options.address = net::AddressSetting::from(arguments);
+  options.port = static_cast<std::uint16_t>(arguments.number("port", 11211, {1, 65535}, "TCP port on which clients are served"));
+  options.store.memory_bytes = arguments.bytes("memory", std::min(64 * mebibyte, memory_most), {mebibyte, memory_most},
+                                               "what the items may take; beyond it the least recently used go");
+  options.store.value_bytes_max =
+      static_cast<std::uint32_t>(arguments.bytes("max_item", mebibyte, {1024, 128 * mebibyte}, "the largest value that is stored"));
+  options.store.seed = machine::random_bits();
+  arguments.finish();
+  return options;
+}
+
+int fail(const char* what, const Error& error) {
+  print("memcached: ", what, ": ", error.message, " (", hex(error.detail), ")");
+  return 1;
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  const Options options = read_options(arguments);
+
+  auto card = co_await ixgbe::open();
+  if (!card) co_return fail("no network card", card.error());
+  auto network = co_await net::up(**card, options.address);
+  if (!network) co_return fail("no network", network.error());
+
+  memcached::Store store(options.store);
+  if (!store.valid()) co_return fail("no store", {.code = ErrorCode::out_of_memory, .message = "not enough memory for the table"});
+  const std::string address = (*network)->address().to_string();
+  memcached::Service service(
+      store, memcached::Clock(&machine::now_ns, machine::wall_clock_at_boot_ns() / 1'000'000'000),
+      {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
+
+  if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
+    co_return fail("cannot listen", listening.error());
+  }
+  print("memcached: listening on ", address, ":", options.port);
+
+  Completion<> never;  // the connections' events do the rest
+  co_await never;
+  co_return 0;
+}
