@@ -119,8 +119,9 @@ def compare(table: generator.Table, header: str) -> tuple[int, list[str]]:
 def fetch_header() -> str:
     """The header out of the machine's newest linux-source package."""
     with tempfile.TemporaryDirectory() as place:
-        names = subprocess.run(["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"], capture_output=True, text=True, check=True)
-        packages = sorted((line.split()[0] for line in names.stdout.splitlines()), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+        search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
+        names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
+        packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if not packages:
             raise RuntimeError("no linux-source package is known; run apt-get update")
         subprocess.run(["apt-get", "download", packages[-1]], cwd=place, check=True, capture_output=True, timeout=900)

@@ -28,8 +28,8 @@ DESCRIPTOR_KEYS = {"section", "text", "fields"}
 # Words of C++ that could be taken for a good field name, and the names that the generated types use themselves.
 # Rust sees field names in capitals only, so its keywords do no harm.
 RESERVED_NAMES = set(
-    "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
-    "for friend goto if inline int long mutable namespace new not operator or private protected public register return short signed sizeof "
+    "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false "
+    "float for friend goto if inline int long mutable namespace new not operator or private protected public register return short signed sizeof "
     "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor "
     "raw from_raw reserved reserved_mask name reset_raw".split()
 )
@@ -275,9 +275,9 @@ CPP_HEAD = """\
 // SPDX-License-Identifier: BSL-1.0
 // Generated from drivers/ixgbe/registers.toml by generate_registers.py; do not edit.
 //
-// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the value,
-// one member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that reading,
-// changing a field and writing back leaves them alone. A field's value that does not fit is an error in the program (assert).
+// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the
+// value, one member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that
+// reading, changing a field and writing back leaves them alone. A field's value that does not fit is an error in the program (assert).
 #pragma once
 
 #include <array>
@@ -472,8 +472,9 @@ def generate_rust(table: Table) -> str:
         for f in register.fields:
             mask |= f.mask
         first = register.reset if register.reset_first is None else register.reset_first
+        array = str(register.array).lower()
         out.append(
-            f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {str(register.array).lower()}, '
+            f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {array}, '
             f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, "
             f"count: {register.count}, ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )

@@ -35,7 +35,7 @@ def refusal(body: str) -> str:
         ("[block.one.AAA]\noffset = 0\n" + ROW + "fields.back = [5, 4]\n", ["AAA", "back"]),
         ("[block.one.AAA]\noffset = 0\n" + ROW + "fields.return = 1\n", ["AAA", "return"]),
         ("[block.one.AAA]\noffset = 0\n" + ROW + "fields.one = 1\nfields.one_mask = 2\n", ["AAA", "one_mask"]),
-        ("[block.one.AAA]\noffset = 0\nstride = 4\ncount = 3\n" + ROW + "[block.one.BBB]\noffset = 8\n" + ROW, ["BBB", "AAA[2]", "0x00008"]),
+        ("[block.one.AAA]\noffset = 0\nstride = 4\ncount = 3\n" + ROW + "[block.one.BBB]\noffset = 8\n" + ROW, ["BBB", "AAA[2]", "0x0000"]),
         ("[block.one.AAA]\noffset = 0\naliases = [[8, 4, 1]]\n" + ROW + "[block.one.BBB]\noffset = 8\n" + ROW, ["BBB", "AAA (alias)"]),
         ("[block.one.AAA]\noffset = 0\naliases = [[8, 4, 2]]\n" + ROW, ["AAA", "alias"]),
         ("[block.one.AAA]\noffset = 2\n" + ROW, ["AAA", "multiples of 4"]),
@@ -102,7 +102,7 @@ static_assert(reg::Ivar{.rx_even = 3, .rx_even_valid = true, .tx_even = 5, .tx_e
 static_assert(reg::Eitr{.itr_interval = 4}.raw() == 4 << 3);
 static_assert(reg::Gprc{.value = 0xFFFF'FFFF}.raw() == 0xFFFF'FFFF);
 static_assert(reg::Status::reset_raw == 0x0008'0000 && reg::Status::name == "STATUS");
-constexpr auto toggled(std::uint32_t raw) { auto value = reg::Autoc::from_raw(raw); value.restart_an = !value.restart_an; return value.raw(); }
+constexpr auto toggled(std::uint32_t raw) { auto v = reg::Autoc::from_raw(raw); v.restart_an = !v.restart_an; return v.raw(); }
 static_assert(toggled(0xFFFF'FFFF) == (0xFFFF'FFFF & ~reg::Autoc::restart_an_mask) && toggled(0) == reg::Autoc::restart_an_mask);
 constexpr auto untouched(std::uint32_t raw) { return reg::Ctrl::from_raw(raw).raw(); }
 static_assert(untouched(0xDEAD'BEEF) == 0xDEAD'BEEF);  // bits without a name survive
