@@ -40,7 +40,6 @@ constexpr std::uint32_t timer_tsc_deadline = 2 << 17;
 constexpr std::uint32_t divide_by_16 = 0b0011;
 constexpr std::uint32_t delivery_nmi = 4 << 8, delivery_init = 5 << 8, delivery_startup = 6 << 8;
 constexpr std::uint32_t level_assert = 1 << 14;
-constexpr std::uint32_t all_but_self = 3 << 18;
 constexpr std::uint32_t delivery_pending = 1 << 12;
 constexpr unsigned xapic_bytes = 4096;
 constexpr std::uint64_t delivery_wait_ns = 1'000'000;
@@ -106,11 +105,13 @@ bool initialise() {
   return true;
 }
 
-void enable_this_core() {
+void enable_this_core(bool first) {
   auto base = read_msr_known(msr_apic_base) | base_enable;
   write_msr_known(msr_apic_base, base);  // x2APIC can only be entered from the enabled state
   if (x2apic) write_msr_known(msr_apic_base, base | base_x2apic);
-  for (const auto which : {Register::local_timer, Register::local_lint0, Register::local_lint1}) write(which, masked);
+  for (const auto which : {Register::local_timer, Register::local_lint0}) write(which, masked);
+  // By this line come watchdogs, memory errors and a person's "inject NMI": worth a panic that says so, once.
+  write(Register::local_lint1, first ? delivery_nmi : masked);
   write(Register::local_error, vector_error);
   write(Register::task_priority, 0);
   write(Register::timer_divide, divide_by_16);
@@ -124,7 +125,7 @@ void end_of_interrupt() { write(Register::end_of_interrupt, 0); }
 void send(std::uint32_t apic_id, std::uint8_t vector) { command(apic_id, level_assert | vector); }
 void send_init(std::uint32_t apic_id) { command(apic_id, level_assert | delivery_init); }
 void send_startup(std::uint32_t apic_id, std::uint8_t page) { command(apic_id, level_assert | delivery_startup | page); }
-void send_nmi_to_others() { command(0, level_assert | delivery_nmi | all_but_self); }
+void send_nmi(std::uint32_t apic_id) { command(apic_id, level_assert | delivery_nmi); }
 
 void set_timer(TimerMode mode, std::uint8_t vector, bool is_masked) {
   write(Register::local_timer, (mode == TimerMode::tsc_deadline ? timer_tsc_deadline : 0) | (is_masked ? masked : 0) | vector);

@@ -18,8 +18,8 @@ constexpr std::uint8_t vector_spurious = 0xff;
 /// Chooses the mode, silences the old interrupt controllers. Core 0. False: no APIC at all.
 [[nodiscard]] bool initialise();
 
-/// Turns this core's APIC on, all local interrupts masked.
-void enable_this_core();
+/// Turns this core's APIC on, local interrupts masked; except that the machine's NMI line is taken by the first core.
+void enable_this_core(bool first);
 
 [[nodiscard]] std::uint32_t this_id();
 [[nodiscard]] bool is_x2apic();
@@ -30,8 +30,8 @@ void send(std::uint32_t apic_id, std::uint8_t vector);
 /// INIT and start-up messages (SDM 3A, 9.4.4). `page` is the physical page number below 256 where the core starts.
 void send_init(std::uint32_t apic_id);
 void send_startup(std::uint32_t apic_id, std::uint8_t page);
-/// NMI to all others that have been started.
-void send_nmi_to_others();
+/// Non-maskable; never to a core that was not started: firmware left it without a handler, and it would reset the machine.
+void send_nmi(std::uint32_t apic_id);
 
 enum class TimerMode : std::uint8_t { one_shot, tsc_deadline };
 void set_timer(TimerMode mode, std::uint8_t vector, bool masked);

@@ -200,7 +200,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   core_number = start->core;
   // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
-  apic::enable_this_core();
+  apic::enable_this_core(false);
   initialise_alarm();
   auto* const entry = start->entry;
   start->ready.store(true, std::memory_order_release);

@@ -11,6 +11,7 @@
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/backtrace.hpp"
 #include "kernel/x86/clock.hpp"
+#include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/paging.hpp"
@@ -133,7 +134,9 @@ void stop_other_cores() noexcept {
   constexpr std::uint64_t stop_limit_ns = 100'000'000;
   if (stopping.exchange(true)) return;
   if (const auto others = core_count() - 1; others != 0) {
-    apic::send_nmi_to_others();
+    for (unsigned core = 0; core <= others; ++core) {
+      if (core != machine::this_core()) apic::send_nmi(apic_id_of(core));
+    }
     const auto start = rough_ns();
     while (stopped.load() < others && rough_ns() - start < stop_limit_ns) pause();
   }

@@ -36,7 +36,7 @@ extern const Constructor init_array_start[], init_array_end[];
   use_first_core_tls_pointer();
   acpi::initialise();
   require(apic::initialise(), "this CPU has no local APIC");
-  apic::enable_this_core();
+  apic::enable_this_core(true);
   initialise_first_core();
   initialise_clock();
   initialise_alarm();

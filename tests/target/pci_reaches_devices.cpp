@@ -38,8 +38,8 @@ void check_memory_bar(const neap::pci::Device& device, bool above_4g) {
 
 std::atomic<unsigned> arrived_on{~0U};
 
-// Intel 82574 datasheet, 10.2.4: IVAR, IMS, ICS. Cause "other" is MSI-X vector 0 here.
-constexpr std::size_t cause_set = 0xc8, mask_set = 0xd0, vector_allocation = 0xe4;
+// Intel 82574 datasheet, 10.2.4: ICR (ones clear), ICS, IMS, IVAR. Cause "other" is MSI-X vector 0 here.
+constexpr std::size_t cause = 0xc0, cause_set = 0xc8, mask_set = 0xd0, vector_allocation = 0xe4;
 constexpr std::uint32_t cause_other = 1 << 24, other_vector_0_valid = 1 << 19;
 
 }  // namespace
@@ -72,11 +72,11 @@ neap::task<int> neap::application(Arguments& arguments) {
     write(cause_set, cause_other);
     co_await sleep_for(std::chrono::milliseconds(20));
     check(arrived_on.load() == ~0U, "a masked message is held back");
-    card->mask_msix(0, false);
-    write(cause_set, cause_other);
+    card->mask_msix(0, false);  // lets it go
     for (unsigned i = 0; i < 500 && arrived_on.load() == ~0U; ++i) co_await sleep_for(std::chrono::milliseconds(10));
     check(arrived_on.load() == core, "the interrupt arrived on the core it was sent to", arrived_on.load());
     card->mask_msix(0, true);
+    write(cause, cause_other);
     free_vector(core, *vector);
   }
   check(!card->route_msix(99, 0, 0x40).has_value() && !card->route_msix(0, core_count(), 0x40).has_value(), "bad routes are errors");
