@@ -10,6 +10,7 @@
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
 #include "lwip/init.h"
+#include "lwip/ip4_frag.h"
 #include "lwip/memp.h"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/stats.h"
@@ -163,6 +164,7 @@ void Stack::fall_silent() noexcept {
   silent_ = true;
   while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
   while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
+  for (int i = 0; i <= IP_REASS_MAXAGE; ++i) ip_reass_tmr();
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ class Stack final : public FrameReceiver {
   void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override;
   void batch_done() noexcept override {}
   void transmitted(void* token) noexcept override;
+  void transmit_room() noexcept override;
   void link_changed(bool up) noexcept override;
 
   // For lwIP's side.

@@ -222,9 +222,8 @@ TEST(Stack, SynFloodIsBounded) {
     world.server_card.arrive(frame);
     if (i % 200 == 0) world.machine.on(0, [] {});
   }
-  world.machine.on(0, [] {});
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).frames_received >= 5000; }));
   const Counters counters = world.counters_of(0);
-  EXPECT_GE(counters.frames_received, 5000U);
   EXPECT_EQ(counters.connections_accepted, 0U);
   EXPECT_LE(counters.segments_sent, 2000U);
 }
@@ -313,7 +312,7 @@ TEST(Dhcp, WaitsForTheLink) {
   std::unique_ptr<NetworkControl> network;
   std::thread plug([&] {
     std::this_thread::sleep_for(300ms);
-    card.set_link(true);
+    machine.on(0, [&] { card.set_link(true); });
   });
   machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
   plug.join();

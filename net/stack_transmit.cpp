@@ -110,10 +110,11 @@ err_t Stack::transmit(pbuf* frame) noexcept {
 void Stack::transmitted(void* token) noexcept {
   --frames_in_flight_;
   pbuf_free(static_cast<pbuf*>(token));
-  if (!blocked_.empty()) {
-    retry_blocked_ = true;
-    want_event_end();
-  }
+}
+
+void Stack::transmit_room() noexcept {
+  retry_blocked_ = true;
+  want_event_end();
 }
 
 }  // namespace neap::net

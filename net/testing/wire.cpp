@@ -145,6 +145,7 @@ Result<void> WireCard::transmit(const TransmitFrame& frame) noexcept {
   if (!link_) return failure(ErrorCode::closed, "no link");
   if (own.ring.size() >= options_.ring_frames) {
     ++full_;
+    own.said_full = true;
     return failure(ErrorCode::full, "ring full");
   }
   if (frame.pieces.empty() || frame.pieces.size() > options_.pieces_max || frame.frame_bytes > 1514) return failure(ErrorCode::invalid, "bad frame");
@@ -186,6 +187,7 @@ void WireCard::run_engine(Queue& own) {
     if (FrameReceiver* const receiver = own.receiver) receiver->transmitted(posted.frame.token);
     send(own, std::move(bytes));
   }
+  if (std::exchange(own.said_full, false)) own.receiver.load()->transmit_room();
   if (!own.ring.empty() && !own.engine_runs) start_engine(own);
 }
 

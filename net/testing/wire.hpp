@@ -83,6 +83,7 @@ class WireCard final : public NetDevice {
     std::atomic<FrameReceiver*> receiver{nullptr};
     std::deque<Posted> ring;
     bool engine_runs = false;
+    bool said_full = false;
     Timer engine;
     std::minstd_rand random;
     std::unique_ptr<Bytes> held_back;  ///< a late frame
