@@ -40,7 +40,6 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
     }
     closing_ = closing_ || context.closing;
   }
-  core_.statistics.add(Count::bytes_read, used);
   if (reply.failed()) closing_ = true;
   return closing_ ? input.size() : used;
 }

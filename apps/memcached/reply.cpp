@@ -91,11 +91,13 @@ bool Reply::grow() noexcept {
     return true;
   }
   if (capacity_ == segments_max) return false;
-  auto* const larger = static_cast<Segment*>(std::malloc(segments_max * sizeof(Segment)));
+  const unsigned capacity = std::min(capacity_ * 8, segments_max);
+  auto* const larger = static_cast<Segment*>(std::malloc(capacity * sizeof(Segment)));
   if (larger == nullptr) return false;
-  std::copy(inline_, inline_ + count_, larger);
+  std::copy(segments_, segments_ + count_, larger);
+  if (segments_ != inline_) std::free(segments_);
   segments_ = larger;
-  capacity_ = segments_max;
+  capacity_ = capacity;
   return true;
 }
 

@@ -56,7 +56,7 @@ class Reply {
  public:
   static constexpr std::size_t copy_bytes_max = 1024;        ///< values up to this are copied, longer ones referred to
   static constexpr std::size_t full_bytes = 256 * 1024;      ///< one value more may follow: at most this plus `max_item`
-  static constexpr unsigned full_segments = 64;
+  static constexpr unsigned full_segments = 256;
 
   using Release = void (*)(void* owner) noexcept;
 
@@ -136,7 +136,7 @@ class Reply {
     void* owner;
   };
   static constexpr unsigned inline_segments = 4;
-  static constexpr unsigned segments_max = full_segments + 64;  // a command adds a few more after `full`
+  static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more after `full`
 
   void count_bytes(std::size_t bytes) noexcept {
     bytes_ += bytes;

@@ -18,6 +18,7 @@ Session::~Session() { core_.statistics.add(Count::closed_connections); }
 
 void Session::received(net::Buffer data) {
   if (ended_) return;
+  core_.statistics.add(Count::bytes_read, data.bytes());
   input_.append(std::move(data));
   work();
 }

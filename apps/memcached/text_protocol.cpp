@@ -223,10 +223,10 @@ void TextProtocol::end_get(Context& context) noexcept {
   context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
 }
 
-/// The error takes the place of the values already found, as far as they have not left.
+/// The error takes the place of the values already found, if these could be held back for it.
 void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   context.statistics.add(Count::protocol_errors);
-  context.reply.rewind(get_start_);
+  if (!get_stands(context.reply)) context.reply.rewind(get_start_);
   context.reply.put(error);
   reading_ = Reading::failed_rest;
 }

@@ -25,11 +25,13 @@ class TextProtocol {
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
   /// How many of `more` should be put behind `input`, for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line, unless they are
-  /// so many that the reply is full.
+  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line; unless they are
+  /// more than `values_held_bytes`, which stand.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
-    return reading_ == Reading::keys && !reply.full() ? reply.bytes_before(get_start_) : reply.bytes();
+    return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
+  /// So far from `Reply::full_bytes` and `Reply::full_segments` that held values alone cannot fill a reply, and stop the connection for ever.
+  static constexpr std::size_t values_held_bytes = 64 * 1024;
   /// The value that a command announced is complete.
   void transfer_done(Context& context) noexcept;
 
@@ -48,6 +50,7 @@ class TextProtocol {
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
+  [[nodiscard]] bool get_stands(const Reply& reply) const noexcept { return reply.position() - get_start_ > values_held_bytes; }
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
