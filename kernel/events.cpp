@@ -173,6 +173,7 @@ bool EventLoop::run_handed_over() noexcept {
 }
 
 bool EventLoop::run_remote() noexcept {
+  if (self_->remote.empty()) return false;
   Callback callback;
   if (!self_->remote.try_pop(callback)) return false;
   self_->counters.remote_received.add();

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/start.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap {
+
+const char* const application_name = "start_test";
+const char* const neap_version = "7.8.9";
+
+task<int> application(Arguments& arguments) {
+  const std::string mode = arguments.text("mode", "good", "what to do");
+  arguments.finish();
+  // Every core that was asked for runs its loop by now.
+  for (unsigned core = 0; core < core_count(); ++core) {
+    if (co_await on_core(core, [] { return this_core(); }) != core) co_return 1;
+  }
+  co_await sleep_for(std::chrono::milliseconds(1));
+  if (mode == "throw") throw std::domain_error("unwell");
+  co_return mode == "good" ? 0 : 5;
+}
+
+namespace {
+
+using machine::ExitStatus;
+
+auto exits_with(ExitStatus status) { return testing::ExitedWithCode(static_cast<int>(status)); }
+
+class StartDeathTest : public testing::Test {
+ protected:
+  StartDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  static void run(std::string_view command_line) {
+    host::set_command_line(command_line);
+    run_kernel();
+  }
+};
+
+TEST_F(StartDeathTest, RunsTheApplicationOnAllCoresAndEndsByItsResult) {
+  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "^neap: start_test \\(7\\.8\\.9\\) on 4 cores\n");
+  EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "on 1 core\n");
+  EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");
+}
+
+TEST_F(StartDeathTest, AnApplicationThatThrowsIsAPanicThatSaysWhat) {
+  EXPECT_EXIT(run("mode=throw"), exits_with(ExitStatus::panic), "std::domain_error: unwell");
+}
+
+TEST_F(StartDeathTest, ABadCommandLineStopsTheBootWithWhatIsAccepted) {
+  EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line), "core= is not known\naccepted:\ncores=  .*1 to 4.*\nmode=  what to do");
+  EXPECT_EXIT(run("cores=5"), exits_with(ExitStatus::bad_command_line), "cores=5 is out of range \\(1 to 4\\)");
+  EXPECT_EXIT(run("cores=0"), exits_with(ExitStatus::bad_command_line), "cores=0 is out of range");
+}
+
+}  // namespace
+}  // namespace neap
