@@ -46,6 +46,8 @@ pub struct Card {
     /// Queues that have descriptors to send.
     pub(crate) transmit_ready: u128,
     pub(crate) transmit_turn: usize,
+    /// Frames on their way back inside the card (HLREG0.loopback).
+    pub(crate) looped_back: Vec<Vec<u8>>,
     /// Scratch of transmit, kept to spare allocations.
     pub(crate) sent_lengths: Vec<(usize, [u8; 6])>,
     pub(crate) statistics: Statistics,
@@ -75,6 +77,7 @@ impl Card {
             transmit_queues: vec![TransmitQueue::default(); transmit::QUEUES],
             transmit_ready: 0,
             transmit_turn: 0,
+            looped_back: Vec::new(),
             sent_lengths: Vec::new(),
             statistics: Statistics::default(),
             link: Link::new(configuration.link),

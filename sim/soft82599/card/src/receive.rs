@@ -161,8 +161,8 @@ impl Card {
         let high = self.regs.get(Register::Fcrth);
         let low = self.regs.get(Register::Fcrtl);
         let on = field::fccfg::TFCE_LINK.is_set(self.regs.get(Register::Fccfg)) && field::fcrth::ENABLE.is_set(high);
-        let high = if on { field::fcrth::THRESHOLD.get(high) as usize * 32 } else { 0 };
-        match self.packet_buffer.update_pause(high, field::fcrtl::THRESHOLD.get(low) as usize * 32) {
+        let high = if on { field::fcrth::THRESHOLD_16.get(high) as usize * 16 } else { 0 };
+        match self.packet_buffer.update_pause(high, field::fcrtl::THRESHOLD_16.get(low) as usize * 16) {
             Some(true) => self.regs.count(Register::Lxofftxc, 0, 1),
             Some(false) => self.regs.count(Register::Lxontxc, 0, 1),
             None => {}

@@ -90,6 +90,10 @@ impl Card {
             self.transmit_turn = index + 1;
             let given = self.transmit_queue(host, now, index, budget.min(TURN_DESCRIPTORS));
             budget -= given.min(budget);
+            // Frames that loop back inside the MAC (8.2.3.22.8) arrive like any other.
+            for frame in std::mem::take(&mut self.looped_back) {
+                self.receive(host, now, &frame);
+            }
         }
         self.transmit_ready != 0
     }
@@ -218,7 +222,9 @@ impl Card {
                     packet[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
                 }
             }
-            let Card { regs, statistics, .. } = self;
+            let Card { regs, statistics, looped_back, .. } = self;
+            let loopback = field::hlreg0::LOOPBACK.is_set(regs.get(Register::Hlreg0));
+            let mut send = |parts: &[&[u8]]| if loopback { looped_back.push(parts.concat()) } else { host.send(parts) };
             let pad = field::hlreg0::TX_PAD_ENABLE.is_set(regs.get(Register::Hlreg0));
             // The closure below counts frames, for which it needs the registers that the offloads read.
             let mut lengths: Vec<(usize, [u8; 6])> = std::mem::take(&mut self.sent_lengths);
@@ -234,10 +240,10 @@ impl Card {
                         at += part.len();
                     }
                     padded[at..].copy_from_slice(&ZEROS[at..]);
-                    host.send(&[&padded]);
+                    send(&[&padded]);
                     lengths.push((SHORTEST_FRAME, destination));
                 } else {
-                    host.send(parts);
+                    send(parts);
                     lengths.push((bytes, destination));
                 }
             });

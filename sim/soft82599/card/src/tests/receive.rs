@@ -175,8 +175,8 @@ fn a_full_packet_buffer_loses_frames_and_counts_them() {
 fn flow_control_asks_for_a_pause_between_its_marks() {
     let mut driver = Driver::up(1, 8);
     driver.write(Register::Fccfg, field::fccfg::TFCE_LINK.ones());
-    driver.write_at(Register::Fcrth, 0, field::fcrth::THRESHOLD.put(8192 / 32) | field::fcrth::ENABLE.ones());
-    driver.write_at(Register::Fcrtl, 0, field::fcrtl::THRESHOLD.put(2048 / 32));
+    driver.write_at(Register::Fcrth, 0, field::fcrth::THRESHOLD_16.put(8192 / 16) | field::fcrth::ENABLE.ones());
+    driver.write_at(Register::Fcrtl, 0, field::fcrtl::THRESHOLD_16.put(2048 / 16));
     let mut sent = 0;
     while !driver.card.asks_for_pause() {
         driver.arrive(&numbered_frame(sent, 1000));

@@ -268,3 +268,15 @@ fn a_malformed_packet_is_dropped_and_the_next_one_goes() {
     assert_eq!(complaints.len(), 7, "{complaints:?}");
     assert_eq!(driver.read_at(Register::Tdh, 0), driver.read_at(Register::Tdt, 0), "the ring goes on");
 }
+
+#[test]
+fn in_loopback_frames_come_back_and_none_leaves() {
+    let mut driver = Driver::up(1, 64);
+    let control = driver.read(Register::Hlreg0);
+    driver.write(Register::Hlreg0, control | field::hlreg0::LOOPBACK.ones());
+    for number in 0..200 {
+        driver.send(0, &numbered_frame(number, 1000));
+        assert!(driver.poll(0).unwrap().bytes == numbered_frame(number, 1000));
+    }
+    assert!(driver.host.sent.is_empty());
+}
