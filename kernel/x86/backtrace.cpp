@@ -16,10 +16,21 @@ namespace neap::x86 {
 namespace {
 
 constexpr unsigned frames_max = 48;
+constexpr unsigned handler_frames_max = 12;
+constexpr unsigned steps_max = 1'000'000;  // a damaged stack may lead in a circle
 
-struct Walk {
+// Prints a walk: equal frames in a row (a recursion) as one line with a count.
+struct Printer {
   unsigned skip;
-  unsigned printed = 0;
+  unsigned lines = 0;
+  std::uint64_t last = 0;
+  unsigned repeated = 0;
+  unsigned steps = 0;
+
+  void flush() {
+    if (repeated != 0) print("     the same ", repeated, " more times");
+    repeated = 0;
+  }
 };
 
 void print_frame(unsigned number, std::uint64_t address, std::uint64_t look_up) {
@@ -32,22 +43,45 @@ void print_frame(unsigned number, std::uint64_t address, std::uint64_t look_up) 
   }
 }
 
-_Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
-  auto& walk = *static_cast<Walk*>(argument);
+_Unwind_Reason_Code print_one(_Unwind_Context* context, void* argument) {
+  auto& printer = *static_cast<Printer*>(argument);
   int interrupted = 0;
   const std::uint64_t address = _Unwind_GetIPInfo(context, &interrupted);
-  if (!is_code(address)) return _URC_END_OF_STACK;
-  if (walk.skip > 0) {
-    --walk.skip;
+  if (!is_code(address) || ++printer.steps == steps_max) return _URC_END_OF_STACK;
+  if (printer.skip > 0) {
+    --printer.skip;
     return _URC_NO_REASON;
   }
-  if (walk.printed == frames_max) {
-    print("  ... more than ", frames_max, " frames");
+  if (address == printer.last) {
+    ++printer.repeated;
+    return _URC_NO_REASON;
+  }
+  printer.flush();
+  printer.last = address;
+  if (printer.lines == frames_max) {
+    print("     more than ", frames_max, " frames");
     return _URC_END_OF_STACK;
   }
   // A return address may be the first byte of the next function if the call never returns: look one byte before. Not so where a fault hit.
-  print_frame(walk.printed++, address, interrupted ? address : address - 1);
+  print_frame(printer.lines++, address, interrupted ? address : address - 1);
   return _URC_NO_REASON;
+}
+
+// How far in an exception's own frames reach: a reader wants what the exception interrupted.
+struct HandlerSearch {
+  unsigned frames = 0;
+  bool found = false;
+};
+
+_Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
+  auto& search = *static_cast<HandlerSearch*>(argument);
+  int interrupted = 0;
+  (void)_Unwind_GetIPInfo(context, &interrupted);
+  if (interrupted) {
+    search.found = true;
+    return _URC_END_OF_STACK;
+  }
+  return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 }  // namespace
@@ -61,9 +95,12 @@ namespace neap::machine {
 using namespace x86;
 
 [[gnu::noinline]] void print_backtrace(unsigned skip) noexcept {
-  Walk walk{.skip = skip + 1};
+  HandlerSearch search;
+  _Unwind_Backtrace(find_interrupted, &search);
+  Printer printer{.skip = search.found ? search.frames : skip + 1};
   print("backtrace of core ", this_core(), ':');
-  _Unwind_Backtrace(visit, &walk);
+  _Unwind_Backtrace(print_one, &printer);
+  printer.flush();
   constexpr unsigned others_max = 16;
   unsigned others = 0;
   for (unsigned core = 0; core < core_count() && others < others_max; ++core) {

@@ -96,7 +96,7 @@ constexpr unsigned reports_max = 20;
     text << names[frame.vector % names.size()];
     if (frame.vector == vector_page_fault) text << ": " << page_fault_kind(frame.error_code, address) << " (" << hex(address) << ')';
   }
-  print("neap: ", text.text(), " on core ", machine::this_core(), " at ", hex(frame.rip));
+  print("neap: ", text.text(), ": core ", machine::this_core(), " at ", hex(frame.rip));
   print_registers(frame, may_be_stack ? address : 0);
   step_out_of_bad_jump(frame);
   panic(text.text());

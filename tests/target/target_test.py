@@ -73,9 +73,9 @@ def cpu(model: str) -> list[str]:
     return ["-cpu", model]  # QEMU takes the last one
 
 
-NUMA = "-object memory-backend-ram,id=m0,size=256M -object memory-backend-ram,id=m1,size=256M".split() + (
-    "-machine memory-backend= -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1".split()
-)
+def pci_devices(shared: str) -> list[str]:
+    backend = f"memory-backend-ram,id=shared,size={shared},share=on,reserve=off"
+    return ["-object", backend, *"-device ivshmem-plain,memdev=shared -device e1000e -device nvme,serial=neap".split()]
 
 
 def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
@@ -138,14 +138,14 @@ RUNS = [
     Run(
         "pci_reaches_devices",
         cores=4,
-        qemu=["-device", "e1000e", "-object", "memory-backend-ram,id=shared,size=4M,share=on", "-device", "ivshmem-plain,memdev=shared"],
+        qemu=pci_devices("4M"),
     ),
     Run(
         "pci_reaches_devices",
         cores=2,
         memory="6G",
         words="above_4g=on",
-        qemu=["-device", "e1000e", "-object", "memory-backend-ram,id=shared,size=8G,share=on,reserve=off", "-device", "ivshmem-plain,memdev=shared"],
+        qemu=pci_devices("8G"),
         name="pci_reaches_devices-above-4G",
     ),
 ]
@@ -163,7 +163,7 @@ def test_wall_clock_is_the_hosts() -> None:
 
 
 def test_nmi_is_a_panic_that_names_itself() -> None:
-    run = Run("ends_as_asked", words="way=stay", ends=PANIC, says=["neap: NMI on core 0", "panic on core 0: NMI", "backtrace of core 0"])
+    run = Run("ends_as_asked", words="way=stay", ends=PANIC, says=["neap: NMI: core 0", "panic on core 0: NMI", "backtrace of core 0"])
     with Machine(image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
