@@ -130,7 +130,8 @@ const std::string* Arguments::take(std::string_view key, std::string_view otherw
 }
 
 void Arguments::complain(std::string_view key, std::string_view value, std::string why) {
-  const bool known = std::any_of(complaints_.begin(), complaints_.end(), [&](const Complaint& other) { return other.key == key && other.why == why; });
+  const bool known = std::any_of(complaints_.begin(), complaints_.end(),
+                                 [&](const Complaint& other) { return other.key == key && other.why == why; });
   if (!known) complaints_.push_back({std::string(key), std::string(value), std::move(why)});
 }
 
@@ -185,7 +186,8 @@ std::string Arguments::text(std::string_view key, std::string_view otherwise, st
   return value == nullptr ? std::string(otherwise) : *value;
 }
 
-std::size_t Arguments::choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise, std::string_view help) {
+std::size_t Arguments::choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
+                              std::string_view help) {
   std::string accepts;
   for (const std::string_view choice : choices) {
     if (!accepts.empty()) accepts += " | ";

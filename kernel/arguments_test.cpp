@@ -26,7 +26,9 @@ TEST(Arguments, DefaultsWhenNothingIsSaid) {
 }
 
 TEST(Arguments, ValuesOfEveryKind) {
-  Arguments arguments("  cores=0x10\tmemory=64M small=1K big=3G plain=17 wait=250us long=2s fast=off idle=poll ip=10.0.0.2/24,10.0.0.1 empty= eq=a=b\r\n");
+  Arguments arguments(
+      "  cores=0x10\tmemory=64M small=1K big=3G plain=17 wait=250us long=2s fast=off idle=poll "
+      "ip=10.0.0.2/24,10.0.0.1 empty= eq=a=b\r\n");
   EXPECT_EQ(arguments.number("cores", 4, {.least = 1, .most = 256}, ""), 16U);
   EXPECT_EQ(arguments.bytes("memory", 0, {}, ""), 64U << 20);
   EXPECT_EQ(arguments.bytes("small", 0, {}, ""), 1024U);

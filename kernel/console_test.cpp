@@ -21,8 +21,10 @@ std::string printed(const auto&... parts) {
 }
 
 TEST(Console, PutsEveryKindOfPartTogether) {
-  EXPECT_EQ(printed("RXDCTL[", 3U, "] = ", hex(0xBEEF), ", ", -7, ' ', true, ' ', std::string_view("end")), "RXDCTL[3] = 0xbeef, -7 true end\n");
-  EXPECT_EQ(printed(std::numeric_limits<std::uint64_t>::max(), ' ', std::numeric_limits<std::int64_t>::min()), "18446744073709551615 -9223372036854775808\n");
+  EXPECT_EQ(printed("RXDCTL[", 3U, "] = ", hex(0xBEEF), ", ", -7, ' ', true, ' ', std::string_view("end")),
+            "RXDCTL[3] = 0xbeef, -7 true end\n");
+  EXPECT_EQ(printed(std::numeric_limits<std::uint64_t>::max(), ' ', std::numeric_limits<std::int64_t>::min()),
+            "18446744073709551615 -9223372036854775808\n");
   EXPECT_EQ(printed(hex(0), ' ', hex(~std::uint64_t{0})), "0x0 0xffffffffffffffff\n");
   EXPECT_EQ(printed(), "\n");
 }

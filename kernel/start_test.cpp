@@ -55,7 +55,8 @@ TEST_F(StartDeathTest, AnApplicationThatThrowsIsAPanicThatSaysWhat) {
 }
 
 TEST_F(StartDeathTest, ABadCommandLineStopsTheBootWithWhatIsAccepted) {
-  EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line), "core= is not known\naccepted:\ncores=  .*1 to 4.*\nmode=  what to do");
+  EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line),
+              "core= is not known\naccepted:\ncores=  .*1 to 4.*\nmode=  what to do");
   EXPECT_EXIT(run("cores=5"), exits_with(ExitStatus::bad_command_line), "cores=5 is out of range \\(1 to 4\\)");
   EXPECT_EXIT(run("cores=0"), exits_with(ExitStatus::bad_command_line), "cores=0 is out of range");
 }

@@ -19,7 +19,9 @@ void run_coroutine(std::coroutine_handle<> coroutine) noexcept {
 
 void resume_later(ResumeNode& node) noexcept { event_loop.enqueue(node); }
 
-void unawaited_task_failed(std::exception_ptr exception) noexcept { panic_for_exception("an exception left a task that nobody awaits", exception); }
+void unawaited_task_failed(std::exception_ptr exception) noexcept {
+  panic_for_exception("an exception left a task that nobody awaits", exception);
+}
 
 namespace {
 

@@ -114,8 +114,8 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
 }
 
 TEST(Timer, FarDeadlinesFireAtTheirTickAndNotBefore) {
-  for (const nanoseconds delay : {nanoseconds(0), nanoseconds(1), nanoseconds(timer_tick), nanoseconds(64 * timer_tick), nanoseconds(1s), nanoseconds(1h),
-                                  nanoseconds(24h * 365), nanoseconds(24h * 365 * 100)}) {
+  for (const nanoseconds delay : {nanoseconds(0), nanoseconds(1), nanoseconds(timer_tick), nanoseconds(64 * timer_tick),
+                                  nanoseconds(1s), nanoseconds(1h), nanoseconds(24h * 365), nanoseconds(24h * 365 * 100)}) {
     ManualClock clock(5'000'000'001);
     std::atomic<bool> fired{false};
     Timer timer;

@@ -69,7 +69,8 @@ std::uint32_t SetupLock::release_wholly() noexcept {
 }
 
 bool SetupCondition::wait(SetupLock& lock, std::uint64_t deadline_ns) noexcept {
-  if (deadline_ns == no_deadline && machine::core_count() == 1) panic("a blocking wait on the only core cannot end: await a Completion instead");
+  if (deadline_ns == no_deadline && machine::core_count() == 1)
+    panic("a blocking wait on the only core cannot end: await a Completion instead");
   const std::uint32_t before = signals_.load(std::memory_order_acquire);
   const std::uint32_t depth = lock.release_wholly();
   const bool signalled =
@@ -88,7 +89,8 @@ void SetupOnce::run(void (*function)()) {
     if (state == done) return;
     if (state == running) panic("a once-function calls itself: this wait cannot end");
     if (state == 0 && state_.compare_exchange_strong(state, running, std::memory_order_acquire)) break;
-    static_cast<void>(spin_until([&] { return state_.load(std::memory_order_acquire) <= done; }, no_deadline, "a once-function ran for 10 s"));
+    static_cast<void>(spin_until([&] { return state_.load(std::memory_order_acquire) <= done; }, no_deadline,
+                                 "a once-function ran for 10 s"));
   }
   try {
     function();

@@ -280,7 +280,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   require(std::has_single_bit(alignment), "an alignment that is not a power of two", alignment);
   void* object = nullptr;
   if (bytes <= object_bytes_max && alignment <= page_bytes) [[likely]] {
-    const std::size_t padded = alignment <= 16 ? std::max<std::size_t>(bytes, 1) : (std::max<std::size_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
+    std::size_t padded = std::max<std::size_t>(bytes, 1);
+    if (alignment > 16) padded = (padded + alignment - 1) & ~(alignment - 1);
     unsigned size_class = class_of(padded);
     while (class_alignment(size_class) < alignment) ++size_class;  // ends at a power of two
     object = own_heap().allocate_object(size_class);

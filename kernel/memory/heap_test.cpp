@@ -177,7 +177,8 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   for (unsigned core = 0; core < cores; ++core) workers.push_back({std::mt19937(core + 1), steps, {}});
   std::function<void(Worker&)> work = [&](Worker& worker) {
     for (unsigned i = 0; i < 100 && worker.left > 0; ++i, --worker.left) {
-      Object object = Object::make(random_size(worker.random), std::size_t{16} << (worker.random() % 4), static_cast<unsigned>(worker.random()));
+      const std::size_t size = random_size(worker.random);
+      Object object = Object::make(size, std::size_t{16} << (worker.random() % 4), static_cast<unsigned>(worker.random()));
       if (object.bytes != nullptr) worker.own.push_back(object);
       if (worker.own.size() > 50 || (!worker.own.empty() && worker.random() % 2 == 0)) {
         std::swap(worker.own[worker.random() % worker.own.size()], worker.own.back());

@@ -89,7 +89,9 @@ std::size_t _malloc_usable_size_r(_reent*, void* pointer) { return memory::usabl
 void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, plain); }
 void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, plain); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return allocate_or_throw(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_null(bytes, plain); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_null(bytes, plain); }
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {

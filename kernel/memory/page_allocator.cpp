@@ -264,9 +264,11 @@ void give_to_cache(Zone& zone, void* page) noexcept {
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept {
   require(zone_count == 0, "the page allocator has its memory already");
   for (const machine::MemoryRange& range : ranges) {
-    require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0, "usable memory is not page aligned", range.physical);
+    require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0,
+            "usable memory is not page aligned", range.physical);
     const bool longer_than_most =
-        std::count_if(ranges.begin(), ranges.end(), [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
+        std::count_if(ranges.begin(), ranges.end(),
+                      [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
     if (range.bytes < 4 * page_bytes || !longer_than_most || zone_count == ranges_max) {
       ignored_bytes += range.bytes;
       continue;
@@ -306,7 +308,8 @@ void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
 
 void free_run(void* pointer) noexcept {
   Zone* const zone = zone_of(pointer);
-  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run, "free of memory that was not allocated", reinterpret_cast<std::uintptr_t>(pointer));
+  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run,
+          "free of memory that was not allocated", reinterpret_cast<std::uintptr_t>(pointer));
   zone->release(pointer, zone->word(pointer) & ~kind_mask);
 }
 
@@ -319,7 +322,10 @@ std::size_t run_pages(const void* pointer) noexcept {
 void prefer_node(unsigned node) noexcept { preferred_node = node; }
 
 PageCounters page_counters() noexcept {
-  PageCounters counters{.total_bytes = 0, .free_bytes = 0, .refused = refused.load(std::memory_order_relaxed), .ignored_bytes = ignored_bytes};
+  PageCounters counters{.total_bytes = 0,
+                        .free_bytes = 0,
+                        .refused = refused.load(std::memory_order_relaxed),
+                        .ignored_bytes = ignored_bytes};
   for (unsigned i = 0; i < zone_count; ++i) {
     counters.total_bytes += zones[i].usable_pages() * page_bytes;
     counters.free_bytes += zones[i].free_pages() * page_bytes;
