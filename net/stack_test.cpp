@@ -310,12 +310,13 @@ TEST(Dhcp, WaitsForTheLink) {
   card.set_link(false);
   host::HostMachine machine(1);
   std::unique_ptr<NetworkControl> network;
-  std::thread plug([&] {
-    std::this_thread::sleep_for(300ms);
-    machine.on(0, [&] { card.set_link(true); });
+  machine.on(0, [&] {
+    start([](WireCard& plugged) -> task<void> {
+      co_await sleep_for(300ms);
+      plugged.set_link(true);
+    }(card));
   });
   machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
-  plug.join();
   EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
   card.cut();
   machine.run(0, [&] { return network->take_down(); });

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The network stack over our driver on the soft card: a foreign TCP (QEMU's user network) against net_echo.cpp; every byte is compared."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import select
+import socket
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))
+
+from tools.machine import BAD_COMMAND_LINE, SUCCESS, Machine, free_port  # noqa: E402
+
+BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
+IMAGE = BUILD / "tests/target/net/net_echo.elf"
+SOFT_CARD = Path(os.environ["NEAP_SOFT_CARD"]) if "NEAP_SOFT_CARD" in os.environ else None
+START_SECONDS = 60
+ANSWER_SECONDS = 20
+# A core without connections: one look a minute at the DHCP lease, two at its neighbours; and the odd frame of the user network.
+IDLE_SLEEPS_MAX = 10
+
+
+class Booted:
+    def __init__(self, machine: Machine, echo_port: int, control_port: int, cores: int):
+        self.machine, self.echo_port, self._control_port, self.cores = machine, echo_port, control_port, cores
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.echo_port), ANSWER_SECONDS)
+
+    def control(self, line: str) -> None:
+        with socket.create_connection(("127.0.0.1", self._control_port), ANSWER_SECONDS) as connection:
+            connection.sendall(line.encode() + b"\n")
+
+    def counters(self) -> list[dict[str, int]]:
+        start = len(self.machine.lines)
+        self.control("counters")
+        result = []
+        for core in range(self.cores):
+            line = self.machine.wait_for_line(f"net_echo: core {core} ", ANSWER_SECONDS, start)
+            result.append({name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)})
+        return result
+
+
+@contextmanager
+def booted(cores: int = 1, words: str = ""):
+    echo_port, control_port = free_port(), free_port()
+    forward = [(echo_port, 7), (control_port, 8)]
+    with Machine(IMAGE, cores=cores, memory="512M", arguments=words.split(), forward=forward, soft_card=SOFT_CARD) as machine:
+        machine.wait_for_line("net_echo: listening", START_SECONDS)
+        run = Booted(machine, echo_port, control_port, cores)
+        yield run
+        run.control("quit")
+        assert machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(machine.lines)
+
+
+def exchange(connections: list[socket.socket], size: int, seed: int) -> None:
+    """Sends `size` bytes through each at once, comparing what comes back."""
+    data = [random.Random(seed * 1000 + i).randbytes(size) for i in range(len(connections))]
+    sent, back = [0] * len(connections), [bytearray() for _ in connections]
+    deadline = time.monotonic() + 120
+    for connection in connections:
+        connection.setblocking(False)
+    while any(len(part) < size for part in back):
+        assert time.monotonic() < deadline, f"{sum(map(len, back))} of {size * len(connections)} bytes came back"
+        readers = [c for i, c in enumerate(connections) if len(back[i]) < size]
+        writers = [c for i, c in enumerate(connections) if sent[i] < size]
+        readable, writable, _ = select.select(readers, writers, [], 5)
+        for connection in writable:
+            i = connections.index(connection)
+            sent[i] += connection.send(data[i][sent[i] : sent[i] + 65536])
+        for connection in readable:
+            i = connections.index(connection)
+            part = connection.recv(1 << 18)
+            assert part, "closed too early"
+            back[i] += part
+    for i, part in enumerate(back):
+        assert bytes(part) == data[i], f"connection {i}: bytes changed on the way"
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_ten_megabytes_come_back_whole(cores: int):
+    with booted(cores) as run:
+        with run.connect() as connection:
+            exchange([connection], 10_000_000, 1)
+        counters = run.counters()
+        assert sum(core["retransmissions"] for core in counters) == 0
+        assert sum(core["bad_checksums"] for core in counters) == 0
+
+
+def test_many_connections_spread_over_the_cores():
+    with booted(4) as run:
+        connections = [run.connect() for _ in range(100)]
+        for round_ in range(3):
+            exchange(connections, 20_000, round_)
+        counters = run.counters()
+        assert sum(core["accepted"] for core in counters) == 100 + 1
+        assert all(core["accepted"] > 0 for core in counters), "a core served nobody"
+        for connection in connections:
+            connection.close()
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while sum(core["open"] for core in run.counters()) > 2:  # the control connections' own
+            assert time.monotonic() < deadline, "closed connections stay"
+            time.sleep(0.2)
+
+
+def test_half_close_gets_everything_back():
+    with booted() as run, run.connect() as connection:
+        data = random.Random(8).randbytes(300_000)
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        back = b""
+        while part := connection.recv(1 << 18):
+            back += part
+        assert back == data
+
+
+def test_static_address_serves_without_dhcp():
+    with booted(words="ip=10.0.2.15/24,10.0.2.2") as run, run.connect() as connection:
+        assert any("net: 10.0.2.15/24 gateway 10.0.2.2 (static), 1 core" in line for line in run.machine.lines)
+        exchange([connection], 5_000, 3)
+
+
+def test_an_idle_machine_sleeps():
+    with booted(2) as run:
+        run.counters()
+        time.sleep(2)
+        before = run.counters()
+        after = run.counters()
+        one_reading = sum(core["sleeps"] for core in after) - sum(core["sleeps"] for core in before)
+        time.sleep(20)
+        quiet = run.counters()
+        sleeps = sum(core["sleeps"] for core in quiet) - sum(core["sleeps"] for core in after)
+        # With one connection open there would be 20 ticks a second.
+        assert sleeps <= IDLE_SLEEPS_MAX + 3 * one_reading, f"{sleeps} sleeps in 20 quiet seconds, {one_reading} for one reading"
+
+
+@pytest.mark.parametrize("word", ["ip=10.0.2.15", "ip=10.0.2.15/24,10.0.3.1", "ip=x"])
+def test_a_bad_address_stops_the_boot(word: str):
+    with Machine(IMAGE, cores=1, memory="512M", arguments=[word], soft_card=SOFT_CARD) as machine:
+        assert machine.wait_exit(START_SECONDS) == BAD_COMMAND_LINE
+        assert any("ip" in line and "A.B.C.D/LEN" in line for line in machine.lines)
