@@ -117,6 +117,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   }
   // The others learn it from the first one's event; it is told again here so that no connection is taken before every core can answer.
   const Addresses addresses = primary.addresses();
+  group_.address.store(addresses.address.value, std::memory_order_release);
   for (unsigned core = group_.first + 1; core < end(); ++core) {
     co_await on_core(core, [this, core, addresses] { group_.stack(core)->set_addresses(addresses); });
   }

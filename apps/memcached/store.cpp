@@ -127,7 +127,7 @@ Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_ca
     Item* const old = find_live(key, now, shard);
     if (old != nullptr) {
       if (mode == Mode::add) return {.outcome = Outcome::not_stored};
-      if (expected_cas != 0 && old->cas != expected_cas) return {.outcome = Outcome::exists};
+      if ((mode == Mode::cas || expected_cas != 0) && old->cas != expected_cas) return {.outcome = Outcome::exists};
     } else {
       if (mode == Mode::replace) return {.outcome = Outcome::not_stored};
       if (mode == Mode::cas || expected_cas != 0) return {.outcome = Outcome::not_found};

@@ -119,6 +119,7 @@ class Store {
     std::uint64_t value = 0;  ///< of `arithmetic`
   };
   /// Stores a filled item by the rules of `mode`. With `expected_cas` not 0 the item in place must have that id; for `append` and `prepend` too.
+  /// In mode `cas` 0 is an id like others, which no item has.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Adds (wraps at 2^64) or subtracts (stops at 0). The value keeps its length when the number gets shorter, padded by spaces, as memcached does.
