@@ -70,7 +70,14 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
 }
 
 Card::Card(const pci::Device& device, Registers registers, bool sfp, Options options)
-    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {}
+    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {
+  inspection_.card = this;
+  inspection_.run = [](RemoteNode* node) noexcept {
+    auto* const self = static_cast<Inspection*>(node);
+    self->queued.store(false);
+    self->card->inspect();
+  };
+}
 
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
@@ -130,6 +137,12 @@ task<Result<void>> Card::make_pairs() {
   for (unsigned core = 0; core < pairs; ++core) {
     pairs_.push_back(std::make_unique<QueuePair>(registers_, core));
     link_news_.push_back(std::make_unique<LinkNews>());
+    pairs_.back()->on_hang(
+        [](void* card) noexcept {
+          auto& self = *static_cast<Card*>(card);
+          if (!self.inspection_.queued.exchange(true)) hand_over(self.home_core_, self.inspection_);
+        },
+        this);
     LinkNews& news = *link_news_.back();
     news.card = this;
     news.core = core;
@@ -182,17 +195,17 @@ Result<void> Card::wire_vectors() {
 void Card::other_interrupt() {
   ++counters_.other_interrupts;
   const reg::Eicr causes = take_other_causes(registers_);
-  if (causes.raw() == Registers::all_ones && registers_.card_gone()) {
-    if (counters_.gone++ == 0) print(card_gone_error.message);
-    look_at_link(true);
-    return;
-  }
-  if (causes.ecc) {
+  if (causes.ecc && causes.raw() != Registers::all_ones) {
     // 8.2.3.5.1: the card's memory is not to be trusted any more.
     if (counters_.memory_errors++ == 0) print("ixgbe: EICR.ECC: the card's memory failed");
   }
   // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
-  look_at_link(true);
+  inspect();
+}
+
+void Card::inspect() {
+  if (registers_.card_gone() && counters_.gone++ == 0) print(card_gone_error.message);
+  look_at_link(true);  // a card that is gone has no link
 }
 
 void Card::look_at_link(bool announce) {

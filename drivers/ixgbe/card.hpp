@@ -81,11 +81,18 @@ class Card final : public NetDevice {
     std::atomic<bool> queued = false;
   };
 
+  /// Brings a queue's complaint to the home core, which may read registers.
+  struct Inspection : RemoteNode {
+    Card* card = nullptr;
+    std::atomic<bool> queued = false;
+  };
+
   [[nodiscard]] task<Result<void>> start();
   [[nodiscard]] task<Result<void>> make_pairs();
   [[nodiscard]] task<Result<void>> start_queues();
   [[nodiscard]] Result<void> wire_vectors();
   void other_interrupt();
+  void inspect();
   void look_at_link(bool announce);
   void set_link(bool up) noexcept;
   void stop() noexcept;
@@ -103,6 +110,7 @@ class Card final : public NetDevice {
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::vector<std::unique_ptr<LinkNews>> link_news_;
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
+  Inspection inspection_;
   Statistics statistics_;
   CardCounters counters_;
   bool stopped_ = false;

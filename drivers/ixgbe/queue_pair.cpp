@@ -108,6 +108,7 @@ void QueuePair::watch() noexcept {
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
     if (transmit_.counters().hangs == 1) print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
+    if (hang_call_ != nullptr) hang_call_(hang_context_);
   }
   progress_seen_ = transmit_.progress();
   watchdog_.arm(hang_period, [this] { watch(); });

@@ -59,6 +59,12 @@ class QueuePair {
   /// Any core. Without a link `transmit` refuses, and frames that wait are no hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
 
+  /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. Before `attach`.
+  void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
+    hang_call_ = call;
+    hang_context_ = context;
+  }
+
   /// On the pair's core. Errors: `closed` (no link), those of `TransmitQueue::transmit`.
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
 
@@ -98,6 +104,8 @@ class QueuePair {
 
   Timer watchdog_;
   std::uint32_t progress_seen_ = 0;
+  void (*hang_call_)(void*) noexcept = nullptr;
+  void* hang_context_ = nullptr;
   PairCounters counters_;
 };
 

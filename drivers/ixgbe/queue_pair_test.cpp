@@ -216,6 +216,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   HostMachine machine{1};
   auto pair = std::make_unique<QueuePair>(card.registers(), 0);
   pair->set_link(true);
+  unsigned complaints = 0;
   const Bytes bytes = frame_of(1, 100);
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
   const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
@@ -223,6 +224,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
     ASSERT_TRUE(pair->allocate({}).has_value());
     pair->receive_queue().program();
     pair->transmit_queue().program();
+    pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });
   // `on` returns when the event has run; its end hooks and due timers come before the next one.
@@ -247,6 +249,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
     EXPECT_TRUE(stack.tokens.empty());
   });
   EXPECT_EQ(hangs_after(period), 2U);
+  EXPECT_EQ(complaints, 2U);
   EXPECT_EQ(stack.tokens.size(), 1U) << "the last look found the report without an interrupt";
   ASSERT_TRUE(HostMachine::wait_until([] { return host::alarm_of(0) == machine::alarm_none; })) << "an idle core has no alarm";
   machine.on(0, [&] { pair.reset(); });
