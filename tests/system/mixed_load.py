@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from dataclasses import dataclass
 
 import pymemcache
-from servers import Server
+from servers import CONNECT_PAUSE_SECONDS, Server
 
 SMALL_BYTES_MAX = 8 << 10
 LARGE_BYTES = 1 << 20
@@ -46,10 +47,11 @@ class Worker:
         self._large_at = set(self._random.sample(range(operations), large_values))
         self._client = pymemcache.Client(server.address, connect_timeout=CLIENT_SECONDS, timeout=CLIENT_SECONDS, no_delay=True)
 
-    def run(self, everybody_connected: threading.Barrier) -> None:
+    def connect(self) -> None:
+        self._client.version()
+
+    def run(self) -> None:
         try:
-            self._client.version()
-            everybody_connected.wait(CLIENT_SECONDS)
             for step in range(self._operations):
                 if step in self._large_at:
                     self._set(f"large-{self.number}-{step}", LARGE_BYTES)
@@ -87,16 +89,18 @@ def run_mixed_load(server: Server, *, connections: int, operations: int, large_v
     Raises AssertionError at the first difference, error or hang.
     """
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
-    barrier = threading.Barrier(connections)
-    threads = [threading.Thread(target=worker.run, args=(barrier,), daemon=True) for worker in workers]
+    threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
     try:
+        # One after the other (see Server.connect), and all before the first request of the load.
+        for worker in workers:
+            worker.connect()
+            time.sleep(CONNECT_PAUSE_SECONDS)
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(timeout=LOAD_SECONDS)
             assert not thread.is_alive(), f"a client hangs for {LOAD_SECONDS:.0f} s"
-        # The first cause, not the broken barrier or time-outs that it brought to the others.
-        for worker in sorted(workers, key=lambda one: isinstance(one.failure, (threading.BrokenBarrierError, TimeoutError))):
+        for worker in workers:
             if worker.failure is not None:
                 raise AssertionError(f"client {worker.number}: {type(worker.failure).__name__}: {worker.failure}") from worker.failure
         for worker in workers:

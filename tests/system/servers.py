@@ -23,6 +23,7 @@ from tools.process import spawn, stop, tail
 
 GUEST_PORT = 11211
 START_SECONDS = 60.0
+CONNECT_PAUSE_SECONDS = 0.01
 LISTENING = r"memcached: listening on [0-9.]+:11211"
 
 
@@ -40,7 +41,10 @@ class Server:
         raise NotImplementedError
 
     def connect(self, seconds: float = 20.0) -> Wire:
-        return Wire(self.address, seconds)
+        wire = Wire(self.address, seconds)
+        # QEMU's user network listens with a backlog of one: of two connections at once, the host's TCP tries one again a second later.
+        time.sleep(CONNECT_PAUSE_SECONDS)
+        return wire
 
     def check(self) -> None:
         """Raises AssertionError unless the server is alive and does its work on a new connection."""
