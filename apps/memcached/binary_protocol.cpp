@@ -175,7 +175,7 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
   Store::Found found;
   context.statistics.add(Count::cmd_get);
   if (with_touch) {
-    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+    const auto asked = read_big<std::uint32_t>(request.extras.data());
     found = context.store().touch(key, context.service.clock.expiry(asked, context.now), context.now);
     context.statistics.add(Count::cmd_touch);
     context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
@@ -211,7 +211,7 @@ void BinaryProtocol::get(const Request& request, bool with_key, bool with_touch,
 }
 
 void BinaryProtocol::touch(const Request& request, Context& context) noexcept {
-  const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+  const auto asked = read_big<std::uint32_t>(request.extras.data());
   const auto found = context.store().touch(context.store().key(request.key), context.service.clock.expiry(asked, context.now), context.now);
   context.statistics.add(Count::cmd_touch);
   context.statistics.add(found.item != nullptr ? Count::touch_hits : Count::touch_misses);
@@ -226,7 +226,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
   Seconds expires = expires_never;
   if (!request.extras.empty()) {
     flags = read_big<std::uint32_t>(request.extras.data());
-    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data() + 4));
+    const auto asked = read_big<std::uint32_t>(request.extras.data() + 4);
     expires = context.service.clock.expiry(asked, context.now);
   }
   context.statistics.add(Count::cmd_set);
@@ -301,7 +301,7 @@ void BinaryProtocol::count(const Request& request, bool up, Context& context) no
   context.statistics.add(done.outcome == Outcome::not_found ? (up ? Count::incr_misses : Count::decr_misses)
                                                             : (up ? Count::incr_hits : Count::decr_hits));
   if (done.outcome == Outcome::not_found && expiry != expiry_means_no_creation) {
-    const Seconds expires = context.service.clock.expiry(static_cast<std::int32_t>(expiry), context.now);
+    const Seconds expires = context.service.clock.expiry(expiry, context.now);
     done = context.store().create_number(key, initial, expires, context.now);
   }
   switch (done.outcome) {
@@ -329,7 +329,7 @@ void BinaryProtocol::count(const Request& request, bool up, Context& context) no
 void BinaryProtocol::flush(const Request& request, Context& context) noexcept {
   Seconds when = 0;
   if (!request.extras.empty()) {
-    const auto asked = static_cast<std::int32_t>(read_big<std::uint32_t>(request.extras.data()));
+    const auto asked = read_big<std::uint32_t>(request.extras.data());
     if (asked > 0) when = context.service.clock.expiry(asked, context.now);
   }
   context.statistics.add(Count::cmd_flush);

@@ -2,7 +2,7 @@
 // The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands but SASL and tap, with their quiet forms.
 //
 // Every request has a header of 24 bytes that gives the length of all that follows, so nothing is searched for. Quiet commands leave out the reply
-// that says nothing new (a miss, or success); errors are always told. A request whose lengths contradict each other ends the connection after its
+// that says nothing new (a miss, or success); errors are always told. An expiry is unsigned here: a large one is a date far ahead, never "at once". A request whose lengths contradict each other ends the connection after its
 // error, since nobody can say where the next one begins.
 #pragma once
 

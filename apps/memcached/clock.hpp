@@ -31,7 +31,7 @@ class Clock {
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
   /// What a client's expiry means: 0 never, negative at once, up to 30 days from `now`, above that a date (one in the past: at once).
-  [[nodiscard]] Seconds expiry(std::int32_t asked, Seconds now) const noexcept {
+  [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {
     if (asked == 0) return expires_never;
     if (asked < 0) return expired_already;
     if (asked <= relative_expiry_max_s) return now + static_cast<Seconds>(asked);

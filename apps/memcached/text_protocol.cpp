@@ -105,8 +105,8 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
     if (window.size() < line_bytes_max + 2) return 0;
     context.statistics.add(Count::protocol_errors);
     context.reply.put("CLIENT_ERROR line too long\r\n");
-    context.closing = true;
-    return input.size();
+    reading_ = Reading::failed_rest;
+    return window.size();
   }
   std::string_view line = window.substr(0, line_end);
   if (line.size() > 1 && line.back() == '\r') line.remove_suffix(1);
@@ -343,7 +343,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
 }
 
 void TextProtocol::remove(const Line& line, Context& context) noexcept {
-  const bool quiet = line.quiet();
+  const bool quiet = line.count > 2 && line.quiet();  // else it is a key of that name
   if (line.count > 2) {
     const bool zero = line.words[2] == "0";
     if (!(line.count == 3 ? zero || quiet : zero && quiet)) {

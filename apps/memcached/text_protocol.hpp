@@ -3,7 +3,9 @@
 //
 // A command is a line, except that a get may name any number of keys: its line is worked off key by key as it arrives, so its length has no bound
 // and needs no memory. Where this differs from memcached: a line other than a get's that is longer than `line_bytes_max` is answered by
-// "CLIENT_ERROR line too long" before the connection ends; memcached ends it without a word. The meta commands (mg, ms, …) are not there.
+// "CLIENT_ERROR line too long" and skipped; memcached ends the connection without a word, or says "ERROR" if the line happened to arrive whole. An
+// error in a get takes the place of that get's values only; memcached also forgets answers to requests before it that arrived together with it. The
+// meta commands (mg, ms, …) are not there.
 #pragma once
 
 #include <array>
@@ -46,7 +48,7 @@ class TextProtocol {
     line,
     keys,         ///< within the line of a get
     rest,         ///< of a get's line, ignored; then the get ends
-    failed_rest,  ///< of a get's line that was answered by an error
+    failed_rest,  ///< of a line that was answered by an error
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The parsers against Debian's stock memcached: random conversations, played to both, must be answered by the same bytes.
+
+Stock memcached runs as a process of ours on a loopback port that the system chose. Left out are the few things in which Neap differs by
+decision (text_protocol.hpp and docs say which): lines without an end, meta commands, the version's text, statistics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+REPLAY = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/memcached/memcached_replay"
+STOCK = shutil.which("memcached")
+CONVERSATIONS = 300
+ANSWER_SECONDS = 20.0
+END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words: answered by ERROR, and by nothing else before it
+LONG_KEY = b"k" * 251  # one byte too long
+KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
+NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615", b"18446744073709551616", b"4294967296", b"99", b"10"]
+# No value of white space alone: memcached looks for its number in the bytes behind it.
+VALUES = [b"", b"0", b"1", b"41", b"99", b" 7", b"x", b"hello", b"v" * 1000, b"v" * 1024, b"v" * 5000, b"x\r\ny", b"\x80\x00\xff", b"18446744073709551615"]
+
+pytestmark = [
+    pytest.mark.skipif(STOCK is None, reason="stock memcached is not installed"),
+    pytest.mark.skipif(not REPLAY.is_file(), reason="build/host is not built (./neap test host builds it)"),
+]
+
+
+@pytest.fixture(scope="module")
+def stock() -> Iterator[tuple[str, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = probe.getsockname()
+    user = ["-u", "nobody"] if os.geteuid() == 0 else []
+    assert STOCK is not None
+    process = subprocess.Popen([STOCK, *user, "-l", "127.0.0.1", "-p", str(address[1]), "-U", "0", "-t", "1", "-m", "64"], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(address, 1).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < deadline, "stock memcached does not start"
+                time.sleep(0.02)
+        yield address
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
+    """Sends all, ends our side, and reads until the other side ends."""
+    with socket.create_connection(address, ANSWER_SECONDS) as wire:
+        with contextlib.suppress(ConnectionError):  # it may close in the middle
+            wire.sendall(request)
+            wire.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := wire.recv(1 << 16):
+                answer += piece
+        return answer
+
+
+def ask_neap(request: bytes) -> bytes:
+    return subprocess.run([REPLAY], input=request, stdout=subprocess.PIPE, check=True, timeout=ANSWER_SECONDS).stdout
+
+
+def text_conversation(dice: random.Random) -> bytes:
+    lines = [b"flush_all noreply"]
+
+    def word() -> bytes:
+        return dice.choice(KEYS if dice.random() < 0.6 else NUMBERS)
+
+    for _ in range(dice.randint(1, 25)):
+        if dice.random() < 0.5:
+            value = dice.choice([value for value in VALUES if len(value) < 2000])  # after an error it is taken for a line, and that has a limit
+            verb = dice.choice([b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
+            flags = dice.choice(NUMBERS) if dice.random() < 0.15 else b"5"
+            expiry = dice.choice([b"-1", b"100", b"2592001", b"x"]) if dice.random() < 0.15 else b"0"
+            size = dice.choice([b"-1", b"x", b"3"]) if dice.random() < 0.06 else b"%d" % len(value)
+            words = [verb, dice.choice(KEYS), flags, expiry, size]
+            if verb == b"cas":
+                words.append(b"999999999999" if dice.random() < 0.9 else dice.choice(NUMBERS))
+            if dice.random() < 0.1:
+                words.append(dice.choice([b"noreply", b"foo"]))
+            lines.append(b" ".join(words))
+            lines.append(value)
+            continue
+        verb = dice.choice([b"get"] * 6 + [b"gets", b"gat", b"gats", b"delete", b"incr", b"incr", b"decr", b"touch", b"flush_all", b"verbosity", b"nonsense", b"", b"x"])
+        if verb == b"flush_all":
+            lines.append(dice.choice([b"flush_all", b"flush_all 0", b"flush_all x", b"flush_all -1", b"flush_all 0 noreply", b"flush_all 1 2 3"]))
+            continue
+        words = [verb]
+        if verb in (b"incr", b"decr"):
+            words += [dice.choice(KEYS), dice.choice(NUMBERS)]
+        elif verb in (b"gat", b"gats"):
+            words += [dice.choice([b"0", b"100", b"-1", b"x"])]
+        elif verb == b"touch":
+            words += [dice.choice(KEYS), dice.choice([b"0", b"100", b"-1", b"x"])]
+        words += [word() for _ in range(dice.choice([0, 0, 1, 1, 1, 2, 5, 40 if verb in (b"get", b"gets") else 3]))]
+        if verb == b"verbosity":
+            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # and no diary of the rest
+        if verb.startswith(b"g"):
+            # A get that fails at its key makes memcached forget the answers of the requests before it, if they came together.
+            words = [b"d" if word == LONG_KEY else word for word in words]
+        if dice.random() < 0.1:
+            words.append(b"noreply")
+        lines.append(b" ".join(words))
+    return b"\r\n".join(lines) + b"\r\n" + END_OF_TEXT
+
+
+def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
+    """Like `==`, but shows the place and not two pages."""
+    if ours == theirs:
+        return
+    assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    around = slice(max(0, at - 1 if isinstance(ours, list) else at - 40), at + (2 if isinstance(ours, list) else 60))
+    short = re.sub(rb"([kv])\1{20,}", rb"\1...", request)
+    pytest.fail(f"round {round_number}, at {at}:\n  Neap      {ours[around]!r}\n  memcached {theirs[around]!r}\n  after {short!r}", pytrace=False)
+
+
+def without_cas(answer: bytes) -> bytes:
+    """Stock memcached counts ids on from conversation to conversation."""
+    return re.sub(rb"(VALUE \S+(?:\t\S+)? \d+ \d+) \d+\r\n", rb"\1 CAS\r\n", answer)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_text_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
+    for round_number in range(CONVERSATIONS // 10):
+        dice = random.Random(f"text {seed} {round_number}")
+        request = text_conversation(dice)
+        ours = ask_neap(request).replace(b"CLIENT_ERROR line too long", b"ERROR")
+        compare(without_cas(ours), without_cas(ask_stock(stock, request)), request, round_number)
+
+
+def frame(opcode: int, extras: bytes = b"", key: bytes = b"", value: bytes = b"", cas: int = 0, body: int | None = None) -> bytes:
+    size = len(extras) + len(key) + len(value) if body is None else body
+    return struct.pack(">BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, size, 0xFEED, cas) + extras + key + value
+
+
+def binary_conversation(dice: random.Random) -> bytes:
+    request = frame(0x08)
+    for _ in range(dice.randint(1, 25)):
+        key = dice.choice(KEYS[:5])
+        value = dice.choice(VALUES)
+        kind = dice.random()
+        cas = 999_999_999_999 if dice.random() < 0.1 else 0
+        if kind < 0.4:
+            request += frame(dice.choice([0x01, 0x01, 0x02, 0x03, 0x11, 0x12, 0x13]), struct.pack(">Ii", 7, dice.choice([0, 0, 0, -1, 100])), key, value, cas)
+        elif kind < 0.6:
+            request += frame(dice.choice([0x00, 0x09, 0x0C, 0x0D]), b"", key)
+        elif kind < 0.7:
+            request += frame(dice.choice([0x05, 0x06, 0x15, 0x16]), struct.pack(">QQI", dice.choice([0, 1, 2**64 - 1]), 10, dice.choice([0, 0xFFFFFFFF])), b"n", b"", cas)
+        elif kind < 0.78:
+            request += frame(dice.choice([0x0E, 0x0F, 0x19, 0x1A]), b"", key, value, cas)
+        elif kind < 0.84:
+            request += frame(dice.choice([0x04, 0x14]), b"", key, b"", cas)
+        elif kind < 0.92:
+            request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
+        elif kind < 0.98:
+            request += frame(dice.choice([0x0A, 0x08, 0x18]))
+        else:  # lengths that do not fit; the end of the conversation
+            request += dice.choice([frame(0x00), frame(0x01, b"", key, value), frame(0x00, b"x", key), frame(0x0A, b"", b"k"), frame(0x01, b"x" * 8, key, b"", body=4)])
+    return request + frame(0x07)
+
+
+def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
+    """Headers without the id itself (only whether there is one), and bodies."""
+    answers = []
+    at = 0
+    while at < len(answer):
+        size = struct.unpack_from(">I", answer, at + 8)[0]
+        head = answer[at : at + 16]
+        answers.append((head[:8], head[8:16], int(any(answer[at + 16 : at + 24])), answer[at + 24 : at + 24 + size]))
+        at += 24 + size
+    return answers
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_binary_conversations_are_answered_alike(stock: tuple[str, int], seed: int) -> None:
+    for round_number in range(CONVERSATIONS // 10):
+        dice = random.Random(f"binary {seed} {round_number}")
+        request = binary_conversation(dice)
+        compare(binary_answers(ask_neap(request)), binary_answers(ask_stock(stock, request)), request, round_number)

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
+// One client's conversation on the host, without a network: bytes from standard input, the answer on standard output. For differential_test.py,
+// and for looking at what the parsers do: `printf 'get a\r\n' | memcached_replay`.
+#include <cstdio>
+#include <string>
+
+#include "apps/memcached/test_server.hpp"
+
+int main() {
+  using namespace neap::memcached;
+  std::string request;
+  char piece[65536];
+  for (std::size_t bytes; (bytes = std::fread(piece, 1, sizeof piece, stdin)) > 0;) request.append(piece, bytes);
+  StoreOptions options = test::small_store();
+  test::Server server(options);
+  test::Client client(server);
+  const std::string answer = client.talk(request);
+  return std::fwrite(answer.data(), 1, answer.size(), stdout) == answer.size() ? 0 : 1;
+}
