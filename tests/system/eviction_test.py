@@ -33,10 +33,9 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
             for number in range(generation):
                 wire.store(b"%s-%d" % (name, number), VALUE)
             time.sleep(2.1)
-        left = {
-            name: sum(wire.fetch(b"%s-%d" % (name, number)) is not None for number in range(generation))
-            for name in (b"old", b"middle", b"new")
-        }
+        left = {}
+        for name in (b"old", b"middle", b"new"):
+            left[name] = sum(wire.fetch(b"%s-%d" % (name, number)) is not None for number in range(generation))
         statistics = wire.statistics()
     assert left[b"new"] == generation, left
     assert left[b"old"] == 0, left
