@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // From whatever loaded us to the first C++ line.
 //
-// QEMU (-kernel), iPXE and GRUB all enter here, in 32-bit protected mode, without paging, with a magic number in EAX and the address of what they know
-// in EBX (Multiboot 0.6.96, 3.2; Multiboot 2, 3.3). QEMU and iPXE want the addresses in the header, GRUB may have moved the image: so this code finds
-// out where it is, and everything it touches is relative to that. It leaves with boot page tables that map
+// QEMU (-kernel), iPXE and GRUB all enter here, in 32-bit protected mode, without paging, with a magic number in EAX and the address of
+// what they know in EBX (Multiboot 0.6.96, 3.2; Multiboot 2, 3.3). QEMU and iPXE want the addresses in the header, GRUB may have moved the
+// image: so this code finds out where it is, and everything it touches is relative to that. It leaves with boot page tables that map
 //   - the first 4 GiB at 0 (this code runs there, and so does the start of the other cores),
 //   - the same at `direct_map_base`, which is how C++ reaches physical memory until it has made the real tables,
 //   - the image at `image_virtual`, wherever it lies.
@@ -25,7 +25,7 @@
         .section .boot, "ax", @progbits
 boot_base:
 
-// --- Multiboot 1: 3.1.3, the address fields. QEMU and iPXE take an ELF64 by these only -----------------------------------------------------
+// --- Multiboot 1: 3.1.3, the address fields. QEMU and iPXE take an ELF64 by these only ---------------------------------------------------
         .balign 4
 multiboot1_header:
         .long   MULTIBOOT1_HEADER_MAGIC
@@ -37,7 +37,7 @@ multiboot1_header:
         .long   multiboot1_bss_end_address
         .long   multiboot1_entry_address
 
-// --- Multiboot 2: 3.1 -------------------------------------------------------------------------------------------------------------------------
+// --- Multiboot 2: 3.1 --------------------------------------------------------------------------------------------------------------------
         .balign 8
 multiboot2_header:
         .long   MULTIBOOT2_HEADER_MAGIC
@@ -72,7 +72,7 @@ multiboot2_header:
         .long   8
 multiboot2_header_end:
 
-// --- 32-bit entry: EAX magic, EBX information --------------------------------------------------------------------------------------------------
+// --- 32-bit entry: EAX magic, EBX information --------------------------------------------------------------------------------------------
         .balign 16
         .code32
         .global boot_entry, multiboot1_header
@@ -81,7 +81,8 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // There is no stack yet and no way to ask for EIP but a call. Borrow the first word of the information structure for its return address.
+        // There is no stack yet and no way to ask for EIP but a call. Borrow the first word of the information structure for its return
+        // address.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp
         call    1f
@@ -203,7 +204,7 @@ boot_descriptors_pointer:
         .long   0
         .long   0
 
-// --- At home, in the top 2 GiB ------------------------------------------------------------------------------------------------------------------
+// --- At home, in the top 2 GiB -----------------------------------------------------------------------------------------------------------
         .section .text.boot_entry_high, "ax", @progbits
         .type   boot_entry_high, @function
 boot_entry_high:

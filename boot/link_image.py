@@ -73,10 +73,7 @@ def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:
             best[address] = (rank, size, name)
     found = [(address - IMAGE_BASE, size, name) for address, (_, size, name) in sorted(best.items())]
     # Assembler labels have no size: they reach to the next one.
-    return [
-        (offset, size or (found[i + 1][0] - offset if i + 1 < len(found) else 1), name)
-        for i, (offset, size, name) in enumerate(found)
-    ]
+    return [(offset, size or (found[i + 1][0] - offset if i + 1 < len(found) else 1), name) for i, (offset, size, name) in enumerate(found)]
 
 
 def readable(tools: str, names: list[str]) -> list[str]:
@@ -112,7 +109,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         pieces += chosen
         if codes:
             pattern = re.compile(b"|".join(re.escape(piece) for piece in chosen))
-            coded = [pattern.sub(lambda match: codes[match[0]], name) for name in coded]
+            coded = [pattern.sub(lambda match, codes=codes: codes[match[0]], name) for name in coded]
     return coded, pieces
 
 

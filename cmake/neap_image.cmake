@@ -2,9 +2,10 @@
 # Boot images.
 #
 #   neap_application(NAME SOURCES … LIBRARIES …)   NAME.elf, which a boot loader takes, and NAME.debug.elf, which a debugger reads
-#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/: the exit status tells the result; target `target_tests` builds all
+#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, as part of target `target_tests`; the exit status tells the result
 #
-# Both files lie in the folder's build directory; the target is NAME.elf. boot/link_image.py says how an image is linked, and why in three steps.
+# Both files lie in the folder's build directory; the target is NAME.elf. boot/link_image.py says how an image is linked, and why in three
+# steps.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_DEBUG "-Og")
@@ -25,7 +26,8 @@ set(NEAP_LINK_SCRIPT "${PROJECT_SOURCE_DIR}/boot/image.ld")
 set(NEAP_LINKER "${PROJECT_SOURCE_DIR}/boot/link_image.py")
 # Every executable of an image build is an image.
 set(CMAKE_CXX_LINK_EXECUTABLE
-  "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET> -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
+  "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET>")
+string(APPEND CMAKE_CXX_LINK_EXECUTABLE " -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
 
 function(neap_application name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")

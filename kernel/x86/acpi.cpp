@@ -167,7 +167,8 @@ bool find_soft_off(const Bytes& aml) {
   constexpr std::uint8_t name_op = 0x08, package_op = 0x12, byte_prefix = 0x0a, zero_op = 0x00, one_op = 0x01;
   const auto all = aml.text(0, aml.size());
   for (auto at = all.find("_S5_"); at != all.npos; at = all.find("_S5_", at + 1)) {
-    const bool named = at >= 1 && (aml.read<std::uint8_t>(at - 1) == name_op || (at >= 2 && all[at - 1] == '\\' && aml.read<std::uint8_t>(at - 2) == name_op));
+    const bool named = at >= 1 && (aml.read<std::uint8_t>(at - 1) == name_op ||
+                                   (at >= 2 && all[at - 1] == '\\' && aml.read<std::uint8_t>(at - 2) == name_op));
     if (!named || aml.read<std::uint8_t>(at + 4) != package_op) continue;
     auto next = at + 5;
     next += 1 + (aml.read<std::uint8_t>(next) >> 6);  // package length: the top bits say how many more bytes it has

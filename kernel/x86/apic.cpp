@@ -50,7 +50,9 @@ constinit std::atomic<unsigned> errors{0};
 
 std::uint32_t msr_of(Register which) { return msr_x2apic_first + static_cast<std::uint32_t>(which) / 16; }
 
-volatile std::uint32_t& cell(Register which) { return *reinterpret_cast<volatile std::uint32_t*>(registers + static_cast<std::uint16_t>(which)); }
+volatile std::uint32_t& cell(Register which) {
+  return *reinterpret_cast<volatile std::uint32_t*>(registers + static_cast<std::uint16_t>(which));
+}
 
 std::uint32_t read(Register which) { return x2apic ? static_cast<std::uint32_t>(read_msr_known(msr_of(which))) : cell(which); }
 

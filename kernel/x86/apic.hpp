@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's local APIC: its interrupts, its timer, messages to other cores (SDM 3A, chapter 11).
 //
-// x2APIC is what we want: registers are MSRs, an inter-core interrupt is one write without waiting, ids have 32 bits. A CPU without it gets the same
-// registers by memory.
+// x2APIC is what we want: registers are MSRs, an inter-core interrupt is one write without waiting, ids have 32 bits. A CPU without it gets
+// the same registers by memory.
 #pragma once
 
 #include <cstdint>

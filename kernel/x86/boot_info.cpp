@@ -55,7 +55,8 @@ std::string_view copy_text(const char* from, std::size_t bytes_max, char* to, st
   return {to, kept};
 }
 
-// Multiboot 1 loaders put the image's name in front of the words; GRUB 2 does not. The name may be a path with spaces, so it ends with the first
+// Multiboot 1 loaders put the image's name in front of the words; GRUB 2 does not. The name may be a path with spaces, so it ends with the
+// first
 // `.elf` if there is one.
 std::string_view without_image_name(std::string_view line) {
   if (!info.loader.starts_with("GRUB")) {

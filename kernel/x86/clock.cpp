@@ -32,9 +32,11 @@ constinit std::uint64_t apic_timer_hz = 0;
 constinit std::uint64_t wall_clock_ns = 0;
 constinit thread_local std::uint64_t alarm_deadline_ns = machine::alarm_none;
 
-std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) { return static_cast<std::uint64_t>(Wide{ticks} * factor >> factor_shift); }
+std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) {
+  return static_cast<std::uint64_t>(Wide{ticks} * factor >> factor_shift);
+}
 
-// --- What the CPU or a hypervisor states ---------------------------------------------------------------------------------------------------
+// --- What the CPU or a hypervisor states -------------------------------------------------------------------------------------------------
 
 std::uint64_t stated_tsc_hz() {
   const auto& cpu = features();
@@ -66,7 +68,7 @@ std::uint64_t stated_tsc_hz() {
   return 0;
 }
 
-// --- Measuring -----------------------------------------------------------------------------------------------------------------------------
+// --- Measuring ---------------------------------------------------------------------------------------------------------------------------
 
 // A timer of known rate, read as a count that goes up and wraps.
 struct Reference {
@@ -78,9 +80,12 @@ struct Reference {
 
   [[nodiscard]] std::uint32_t read() const {
     switch (kind) {
-      case Kind::power_timer_port: return in32(port) & mask;
-      case Kind::power_timer_memory: return *cell & mask;
-      case Kind::pit: break;
+      case Kind::power_timer_port:
+        return in32(port) & mask;
+      case Kind::power_timer_memory:
+        return *cell & mask;
+      case Kind::pit:
+        break;
     }
     // Counter 2 of the 8254 counts down; latch it, then low and high byte (Intel 8254 data sheet, "counter latch command").
     constexpr std::uint16_t command = 0x43, counter2 = 0x42;
@@ -147,7 +152,9 @@ void measure(bool tsc_known) {
   apic::start_timer(0xffffffff);
   const auto first = read_together(reference);
   const auto limit_tsc = guessed_hz / 10;  // a reference that stops does not stop us
-  while (((reference.read() - first.reference) & reference.mask) < reference.hz / measurements_per_second && read_tsc() - first.tsc < limit_tsc) pause();
+  while (((reference.read() - first.reference) & reference.mask) < reference.hz / measurements_per_second &&
+         read_tsc() - first.tsc < limit_tsc)
+    pause();
   const auto last = read_together(reference);
   apic::start_timer(0);
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
@@ -227,8 +234,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
   if (features().tsc_deadline) {
-    // The MSR compares with this core's own counter. One tick more than the division says: never early. A deadline beyond 2^63 ticks is as good
-    // as none.
+    // The MSR compares with this core's own counter. One tick more than the division says: never early. A deadline beyond 2^63 ticks is as
+    // good as none.
     const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));
     write_msr_known(msr_tsc_deadline, read_tsc() + ticks);
     return;

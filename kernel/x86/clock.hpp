@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The time-stamp counter as the clock, the local APIC's timer as the alarm.
 //
-// Reading the time must cost a few cycles and need no lock, and all cores must agree on it: so the clock is the TSC, times a fixed-point factor. Its
-// rate is what the CPU or the hypervisor states; where neither does, it is measured against a timer of known rate, in at most 10 ms.
+// Reading the time must cost a few cycles and need no lock, and all cores must agree on it: so the clock is the TSC, times a fixed-point
+// factor. Its rate is what the CPU or the hypervisor states; where neither does, it is measured against a timer of known rate, in at most
+// 10 ms.
 #pragma once
 
 #include <cstdint>

@@ -47,8 +47,8 @@ void neap_core_entered(CoreStart* start) noexcept;
 
 namespace {
 
-constexpr std::uint64_t init_wait_ns = 10'000'000;      // MP specification 1.4, B.4
-constexpr std::uint64_t second_startup_ns = 200'000;    // likewise
+constexpr std::uint64_t init_wait_ns = 10'000'000;    // MP specification 1.4, B.4
+constexpr std::uint64_t second_startup_ns = 200'000;  // likewise
 constexpr std::uint64_t start_limit_ns = 1'000'000'000;
 
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
@@ -56,8 +56,9 @@ constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
 
-// --- Two cores compare their counters -------------------------------------------------------------------------------------------------------
-// Core 0 asks, the new core answers with its counter; of many rounds the one with the shortest way there and back bounds the difference.
+// --- Two cores compare their counters
+// ------------------------------------------------------------------------------------------------------- Core 0 asks, the new core answers
+// with its counter; of many rounds the one with the shortest way there and back bounds the difference.
 
 constinit std::atomic<std::uint32_t> question{0}, answered{0};
 constinit std::atomic<std::uint64_t> answer_tsc{0};
@@ -104,7 +105,7 @@ std::uint64_t ask_for_offset() {
 constinit std::atomic<std::uint64_t> offset_found{0};
 constinit std::atomic<bool> offset_known{false};
 
-// --- The page below 1 MiB --------------------------------------------------------------------------------------------------------------------
+// --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
 
 void fill_trampoline(std::uint64_t page) {
   // Real mode reaches it by the boot tables' copy of low memory, we by a mapping of our own.
@@ -127,7 +128,7 @@ void fill_trampoline(std::uint64_t page) {
   }
 }
 
-// --- One core ----------------------------------------------------------------------------------------------------------------------------------
+// --- One core ----------------------------------------------------------------------------------------------------------------------------
 
 unsigned order_for(std::uint64_t bytes) {
   unsigned order = 0;

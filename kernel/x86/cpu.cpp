@@ -21,6 +21,7 @@ Features read_features() {
   f.xsave = leaf1.ecx & bit(26);
   f.rdrand = leaf1.ecx & bit(30);
   f.hypervisor = leaf1.ecx & bit(31);
+  f.machine_check = leaf1.edx & bit(7);
   if (f.largest_leaf >= 7) {
     const auto leaf7 = cpuid(7);
     f.tsc_adjust = leaf7.ebx & bit(1);
@@ -50,6 +51,7 @@ void enable_cpu_state() {
   write_cr0(cr0);
   auto cr4 = read_cr4() | cr4_page_global | cr4_fxsr | cr4_simd_exceptions;
   if (features().xsave) cr4 |= cr4_xsave;
+  if (features().machine_check) cr4 |= cr4_machine_check;  // else one is a shutdown without a word
   write_cr4(cr4);
   if (features().xsave) {
     // x87, SSE, AVX and the three parts of AVX-512: whichever the CPU has, so that an application may be compiled for them (SDM 1, 13.3).

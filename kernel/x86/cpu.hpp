@@ -47,6 +47,7 @@ constexpr std::uint64_t cr0_numeric_error = 1 << 5;
 constexpr std::uint64_t cr0_write_protect = 1 << 16;
 constexpr std::uint64_t cr0_not_write_through = 1 << 29;
 constexpr std::uint64_t cr0_cache_disable = 1 << 30;
+constexpr std::uint64_t cr4_machine_check = 1 << 6;
 constexpr std::uint64_t cr4_page_global = 1 << 7;
 constexpr std::uint64_t cr4_fxsr = 1 << 9;
 constexpr std::uint64_t cr4_simd_exceptions = 1 << 10;
@@ -99,7 +100,7 @@ inline void close_interrupts() { asm volatile("cli" ::: "memory"); }
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }
 
-// --- Model specific registers that every x86-64 CPU has; others go through msr.hpp, which survives a #GP ------------------------------------
+// --- Model specific registers that every x86-64 CPU has; others go through msr.hpp, which survives a #GP ---------------------------------
 
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_tsc_adjust = 0x3b;
@@ -119,7 +120,7 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
 
 /// What this CPU can do, as far as we use it. Read once by core 0.
 struct Features {
-  bool x2apic, tsc_deadline, invariant_tsc, huge_pages, xsave, rdrand, rdseed, hypervisor, tsc_adjust;
+  bool x2apic, tsc_deadline, invariant_tsc, huge_pages, xsave, rdrand, rdseed, hypervisor, tsc_adjust, machine_check;
   std::uint32_t largest_leaf;
   bool intel;
   std::uint8_t family, model;  ///< with the extended parts added in

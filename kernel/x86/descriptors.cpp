@@ -118,8 +118,8 @@ void use_boot_stack_for_faults(Descriptors& descriptors) {
 std::uint64_t tls_block_bytes() { return round_up(address_of(tls_bytes), address_of(tls_alignment)) + address_of(tls_alignment) + 64; }
 
 std::uint64_t prepare_tls(std::byte* block) {
-  // x86-64 TLS, variant II: variables lie below the thread pointer, at its distance rounded to the segment's own alignment and no more; the word
-  // at the pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
+  // x86-64 TLS, variant II: variables lie below the thread pointer, at its distance rounded to the segment's own alignment and no more; the
+  // word at the pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
   const auto alignment = address_of(tls_alignment);
   const auto pointer = round_up(address_of(block) + round_up(address_of(tls_bytes), alignment), alignment);
   auto* const variables = reinterpret_cast<std::byte*>(pointer - round_up(address_of(tls_bytes), alignment));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Segment and interrupt descriptors.
 //
-// Long mode keeps of segmentation only what the CPU insists on: a code segment, a TSS that names the stacks for faults that must not use the present
-// one, and the base of FS, which is where a core's thread-local storage is. The interrupt table is the same for all cores.
+// Long mode keeps of segmentation only what the CPU insists on: a code segment, a TSS that names the stacks for faults that must not use
+// the present one, and the base of FS, which is where a core's thread-local storage is. The interrupt table is the same for all cores.
 #pragma once
 
 #include <cstddef>

@@ -26,12 +26,38 @@ constexpr std::uint64_t flag_carry = 1 << 0;
 // SDM 3A, 4.7.
 constexpr std::uint64_t fault_present = 1 << 0, fault_write = 1 << 1, fault_reserved = 1 << 3, fault_fetch = 1 << 4;
 
-constexpr std::array<const char*, 32> names{
-    "divide error", "debug", "NMI", "breakpoint", "overflow", "bound range exceeded", "invalid opcode", "no coprocessor",
-    "double fault", "coprocessor overrun", "invalid TSS", "segment not present", "stack segment fault", "general protection fault", "page fault",
-    "exception 15", "x87 floating-point error", "alignment check", "machine check", "SIMD floating-point error", "virtualisation",
-    "control protection", "exception 22", "exception 23", "exception 24", "exception 25", "exception 26", "exception 27",
-    "hypervisor injection", "VMM communication", "security", "exception 31"};
+constexpr std::array<const char*, 32> names{"divide error",
+                                            "debug",
+                                            "NMI",
+                                            "breakpoint",
+                                            "overflow",
+                                            "bound range exceeded",
+                                            "invalid opcode",
+                                            "no coprocessor",
+                                            "double fault",
+                                            "coprocessor overrun",
+                                            "invalid TSS",
+                                            "segment not present",
+                                            "stack segment fault",
+                                            "general protection fault",
+                                            "page fault",
+                                            "exception 15",
+                                            "x87 floating-point error",
+                                            "alignment check",
+                                            "machine check",
+                                            "SIMD floating-point error",
+                                            "virtualisation",
+                                            "control protection",
+                                            "exception 22",
+                                            "exception 23",
+                                            "exception 24",
+                                            "exception 25",
+                                            "exception 26",
+                                            "exception 27",
+                                            "hypervisor injection",
+                                            "VMM communication",
+                                            "security",
+                                            "exception 31"};
 
 struct Fixup {
   std::uint64_t fault, resume;
@@ -60,7 +86,8 @@ void print_registers(const ExceptionFrame& f, std::uint64_t address) {
 const char* page_fault_kind(std::uint64_t error_code, std::uint64_t address) {
   constexpr std::uint64_t nearly_null = 64 * 1024;
   if (error_code & fault_reserved) return "reserved bit set in the page tables";
-  if (error_code & fault_fetch) return error_code & fault_present ? "execution of memory that is not code" : "jump to an address that is not mapped";
+  if (error_code & fault_fetch)
+    return error_code & fault_present ? "execution of memory that is not code" : "jump to an address that is not mapped";
   if (address < nearly_null) return error_code & fault_write ? "write through a null pointer" : "read through a null pointer";
   if (error_code & fault_present) return "write to read-only memory";
   return error_code & fault_write ? "write to an address that is not mapped" : "read of an address that is not mapped";
@@ -75,8 +102,8 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
   frame.rsp += 8;
 }
 
-// A core whose registers are so broken that the report faults again would go round for ever. This counts all cores' reports, since nothing of a
-// core's own can be trusted then; that many at once are not explained otherwise.
+// A core whose registers are so broken that the report faults again would go round for ever. This counts all cores' reports, since nothing
+// of a core's own can be trusted then; that many at once are not explained otherwise.
 constinit std::atomic<unsigned> reports{0};
 constexpr unsigned reports_max = 20;
 
@@ -102,7 +129,7 @@ constexpr unsigned reports_max = 20;
   panic(text.text());
 }
 
-// --- Stopping for another core's panic -----------------------------------------------------------------------------------------------------
+// --- Stopping for another core's panic ---------------------------------------------------------------------------------------------------
 
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Exceptions: what the CPU refuses to do.
 //
-// With one program in the machine every exception is our own mistake, save those that an entry in the fix-up table announces. So the handler says all
-// that is known (what, where, the registers, the address, whose stack ran over) and panics; the backtrace goes on through the frame into the code
-// that faulted.
+// With one program in the machine every exception is our own mistake, save those that an entry in the fix-up table announces. So the
+// handler says all that is known (what, where, the registers, the address, whose stack ran over) and panics; the backtrace goes on through
+// the frame into the code that faulted.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // Interrupts are closed except in two places, both here.
 //
-// Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt. Because both are calls as far as the compiler
-// can tell (all caller-saved registers are declared lost), the entry code need not save vector registers.
+// Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt. Because both are calls as far as the
+// compiler can tell (all caller-saved registers are declared lost), the entry code need not save vector registers.
+#include "kernel/interrupts.hpp"
+
 #include <array>
 #include <atomic>
 
-#include "kernel/interrupts.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/clock.hpp"
@@ -25,7 +26,7 @@ struct alignas(64) SleepState {
 constinit std::array<SleepState, machine::cores_max> sleep_states{};
 
 // Everything that a handler's C++ code may use beyond what the entry code saves.
-#define NEAP_VECTOR_REGISTERS                                                                                                                 \
+#define NEAP_VECTOR_REGISTERS \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
 }  // namespace
@@ -33,11 +34,19 @@ constinit std::array<SleepState, machine::cores_max> sleep_states{};
 extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
   const auto vector = static_cast<std::uint8_t>(number);
   switch (vector) {
-    case apic::vector_alarm: alarm_arrived(); break;
-    case apic::vector_wake: break;  // that it ended the sleep was its purpose
-    case apic::vector_error: apic::error_arrived(); break;
-    case apic::vector_spurious: return;  // must not be acknowledged (SDM 3A, 11.9)
-    default: interrupt_arrived(vector); break;
+    case apic::vector_alarm:
+      alarm_arrived();
+      break;
+    case apic::vector_wake:
+      break;  // that it ended the sleep was its purpose
+    case apic::vector_error:
+      apic::error_arrived();
+      break;
+    case apic::vector_spurious:
+      return;  // must not be acknowledged (SDM 3A, 11.9)
+    default:
+      interrupt_arrived(vector);
+      break;
   }
   apic::end_of_interrupt();
 }
@@ -55,7 +64,8 @@ void open_interrupt_window() noexcept {
 
 void sleep(bool (*still_idle)() noexcept) noexcept {
   auto& state = sleep_states[this_core()].state;
-  // From here on a `wake` either finds `asleep` and sends an interrupt, which HLT takes because STI opens only after it, or has left `woken` before.
+  // From here on a `wake` either finds `asleep` and sends an interrupt, which HLT takes because STI opens only after it, or has left
+  // `woken` before.
   auto expected = Sleep::awake;
   if (state.compare_exchange_strong(expected, Sleep::asleep, std::memory_order_seq_cst) && still_idle()) {
     asm volatile("sti; hlt; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
@@ -64,7 +74,8 @@ void sleep(bool (*still_idle)() noexcept) noexcept {
 }
 
 void wake(unsigned core) noexcept {
-  if (sleep_states[core].state.exchange(Sleep::woken, std::memory_order_seq_cst) == Sleep::asleep) apic::send(apic_id_of(core), apic::vector_wake);
+  if (sleep_states[core].state.exchange(Sleep::woken, std::memory_order_seq_cst) == Sleep::asleep)
+    apic::send(apic_id_of(core), apic::vector_wake);
 }
 
 }  // namespace neap::machine

@@ -113,7 +113,8 @@ std::uint64_t low_page() {
     // From the top down: the bottom holds the BIOS's own data, which a warm restart wants.
     for (auto page = round_down(std::min(range.end, low_page_limit), page_bytes); page >= range.first + page_bytes && page > page_bytes;) {
       page -= page_bytes;
-      const auto taken = std::ranges::any_of(info.unavailable, [&](const PhysicalRange& r) { return r.first < page + page_bytes && page < r.end; });
+      const auto taken =
+          std::ranges::any_of(info.unavailable, [&](const PhysicalRange& r) { return r.first < page + page_bytes && page < r.end; });
       if (!taken && page >= page_bytes) return page;
     }
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Which RAM is ours, and single pages of it before there is an allocator.
 //
-// Page tables, the first stacks and firmware tables need pages before the kernel's page allocator can exist, and that wants to be told once, exactly,
-// what it owns. So pages are first cut off the start of one range; `hand_over` closes that and names the rest. Later page tables come from the
-// allocator like everything else.
+// Page tables, the first stacks and firmware tables need pages before the kernel's page allocator can exist, and that wants to be told
+// once, exactly, what it owns. So pages are first cut off the start of one range; `hand_over` closes that and names the rest. Later page
+// tables come from the allocator like everything else.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace neap::x86::memory {
 
-/// Makes the list of usable ranges: what the map calls available, less what it calls otherwise, less the first MiB, less the image; whole pages.
-/// False if no range lies where the boot tables reach.
+/// Makes the list of usable ranges: what the map calls available, less what it calls otherwise, less the first MiB, less the image; whole
+/// pages. False if no range lies where the boot tables reach.
 [[nodiscard]] bool initialise();
 
 /// All RAM above the first MiB that the map calls available, the image's included: what the direct map covers. Ascending.

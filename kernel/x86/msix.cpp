@@ -66,7 +66,8 @@ unsigned Device::msix_vectors() const noexcept {
 
 Result<void> Device::route_msix(unsigned entry, unsigned core, std::uint8_t vector) const {
   if (core >= machine::core_count()) return failure(ErrorCode::invalid, "no such core", core);
-  if (vector < machine::vector_first || vector > machine::vector_last) return failure(ErrorCode::invalid, "not a vector for devices", vector);
+  if (vector < machine::vector_first || vector > machine::vector_last)
+    return failure(ErrorCode::invalid, "not a vector for devices", vector);
   const auto apic_id = x86::apic_id_of(core);
   if (apic_id >= apic_id_limit) return failure(ErrorCode::unsupported, "a core with an APIC id above 254 cannot take MSI-X", apic_id);
   const auto table = find_table(*this);

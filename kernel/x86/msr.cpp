@@ -4,9 +4,9 @@
 namespace neap::x86 {
 
 // An entry names the instruction that may fault and where to go on; the handler sets the carry flag on the way (exceptions.cpp).
-#define NEAP_FIXUP             \
+#define NEAP_FIXUP                            \
   ".pushsection .exception_fixups, \"a\"\n\t" \
-  ".quad 1b, 2b\n\t"           \
+  ".quad 1b, 2b\n\t"                          \
   ".popsection"
 
 Result<std::uint64_t> read_msr(std::uint32_t msr) noexcept {

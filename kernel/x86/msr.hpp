@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Model specific registers, without dying of them.
 //
-// Whether an MSR exists depends on the CPU model, its microcode, firmware locks and the hypervisor; touching one that does not raises #GP. That is an
-// answer, not a mistake of ours: so each access has an entry in a table of fix-ups, and the fault becomes an error value.
+// Whether an MSR exists depends on the CPU model, its microcode, firmware locks and the hypervisor; touching one that does not raises #GP.
+// That is an answer, not a mistake of ours: so each access has an entry in a table of fix-ups, and the fault becomes an error value.
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,8 @@ bool map_image_and_ram() {
   const auto image_physical = boot_info().image_physical;
   for (const auto& part : parts) {
     const auto first = address_of(part.first);
-    if (!map_range(first, image_physical + (first - image_base), address_of(part.end) - first, flags_of(part.image, Cache::write_back))) return false;
+    if (!map_range(first, image_physical + (first - image_base), address_of(part.end) - first, flags_of(part.image, Cache::write_back)))
+      return false;
   }
   const auto read_only_end = image_physical + (address_of(rodata_end) - image_base);
   for (const auto& range : memory::installed()) {
@@ -138,7 +139,8 @@ bool map_stacks(unsigned core) {
     for (std::uint64_t offset = 0; offset < place.bytes; offset += page_bytes) {
       const auto page = memory::allocate_page();
       if (page == 0) return false;
-      if (!map_range(stack_slot(core) + place.offset + offset, page, page_bytes, flags_of(Access::read_write, Cache::write_back))) return false;
+      if (!map_range(stack_slot(core) + place.offset + offset, page, page_bytes, flags_of(Access::read_write, Cache::write_back)))
+        return false;
     }
   }
   return true;

@@ -27,8 +27,8 @@ enum class Cache : std::uint8_t { write_back, uncached };
 /// Whether `address` lies in a slot's unmapped part; if so, `core` says whose.
 [[nodiscard]] bool is_stack_guard(std::uint64_t address, unsigned& core);
 
-/// Gives physical memory that is not in the direct map (device registers, firmware tables) an address. Any alignment; the same place asked for twice
-/// is mapped once. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond what a page table entry can hold).
+/// Gives physical memory that is not in the direct map (device registers, firmware tables) an address. Any alignment; the same place asked
+/// for twice is mapped once. Errors: `full` (512 mappings), `out_of_memory`, `invalid` (beyond what a page table entry can hold).
 [[nodiscard]] Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Access access, Cache cache);
 
 /// Whether reading all of [address, address + bytes) cannot fault. For backtraces, which follow what may be garbage.

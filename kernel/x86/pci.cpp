@@ -103,7 +103,9 @@ std::span<const Device> devices() noexcept { return {found.data(), found_count};
 
 std::uint32_t Device::read_config(std::uint16_t offset, unsigned bytes) const noexcept { return config::read(address, offset, bytes); }
 
-void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept { config::write(address, offset, bytes, value); }
+void Device::write_config(std::uint16_t offset, unsigned bytes, std::uint32_t value) const noexcept {
+  config::write(address, offset, bytes, value);
+}
 
 std::uint16_t Device::find_capability(std::uint8_t id) const noexcept {
   if (!(read_config(config::status, 2) & config::status_capabilities)) return 0;
@@ -120,7 +122,8 @@ std::uint16_t Device::find_capability(std::uint8_t id) const noexcept {
 
 Result<std::span<volatile std::byte>> Device::map_bar(unsigned index) const {
   const auto bar = read_bar(*this, index);
-  if (bar.address == 0 || bar.bytes == 0) return failure(ErrorCode::not_found, "no memory BAR with this index, or firmware gave it no address", index);
+  if (bar.address == 0 || bar.bytes == 0)
+    return failure(ErrorCode::not_found, "no memory BAR with this index, or firmware gave it no address", index);
   const auto mapped = x86::paging::map(bar.address, bar.bytes, x86::paging::Access::read_write, x86::paging::Cache::uncached);
   if (!mapped) return std::unexpected(mapped.error());
   return std::span(*mapped, static_cast<std::size_t>(bar.bytes));

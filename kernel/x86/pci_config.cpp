@@ -28,7 +28,8 @@ volatile std::byte* find_register(Address at, std::uint16_t offset) {
     if (window.segment != at.segment || at.bus < window.first_bus || at.bus > window.last_bus) continue;
     // The whole window at once: large pages, and found again by the first look.
     const auto buses = std::uint64_t{window.last_bus} - window.first_bus + 1;
-    const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << 20), buses << 20, paging::Access::read_write, paging::Cache::uncached);
+    const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << 20), buses << 20, paging::Access::read_write,
+                                    paging::Cache::uncached);
     if (!mapped) return nullptr;
     return *mapped + (std::uint64_t{static_cast<unsigned>(at.bus - window.first_bus)} << 20 | at.device << 15 | at.function << 12 | offset);
   }
@@ -40,8 +41,8 @@ std::uint32_t port_address(Address at, std::uint16_t offset) {
 }
 
 void check(std::uint16_t offset, unsigned bytes) {
-  require((bytes == 1 || bytes == 2 || bytes == 4) && offset % bytes == 0 && offset + bytes <= window_offset_end, "PCI configuration access",
-          offset);
+  require((bytes == 1 || bytes == 2 || bytes == 4) && offset % bytes == 0 && offset + bytes <= window_offset_end,
+          "PCI configuration access", offset);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::uint16_t index_port = 0x70, data_port = 0x71;
 enum Cell : std::uint8_t { seconds = 0, minutes = 2, hours = 4, day = 7, month = 8, year = 9, status_a = 0x0a, status_b = 0x0b };
-constexpr std::uint8_t update_in_progress = 0x80;  // of status A
+constexpr std::uint8_t update_in_progress = 0x80;       // of status A
 constexpr std::uint8_t hours_24 = 0x02, binary = 0x04;  // of status B
-constexpr std::uint8_t afternoon = 0x80;  // of the hours, in 12-hour form
+constexpr std::uint8_t afternoon = 0x80;                // of the hours, in 12-hour form
 constexpr std::uint64_t limit_ns = 20'000'000;
 
 std::uint8_t read(std::uint8_t cell) {
@@ -61,7 +61,8 @@ std::uint64_t read_unix_seconds() {
   const auto short_year = value(snapshot.year);
   const auto century = snapshot.century != 0 ? value(snapshot.century) : (short_year < 70 ? 20 : 19);
   using namespace std::chrono;
-  const auto date = std::chrono::year(century * 100 + short_year) / static_cast<unsigned>(value(snapshot.month)) / static_cast<unsigned>(value(snapshot.day));
+  const auto date = std::chrono::year(century * 100 + short_year) / static_cast<unsigned>(value(snapshot.month)) /
+                    static_cast<unsigned>(value(snapshot.day));
   if (!date.ok() || date.year() < std::chrono::year(1970)) return 0;
   const auto days = sys_days(date).time_since_epoch().count();
   return static_cast<std::uint64_t>(days) * 86400 + hour * 3600 + static_cast<unsigned>(value(snapshot.minutes)) * 60 +

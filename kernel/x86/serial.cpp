@@ -15,7 +15,7 @@ namespace {
 // National Semiconductor PC16550D data sheet, section 8.
 constexpr std::uint16_t com1 = 0x3f8;
 constexpr std::uint16_t data = com1 + 0;
-constexpr std::uint16_t divisor_low = com1 + 0;     // while line_control has divisor_access
+constexpr std::uint16_t divisor_low = com1 + 0;  // while line_control has divisor_access
 constexpr std::uint16_t divisor_high = com1 + 1;
 constexpr std::uint16_t interrupt_enable = com1 + 1;
 constexpr std::uint16_t fifo_control = com1 + 2;

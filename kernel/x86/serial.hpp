@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The serial console: COM1, 115200 8N1.
 //
-// It is the one witness of a boot that goes wrong, so it must work from the first line of C++ to the last of a panic, on any core, and it must never
-// be what hangs: a machine may have no UART, or one whose other end does not drain. So each wait is bounded, and a lock held by a core that was
-// stopped is broken.
+// It is the one witness of a boot that goes wrong, so it must work from the first line of C++ to the last of a panic, on any core, and it
+// must never be what hangs: a machine may have no UART, or one whose other end does not drain. So each wait is bounded, and a lock held by
+// a core that was stopped is broken.
 #pragma once
 
 #include <string_view>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Names for addresses, inside the image.
 //
-// A panic on a machine without a debugger must still say which functions it came from. The build (boot/link_image.py) puts a table of all functions
-// into the image, names demangled, parameter lists left out, common pieces of names abbreviated. Layout, little endian:
+// A panic on a machine without a debugger must still say which functions it came from. The build (boot/link_image.py) puts a table of all
+// functions into the image, names demangled, parameter lists left out, common pieces of names abbreviated. Layout, little endian:
 //   u32 functions, u32 pieces, u32 text_bytes, u32 0
 //   u32 offset[functions]     from image_start, ascending
 //   u32 bytes[functions]

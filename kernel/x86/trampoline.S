@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Where another core starts: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
 //
-// This piece is copied to that page, below 1 MiB, and so refers to itself by the page's address alone. It goes straight from real mode to long mode on
-// the boot tables, which map the page at its own address and the image at the top; from there on it is the image's code. Whoever takes the start
-// record out of its slot owns it: a core that comes later than it was waited for finds nothing, and halts.
+// This piece is copied to that page, below 1 MiB, and so refers to itself by the page's address alone. It goes straight from real mode to
+// long mode on the boot tables, which map the page at its own address and the image at the top; from there on it is the image's code.
+// Whoever takes the start record out of its slot owns it: a core that comes later than it was waited for finds nothing, and halts.
 
 #define CR0_PROTECTED      0x80000001
 #define CR0_WRITE_PROTECT  0x00010000

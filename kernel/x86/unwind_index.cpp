@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Where the unwinder finds the description of a frame.
 //
-// libgcc's own search takes a lock and memory at the first throw, and finds nothing before constructors have run. A panic has neither to give, and
-// cores must not meet at a lock when they throw. The linker already writes a sorted index of all frame descriptions (.eh_frame_hdr), so this
-// function, which takes the place of libgcc's, is a binary search over constant data.
-// Formats: Linux Standard Base 5.0, Core, 10.6; DWARF 5, 6.4.
+// libgcc's own search takes a lock and memory at the first throw, and finds nothing before constructors have run. A panic has neither to
+// give, and cores must not meet at a lock when they throw. The linker already writes a sorted index of all frame descriptions
+// (.eh_frame_hdr), so this function, which takes the place of libgcc's, is a binary search over constant data. Formats: Linux Standard
+// Base 5.0, Core, 10.6; DWARF 5, 6.4.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,19 +29,23 @@ T read(const std::byte* at) {
   return value;
 }
 
-constexpr std::uint8_t encoding_index = 0x3b;     // table of 4-byte signed offsets from the index's start
-constexpr std::uint8_t encoding_count = 0x03;     // 4-byte unsigned
-constexpr std::uint8_t form_mask = 0x0f, form_pointer = 0x00, form_unsigned4 = 0x03, form_unsigned8 = 0x04, form_signed4 = 0x0b, form_signed8 = 0x0c;
+constexpr std::uint8_t encoding_index = 0x3b;  // table of 4-byte signed offsets from the index's start
+constexpr std::uint8_t encoding_count = 0x03;  // 4-byte unsigned
+constexpr std::uint8_t form_mask = 0x0f, form_pointer = 0x00, form_unsigned4 = 0x03, form_unsigned8 = 0x04, form_signed4 = 0x0b,
+                       form_signed8 = 0x0c;
 
 // A size in the form that `encoding` gives to addresses.
 std::uint64_t read_size(const std::byte* at, std::uint8_t encoding) {
   switch (encoding & form_mask) {
     case form_unsigned4:
-    case form_signed4: return read<std::uint32_t>(at);
+    case form_signed4:
+      return read<std::uint32_t>(at);
     case form_pointer:
     case form_unsigned8:
-    case form_signed8: return read<std::uint64_t>(at);
-    default: return 0;
+    case form_signed8:
+      return read<std::uint64_t>(at);
+    default:
+      return 0;
   }
 }
 
@@ -62,10 +66,10 @@ std::uint8_t pointer_encoding(const std::byte* cie) {
   const auto* const augmentation = reinterpret_cast<const char*>(cie + 9);
   if (augmentation[0] != 'z') return form_pointer;
   const auto* at = cie + 9 + std::strlen(augmentation) + 1;
-  at = skip_leb128(at);                                // code alignment
-  at = skip_leb128(at);                                // data alignment
-  at = version == 1 ? at + 1 : skip_leb128(at);        // return address register
-  at = skip_leb128(at);                                // augmentation length
+  at = skip_leb128(at);                          // code alignment
+  at = skip_leb128(at);                          // data alignment
+  at = version == 1 ? at + 1 : skip_leb128(at);  // return address register
+  at = skip_leb128(at);                          // augmentation length
   for (const auto* letter = augmentation + 1; *letter != '\0'; ++letter) {
     if (*letter == 'R') return static_cast<std::uint8_t>(*at);
     if (*letter == 'L') ++at;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // Where the CPU arrives, and from where it leaves.
 //
-// Exceptions come at any instruction, so all registers are saved, both to be printed and to be restored after a fix-up. Interrupts come only inside
-// `open_interrupt_window` and `sleep` (interrupts.cpp), whose callers expect a call there: the caller-saved general registers are enough, and the
-// vector registers hold nothing that anybody wants. The unwind tables say how to get from a handler to what it interrupted.
+// Exceptions come at any instruction, so all registers are saved, both to be printed and to be restored after a fix-up. Interrupts come
+// only inside `open_interrupt_window` and `sleep` (interrupts.cpp), whose callers expect a call there: the caller-saved general registers
+// are enough, and the vector registers hold nothing that anybody wants. The unwind tables say how to get from a handler to what it
+// interrupted.
+
+// Those with an error code: 8, 10 to 14, 17, 21, 29, 30 (SDM 3A, table 6-1; AMD64 manual 2, 8.2).
+#define ERROR_CODE_VECTORS 0x60227d00
 
         .section .text.exceptions, "ax", @progbits
 
@@ -28,7 +32,7 @@
         .cfi_restore \register
 .endm
 
-// --- Exceptions: vectors 0 to 31 ---------------------------------------------------------------------------------------------------------------
+// --- Exceptions: vectors 0 to 31 ---------------------------------------------------------------------------------------------------------
 
 .macro exception vector, has_error_code
         .balign 16
@@ -50,12 +54,7 @@
 exception_entries:
         .set    vector, 0
         .rept   32
-        // Those with an error code: SDM 3A, table 6-1.
-        .if (vector == 8) || (vector == 10) || (vector == 11) || (vector == 12) || (vector == 13) || (vector == 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
-        exception vector, 1
-        .else
-        exception vector, 0
-        .endif
+        exception vector, ((ERROR_CODE_VECTORS >> vector) & 1)
         .set    vector, vector + 1
         .endr
 
@@ -101,7 +100,7 @@ exception_common:
         .cfi_endproc
         .size   exception_common, . - exception_common
 
-// --- Interrupts: vectors 32 to 255 -------------------------------------------------------------------------------------------------------------
+// --- Interrupts: vectors 32 to 255 -------------------------------------------------------------------------------------------------------
 
         .global interrupt_entries
         .balign 16

@@ -30,7 +30,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   check(usable_bytes + kept_bytes >= memory_bytes, "usable memory", usable_bytes);
   check(memory_bytes == 0 || usable_bytes <= memory_bytes, "no more memory than there is", usable_bytes);
-  check(memory::page_counters().total_bytes + kept_bytes >= memory_bytes, "memory in the page allocator", memory::page_counters().total_bytes);
+  check(memory::page_counters().total_bytes + kept_bytes >= memory_bytes, "memory in the page allocator",
+        memory::page_counters().total_bytes);
   print("usable ", usable_bytes, " bytes in ", machine::usable_memory().size(), " ranges");
   co_return 0;
 }

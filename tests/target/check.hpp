@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What an on-target test says. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0 passed.
+// What an on-target test says. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0
+// passed.
 #pragma once
 
 #include <source_location>
@@ -12,7 +13,8 @@
 
 namespace neap::test {
 
-inline void check(bool holds, std::string_view what, std::uint64_t detail = 0, std::source_location where = std::source_location::current()) {
+inline void check(bool holds, std::string_view what, std::uint64_t detail = 0,
+                  std::source_location where = std::source_location::current()) {
   if (holds) return;
   neap::print("FAILED on core ", this_core(), ": ", what, " (", hex(detail), " = ", detail, ") at ", where.file_name(), ':', where.line());
   machine::exit(machine::ExitStatus::failure);

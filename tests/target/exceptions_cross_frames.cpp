@@ -51,13 +51,15 @@ neap::task<int> neap::application(Arguments& arguments) {
   static std::atomic<unsigned> done{0};
   static std::atomic<unsigned> ready{0};
   for (unsigned core = 0; core < core_count(); ++core) {
-    check(spawn_on(core, [] {
-            ready.fetch_add(1);
-            while (ready.load() != core_count()) {  // all at once; the machine's time-out is this test's
-            }
-            throw_and_catch();
-            done.fetch_add(1);
-          }).has_value(),
+    check(spawn_on(core,
+                   [] {
+                     ready.fetch_add(1);
+                     while (ready.load() != core_count()) {  // all at once; the machine's time-out is this test's
+                     }
+                     throw_and_catch();
+                     done.fetch_add(1);
+                   })
+              .has_value(),
           "spawned");
   }
   while (done.load() != core_count()) co_await sleep_for(std::chrono::milliseconds(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Each thing that must not be done ends in a panic that says what it was and which functions led there. The word `fault=` chooses; target_test.py
-// knows what each must print.
+// Each thing that must not be done ends in a panic that says what it was and which functions led there. The word `fault=` chooses;
+// target_test.py knows what each must print.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -76,26 +76,41 @@ void commit(std::size_t fault) {
   static std::array<std::uint8_t, 64> data{};
   const auto code = reinterpret_cast<std::uintptr_t>(&divide_by_zero);
   switch (fault) {
-    case null_read: return function_that_reads_null();
-    case null_jump: return function_that_jumps_to_null();
-    case text_write: return write_code(code);
+    case null_read:
+      return function_that_reads_null();
+    case null_jump:
+      return function_that_jumps_to_null();
+    case text_write:
+      return write_code(code);
     case text_write_direct_map: {
       const auto physical = neap::machine::physical_address(reinterpret_cast<const void*>(code));
       return write_code(reinterpret_cast<std::uintptr_t>(neap::machine::direct_map(physical)));
     }
-    case constant_write: return write_code(reinterpret_cast<std::uintptr_t>(&constant_data));
-    case heap_execute: return execute(std::malloc(64));
+    case constant_write:
+      return write_code(reinterpret_cast<std::uintptr_t>(&constant_data));
+    case heap_execute:
+      return execute(std::malloc(64));
     case stack_execute: {
       std::array<std::uint8_t, 64> local{};
       return execute(local.data());
     }
-    case data_execute: return execute(data.data());
-    case stack_overflow: (void)recurse_without_end(0); return;
-    case divide: return divide_by_zero();
-    case invalid_opcode: asm volatile("ud2"); return;
-    case uncaught_exception: throw std::runtime_error("nobody catches this");
-    case failed_requirement: neap::require(hidden(false), "what had to hold did not", 42); return;
-    default: return;
+    case data_execute:
+      return execute(data.data());
+    case stack_overflow:
+      (void)recurse_without_end(0);
+      return;
+    case divide:
+      return divide_by_zero();
+    case invalid_opcode:
+      asm volatile("ud2");
+      return;
+    case uncaught_exception:
+      throw std::runtime_error("nobody catches this");
+    case failed_requirement:
+      neap::require(hidden(false), "what had to hold did not", 42);
+      return;
+    default:
+      return;
   }
 }
 

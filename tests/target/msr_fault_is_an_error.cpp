@@ -16,7 +16,8 @@ neap::task<int> neap::application(Arguments& arguments) {
       if (features().x2apic) {
         const auto read = read_msr(reserved_msr);
         check(!read.has_value(), "reading a reserved MSR");
-        check(read.error().code == ErrorCode::unsupported && read.error().detail == reserved_msr, "the error names it", read.error().detail);
+        check(read.error().code == ErrorCode::unsupported && read.error().detail == reserved_msr, "the error names it",
+              read.error().detail);
         check(!write_msr(reserved_msr, 1).has_value(), "writing a reserved MSR");
       }
       const auto base = read_msr(msr_fs_base);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Work handed to a sleeping core is done at once, however the moment falls: thousands of hand-overs around the ring of cores, each to a core that has
-// nothing else to do and no timer to save it.
+// Work handed to a sleeping core is done at once, however the moment falls: thousands of hand-overs around the ring of cores, each to a
+// core that has nothing else to do and no timer to save it.
 #include <atomic>
 
 #include "tests/target/check.hpp"
@@ -29,6 +29,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     check(seconds < 60, "the chain stopped after hops", hops.load());
     co_await sleep_for(std::chrono::seconds(1));
   }
-  for (unsigned core = 0; core < core_count(); ++core) check(event_counters(core).sleeps > 10, "the core slept in between", event_counters(core).sleeps);
+  for (unsigned core = 0; core < core_count(); ++core)
+    check(event_counters(core).sleeps > 10, "the core slept in between", event_counters(core).sleeps);
   co_return 0;
 }

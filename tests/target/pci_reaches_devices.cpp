@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Registers of a device are reached wherever its BAR lies, and its MSI-X messages reach the core they are sent to. The devices are QEMU's: ivshmem,
-// a BAR that is memory; an e1000e, which raises an
-// interrupt when a register is written; and an nvme, which can be reset by itself.
+// Registers of a device are reached wherever its BAR lies, and its MSI-X messages reach the core they are sent to. The devices are QEMU's:
+// ivshmem, a BAR that is memory; an e1000e, which raises an interrupt when a register is written; and an nvme, which can be reset by
+// itself.
 #include <atomic>
 
 #include "kernel/interrupts.hpp"
@@ -61,7 +61,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   card->enable(true);
   const auto registers = card->map_bar(0);
   check(registers.has_value() && registers->size() == 128 * 1024, "its registers");
-  const auto write = [&](std::size_t offset, std::uint32_t value) { *reinterpret_cast<volatile std::uint32_t*>(registers->data() + offset) = value; };
+  const auto write = [&](std::size_t offset, std::uint32_t value) {
+    *reinterpret_cast<volatile std::uint32_t*>(registers->data() + offset) = value;
+  };
   write(vector_allocation, other_vector_0_valid);
   write(mask_set, cause_other);
   for (unsigned core = 0; core < core_count(); ++core) {

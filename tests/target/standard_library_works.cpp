@@ -31,7 +31,7 @@ namespace {
 using neap::test::check;
 
 std::generator<int> squares(int count) {
-  for (int i = 0; i < count; ++i) co_yield i * i;
+  for (int i = 0; i < count; ++i) co_yield i* i;
 }
 
 struct Animal {
@@ -117,13 +117,15 @@ neap::task<int> neap::application(Arguments& arguments) {
   static int counter = 0;
   static std::atomic<unsigned> done{0};
   for (unsigned core = 0; core < core_count(); ++core) {
-    check(spawn_on(core, [] {
-            for (int i = 0; i < 1000; ++i) {
-              const std::lock_guard guard(mutex);
-              ++counter;
-            }
-            done.fetch_add(1);
-          }).has_value(),
+    check(spawn_on(core,
+                   [] {
+                     for (int i = 0; i < 1000; ++i) {
+                       const std::lock_guard guard(mutex);
+                       ++counter;
+                     }
+                     done.fetch_add(1);
+                   })
+              .has_value(),
           "spawned");
   }
   while (done.load() != core_count()) co_await sleep_for(std::chrono::milliseconds(1));
