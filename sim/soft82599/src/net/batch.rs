@@ -11,7 +11,9 @@ pub const LENGTH_BYTES: usize = 4;
 
 #[derive(Default)]
 pub struct Batch {
+    /// Longer than what is in it, so that no read has to clear new room first.
     bytes: Vec<u8>,
+    filled: usize,
     /// Where the next frame begins that has not been handed over.
     next: usize,
 }
@@ -19,13 +21,13 @@ pub struct Batch {
 impl Batch {
     /// Where the next whole frame lies, if there is one. A length that no frame has is an error: the stream is out of step.
     pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
-        let Some(prefix) = self.bytes.get(self.next..self.next + LENGTH_BYTES) else { return Ok(None) };
+        let Some(prefix) = self.bytes[..self.filled].get(self.next..self.next + LENGTH_BYTES) else { return Ok(None) };
         let length = u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize;
         if length == 0 || length > LONGEST_FRAME {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes: out of step")));
         }
         let start = self.next + LENGTH_BYTES;
-        if self.bytes.len() < start + length {
+        if self.filled < start + length {
             return Ok(None);
         }
         self.next = start + length;
@@ -38,18 +40,38 @@ impl Batch {
 
     /// Bytes that have not been handed over.
     pub fn waiting(&self) -> usize {
-        self.bytes.len() - self.next
+        self.filled - self.next
     }
 
-    /// Forgets what was handed over, and gives the buffer for more to be appended.
-    pub fn more(&mut self) -> &mut Vec<u8> {
-        self.bytes.drain(..self.next);
+    /// Forgets what was handed over, and gives room for at least so many bytes behind the rest. `add` tells how many came.
+    pub fn room(&mut self, least: usize) -> &mut [u8] {
+        self.bytes.copy_within(self.next..self.filled, 0);
+        self.filled -= self.next;
         self.next = 0;
-        &mut self.bytes
+        if self.bytes.len() < self.filled + least {
+            self.bytes.resize(self.filled + least, 0);
+        }
+        &mut self.bytes[self.filled..]
+    }
+
+    pub fn add(&mut self, bytes: usize) {
+        self.filled += bytes;
+    }
+
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.add(bytes.len());
     }
 
     pub fn push(&mut self, parts: &[&[u8]]) {
-        append_frame(self.more(), parts);
+        let mut frame = Vec::new();
+        append_frame(&mut frame, parts);
+        self.append(&frame);
+    }
+
+    /// What has not been handed over, as bytes.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.next..self.filled]
     }
 }
 
@@ -76,7 +98,7 @@ mod tests {
             let mut batch = Batch::default();
             let mut got = Vec::new();
             for piece in stream.chunks(step) {
-                batch.more().extend_from_slice(piece);
+                batch.append(piece);
                 while let Some(range) = batch.next_frame().unwrap() {
                     got.push(batch.frame(range).to_vec());
                 }
@@ -89,7 +111,7 @@ mod tests {
     #[test]
     fn an_impossible_length_is_an_error() {
         let mut batch = Batch::default();
-        batch.more().extend([0xFF; 8]);
+        batch.append(&[0xFF; 8]);
         assert!(batch.next_frame().is_err());
     }
 }

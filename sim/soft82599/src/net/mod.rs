@@ -112,7 +112,7 @@ impl Wire {
         let Some(input) = self.input_mut() else { return };
         if loopback {
             // What was sent meanwhile comes behind what was there.
-            batch.more().append(input.more());
+            batch.append(input.rest());
         }
         *input = batch;
     }

@@ -88,14 +88,11 @@ impl Stream {
             }
             return;
         };
-        let buffer = self.input.more();
-        let have = buffer.len();
-        if have > LONGEST_FRAME + LENGTH_BYTES {
+        if self.input.waiting() > LONGEST_FRAME + LENGTH_BYTES {
             return; // Whole frames wait; the card is asked first.
         }
-        buffer.resize(have + READ_BYTES, 0);
-        let result = peer.read(&mut buffer[have..]);
-        buffer.truncate(have + *result.as_ref().unwrap_or(&0));
+        let result = peer.read(self.input.room(READ_BYTES));
+        self.input.add(*result.as_ref().unwrap_or(&0));
         match result {
             Ok(0) => self.disconnect(),
             Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => self.disconnect(),

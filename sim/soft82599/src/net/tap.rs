@@ -28,17 +28,14 @@ impl Tap {
     }
 
     pub fn fill(&mut self) {
-        let buffer = self.input.more();
         for _ in 0..FRAMES_A_TURN {
-            let have = buffer.len();
-            buffer.resize(have + LENGTH_BYTES + LONGEST_FRAME, 0);
-            let bytes = self.file.read(&mut buffer[have + LENGTH_BYTES..]).unwrap_or(0);
+            let room = self.input.room(LENGTH_BYTES + LONGEST_FRAME);
+            let bytes = self.file.read(&mut room[LENGTH_BYTES..]).unwrap_or(0);
             if bytes == 0 {
-                buffer.truncate(have);
                 return;
             }
-            buffer[have..have + LENGTH_BYTES].copy_from_slice(&(bytes as u32).to_be_bytes());
-            buffer.truncate(have + LENGTH_BYTES + bytes);
+            room[..LENGTH_BYTES].copy_from_slice(&(bytes as u32).to_be_bytes());
+            self.input.add(LENGTH_BYTES + bytes);
         }
     }
 

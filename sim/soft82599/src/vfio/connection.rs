@@ -18,7 +18,9 @@ const SEND_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Connection {
     stream: UnixStream,
+    /// Longer than what is in it, so that no read has to clear new room first.
     input: Vec<u8>,
+    filled: usize,
     /// Bytes at the front of input that are done with.
     done: usize,
     /// Where in input messages that came with descriptors begin.
@@ -42,7 +44,7 @@ pub enum Input {
 impl Connection {
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, input: Vec::new(), done: 0, descriptors: VecDeque::new(), output: Vec::new() })
+        Ok(Self { stream, input: Vec::new(), filled: 0, done: 0, descriptors: VecDeque::new(), output: Vec::new() })
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -51,16 +53,19 @@ impl Connection {
 
     /// Reads what has come. An error is the end of the connection.
     pub fn fill(&mut self) -> io::Result<Input> {
-        self.input.drain(..self.done);
+        self.input.copy_within(self.done..self.filled, 0);
+        self.filled -= self.done;
         for (at, _) in &mut self.descriptors {
             *at -= self.done;
         }
         self.done = 0;
-        let have = self.input.len();
-        self.input.resize(have + READ_BYTES, 0);
+        let have = self.filled;
+        if self.input.len() < have + READ_BYTES {
+            self.input.resize(have + READ_BYTES, 0);
+        }
         let mut descriptors = Vec::new();
         let result = sys::receive_with_descriptors(self.stream.as_fd(), &mut self.input[have..], &mut descriptors);
-        self.input.truncate(have + *result.as_ref().unwrap_or(&0));
+        self.filled += *result.as_ref().unwrap_or(&0);
         match result {
             Ok(0) => Ok(Input::Closed),
             Ok(_) => {
@@ -79,11 +84,11 @@ impl Connection {
     fn last_start(&self, from: usize) -> io::Result<usize> {
         let mut at = 0;
         let mut last = None;
-        while at < self.input.len() {
+        while at < self.filled {
             if at >= from {
                 last = Some(at);
             }
-            let Some(header) = Header::parse(&self.input[at..]) else { break };
+            let Some(header) = Header::parse(&self.input[at..self.filled]) else { break };
             if !header.is_sane() {
                 break;
             }
@@ -95,11 +100,11 @@ impl Connection {
     /// The next whole message, if there is one.
     pub fn next(&mut self) -> io::Result<Option<Message>> {
         let at = self.done;
-        let Some(header) = Header::parse(&self.input[at..]) else { return Ok(None) };
+        let Some(header) = Header::parse(&self.input[at..self.filled]) else { return Ok(None) };
         if !header.is_sane() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a vfio-user command: {header:?}")));
         }
-        if self.input.len() - at < header.bytes {
+        if self.filled - at < header.bytes {
             return Ok(None);
         }
         let mut descriptors = Vec::new();

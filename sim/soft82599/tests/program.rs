@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The program from outside: its bus, its wire, its control socket, and its ends.
+
+mod common;
+
+use common::{program, Client, Event, Memory, Server, BAR0, CONFIG, MSIX, PATIENCE};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+// Offsets are written out here on purpose: this test is a driver that does not share the card's table.
+const CTRL: u64 = 0x0;
+const STATUS: u64 = 0x8;
+const LINKS: u64 = 0x42A4;
+const GPIE: u64 = 0x898;
+const EIAC: u64 = 0x810;
+const EIMS_EX: u64 = 0xAA0;
+const IVAR: u64 = 0x900;
+const FCTRL: u64 = 0x5080;
+const RXCTRL: u64 = 0x3000;
+const DMATXCTL: u64 = 0x4A80;
+const RDBAL: u64 = 0x1000;
+const RDLEN: u64 = 0x1008;
+const SRRCTL: u64 = 0x1014;
+const RDT: u64 = 0x1018;
+const RXDCTL: u64 = 0x1028;
+const TDBAL: u64 = 0x6000;
+const TDLEN: u64 = 0x6008;
+const TDT: u64 = 0x6018;
+const TXDCTL: u64 = 0x6028;
+
+const MEMORY: u64 = 1 << 20;
+const RECEIVE_RING: u64 = 0x1000;
+const TRANSMIT_RING: u64 = 0x2000;
+const RECEIVE_BUFFER: u64 = 0x10000;
+const TRANSMIT_BUFFER: u64 = 0x20000;
+
+/// Sets up one ring each way with eight descriptors, interrupts on vector 0.
+fn bring_up(client: &mut Client, memory: &Memory) -> Event {
+    client.map(0, MEMORY, memory, 0).unwrap();
+    let event = Event::new();
+    client.set_eventfd(MSIX, 0, &event);
+    client.write(CONFIG, 4, &[0x06, 0x04]).unwrap();
+    for i in 0..8 {
+        memory.write(RECEIVE_RING + i * 16, &(RECEIVE_BUFFER + i * 2048).to_le_bytes());
+    }
+    for (offset, value) in [
+        (GPIE, 0x10),
+        (EIAC, 0xFFFF),
+        (IVAR, 0x0000_8080),
+        (EIMS_EX, 1),
+        (FCTRL, 0x700),
+        (RDBAL, RECEIVE_RING as u32),
+        (RDLEN, 128),
+        (SRRCTL, 0x0200_0002),
+        (RXDCTL, 1 << 25),
+        (RDT, 7),
+        (RXCTRL, 1),
+        (DMATXCTL, 0x8100_0001),
+        (TDBAL, TRANSMIT_RING as u32),
+        (TDLEN, 128),
+        (TXDCTL, 1 << 25),
+    ] {
+        client.set_register(offset, value);
+    }
+    assert_eq!(client.register(RXDCTL) >> 25 & 1, 1);
+    event
+}
+
+fn wait_for_link(client: &mut Client, up: bool) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while (client.register(LINKS) >> 30 & 1 == 1) != up {
+        assert!(std::time::Instant::now() < until, "the link does not change");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn transmit(client: &mut Client, memory: &Memory, index: u64, frame: &[u8]) {
+    memory.write(TRANSMIT_BUFFER, frame);
+    memory.write(TRANSMIT_RING + index * 16, &TRANSMIT_BUFFER.to_le_bytes());
+    let command = frame.len() as u64 | 0x2B30_0000 | (frame.len() as u64) << 46;
+    memory.write(TRANSMIT_RING + index * 16 + 8, &command.to_le_bytes());
+    client.set_register(TDT, (index as u32 + 1) % 8);
+}
+
+fn frame(number: u8) -> Vec<u8> {
+    let mut frame = vec![0xFF; 6];
+    frame.extend([2, 0, 0, 0, 0, 9, 0x88, 0xB5]);
+    frame.resize(60 + usize::from(number), number);
+    frame
+}
+
+fn read_frame(stream: &mut UnixStream) -> Vec<u8> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut frame).unwrap();
+    frame
+}
+
+fn write_frame(stream: &mut UnixStream, frame: &[u8]) {
+    stream.write_all(&(frame.len() as u32).to_be_bytes()).unwrap();
+    stream.write_all(frame).unwrap();
+}
+
+#[test]
+fn frames_pass_between_a_guest_and_a_peer() {
+    let server = Server::start("frames", "--net listen:DIR/net.sock");
+    let mut client = server.connect();
+    let memory = Memory::new(MEMORY);
+    let mut event = bring_up(&mut client, &memory);
+    assert_eq!(client.register(LINKS) >> 30 & 1, 0, "no peer, no link");
+    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    wait_for_link(&mut client, true);
+    for number in 0..20u8 {
+        transmit(&mut client, &memory, u64::from(number) % 8, &frame(number));
+        assert_eq!(read_frame(&mut peer), frame(number));
+        assert!(event.fired(PATIENCE), "transmit {number}");
+        assert_eq!(memory.u64_at(TRANSMIT_RING + u64::from(number) % 8 * 16 + 8) >> 32 & 1, 1, "done");
+
+        let slot = u64::from(number) % 8;
+        memory.write(RECEIVE_RING + slot * 16, &(RECEIVE_BUFFER + slot * 2048).to_le_bytes());
+        memory.write(RECEIVE_RING + slot * 16 + 8, &[0; 8]);
+        client.set_register(RDT, (u32::from(number) + 7) % 8);
+        client.register(STATUS); // what was posted before has arrived
+        write_frame(&mut peer, &frame(number));
+        assert!(event.fired(PATIENCE), "receive {number}");
+        let status = memory.u64_at(RECEIVE_RING + slot * 16 + 8);
+        assert_eq!((status & 3, (status >> 32) as u16), (3, frame(number).len() as u16));
+        assert_eq!(memory.read(RECEIVE_BUFFER + slot * 2048, frame(number).len()), frame(number));
+    }
+    drop(peer);
+    wait_for_link(&mut client, false);
+    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
+    peer.write_all(&[0xFF; 100]).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "a peer out of step is cut off");
+}
+
+#[test]
+fn loopback_gives_a_guest_its_own_frames() {
+    let server = Server::start("loopback", "--net loopback");
+    let mut client = server.connect();
+    let memory = Memory::new(MEMORY);
+    let mut event = bring_up(&mut client, &memory);
+    wait_for_link(&mut client, true);
+    transmit(&mut client, &memory, 0, &frame(5));
+    assert!(event.fired(PATIENCE));
+    client.register(STATUS);
+    let until = std::time::Instant::now() + PATIENCE;
+    while memory.u64_at(RECEIVE_RING + 8) & 1 == 0 {
+        assert!(std::time::Instant::now() < until, "nothing came back");
+    }
+    assert_eq!(memory.read(RECEIVE_BUFFER, 65), frame(5));
+}
+
+#[test]
+fn control_counts_accesses_and_moves_the_link() {
+    let server = Server::start("control", "--net loopback");
+    let mut client = server.connect();
+    wait_for_link(&mut client, true);
+    assert_eq!(server.control("reset-counters"), "{\"ok\": true}\n");
+    client.register(STATUS);
+    client.register(STATUS);
+    client.set_register(0x1018 + 3 * 0x40, 0);
+    client.register(CTRL);
+    assert_eq!(server.control("counters"), "{\"reads\": {\"CTRL\": 1, \"STATUS\": 2}, \"writes\": {\"RDT[3]\": 1}}\n");
+    assert!(server.control("statistics").starts_with('{'));
+    let state = server.control("state");
+    assert!(state.contains("link up") && state.ends_with("\n.\n"), "{state}");
+    server.control("link down");
+    wait_for_link(&mut client, false);
+    server.control("link up");
+    wait_for_link(&mut client, true);
+    assert!(server.control("dance").starts_with("{\"error\": \"unknown command"));
+    assert!(server.control(&"x".repeat(3000)).starts_with("{\"error\""));
+}
+
+#[test]
+fn guest_after_guest_is_served_each_with_a_fresh_card() {
+    let server = Server::start("guests", "");
+    for _ in 0..3 {
+        let mut client = server.connect();
+        let memory = Memory::new(MEMORY);
+        bring_up(&mut client, &memory);
+        client.set_register(0x5400, 0x1234_5678);
+        assert_eq!(client.register(0xA200), 0x1234_5678);
+        drop(client);
+        let mut client = server.connect();
+        assert_eq!(client.register(0x5400).to_le_bytes(), [0x02, 0x82, 0x59, 0x90]);
+        assert_eq!(client.register(RXCTRL), 0);
+        assert_eq!(client.read(CONFIG, 4, 2).unwrap(), [0, 0], "bus mastering is off");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_the_guest_lives_on() {
+    let server = Server::start("nonsense", "--log-level error");
+    let mut client = server.connect();
+    let memory = Memory::new(0x1000);
+    assert_eq!(client.map(0, 0x2000, &memory, 0), Err(libc::EINVAL), "beyond the file");
+    assert_eq!(client.map(0, 0, &memory, 0), Err(libc::EINVAL));
+    client.map(0, 0x1000, &memory, 0).unwrap();
+    assert_eq!(client.map(0x800, 0x1000, &memory, 0), Err(libc::EINVAL), "overlap");
+    assert_eq!(client.unmap(0, 0x800), Err(libc::EINVAL), "cut");
+    client.unmap(0, 0x1000).unwrap();
+    assert_eq!(client.read(BAR0, 0x1FFFE, 4), Err(libc::EINVAL));
+    assert_eq!(client.read(3, 0, 4), Err(libc::EINVAL));
+    assert_eq!(client.read(BAR0, u64::MAX, 4), Err(libc::EINVAL));
+    assert_eq!(client.read(BAR0, 0, u32::MAX), Err(libc::EINVAL));
+    assert_eq!(client.write(77, 0, &[0; 4]), Err(libc::EINVAL));
+    assert_eq!(client.call(8, &[0; 4], &[]), Err(libc::EINVAL), "too short");
+    assert_eq!(client.call(4711, &[], &[]), Err(libc::ENOTSUP));
+    let event = Event::new();
+    let words = [20u32, 32 | 4, MSIX, 64, 1];
+    let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(client.call(8, &body, &[event.raw()]), Err(libc::EINVAL), "there are 64 vectors");
+    assert_eq!(client.register(STATUS) >> 19 & 1, 1);
+    // Not vfio-user at all: the connection ends, the server does not.
+    client.stream.write_all(&[0xFF; 64]).unwrap();
+    assert_eq!(client.stream.read(&mut [0; 1]).unwrap_or(0), 0);
+    server.connect().register(STATUS);
+}
+
+#[test]
+fn messages_may_come_in_any_pieces() {
+    let server = Server::start("pieces", "");
+    let mut client = server.connect();
+    let read = |client: &mut Client, offset: u64| {
+        let mut body = Vec::new();
+        body.extend(offset.to_le_bytes());
+        body.extend(BAR0.to_le_bytes());
+        body.extend(4u32.to_le_bytes());
+        client.message(9, 0, &body)
+    };
+    // Byte by byte, with a map and its descriptor between other messages in one piece.
+    for byte in read(&mut client, STATUS) {
+        client.stream.write_all(&[byte]).unwrap();
+    }
+    client.answer().unwrap();
+    let memory = Memory::new(0x1000);
+    let before = [read(&mut client, STATUS), read(&mut client, LINKS)].concat();
+    client.stream.write_all(&before).unwrap();
+    let mut body = Vec::new();
+    body.extend([32u32, 3].iter().flat_map(|word| word.to_le_bytes()));
+    body.extend([0u64, 0x7000, 0x1000].iter().flat_map(|value| value.to_le_bytes()));
+    let map = client.message(2, 0, &body);
+    common::send_with_descriptors(&client.stream, &map, &[memory.file.as_raw_fd()]);
+    let after = read(&mut client, CTRL);
+    client.stream.write_all(&after).unwrap();
+    for _ in 0..4 {
+        client.answer().unwrap();
+    }
+    client.unmap(0x7000, 0x1000).unwrap();
+}
+
+#[test]
+fn a_function_level_reset_comes_by_configuration() {
+    let server = Server::start("flr", "");
+    let mut client = server.connect();
+    let memory = Memory::new(MEMORY);
+    bring_up(&mut client, &memory);
+    client.write(CONFIG, 0xA8, &[0x10, 0xA8]).unwrap();
+    assert_eq!(client.register(RXCTRL), 0);
+    assert_eq!(client.read(CONFIG, 0, 4).unwrap(), [0x86, 0x80, 0xFB, 0x10]);
+    client.set_register(RXCTRL, 1);
+    client.call(13, &[], &[]).unwrap();
+    assert_eq!(client.register(RXCTRL), 0, "and by the device reset command");
+}
+
+#[test]
+fn once_ends_with_its_guest_and_quit_and_signals_end_it_too() {
+    let mut server = Server::start("once", "--once");
+    drop(server.connect());
+    assert_eq!(server.wait(), 0);
+    assert!(!server.path("card.sock").exists(), "no socket is left behind");
+
+    let mut server = Server::start("quit", "");
+    server.control("quit");
+    assert_eq!(server.wait(), 0);
+
+    let mut server = Server::start("signal", "");
+    // SAFETY: a signal to a child of ours that has not been waited for.
+    unsafe { libc::kill(server.child.id() as i32, libc::SIGTERM) };
+    assert_eq!(server.wait(), 0);
+    assert!(!server.path("control.sock").exists());
+}
+
+#[test]
+fn a_dead_runs_leftovers_do_not_matter_and_a_living_one_is_left_alone() {
+    let mut first = Server::start("stale", "");
+    first.child.kill().unwrap();
+    first.wait();
+    assert!(first.path("card.sock").exists(), "killed, it could not clean up");
+    let second = Server::start_in(first.directory.clone(), "");
+    let socket = second.path("card.sock");
+    let output = program(&format!("--socket {}", socket.display())).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("soft82599: error: ") && message.contains("card.sock") && message.lines().count() == 1, "{message}");
+    second.connect().register(STATUS);
+}
+
+#[test]
+fn wrong_arguments_end_with_two_and_one_line() {
+    for arguments in ["", "--socket", "--socket /tmp/x --net pigeon", "--socket /tmp/x --mac 1", "--frobnicate"] {
+        let output = program(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.starts_with("soft82599: ") && message.lines().count() == 1, "{arguments}: {message}");
+    }
+    let output = program("--socket /nonexistent/directory/x").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(program("--help").output().unwrap().status.code(), Some(0));
+}
