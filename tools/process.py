@@ -31,7 +31,7 @@ from tools.errors import DiskFull, Failure
 
 PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
-FULL_BYTES = 1_000_000
+FULL_BYTES = 32_000_000
 
 # The shell must wait in the background: a trap runs at once only during `wait`.
 GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
@@ -124,13 +124,17 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
     """The error for a command that ended with `status`: a full disk is named as such, everything else shows the log's end.
 
-    A disk is also taken to be full if there is next to nothing left on it: the log, which lies there too, may lack the complaint.
+    Next to nothing left on the disk is said too: the log, which lies there, may lack the complaint, and a linker that writes
+    through mapped memory dies of a bus error without one.
     """
     last = tail(log)
-    said_so = any("No space left on device" in line for line in tail(log, 200))
-    if said_so or any(shutil.disk_usage(place).free < FULL_BYTES for place in (log.parent, cwd or log.parent)):
-        return DiskFull(f"{what}: no space left on the disk", f"make room and start again; full log: {log}")
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
+    hint = f"make room and start again; full log: {log}"
+    if any("No space left on device" in line for line in tail(log, 200)):
+        return DiskFull(f"{what}: no space left on the disk", hint)
+    free_bytes = min(shutil.disk_usage(place).free for place in (log.parent, cwd or log.parent))
+    if free_bytes < FULL_BYTES:
+        return DiskFull(f"{what} failed ({reason}) with {free_bytes / 1e6:.1f} MB left on the disk", hint, last)
     return Failure(f"{what} failed ({reason})", f"full log: {log}", last)
 
 
