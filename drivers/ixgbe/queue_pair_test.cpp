@@ -68,6 +68,7 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   for (std::uint32_t i = 0; i < 208; ++i) EXPECT_EQ(stack.frames[i], frame_of(i, 100));
   machine.on(0, [&] {
     EXPECT_EQ(pair->counters().budget_exits, 3U);
+    EXPECT_EQ(pair->counters().idle_finds, 0U) << "on a busy core nobody would have looked";
     EXPECT_EQ(stack.batches, 4U);
     EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write an event";
   });
