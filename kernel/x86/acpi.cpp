@@ -223,7 +223,7 @@ void read_fadt(const Bytes& fadt) {
 void initialise() {
   const auto root_at = find_root_pointer();
   if (root_at == 0) {
-    print("neap: no ACPI tables: one core, no power-off");
+    print("neap: no ACPI tables: one core, no power-off (under UEFI only Multiboot 2 says where they are)");
     return;
   }
   const auto root = map_bytes(root_at, 36);

@@ -15,6 +15,8 @@ namespace {
 // QEMU's isa-debug-exit, where tools/machine.py puts it. Real chipsets may have something else at this port: only under a hypervisor.
 constexpr std::uint16_t debug_exit_port = 0xf4;
 
+constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000;
+
 constexpr std::uint64_t acpi_on_limit_ns = 300'000'000;
 constexpr std::uint64_t power_off_limit_ns = 1'000'000'000;
 
@@ -61,7 +63,10 @@ using namespace x86;
 void exit(ExitStatus status) noexcept {
   stop_other_cores();
   serial::drain();
-  if (features().hypervisor) out8(debug_exit_port, static_cast<std::uint8_t>(status));
+  if (features().hypervisor) {
+    out8(debug_exit_port, static_cast<std::uint8_t>(status));
+    wait_ns(debug_exit_limit_ns);  // QEMU ends a little later; a power-off in between would be taken for the reason
+  }
   if (status == ExitStatus::success) power_off();
   halt_for_ever();
 }

@@ -98,6 +98,8 @@ RUNS = [
     Run("boots", cores=2, words="expected_cores=2", qemu=cpu("qemu64"), name="boots-old-cpu"),
     Run("boots", cores=2, memory="6G", words="expected_cores=2", qemu=cpu("max,-pdpe1gb"), name="boots-without-1G-pages"),
     Run("boots", cores=2, words="expected_cores=2", qemu=["-machine", "hpet=off"], name="boots-without-hpet"),
+    Run("boots", cores=2, words="expected_cores=1", qemu=["-machine", "acpi=off"], says=["no ACPI tables"], name="boots-without-acpi"),
+    Run("boots", cores=2, words="expected_cores=2 expected_memory=256M", qemu=["-machine", "pc"], name="boots-old-chipset"),
     Run("exceptions_cross_frames", cores=1),
     Run("exceptions_cross_frames", cores=4, name="exceptions_cross_frames-4-cores"),
     Run("thread_local_is_per_core", cores=4),
@@ -147,6 +149,8 @@ RUNS = [
         cores=4,
         qemu=pci_devices("4M"),
     ),
+    # No MCFG there: configuration by the two ports.
+    Run("pci_reaches_devices", cores=2, qemu=["-machine", "pc", *pci_devices("4M")], name="pci_reaches_devices-by-ports"),
     Run(
         "pci_reaches_devices",
         cores=2,
