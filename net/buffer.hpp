@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Bytes with an owner.
 //
-// Received bytes lie in the card's buffers; sent bytes lie wherever the application keeps them, and may not change before the peer has acknowledged
-// them. A Buffer is a move-only chain of pieces, each with what must be done when nobody needs it any more: so nothing is copied, and nothing is
-// freed while the card may still read it.
+// Received bytes lie in the card's buffers; sent bytes lie wherever the application keeps them, and may not change before the peer has
+// acknowledged them. A Buffer is a move-only chain of pieces, each with what must be done when nobody needs it any more: so nothing is
+// copied, and nothing is freed while the card may still read it.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ class Buffer {
   };
 
   Buffer() = default;
-  Buffer(Buffer&& other) noexcept : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)),
-                                    bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer(Buffer&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -37,8 +37,8 @@ class Buffer {
 
   /// Copies `bytes` into memory of its own. Empty buffer if there is no memory (`bytes()` tells), or for more than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
-  /// Refers to `bytes` (up to 4 GiB - 1); `release(owner)` is called when they are no longer needed (null: they live for ever). If there is no
-  /// memory for the header, that is at once, and the buffer is empty.
+  /// Refers to `bytes` (up to 4 GiB - 1); `release(owner)` is called when they are no longer needed (null: they live for ever). If there is
+  /// no memory for the header, that is at once, and the buffer is empty.
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

@@ -4,13 +4,12 @@
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
+#include "lwip/priv/tcp_priv.h"
+#include "lwip/tcp.h"
 #include "net/connection_state.hpp"
 #include "net/payload_reference.hpp"
 #include "net/received_piece.hpp"
 #include "net/stack.hpp"
-
-#include "lwip/priv/tcp_priv.h"
-#include "lwip/tcp.h"
 
 namespace neap::net {
 
@@ -18,7 +17,7 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-constexpr unsigned closing_polls_max = 60;                 // seconds without progress after our side closed
+constexpr unsigned closing_polls_max = 60;  // seconds without progress after our side closed
 
 void piece_goes_home(RemoteNode* node) noexcept;
 
@@ -58,7 +57,9 @@ Result<void> Connection::send(Buffer&& data) {
   return {};
 }
 
-std::size_t Connection::send_space_bytes() const noexcept { return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes()); }
+std::size_t Connection::send_space_bytes() const noexcept {
+  return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes());
+}
 
 std::size_t Connection::unacknowledged_bytes() const noexcept {
   const ConnectionState& self = ConnectionState::of(*this);
@@ -87,7 +88,8 @@ Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this)
 
 // --- Beginning and end -------------------------------------------------------------------------------------------------------------------
 
-ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
+ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
+    : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
   tcp_arg(pcb, this);
   tcp_recv(pcb, &on_received);
   tcp_sent(pcb, &on_sent);
@@ -178,7 +180,8 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
     } else {
       ReceivedPiece& piece = ReceivedPiece::of(*chain);
       piece.connection = this;
-      piece.piece = {.data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
+      piece.piece = {
+          .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
       data.append_piece(piece.piece);
       ++references_;
     }
@@ -268,7 +271,8 @@ err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) no
 void ConnectionState::settle() noexcept {
   if (writable_due_) {
     writable_due_ = false;
-    if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_) call_handler([](ConnectionHandler& handler) { handler.writable(); });
+    if (!gone() && handler_ != nullptr && !end_wanted_ && !abort_wanted_)
+      call_handler([](ConnectionHandler& handler) { handler.writable(); });
   }
   if (gone()) return;
   if (abort_wanted_) {

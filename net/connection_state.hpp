@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // What stands behind a Connection.
 //
-// A connection ends in many ways (both sides closed in either order, reset, time-out, by the handler in the middle of its own call), but the handler
-// must hear of it once, and be destroyed once, outside its own calls. So handlers never reach into lwIP: they leave wishes here, and the stack fulfils
-// them at the end of the event. lwIP's news of the end only marks the connection as gone; an event of its own says `closed` and destroys the handler.
-// The object itself stays until the last received piece that counts against its window was released. Internal to net/.
+// A connection ends in many ways (both sides closed in either order, reset, time-out, by the handler in the middle of its own call), but
+// the handler must hear of it once, and be destroyed once, outside its own calls. So handlers never reach into lwIP: they leave wishes
+// here, and the stack fulfils them at the end of the event. lwIP's news of the end only marks the connection as gone; an event of its own
+// says `closed` and destroys the handler. The object itself stays until the last received piece that counts against its window was
+// released. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,11 @@
 #include <memory>
 
 #include "kernel/task.hpp"
+#include "lwip/err.h"
+#include "lwip/ip_addr.h"
 #include "net/buffer.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
-
-#include "lwip/err.h"
-#include "lwip/ip_addr.h"
 
 struct pbuf;
 struct tcp_pcb;
@@ -94,13 +94,13 @@ class ConnectionState final : public Connection {
   tcp_pcb* pcb_;
   std::unique_ptr<ConnectionHandler> handler_;
   ConnectAttempt* attempt_ = nullptr;
-  Buffer queued_;                       // sent by the handler, not yet lwIP's
-  std::size_t written_bytes_ = 0;       // lwIP's, not yet acknowledged
-  std::size_t wanted_bytes_ = 0;        // what the last refused `send` wanted; 0: none
-  std::uint32_t released_bytes_ = 0;    // released by the application, not yet told to lwIP
-  std::uint32_t held_bytes_ = 0;        // delivered and not released
-  std::uint32_t references_ = 1;        // the connection's own, and one for each received piece
-  std::uint32_t quiet_polls_ = 0;       // seconds without progress since `close`
+  Buffer queued_;                     // sent by the handler, not yet lwIP's
+  std::size_t written_bytes_ = 0;     // lwIP's, not yet acknowledged
+  std::size_t wanted_bytes_ = 0;      // what the last refused `send` wanted; 0: none
+  std::uint32_t released_bytes_ = 0;  // released by the application, not yet told to lwIP
+  std::uint32_t held_bytes_ = 0;      // delivered and not released
+  std::uint32_t references_ = 1;      // the connection's own, and one for each received piece
+  std::uint32_t quiet_polls_ = 0;     // seconds without progress since `close`
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;

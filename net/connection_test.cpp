@@ -20,7 +20,8 @@ TEST(Connection, AnswersWhatItReceives) {
   TwoMachines world;
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   auto record = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 5, .send_seed = 5, .send_bytes = 300'000, .expect_bytes = 300'000})), std::nullopt);
+  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 5, .send_seed = 5, .send_bytes = 300'000, .expect_bytes = 300'000})),
+            std::nullopt);
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); }));
   EXPECT_EQ(record->received, 300'000U);
   expect_ended_well(*record);
@@ -35,8 +36,8 @@ struct TransferCase {
 
 class Transfer : public ::testing::TestWithParam<TransferCase> {};
 
-// Every byte of 10 MB each way, at once, whatever the wire does. Payload is overwritten and freed the moment it is released, and the cards read late:
-// a release before the last reader is done shows as a wrong byte or a sanitizer's report.
+// Every byte of 10 MB each way, at once, whatever the wire does. Payload is overwritten and freed the moment it is released, and the cards
+// read late: a release before the last reader is done shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
   TwoMachinesOptions options;
@@ -47,13 +48,17 @@ TEST_P(Transfer, BothWaysComplete) {
   const std::size_t total = with.lost > 0 ? 2'000'000 : 10'000'000;
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
-  world.listen(7, recording(server, {.check_seed = 1, .send_seed = 2, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total}));
+  world.listen(
+      7, recording(server, {.check_seed = 1, .send_seed = 2, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total}));
   world.server_card.set_faults(with.lost, with.repeated, with.late);
   world.client_card.set_faults(with.lost, with.repeated, with.late);
-  EXPECT_EQ(world.connect(service, recording(client, {.check_seed = 2, .send_seed = 1, .send_bytes = total, .piece_bytes = with.piece_bytes,
-                                                      .expect_bytes = total})),
+  EXPECT_EQ(world.connect(
+                service,
+                recording(client,
+                          {.check_seed = 2, .send_seed = 1, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total})),
             std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }, 100s)) << server->received << " " << client->received;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }, 100s))
+      << server->received << " " << client->received;
   EXPECT_EQ(server->received, total);
   EXPECT_EQ(client->received, total);
   expect_ended_well(*server);
@@ -62,8 +67,10 @@ TEST_P(Transfer, BothWaysComplete) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wire, Transfer,
-                         ::testing::Values(TransferCase{"Clean", 0, 0, 0, true, 16384}, TransferCase{"SoftwareChecksums", 0, 0, 0, false, 16384},
-                                           TransferCase{"SmallPieces", 0, 0, 0, true, 700}, TransferCase{"Reordering", 0, 0.02, 0.05, true, 16384},
+                         ::testing::Values(TransferCase{"Clean", 0, 0, 0, true, 16384},
+                                           TransferCase{"SoftwareChecksums", 0, 0, 0, false, 16384},
+                                           TransferCase{"SmallPieces", 0, 0, 0, true, 700},
+                                           TransferCase{"Reordering", 0, 0.02, 0.05, true, 16384},
                                            TransferCase{"Loss", 0.01, 0.01, 0.01, true, 5000}),
                          [](const auto& tested) { return tested.param.name; });
 
@@ -78,15 +85,17 @@ TEST(Connection, GathersAnEventsWritesIntoOneSegment) {
     return true;
   });
   static constexpr char stored[512] = {'x'};
-  world.listen(7, recording(server, {.on_received = [](RecordingHandler& handler, Buffer) {
-    Connection& connection = handler.connection();
-    for (const char* word : {"VALUE ", "key ", "0 ", "512\r\n"}) {
-      EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span(word, std::strlen(word))))).has_value());
-    }
-    EXPECT_TRUE(connection.send(Buffer::reference(std::as_bytes(std::span(stored)), nullptr, nullptr)).has_value());
-    EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span("\r\nEND\r\n", 7)))).has_value());
-  }}));
-  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 20, .keep_text = true, .close_when_sent = false})), std::nullopt);
+  world.listen(7,
+               recording(server, {.on_received = [](RecordingHandler& handler, Buffer) {
+                           Connection& connection = handler.connection();
+                           for (const char* word : {"VALUE ", "key ", "0 ", "512\r\n"}) {
+                             EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span(word, std::strlen(word))))).has_value());
+                           }
+                           EXPECT_TRUE(connection.send(Buffer::reference(std::as_bytes(std::span(stored)), nullptr, nullptr)).has_value());
+                           EXPECT_TRUE(connection.send(Buffer::copy(std::as_bytes(std::span("\r\nEND\r\n", 7)))).has_value());
+                         }}));
+  EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 20, .keep_text = true, .close_when_sent = false})),
+            std::nullopt);
   const std::size_t answer = 6 + 4 + 2 + 5 + 512 + 7;
   EXPECT_TRUE(HostMachine::wait_until([&] { return client->received == answer; }));
   EXPECT_EQ(data_segments, 1);
@@ -99,10 +108,12 @@ TEST(Connection, HalfCloseLetsTheAnswerOut) {
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
   world.listen(7, recording(server, {.check_seed = 1, .send_seed = 2, .send_bytes = 3'000'000, .answer_close = false}));
-  EXPECT_EQ(world.connect(service, [&](Connection& connection) {
-    connection.end_sending();
-    return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{.check_seed = 2});
-  }), std::nullopt);
+  EXPECT_EQ(world.connect(service,
+                          [&](Connection& connection) {
+                            connection.end_sending();
+                            return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{.check_seed = 2});
+                          }),
+            std::nullopt);
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
   EXPECT_EQ(client->received, 3'000'000U);
   EXPECT_EQ(client->peer_closed, 1);
@@ -128,12 +139,13 @@ TEST(Connection, ResetInTheMiddleEndsBothHandlersOnce) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
-  world.listen(7, recording(server, {.send_seed = 2, .send_bytes = 50'000'000, .on_received = [](RecordingHandler& handler, Buffer) {
-    if (handler.record().received > 500'000) {
-      handler.connection().abort();
-      EXPECT_FALSE(handler.connection().send(Buffer::copy(std::as_bytes(std::span("x", 1)))).has_value());
-    }
-  }}));
+  world.listen(7,
+               recording(server, {.send_seed = 2, .send_bytes = 50'000'000, .on_received = [](RecordingHandler& handler, Buffer) {
+                                    if (handler.record().received > 500'000) {
+                                      handler.connection().abort();
+                                      EXPECT_FALSE(handler.connection().send(Buffer::copy(std::as_bytes(std::span("x", 1)))).has_value());
+                                    }
+                                  }}));
   EXPECT_EQ(world.connect(service, recording(client, {.check_seed = 2, .send_seed = 1, .send_bytes = 5'000'000})), std::nullopt);
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }));
   expect_ended_well(*server);
@@ -153,8 +165,8 @@ TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
   };
   auto kept = std::make_shared<Kept>();
   world.listen(7, recording(server, {.check_seed = 1, .on_received = [kept](RecordingHandler&, Buffer data) {
-    if (kept->keep) kept->buffers.push_back(std::move(data));
-  }}));
+                                       if (kept->keep) kept->buffers.push_back(std::move(data));
+                                     }}));
   EXPECT_EQ(world.connect(service, recording(client, {.send_seed = 1, .send_bytes = 1'500'000})), std::nullopt);
   std::size_t stalled = 0;
   EXPECT_TRUE(HostMachine::wait_until([&] {
@@ -251,16 +263,18 @@ TEST(Connection, SendTakesAllOrNothing) {
   auto client = std::make_shared<Record>();
   static std::vector<std::byte> big(Connection::send_queue_bytes_max);
   for (std::size_t i = 0; i < big.size(); ++i) big[i] = pattern(i, 3);
-  EXPECT_EQ(world.connect(service, [&](Connection& connection) {
-    Buffer all = Buffer::reference(big, nullptr, nullptr);
-    EXPECT_TRUE(connection.send(std::move(all)).has_value());
-    EXPECT_EQ(connection.send_space_bytes(), 0U);
-    Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
-    const Result<void> refused = connection.send(std::move(more));
-    EXPECT_EQ(refused.error().code, ErrorCode::full);
-    EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it as it was
-    return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
-  }), std::nullopt);
+  EXPECT_EQ(world.connect(service,
+                          [&](Connection& connection) {
+                            Buffer all = Buffer::reference(big, nullptr, nullptr);
+                            EXPECT_TRUE(connection.send(std::move(all)).has_value());
+                            EXPECT_EQ(connection.send_space_bytes(), 0U);
+                            Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
+                            const Result<void> refused = connection.send(std::move(more));
+                            EXPECT_EQ(refused.error().code, ErrorCode::full);
+                            EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it as it was
+                            return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
+                          }),
+            std::nullopt);
   EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == big.size() && client->writable > 0; }));
   EXPECT_EQ(server->mismatches, 0U);
 }

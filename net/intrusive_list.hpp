@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Lists that cost no memory of their own.
 //
-// A connection stands in several lists at once and leaves them at moments when nothing may fail. So the links lie in the connection, one a list,
-// and leaving is a few stores wherever in the list it stands.
+// A connection stands in several lists at once and leaves them at moments when nothing may fail. So the links lie in the connection, one a
+// list, and leaving is a few stores wherever in the list it stands.
 #pragma once
 
 namespace neap::net {

@@ -6,10 +6,9 @@
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
-#include "net/siphash.hpp"
-
 #include "lwip/opt.h"
 #include "net/lwip/lwip_hooks.h"
+#include "net/siphash.hpp"
 
 namespace {
 
@@ -27,8 +26,8 @@ void neap_lwip_assertion_failed(const char* message, const char*, int line) { ne
 
 uint32_t neap_lwip_random(void) { return static_cast<uint32_t>(neap::machine::random_bits()); }
 
-// RFC 6528: a clock of 4 us plus a keyed hash of the connection's four names, so that the numbers of one connection grow over its incarnations and
-// those of another cannot be guessed from them.
+// RFC 6528: a clock of 4 us plus a keyed hash of the connection's four names, so that the numbers of one connection grow over its
+// incarnations and those of another cannot be guessed from them.
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port) {
   std::array<std::uint8_t, 12> names;
   std::memcpy(names.data(), &local->addr, 4);

@@ -6,12 +6,11 @@
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
-#include "net/bring_up.hpp"
-#include "net/stack.hpp"
-
 #include "lwip/dhcp.h"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
+#include "net/bring_up.hpp"
+#include "net/stack.hpp"
 
 namespace neap::net {
 
@@ -43,8 +42,8 @@ bool port_listened(std::uint16_t port) noexcept {
   return false;
 }
 
-/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. Starts anywhere, so that
-/// the next port cannot be foreseen (RFC 6056).
+/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. Starts anywhere,
+/// so that the next port cannot be foreseen (RFC 6056).
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
   const ip_addr_t remote_ip{.addr = lwip_htonl(remote.address.value)};
@@ -149,7 +148,8 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 }
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
-  if (this_core() < group_.first || this_core() >= end()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
+  if (this_core() < group_.first || this_core() >= end())
+    co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
   Stack& stack = *group_.stack(this_core());
   const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What an application sees of the network.
 //
-// Every core has its own whole stack; a connection lives and dies on the core to which the card's RSS sent its first frame. So a server says once
-// what to do with a connection, and from then on each core serves its own, without a word to the others.
+// Every core has its own whole stack; a connection lives and dies on the core to which the card's RSS sent its first frame. So a server
+// says once what to do with a connection, and from then on each core serves its own, without a word to the others.
 #pragma once
 
 #include <array>
@@ -40,16 +40,17 @@ struct AddressSetting {
 
 class Connection;
 
-/// What a server does with one connection; made by its `Acceptor`, destroyed when the connection is gone. All calls on the connection's core, each
-/// inside an event.
+/// What a server does with one connection; made by its `Acceptor`, destroyed when the connection is gone. All calls on the connection's
+/// core, each inside an event.
 ///
-/// A handler may call its connection, others and itself be called again, but never inside one of its own calls: what it asks for happens at the end
-/// of the event. `bad_alloc` that leaves a call resets the connection and is counted; any other exception is our own mistake and panics.
+/// A handler may call its connection, others and itself be called again, but never inside one of its own calls: what it asks for happens at
+/// the end of the event. `bad_alloc` that leaves a call resets the connection and is counted; any other exception is our own mistake and
+/// panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
-  /// Bytes arrived, in order; the handler owns the buffer. Receive window opens again as buffers are released, so a handler that keeps them slows
-  /// its peer down.
+  /// Bytes arrived, in order; the handler owns the buffer. Receive window opens again as buffers are released, so a handler that keeps them
+  /// slows its peer down.
   virtual void received(Buffer data) = 0;
   /// Room appeared after a `send` that said `full`, or all was acknowledged.
   virtual void writable() {}
@@ -71,17 +72,17 @@ class Connection {
   /// Pieces up to this size are copied (cheaper than keeping them), larger ones are sent from where they lie.
   static constexpr std::size_t copy_bytes_max = 256;
 
-  /// Queues bytes; they leave together with all else of this event at its end. Takes all or nothing: on an error `data` is as it was. Errors:
-  /// `full` (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes stay the buffer's until the peer acknowledged them and
-  /// the card no longer reads them.
+  /// Queues bytes; they leave together with all else of this event at its end. Takes all or nothing: on an error `data` is as it was.
+  /// Errors: `full` (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes stay the buffer's until the peer
+  /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
   /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
   /// Says that nothing more will be sent, after all that was; receiving goes on. `closed` follows when the peer has closed too.
   void end_sending();
-  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too, or after 60 s in which it did
-  /// not answer.
+  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too, or after 60 s in which
+  /// it did not answer.
   void close();
   /// Reset; `closed` follows in an event of its own.
   void abort();
@@ -101,19 +102,19 @@ using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Conn
 struct Counters {
   std::uint64_t frames_received, bytes_received;
   std::uint64_t frames_sent, bytes_sent;
-  std::uint64_t dropped_malformed;      ///< too short, or not IPv4 or ARP
-  std::uint64_t dropped_checksum;       ///< by the card's or our check
-  std::uint64_t dropped_protocol;       ///< nobody here wants it (addresses, protocols, ports)
-  std::uint64_t dropped_memory;         ///< a bound or the allocator refused
-  std::uint64_t receive_copied;         ///< frames copied because too many of the card's buffers were held
-  std::uint64_t receive_held_max;       ///< most of the card's buffers held at once
-  std::uint64_t transmit_full;          ///< frames that found the card's ring full (sent again later)
-  std::uint64_t transmit_failed;        ///< no link, or the card refused
-  std::uint64_t transmit_copied;        ///< frames of more pieces than the card takes
-  std::uint64_t passed_on;              ///< frames given to the core they belong to
-  std::uint64_t pass_on_refused;        ///< its queue was full
-  std::uint64_t neighbours_published;   ///< ARP entries told to other cores
-  std::uint64_t address_conflicts;      ///< another machine claims our address
+  std::uint64_t dropped_malformed;     ///< too short, or not IPv4 or ARP
+  std::uint64_t dropped_checksum;      ///< by the card's or our check
+  std::uint64_t dropped_protocol;      ///< nobody here wants it (addresses, protocols, ports)
+  std::uint64_t dropped_memory;        ///< a bound or the allocator refused
+  std::uint64_t receive_copied;        ///< frames copied because too many of the card's buffers were held
+  std::uint64_t receive_held_max;      ///< most of the card's buffers held at once
+  std::uint64_t transmit_full;         ///< frames that found the card's ring full (sent again later)
+  std::uint64_t transmit_failed;       ///< no link, or the card refused
+  std::uint64_t transmit_copied;       ///< frames of more pieces than the card takes
+  std::uint64_t passed_on;             ///< frames given to the core they belong to
+  std::uint64_t pass_on_refused;       ///< its queue was full
+  std::uint64_t neighbours_published;  ///< ARP entries told to other cores
+  std::uint64_t address_conflicts;     ///< another machine claims our address
   std::uint64_t segments_received, segments_sent, retransmissions;
   std::uint64_t connections_open, connections_accepted, connections_made;
   std::uint64_t connections_refused;    ///< the acceptor said no, or no memory
@@ -131,16 +132,17 @@ class Network {
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
   /// Cores with a stack: 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
-  /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors: `invalid`
-  /// (port taken), `out_of_memory`.
-  [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
+  /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors:
+  /// `invalid` (port taken), `out_of_memory`.
+  [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port,
+                                                  std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
   /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 10 s), `closed` (refused),
   /// `full` (no port, no room for another connection), `unsupported` (no stack here), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 };
 
-/// Starts a stack on every core that has a queue pair, waits for link and address. Both are waited for as long as it takes, said on the console
-/// every 10 s; other events run meanwhile. Called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
+/// Starts a stack on every core that has a queue pair, waits for link and address. Both are waited for as long as it takes, said on the
+/// console every 10 s; other events run meanwhile. Called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
 [[nodiscard]] task<Result<Network*>> up(NetDevice& device, AddressSetting setting);
 
 }  // namespace neap::net

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Small objects of one kind, taken and given back on one core, thousands of times a second.
 //
-// The free list costs a few instructions; beyond `keep` spare ones go back to malloc. One pool a kind and core: declare it `constinit thread_local`.
+// The free list costs a few instructions; beyond `keep` spare ones go back to malloc. One pool a kind and core: declare it `constinit
+// thread_local`.
 #pragma once
 
 #include <new>

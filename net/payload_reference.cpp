@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "net/payload_reference.hpp"
 
-#include "net/object_pool.hpp"
-
 #include "lwip/pbuf.h"
 #include "net/lwip/lwip_hooks.h"
+#include "net/object_pool.hpp"
 
 namespace neap::net {
 

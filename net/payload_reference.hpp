@@ -2,8 +2,8 @@
 // Who still needs bytes that are sent from where they lie.
 //
 // A piece of payload may be cut into many segments, each of which lwIP keeps until it is acknowledged and the card until it has read it. A
-// retransmission in the card's ring may outlive the acknowledgement. So every pbuf that refers to the piece holds it, and the last one releases it.
-// Internal to net/.
+// retransmission in the card's ring may outlive the acknowledgement. So every pbuf that refers to the piece holds it, and the last one
+// releases it. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// From now on `piece` holds its owner through a counted reference. False: no memory, nothing changed. Pieces that live for ever need none.
+  /// From now on `piece` holds its owner through a counted reference. False: no memory, nothing changed. Pieces that live for ever need
+  /// none.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
   /// While it lives, pbufs that tcp_write() makes on this core hold `piece`, which was shared.
   class Writing {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the stack keeps in a receive buffer's own memory.
 //
-// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, and is perhaps released on another core in the end. All three headers
-// lie in the buffer's `stack_area`, so that taking a frame in allocates nothing. Internal to net/.
+// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, and is perhaps released on another core in the end. All
+// three headers lie in the buffer's `stack_area`, so that taking a frame in allocates nothing. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,8 @@
 
 #include "kernel/events.hpp"
 #include "kernel/net_device.hpp"
-#include "net/buffer.hpp"
-
 #include "lwip/pbuf.h"
+#include "net/buffer.hpp"
 
 namespace neap::net {
 
@@ -22,7 +21,7 @@ struct ReceivedPiece {
   pbuf_custom custom;           ///< first: lwIP gives it back by this address
   ConnectionState* connection;  ///< whose window the bytes count against, once delivered
   Buffer::Piece piece;
-  RemoteNode way_home;          ///< to its own core, if it is released on another
+  RemoteNode way_home;  ///< to its own core, if it is released on another
 
   [[nodiscard]] static ReceivedPiece& make(ReceiveBuffer& buffer) noexcept { return *new (buffer.stack_area.data()) ReceivedPiece{}; }
   [[nodiscard]] static ReceivedPiece& of(pbuf& custom) noexcept { return *reinterpret_cast<ReceivedPiece*>(&custom); }

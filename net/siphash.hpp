@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A short keyed hash that an outsider cannot foresee.
 //
-// Sequence numbers and ports must look random to who does not know the key, and cost little. SipHash-2-4 (Aumasson and Bernstein, 2012) is made for
-// this. The key is drawn once, at first use, from the machine's random bits.
+// Sequence numbers and ports must look random to who does not know the key, and cost little. SipHash-2-4 (Aumasson and Bernstein, 2012) is
+// made for this. The key is drawn once, at first use, from the machine's random bits.
 #pragma once
 
 #include <bit>

@@ -5,8 +5,6 @@
 
 #include "kernel/console.hpp"
 #include "kernel/panic.hpp"
-#include "net/payload_reference.hpp"
-
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
 #include "lwip/init.h"
@@ -15,6 +13,7 @@
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/stats.h"
 #include "lwip/tcp.h"
+#include "net/payload_reference.hpp"
 #include "netif/ethernet.h"
 
 namespace neap::net {
@@ -68,7 +67,8 @@ Stack::Stack(StackGroup& group, unsigned core)
   netif_set_hostname(&netif_, "neap");
   checksum_base_ = NETIF_CHECKSUM_ENABLE_ALL;
   if (limits_.checksum_offload) {
-    checksum_base_ = static_cast<std::uint16_t>(checksum_base_ & ~(NETIF_CHECKSUM_GEN_IP | NETIF_CHECKSUM_GEN_TCP | NETIF_CHECKSUM_GEN_UDP));
+    checksum_base_ =
+        static_cast<std::uint16_t>(checksum_base_ & ~(NETIF_CHECKSUM_GEN_IP | NETIF_CHECKSUM_GEN_TCP | NETIF_CHECKSUM_GEN_UDP));
   }
   NETIF_SET_CHECKSUM_CTRL(&netif_, checksum_base_);
   netif_set_default(&netif_);
@@ -109,7 +109,9 @@ void Stack::set_addresses(const Addresses& addresses) noexcept {
 }
 
 Addresses Stack::addresses() const noexcept {
-  return {.address = from_lwip(netif_ip4_addr(&netif_)), .netmask = from_lwip(netif_ip4_netmask(&netif_)), .gateway = from_lwip(netif_ip4_gw(&netif_))};
+  return {.address = from_lwip(netif_ip4_addr(&netif_)),
+          .netmask = from_lwip(netif_ip4_netmask(&netif_)),
+          .gateway = from_lwip(netif_ip4_gw(&netif_))};
 }
 
 bool Stack::start_dhcp() noexcept {

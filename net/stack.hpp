@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // One core's stack: lwIP between a queue pair of the card and this core's connections.
 //
-// lwIP thinks of one machine with one interface; here there is one of it a core, and all of them are one machine to the outside. What has no ports
-// (ARP, fragments) or belongs to the machine (DHCP) is the first core's: the others pass it on, and it publishes to them what it learns. Everything
-// that connections ask for during an event is done once, at its end: so segments are full, acknowledgements ride on data, and no handler ever runs
-// inside lwIP. Internal to net/.
+// lwIP thinks of one machine with one interface; here there is one of it a core, and all of them are one machine to the outside. What has
+// no ports (ARP, fragments) or belongs to the machine (DHCP) is the first core's: the others pass it on, and it publishes to them what it
+// learns. Everything that connections ask for during an event is done once, at its end: so segments are full, acknowledgements ride on
+// data, and no handler ever runs inside lwIP. Internal to net/.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,11 @@
 #include "kernel/events.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/timer.hpp"
+#include "lwip/netif.h"
+#include "lwip/pbuf.h"
 #include "net/connection_state.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
-
-#include "lwip/netif.h"
-#include "lwip/pbuf.h"
 
 struct tcp_pcb;
 
@@ -35,7 +34,7 @@ struct StackGroup {
   NetDevice& device;
   unsigned first = 0;
   unsigned cores = 0;
-  std::atomic<std::uint32_t> address{0};  ///< host byte order; 0: none
+  std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: none
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept { return stacks[core - first].load(std::memory_order_acquire); }
@@ -49,10 +48,10 @@ struct Addresses {
 /// Why and when a stack wakes its core (stack_timers.cpp). Milliseconds of the boot clock; `never` when nobody needs it.
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t tcp = never;          ///< while there are connections, TIME-WAIT included: 50 ms
-  std::uint64_t arp = never;          ///< 1 s while a request waits for its answer, 30 s while entries only age
-  std::uint64_t arp_last = 0;         ///< up to when the table has aged
-  std::uint64_t reassembly = never;   ///< 1 s for 16 s after a fragment
+  std::uint64_t tcp = never;         ///< while there are connections, TIME-WAIT included: 50 ms
+  std::uint64_t arp = never;         ///< 1 s while a request waits for its answer, 30 s while entries only age
+  std::uint64_t arp_last = 0;        ///< up to when the table has aged
+  std::uint64_t reassembly = never;  ///< 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
   std::uint64_t dhcp_coarse = never;  ///< 60 s while there is a lease
@@ -60,8 +59,8 @@ struct StackTimes {
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that may be held (by handlers, or out of order) before further frames are copied: the card must never run dry because a peer or an
-  /// application is slow.
+  /// Card buffers that may be held (by handlers, or out of order) before further frames are copied: the card must never run dry because a
+  /// peer or an application is slow.
   static constexpr unsigned held_buffers_max = 128;
   /// And what those copies may hold in all.
   static constexpr std::size_t copied_bytes_max = 32 * 1024 * 1024;
@@ -115,8 +114,8 @@ class Stack final : public FrameReceiver {
   void add(ConnectionState& connection) noexcept;
   void forget(ConnectionState& connection) noexcept;
 
-  // The end, which only tests want: reset every connection and end the listeners, wait for the handlers' last calls; then silence, and wait for the
-  // card to give back what it holds.
+  // The end, which only tests want: reset every connection and end the listeners, wait for the handlers' last calls; then silence, and wait
+  // for the card to give back what it holds.
   void abort_all() noexcept;
   void fall_silent() noexcept;
   [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }

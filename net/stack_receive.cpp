@@ -8,9 +8,6 @@
 #include <utility>
 
 #include "kernel/events.hpp"
-#include "net/received_piece.hpp"
-#include "net/stack.hpp"
-
 #include "lwip/etharp.h"
 #include "lwip/ip.h"
 #include "lwip/prot/ethernet.h"
@@ -18,6 +15,8 @@
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
 #include "net/lwip/lwip_hooks.h"
+#include "net/received_piece.hpp"
+#include "net/stack.hpp"
 
 namespace neap::net {
 
@@ -214,15 +213,16 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info)
   }
 }
 
-// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame. The IP header is no fragment's any
-// more and its checksum is not right, but those of all fragments were.
+// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame. The IP header is no
+// fragment's any more and its checksum is not right, but those of all fragments were.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);
   if (IPH_PROTO(ip) != IP_PROTO_TCP || datagram->tot_len < ip_bytes + TCP_HLEN || group_.cores == 1) return false;
   std::byte ports[4];
   if (pbuf_copy_partial(datagram, ports, sizeof ports, static_cast<u16_t>(ip_bytes)) != sizeof ports) return false;
-  const unsigned core = group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
+  const unsigned core =
+      group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
   if (core == core_ || core < group_.first || core >= group_.first + group_.cores) return false;
 
   ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);

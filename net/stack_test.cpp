@@ -38,11 +38,12 @@ Bytes bytes_of(std::initializer_list<unsigned> values) {
 }
 
 /// An IPv4 frame from the client to the server, checksums not filled in.
-Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0, Ipv4Address from = client_address) {
+Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0,
+                 Ipv4Address from = client_address) {
   Bytes frame = bytes_of({2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0});
   const std::size_t total = 20 + payload.size();
-  for (const unsigned value : {static_cast<unsigned>(total >> 8), static_cast<unsigned>(total & 0xFF), identification >> 8, identification & 0xFF,
-                               fragment_field >> 8, fragment_field & 0xFF, 64U, protocol, 0U, 0U}) {
+  for (const unsigned value : {static_cast<unsigned>(total >> 8), static_cast<unsigned>(total & 0xFF), identification >> 8,
+                               identification & 0xFF, fragment_field >> 8, fragment_field & 0xFF, 64U, protocol, 0U, 0U}) {
     frame.push_back(static_cast<std::byte>(value));
   }
   for (const Ipv4Address address : {from, server_address}) {
@@ -52,7 +53,8 @@ Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identificatio
   return frame;
 }
 
-// Connections live where RSS puts their frames; every core serves its own, and answers of outgoing ones come back to the core that opened them.
+// Connections live where RSS puts their frames; every core serves its own, and answers of outgoing ones come back to the core that opened
+// them.
 TEST(Stack, EveryCoreServesItsOwnConnections) {
   TwoMachines world(with_cores(2, 2));
   std::mutex lock;
@@ -67,12 +69,17 @@ TEST(Stack, EveryCoreServesItsOwnConnections) {
     records.push_back(std::make_shared<Record>());
     const int core = 2 + i % 2;
     const auto acceptor = recording(records.back(), {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
-    EXPECT_EQ(world.connect(service, [&, core](Connection& connection) {
-      EXPECT_EQ(this_core(), static_cast<unsigned>(core));
-      return acceptor(connection);
-    }, core), std::nullopt);
+    EXPECT_EQ(world.connect(
+                  service,
+                  [&, core](Connection& connection) {
+                    EXPECT_EQ(this_core(), static_cast<unsigned>(core));
+                    return acceptor(connection);
+                  },
+                  core),
+              std::nullopt);
   }
-  EXPECT_TRUE(HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return record->destroyed > 0; }); }));
+  EXPECT_TRUE(
+      HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return record->destroyed > 0; }); }));
   for (const auto& record : records) {
     EXPECT_EQ(record->received, 20'000U);
     expect_ended_well(*record);
@@ -100,8 +107,8 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
     if (word(frame, 12) == 0x0806 && word(frame, 20) == 2) ++answers;
     return true;
   });
-  Bytes request = bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 9, 10, 0, 0, 9,
-                            0, 0, 0, 0, 0, 0, 10, 0, 0, 1});
+  Bytes request = bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0,  0, 0, 0, 9, 8, 6, 0, 1, 8, 0,  6, 4, 0,
+                            1,    2,    0,    0,    0,    0,    9, 10, 0, 0, 9, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1});
   request.resize(60);
   world.server_card.arrive(request, 1);
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
@@ -188,7 +195,8 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
       payload[3] = std::byte{7};  // to the listener, with any flags and options
     }
     constexpr unsigned protocols[] = {1, 6, 6, 6, 17, 2, 41};
-    Bytes frame = ipv4_frame(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0, {static_cast<std::uint32_t>(0x0A000002 + random() % 3)});
+    Bytes frame = ipv4_frame(protocols[random() % 7], payload, random() % 8, random() % 3 == 0 ? random() & 0x3FFF : 0,
+                             {static_cast<std::uint32_t>(0x0A000002 + random() % 3)});
     if (random() % 10 == 0) frame[14] = static_cast<std::byte>(random());
     if (random() % 10 == 0) frame[16 + random() % 2] = static_cast<std::byte>(random());
     if (random() % 10 == 0) frame[12 + random() % 2] = static_cast<std::byte>(random());
@@ -201,7 +209,8 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
     }
   }
   auto record = std::make_shared<Record>();
-  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 1, .send_seed = 1, .send_bytes = 5000, .expect_bytes = 5000})), std::nullopt);
+  EXPECT_EQ(world.connect(service, recording(record, {.check_seed = 1, .send_seed = 1, .send_bytes = 5000, .expect_bytes = 5000})),
+            std::nullopt);
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
   EXPECT_EQ(record->received, 5000U);
   const Counters counters = world.counters_of(0);
@@ -238,15 +247,16 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        const Result<void> result =
-            co_await two.client->connect(service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
+        const Result<void> result = co_await two.client->connect(
+            service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
         ++(result.has_value() ? good : bad);
       }(world, records[static_cast<std::size_t>(i)], connected, failed));
     }
   });
   EXPECT_TRUE(HostMachine::wait_until([&] { return connected + failed == count; }, 60s));
   EXPECT_EQ(failed, 0);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return std::ranges::all_of(records, [](const auto& record) { return record->received == 3000; }); }, 60s));
+  EXPECT_TRUE(HostMachine::wait_until(
+      [&] { return std::ranges::all_of(records, [](const auto& record) { return record->received == 3000; }); }, 60s));
   EXPECT_EQ(world.counters_of(0).connections_open + world.counters_of(1).connections_open, static_cast<std::uint64_t>(count));
   for (const auto& record : records) EXPECT_EQ(record->mismatches, 0U);
 }

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "net/stack.hpp"
-
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
 #include "lwip/ip4_frag.h"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/dhcp.h"
+#include "net/stack.hpp"
 
 namespace neap::net {
 
@@ -110,7 +109,8 @@ void Stack::timer_fired() noexcept {
 
 }  // namespace neap::net
 
-// --- What lwIP asks of its port ------------------------------------------------------------------------------------------------------------
+// --- What lwIP asks of its port
+// ------------------------------------------------------------------------------------------------------------
 
 extern "C" {
 

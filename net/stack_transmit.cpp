@@ -3,13 +3,12 @@
 #include <array>
 #include <cstring>
 
-#include "net/stack.hpp"
-
 #include "lwip/ip.h"
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
 #include "lwip/prot/udp.h"
+#include "net/stack.hpp"
 
 namespace neap::net {
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSL-1.0 */
-/* Where lwIP calls the glue in net/, beyond its own callbacks. Each hook that lwIP does not have by itself comes with a patch of the same name. */
+/* Where lwIP calls the glue in net/, beyond its own callbacks. Each hook that lwIP does not have by itself comes with a patch of the same
+ * name. */
 #ifndef NEAP_LWIP_HOOKS_H
 #define NEAP_LWIP_HOOKS_H
 

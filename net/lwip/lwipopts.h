@@ -4,7 +4,8 @@
 #ifndef NEAP_LWIPOPTS_H
 #define NEAP_LWIPOPTS_H
 
-/* --- Shape: no threads, no sockets, timers by net/stack_timers.cpp ------------------------------------------------------------------------ */
+/* --- Shape: no threads, no sockets, timers by net/stack_timers.cpp
+ * ------------------------------------------------------------------------ */
 #define NO_SYS 1
 #define SYS_LIGHTWEIGHT_PROT 0
 #define LWIP_NETCONN 0
@@ -16,34 +17,36 @@
 #endif
 #define LWIP_HOOK_FILENAME "net/lwip/lwip_hooks.h"
 
-/* --- Memory: the kernel's malloc below, per-core free lists with a limit for lwIP's objects (lwip-patches/0002) ------------------------------ */
+/* --- Memory: the kernel's malloc below, per-core free lists with a limit for lwIP's objects (lwip-patches/0002)
+ * ------------------------------ */
 #define MEM_ALIGNMENT 8
 #define MEM_LIBC_MALLOC 1
 #define MEMP_MEM_MALLOC 1
 #define LWIP_MEMP_PER_CORE 1
 #define MEM_USE_POOLS 0
-#define MEMP_NUM_TCP_PCB 16384        /* connections of one core, TIME-WAIT included; the oldest TIME-WAIT gives way to a new connection */
+#define MEMP_NUM_TCP_PCB 16384 /* connections of one core, TIME-WAIT included; the oldest TIME-WAIT gives way to a new connection */
 #define MEMP_NUM_TCP_PCB_LISTEN 32
-#define MEMP_NUM_TCP_SEG 262144       /* segments waiting to be sent or acknowledged, or received out of order */
+#define MEMP_NUM_TCP_SEG 262144 /* segments waiting to be sent or acknowledged, or received out of order */
 #define MEMP_NUM_UDP_PCB 32
-#define MEMP_NUM_PBUF 262144          /* references to payload */
+#define MEMP_NUM_PBUF 262144 /* references to payload */
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
 #define MEMP_NUM_ARP_QUEUE 256
-#define PBUF_POOL_SIZE 0              /* frames come in the card's own buffers */
+#define PBUF_POOL_SIZE 0 /* frames come in the card's own buffers */
 #define PBUF_POOL_FREE_OOSEQ 0
 #define MEMP_NUM_SYS_TIMEOUT 0
-#define PBUF_LINK_HLEN 16             /* 14, and 2 so that the IP header is aligned */
+#define PBUF_LINK_HLEN 16 /* 14, and 2 so that the IP header is aligned */
 #define ETH_PAD_SIZE 0
 
-/* --- Link, IP ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Link, IP
+ * ------------------------------------------------------------------------------------------------------------------------------ */
 #define LWIP_IPV4 1
 #define LWIP_IPV6 0
-#define IPV6_FRAG_COPYHEADER 1        /* pointers do not fit where lwIP would keep them on 64 bits */
+#define IPV6_FRAG_COPYHEADER 1 /* pointers do not fit where lwIP would keep them on 64 bits */
 #define LWIP_ARP 1
 #define ARP_TABLE_SIZE 120
 #define ARP_QUEUEING 1
-#define ARP_QUEUE_LEN 16              /* packets that wait for one neighbour's address */
+#define ARP_QUEUE_LEN 16 /* packets that wait for one neighbour's address */
 #define ETHARP_TABLE_MATCH_NETIF 0
 #define LWIP_NETIF_HWADDRHINT 1
 #define LWIP_NETIF_HOSTNAME 1
@@ -52,7 +55,7 @@
 #define LWIP_NETIF_TX_SINGLE_PBUF 0
 #define IP_FORWARD 0
 #define IP_REASSEMBLY 1
-#define IP_REASS_MAX_PBUFS 64         /* buffers of the card that unfinished datagrams may pin, on the one core that reassembles */
+#define IP_REASS_MAX_PBUFS 64 /* buffers of the card that unfinished datagrams may pin, on the one core that reassembles */
 #define IP_FRAG 1
 #define IP_REASS_FREE_OLDEST 1
 #define LWIP_ICMP 1
@@ -65,28 +68,33 @@
 /* Checksums are the card's work where it can, lwIP's where it cannot: decided frame by frame through the interface's flags. */
 #define LWIP_CHECKSUM_CTRL_PER_NETIF 1
 
-/* --- DHCP (RFC 2131). The conflict check would delay the address by at least 4 s: conflicts are reported after binding instead. --------------- */
+/* --- DHCP (RFC 2131). The conflict check would delay the address by at least 4 s: conflicts are reported after binding instead.
+ * --------------- */
 #define LWIP_DHCP 1
 #define LWIP_DHCP_DOES_ACD_CHECK 0
 #define LWIP_ACD 0
 #define DHCP_CREATE_RAND_XID 1
 #define LWIP_DHCP_GET_NTP_SRV 0
 
-/* --- UDP --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- UDP
+ * ---------------------------------------------------------------------------------------------------------------------------------------
+ */
 #define LWIP_UDP 1
 #define LWIP_UDPLITE 0
 
-/* --- TCP --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- TCP
+ * ---------------------------------------------------------------------------------------------------------------------------------------
+ */
 #define LWIP_TCP 1
 #define TCP_MSS 1460
-#define TCP_PCB_HASH_SIZE 4096        /* lwip-patches/0010 */
+#define TCP_PCB_HASH_SIZE 4096 /* lwip-patches/0010 */
 #define LWIP_WND_SCALE 1
 #define TCP_RCV_SCALE 3
 #define TCP_WND (256 * 1024)
 #define TCP_WND_UPDATE_THRESHOLD (TCP_WND / 4)
-#define TCP_SND_BUF (256 * 1024)      /* what lwIP cuts into segments ahead of the window; more waits in the connection, uncut */
+#define TCP_SND_BUF (256 * 1024) /* what lwIP cuts into segments ahead of the window; more waits in the connection, uncut */
 #define TCP_SND_QUEUELEN 4096
-#define TCP_SNDLOWAT 4096             /* only sockets use it, but lwIP's own default does not fit a send buffer over 64 KiB */
+#define TCP_SNDLOWAT 4096 /* only sockets use it, but lwIP's own default does not fit a send buffer over 64 KiB */
 #define TCP_SNDQUEUELOWAT 1024
 #define TCP_OVERSIZE TCP_MSS
 #define TCP_QUEUE_OOSEQ 1
@@ -97,22 +105,23 @@
 #define LWIP_TCP_TIMESTAMPS 0
 #define TCP_LISTEN_BACKLOG 1
 #define TCP_CALCULATE_EFF_SEND_MSS 1
-/* tcp_tmr runs every 50 ms: delayed acknowledgements leave after 50 ms at most, round-trip times are counted in 100 ms. The smallest time-out that
-   results is 200 to 300 ms, which stays clear of a Linux peer's delayed acknowledgement (40 ms). */
+/* tcp_tmr runs every 50 ms: delayed acknowledgements leave after 50 ms at most, round-trip times are counted in 100 ms. The smallest
+   time-out that results is 200 to 300 ms, which stays clear of a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
-#define LWIP_TCP_RTO_TIME 1000        /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 12              /* one a second; connect gives up before */
+#define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
+#define TCP_SYNMAXRTX 12       /* one a second; connect gives up before */
 #define TCP_MAXRTX 12
-#define TCP_MSL 15000UL               /* TIME-WAIT lasts 30 s */
+#define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000
 #define TCP_SYN_RCVD_TIMEOUT 20000
-#define LWIP_TCP_KEEPALIVE 1          /* a peer that vanished is noticed after 5 + 2.5 minutes */
+#define LWIP_TCP_KEEPALIVE 1 /* a peer that vanished is noticed after 5 + 2.5 minutes */
 #define TCP_KEEPIDLE_DEFAULT 300000UL
 #define TCP_KEEPINTVL_DEFAULT 30000UL
 #define TCP_KEEPCNT_DEFAULT 5U
 #define LWIP_TCP_CALC_INITIAL_CWND(mss) ((tcpwnd_size_t)(10U * (mss))) /* RFC 6928 */
 
-/* --- Counters ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Counters
+ * ---------------------------------------------------------------------------------------------------------------------------------- */
 #define LWIP_STATS 1
 #define LWIP_STATS_LARGE 1
 #define LINK_STATS 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. Done again whenever a patch, the series or the source's
-# place changes; the marker is written last, so that an interrupted run is no half-patched tree the next time.
+# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. Done again whenever a patch, the series or
+# the source's place changes; the marker is written last, so that an interrupted run is no half-patched tree the next time.
 #
 #   neap_prepare_lwip(OUT_VARIABLE)   sets it to the patched tree's `src`
 function(neap_prepare_lwip out)

@@ -43,7 +43,7 @@ class RecordingHandler : public ConnectionHandler {
     bool keep_text = false;
     bool close_when_sent = true;  ///< and `expect_bytes` were received
     std::size_t expect_bytes = 0;
-    bool answer_close = true;    ///< close when the peer does
+    bool answer_close = true;                                    ///< close when the peer does
     std::function<void(RecordingHandler&, Buffer)> on_received;  ///< instead of releasing at once
   };
 
@@ -89,11 +89,14 @@ class RecordingHandler : public ConnectionHandler {
       Buffer buffer;
       if (behaviour_.by_reference) {
         // Freed and overwritten on release: whoever still reads it then reads something else.
-        buffer = Buffer::reference(*block, [](void* owner) noexcept {
-          auto* const own = static_cast<std::vector<std::byte>*>(owner);
-          std::memset(own->data(), 0xEE, own->size());
-          delete own;
-        }, block);
+        buffer = Buffer::reference(
+            *block,
+            [](void* owner) noexcept {
+              auto* const own = static_cast<std::vector<std::byte>*>(owner);
+              std::memset(own->data(), 0xEE, own->size());
+              delete own;
+            },
+            block);
       } else {
         buffer = Buffer::copy(*block);
         delete block;

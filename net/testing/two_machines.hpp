@@ -58,7 +58,8 @@ class TwoMachines {
     });
   }
   /// Connects from the client's first core, or from another; returns the error's code or nothing.
-  std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor, int core = -1) {
+  std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor,
+                                   int core = -1) {
     std::optional<ErrorCode> error;
     machine.run(core < 0 ? client_core : static_cast<unsigned>(core), [&]() -> task<void> {
       const Result<void> connected = co_await client->connect(remote, std::move(acceptor));

@@ -16,7 +16,9 @@ constexpr std::size_t buffer_bytes = 2048;
 constexpr unsigned engine_batch = 64;
 
 unsigned at(const Bytes& frame, std::size_t index) { return std::to_integer<unsigned>(frame[index]); }
-std::uint16_t word(const Bytes& frame, std::size_t index) { return static_cast<std::uint16_t>(at(frame, index) << 8 | at(frame, index + 1)); }
+std::uint16_t word(const Bytes& frame, std::size_t index) {
+  return static_cast<std::uint16_t>(at(frame, index) << 8 | at(frame, index + 1));
+}
 std::uint32_t quad(const Bytes& frame, std::size_t index) { return std::uint32_t{word(frame, index)} << 16 | word(frame, index + 2); }
 void put(Bytes& frame, std::size_t index, std::uint16_t value) {
   frame[index] = std::byte(value >> 8);
@@ -110,7 +112,8 @@ NetDeviceLimits WireCard::limits() const noexcept {
 }
 
 WireCard::Queue& WireCard::queue() noexcept {
-  require(this_core() >= options_.first_core && this_core() < options_.first_core + options_.cores, "a core without a queue pair", this_core());
+  require(this_core() >= options_.first_core && this_core() < options_.first_core + options_.cores, "a core without a queue pair",
+          this_core());
   return *queues_[this_core() - options_.first_core];
 }
 
@@ -148,7 +151,8 @@ Result<void> WireCard::transmit(const TransmitFrame& frame) noexcept {
     own.said_full = true;
     return failure(ErrorCode::full, "ring full");
   }
-  if (frame.pieces.empty() || frame.pieces.size() > options_.pieces_max || frame.frame_bytes > 1514) return failure(ErrorCode::invalid, "bad frame");
+  if (frame.pieces.empty() || frame.pieces.size() > options_.pieces_max || frame.frame_bytes > 1514)
+    return failure(ErrorCode::invalid, "bad frame");
   most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(frame.pieces.size()));
   Posted posted{.pieces = {frame.pieces.begin(), frame.pieces.end()}, .frame = frame};
   own.ring.push_back(std::move(posted));
@@ -222,13 +226,13 @@ void WireCard::arrive(Bytes frame, int core) {
     core = static_cast<int>(options_.first_core);
     if (where.ipv4) {
       const bool ports = where.checksum != 0 && !where.fragment;
-      core = static_cast<int>(receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
+      core = static_cast<int>(
+          receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
     }
   }
   // A full queue loses the frame, as a card without descriptors does.
-  static_cast<void>(spawn_on(static_cast<unsigned>(core), [this, core, bytes = std::move(frame)]() mutable {
-    deliver(static_cast<unsigned>(core), std::move(bytes));
-  }));
+  static_cast<void>(spawn_on(static_cast<unsigned>(core),
+                             [this, core, bytes = std::move(frame)]() mutable { deliver(static_cast<unsigned>(core), std::move(bytes)); }));
 }
 
 void WireCard::deliver(unsigned core, Bytes frame) noexcept {
@@ -236,7 +240,8 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
   if (cut_ || receiver == nullptr || frame.size() > buffer_bytes) return;
   auto* const own = new OwnBuffer;
   std::copy(frame.begin(), frame.end(), own->memory.begin());
-  own->buffer = {.data = own->memory.data(), .bytes = static_cast<std::uint32_t>(frame.size()), .return_to = &take_back, .pool_index = core};
+  own->buffer = {
+      .data = own->memory.data(), .bytes = static_cast<std::uint32_t>(frame.size()), .return_to = &take_back, .pool_index = core};
   own->out = &buffers_out_;
   ++buffers_out_;
   ++arrived_;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // A wire with a card at each end, for tests.
 //
-// The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as slow and as
-// strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the sanitizer or the
-// checksum), fills in checksums from the seeds it is given, checks those it receives, and takes its buffers back only on the core that they came to.
+// The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as
+// slow and as strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the
+// sanitizer or the checksum), fills in checksums from the seeds it is given, checks those it receives, and takes its buffers back only on
+// the core that they came to.
 #pragma once
 
 #include <array>
@@ -49,7 +50,8 @@ class WireCard final : public NetDevice {
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// What this end sends goes to `sink` as well; returns whether it goes on to the other end. Called on the sending core. Before traffic starts.
+  /// What this end sends goes to `sink` as well; returns whether it goes on to the other end. Called on the sending core. Before traffic
+  /// starts.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
   /// A frame arrives from outside; on any core. `core`: the queue, or by the card's own choice.
   void arrive(Bytes frame, int core = -1);
@@ -60,7 +62,7 @@ class WireCard final : public NetDevice {
 
   [[nodiscard]] std::uint64_t frames_sent() const noexcept { return sent_; }
   [[nodiscard]] std::uint64_t frames_arrived() const noexcept { return arrived_; }
-  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }      ///< among those that arrived
+  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among those that arrived
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
   [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not given back yet
   [[nodiscard]] unsigned most_pieces() const noexcept { return most_pieces_; }

@@ -13,8 +13,8 @@
 #define SSIZE_MAX LONG_MAX
 #endif
 
-/* Every variable of lwIP lives once a core (lwip-patches/0001). `__thread` and not `thread_local`: the headers are read by C and by C++, and
-   C++'s keyword would put an initialisation check in front of each access from another file. */
+/* Every variable of lwIP lives once a core (lwip-patches/0001). `__thread` and not `thread_local`: the headers are read by C and by C++,
+   and C++'s keyword would put an initialisation check in front of each access from another file. */
 #define LWIP_PER_CORE __thread
 
 #ifndef BYTE_ORDER
