@@ -48,7 +48,7 @@ constinit const int constant_data[4] = {1, 2, 3, 4};
 
 [[gnu::noinline]] void divide_by_zero() {
   volatile int zero = 0;
-  volatile int result = 1 / zero;
+  volatile int result = hidden(100) / zero;
   (void)result;
 }
 
@@ -72,7 +72,7 @@ constexpr std::initializer_list<std::string_view> fault_names{
     "data_execute", "stack_overflow", "divide",     "invalid_opcode",        "uncaught_exception", "failed_requirement",
 };
 
-void commit(std::size_t fault) {
+[[gnu::noipa]] void commit(std::size_t fault) {
   static std::array<std::uint8_t, 64> data{};
   const auto code = reinterpret_cast<std::uintptr_t>(&divide_by_zero);
   switch (fault) {
