@@ -98,6 +98,10 @@ impl EventLoop {
                 return Ok(());
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
+            if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.world.wire, Wire::Stream(_)))) {
+                // A stream's last bytes are read first, unless the card wants none; then waiting for them would be a busy loop.
+                self.world.wire.disconnect();
+            }
             if wire_ready || self.world.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
             }

@@ -57,6 +57,8 @@ pub struct Readiness {
     /// Also true on hang-up and error, so that the reader notices.
     pub read: bool,
     pub write: bool,
+    /// The other end is gone. Told whether one waits for it or not, and until the descriptor is no longer polled.
+    pub hung: bool,
 }
 
 /// Waits until one is ready or the time is over (None: for ever). A signal ends the wait early.
@@ -86,6 +88,7 @@ pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<R
     ready.extend(entries.iter().zip(interests).map(|(entry, interest)| Readiness {
         read: entry.revents & libc::POLLIN != 0 || (interest.read && entry.revents & trouble != 0),
         write: entry.revents & libc::POLLOUT != 0,
+        hung: entry.revents & trouble != 0,
     }));
     Ok(())
 }
@@ -138,7 +141,10 @@ pub fn open_tap(name: &str) -> io::Result<std::fs::File> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name"));
     }
-    if !std::path::Path::new("/sys/class/net").join(name).join("tun_flags").exists() {
+    // TUNSETIFF would make a device that is not there; a name that leads nowhere shall be an error.
+    let c_name = std::ffi::CString::new(name).expect("no zero byte in it, see above");
+    // SAFETY: c_name is a C string that lives through the call.
+    if unsafe { libc::if_nametoindex(c_name.as_ptr()) } == 0 {
         return Err(io::Error::new(io::ErrorKind::NotFound, "no such tap device; create it with `ip tuntap add NAME mode tap`"));
     }
     use std::os::unix::fs::OpenOptionsExt;

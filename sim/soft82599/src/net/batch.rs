@@ -45,9 +45,11 @@ impl Batch {
 
     /// Forgets what was handed over, and gives room for at least so many bytes behind the rest. `add` tells how many came.
     pub fn room(&mut self, least: usize) -> &mut [u8] {
-        self.bytes.copy_within(self.next..self.filled, 0);
-        self.filled -= self.next;
-        self.next = 0;
+        if self.next != 0 {
+            self.bytes.copy_within(self.next..self.filled, 0);
+            self.filled -= self.next;
+            self.next = 0;
+        }
         if self.bytes.len() < self.filled + least {
             self.bytes.resize(self.filled + least, 0);
         }

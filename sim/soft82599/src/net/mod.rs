@@ -51,7 +51,8 @@ impl Wire {
         match self {
             Self::None => false,
             Self::Stream(stream) => stream.is_connected(),
-            Self::Tap(_) | Self::Loopback(_) => true,
+            Self::Tap(tap) => !tap.is_gone(),
+            Self::Loopback(_) => true,
         }
     }
 
@@ -60,7 +61,7 @@ impl Wire {
         match self {
             Self::None | Self::Loopback(_) => None,
             Self::Stream(stream) => stream.interest(take),
-            Self::Tap(tap) => Some(tap.interest(take)),
+            Self::Tap(tap) => tap.interest(take),
         }
     }
 
@@ -117,10 +118,12 @@ impl Wire {
         *input = batch;
     }
 
-    /// The stream is out of step: only a new connection helps.
+    /// The stream is out of step or its other end gone (only a new connection helps), or the tap device was removed (nothing does).
     pub fn disconnect(&mut self) {
-        if let Self::Stream(stream) = self {
-            stream.disconnect();
+        match self {
+            Self::Stream(stream) => stream.disconnect(),
+            Self::Tap(tap) => tap.disconnect(),
+            Self::None | Self::Loopback(_) => {}
         }
     }
 

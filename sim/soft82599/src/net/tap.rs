@@ -16,15 +16,27 @@ pub struct Tap {
     pub input: Batch,
     output: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
+    /// The device was removed under us.
+    gone: bool,
 }
 
 impl Tap {
     pub fn open(name: &str) -> std::io::Result<Self> {
-        Ok(Self { file: sys::open_tap(name)?, input: Batch::default(), output: VecDeque::new(), spare: Vec::new() })
+        Ok(Self { file: sys::open_tap(name)?, input: Batch::default(), output: VecDeque::new(), spare: Vec::new(), gone: false })
     }
 
-    pub fn interest(&self, take: bool) -> Interest {
-        Interest { descriptor: self.file.as_raw_fd(), read: take, write: !self.output.is_empty() }
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    pub fn disconnect(&mut self) {
+        self.gone = true;
+        self.output.clear();
+    }
+
+    pub fn interest(&self, take: bool) -> Option<Interest> {
+        let interest = Interest { descriptor: self.file.as_raw_fd(), read: take, write: !self.output.is_empty() };
+        (!self.gone).then_some(interest)
     }
 
     pub fn fill(&mut self) {
