@@ -177,8 +177,8 @@ def binary_conversation(dice: random.Random) -> bytes:
             request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
-        else:  # lengths that do not fit; the end of the conversation
-            request += dice.choice([frame(0x00), frame(0x01, b"", key, value), frame(0x00, b"x", key), frame(0x0A, b"", b"k"), frame(0x01, b"x" * 8, key, b"", body=4)])
+        else:  # lengths that do not fit end the conversation; if more followed, memcached's reset could overtake its answers
+            return request + dice.choice([frame(0x00), frame(0x01, b"", key, value), frame(0x00, b"x", key), frame(0x0A, b"", b"k"), frame(0x01, b"x" * 8, key, b"", body=4)])
     return request + frame(0x07)
 
 
