@@ -28,10 +28,13 @@ DESCRIPTOR_KEYS = {"section", "text", "fields"}
 # Words of C++ that could be taken for a good field name, and the names that the generated types use themselves.
 # Rust sees field names in capitals only, so its keywords do no harm.
 RESERVED_NAMES = set(
-    "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false "
-    "float for friend goto if inline int long mutable namespace new not operator or private protected public register return short signed sizeof "
-    "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor "
-    "raw from_raw reserved reserved_mask name reset_raw".split()
+    (
+        "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
+        "extern false float for friend goto if inline int long mutable namespace new not operator or private protected public register "
+        "return short signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual "
+        "void volatile while xor raw from_raw reserved reserved_mask name reset_raw"
+    ).split()
+)
 )
 
 
