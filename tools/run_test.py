@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 import contextlib
 import socket
+import threading
 import time
 
 import pytest
@@ -95,3 +96,16 @@ def test_where_the_application_answers_is_said_once_it_listens(capsys) -> None:
     captured = capsys.readouterr()
     assert captured.out.splitlines()[0] == "memcached: listening on 10.0.2.15:11211"
     assert captured.err == "neap: answers on 127.0.0.1:22122 (Ctrl-C ends it)\n"
+
+
+def test_a_console_that_nobody_reads_ends_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, text: str) -> None:
+            raise BrokenPipeError
+
+    stopped = threading.Event()
+    console = run.Console("hello", [])
+    console.stop_machine_with = stopped.set
+    monkeypatch.setattr(run.sys, "stdout", Closed())
+    console.show("a line")
+    assert stopped.wait(10)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,7 @@ def check() -> Iterator[tuple[str, list[str]]]:
     yield "clang-format", clang_format([path for path in code if path.suffix in CPP])
     yield "rustfmt", rustfmt()
     yield "ruff check", _ruff("check", "--quiet", "--output-format=concise")
-    yield "ruff format", _ruff("format", "--check", "--quiet")
+    yield "ruff format", _ruff("format", "--check", "--output-format=concise")
     yield "headers compile alone", headers([path for path in code if path.suffix == ".hpp"])
 
 
@@ -143,11 +144,11 @@ class FlagsByFolder:
 
 
 def _ruff(*arguments: str) -> list[str]:
-    done = _run([str(pythons.environment() / "ruff"), *arguments, str(build.REPOSITORY)])
+    done = _run([str(pythons.environment() / "ruff"), *arguments, "."])
     if done.returncode == 0:
         return []
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return [line.replace(f"{build.REPOSITORY}/", "") for line in lines] or [f"status {done.returncode}"]
+    lines = [line for line in done.stdout.splitlines() if re.match(r"\S+:\d+:\d+: ", line)]
+    return lines or [(done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]]
 
 
 def _run(argv: Sequence[str], directory: Path = build.REPOSITORY) -> subprocess.CompletedProcess:

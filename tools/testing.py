@@ -92,7 +92,7 @@ def _run_layer(name: str) -> Outcome:
 
 
 def _host() -> Outcome:
-    packages.require("host-tests", "sources")
+    packages.require("host-tests", "sources", "python-tests")
     outcome = Outcome()
     for preset in build.HOST_PRESETS:
         directory = build.build(preset)
@@ -100,6 +100,8 @@ def _host() -> Outcome:
         argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure", "--output-junit", str(result)]
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
+    # Programs of the host build, played against others from outside.
+    outcome.add(_pytest("host-programs", ["apps"], timeout_seconds=900))
     return outcome
 
 
