@@ -11,10 +11,10 @@ import contextlib
 import os
 import random
 import re
-import shutil
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +22,13 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+for folder in (REPOSITORY, REPOSITORY / "tests", REPOSITORY / "tests/system"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from servers import DebianProgram  # noqa: E402
+
 REPLAY = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/memcached/memcached_replay"
-STOCK = shutil.which("memcached")
 CONVERSATIONS = 300
 ANSWER_SECONDS = 20.0
 END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words: answered by ERROR, and by nothing else before it
@@ -33,19 +38,16 @@ NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615",
 # No value of white space alone: memcached looks for its number in the bytes behind it.
 VALUES = [b"", b"0", b"1", b"41", b"99", b" 7", b"x", b"hello", b"v" * 1000, b"v" * 1024, b"v" * 5000, b"x\r\ny", b"\x80\x00\xff", b"18446744073709551615"]
 
-pytestmark = [
-    pytest.mark.skipif(STOCK is None, reason="stock memcached is not installed"),
-    pytest.mark.skipif(not REPLAY.is_file(), reason="build/host is not built (./neap test host builds it)"),
-]
 
 
 @pytest.fixture(scope="module")
 def stock() -> Iterator[tuple[str, int]]:
+    assert REPLAY.is_file(), "build/host is not built: ./neap test host builds it"
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = probe.getsockname()
-    user = ["-u", "nobody"] if os.geteuid() == 0 else []
-    assert STOCK is not None
-    process = subprocess.Popen([STOCK, *user, "-l", "127.0.0.1", "-p", str(address[1]), "-U", "0", "-t", "1", "-m", "64"], stderr=subprocess.DEVNULL)
+    user = ["-u", "root"] if os.geteuid() == 0 else []
+    words = [*DebianProgram("memcached", "memcached").argv, *user, "-l", "127.0.0.1", "-p", str(address[1]), "-U", "0", "-t", "1", "-m", "64"]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 10
         while True:
