@@ -35,7 +35,6 @@ RESERVED_NAMES = set(
         "void volatile while xor raw from_raw reserved reserved_mask name reset_raw"
     ).split()
 )
-)
 
 
 class TableError(Exception):
