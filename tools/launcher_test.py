@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What can go wrong while a fresh clone is built: no room, a port that is taken, a build that is killed. tests/system runs what was built."""
+"""What can go wrong while a fresh clone is built: no room, a port that is taken, a kill. tests/system runs what was built."""
 
 from __future__ import annotations
 

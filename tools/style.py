@@ -18,7 +18,7 @@ MAX_COLUMNS = 140
 CLANG_FORMAT = "clang-format-19"
 CPP = (".cpp", ".hpp", ".h", ".c")
 CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto")
-CODE_NAMES = ("CMakeLists.txt", "neap", "run", ".gitignore", ".clang-format", "requirements.txt")
+CODE_NAMES = ("CMakeLists.txt", "neap", "run", "requirements.txt")
 SPDX_WITHIN_LINES = 5
 CHECK_SECONDS = 600
 

@@ -121,7 +121,8 @@ def _sim() -> Outcome:
 
 
 def _tools() -> Outcome:
-    packages.require("python-tests", "tools-tests")
+    _require_images("tools-tests")
+    toolchain.require()
     qemu.command()
     return _pytest("tools", ["tools", "drivers/ixgbe"], timeout_seconds=1800)
 
