@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card's clock: the host's monotonic one, slowed or sped up by a factor. An emulated CPU is slow, so timing that is asserted is asserted
-//! on a card whose time runs as slowly.
+//! The card's clock: the host's monotonic one, slowed or sped up by a factor. An emulated CPU is slow, so timing that is asserted is
+//! asserted on a card whose time runs as slowly.
 
 use card::Nanoseconds;
 use std::time::{Duration, Instant};

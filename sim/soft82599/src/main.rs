@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! A software Intel 82599 that any vfio-user client can plug in.
 //!
-//! The card itself is the crate `card`; here are its surroundings: the bus (vfio-user), the guest's memory, the wire, the clock and a control
-//! socket, all served by one thread.
+//! The card itself is the crate `card`; here are its surroundings: the bus (vfio-user), the guest's memory, the wire, the clock and a
+//! control socket, all served by one thread.
 
 mod clock;
 mod control;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A listening UNIX socket and its file. A file that a dead run left behind is replaced; one on which somebody listens, or that is no socket,
-//! is an error.
+//! A listening UNIX socket and its file. A file that a dead run left behind is replaced; one on which somebody listens, or that is no
+//! socket, is an error.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Transmit: from rings to the wire (datasheet 7.2, 4.6.8).
 //!
-//! Moving a tail makes the queue ready. Ready queues take turns; a queue gives a bounded number of descriptors at a turn, and all wait while
-//! the wire has no room or the link is down, as they would on the card. A packet's descriptors are gathered into one buffer, offloads are
-//! applied, frames go out, and then each descriptor that asked for it (RS) is written back, or the head is, to memory (TDWBA).
-//! Write-back thresholds (WTHRESH) are not modelled: every report goes at once, which the datasheet allows as a special case only.
+//! Moving a tail makes the queue ready. Ready queues take turns; a queue gives a bounded number of descriptors at a turn, and all wait
+//! while the wire has no room or the link is down, as they would on the card. A packet's descriptors are gathered into one buffer, offloads
+//! are applied, frames go out, and then each descriptor that asked for it (RS) is written back, or the head is, to memory (TDWBA).
+//! Write-back thresholds (WTHRESH) are not modelled: every report goes at once, as the card does with a threshold of 0.
 
 use crate::card::Card;
 use crate::host::{DmaFault, Host, Nanoseconds};
@@ -180,9 +180,9 @@ impl Card {
 
     fn data_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, words: &[u64; 2]) -> Result<(), DmaFault> {
         if !queue.in_packet {
-            // A packet's first descriptor says what is to be done with it.
+            // A packet's first descriptor says what is to be done with it. Its offload bits alone decide whether the context counts; CC
+            // (check_context) is for IPsec and FCoE, which are not done.
             queue.in_packet = true;
-            let check_context = data::CHECK_CONTEXT.is_set(words);
             let context = queue.contexts[data::INDEX.get(words) as usize % CONTEXTS];
             let segment = data::SEGMENT.is_set(words);
             queue.wanted = Wanted {
@@ -192,7 +192,6 @@ impl Card {
                 vlan: data::VLAN_ENABLE.is_set(words).then(|| context.vlan()),
                 context,
             };
-            let _ = check_context; // CC tells of contexts with an IPsec or FCoE meaning too; offload bits alone decide here.
             queue.legacy_checksum = None;
         }
         gather(host, queue, data::BUFFER_ADDRESS.get(words), data::DATA_LENGTH.get(words) as usize)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Frames in a row in one buffer, each behind its length in four big-endian bytes: what the stream carries, and how every kind of wire hands
-//! over what it has got. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
+//! Frames in a row in one buffer, each behind its length in four big-endian bytes: what the stream carries, and how every kind of wire
+//! hands over what it has got. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
 
 use std::io;
 use std::ops::Range;

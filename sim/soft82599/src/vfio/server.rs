@@ -67,7 +67,8 @@ fn version(body: &mut Body) -> Answer {
     // Both sides speak the lower minor version.
     let minor = minor.min(NEWEST_MINOR);
     let capabilities = format!(
-        "{{\"capabilities\":{{\"max_msg_fds\":{MOST_MESSAGE_DESCRIPTORS},\"max_data_xfer_size\":{MOST_TRANSFER_BYTES},\"pgsizes\":4096}}}}\0"
+        "{{\"capabilities\":{{\"max_msg_fds\":{MOST_MESSAGE_DESCRIPTORS},\
+         \"max_data_xfer_size\":{MOST_TRANSFER_BYTES},\"pgsizes\":4096}}}}\0"
     );
     let mut answer = Vec::new();
     answer.extend(0u16.to_le_bytes());
