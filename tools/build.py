@@ -27,6 +27,9 @@ SOFT_CARD = BUILD / "soft82599/release/soft82599"
 SOFT_CARD_SOURCE = REPOSITORY / "sim/soft82599"
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
+TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
+# A fuzzer's share of the test command; `./neap soak` gives more (NEAP_SOAK_SECONDS).
+FUZZ_SECONDS = 60
 
 
 def applications() -> list[str]:
@@ -49,7 +52,9 @@ def configure_arguments(preset: str) -> list[str]:
     """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if they are not there."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}"]
     if preset in CROSS_PRESETS:
-        words.append(f"-DNEAP_TOOLCHAIN={toolchain.require()}")
+        words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
+    if preset == "host":
+        words.append(f"-DNEAP_FUZZ_SECONDS={os.environ.get('NEAP_SOAK_SECONDS', FUZZ_SECONDS)}")
     return words
 
 
@@ -83,7 +88,8 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
         # A compiler, once chosen, cannot be changed in a build directory.
-        if stamp.is_file():
+        before = stamp.read_text().splitlines() if stamp.is_file() else []
+        if any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before):
             cache.remove(directory)
         with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
             run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)

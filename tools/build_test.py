@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSL-1.0
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import build
+from tools.errors import Failure, UsageError
+
+CMAKE = "cmake_minimum_required(VERSION 3.25)\nproject(trial NONE)\nadd_custom_target(one COMMAND ${CMAKE_COMMAND} -E echo built)\n"
+CMAKE += "file(APPEND ${CMAKE_BINARY_DIR}/../configured x)\n"
+PRESETS = '{"version": 6, "configurePresets": [{"name": "image", "generator": "Ninja", "binaryDir": "${sourceDir}/build/image"}]}'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small project in a path with a space; `configured` in its build directory counts how often CMake ran."""
+    root = tmp_path / "a checkout"
+    root.mkdir()
+    (root / "CMakeLists.txt").write_text(CMAKE)
+    (root / "CMakePresets.json").write_text(PRESETS)
+    monkeypatch.setattr(build, "REPOSITORY", root)
+    monkeypatch.setattr(build, "BUILD", root / "build")
+    monkeypatch.setattr(build, "configure_arguments", lambda preset: ["-DA=1"])
+    return root
+
+
+def configured(checkout: Path) -> int:
+    return len((checkout / "build/configured").read_text())
+
+
+def test_cmake_runs_once_and_again_when_its_words_change(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build.build("image", ["one"]) == checkout / "build/image"
+    build.build("image", ["one"])
+    assert configured(checkout) == 1
+    (checkout / "build/image/kept").touch()
+    monkeypatch.setattr(build, "configure_arguments", lambda preset: ["-DA=2"])
+    build.build("image", ["one"])
+    assert configured(checkout) == 2
+    assert (checkout / "build/image/kept").exists()
+
+
+def test_another_compiler_starts_the_build_directory_over(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for toolchain in ("/one", "/two"):
+        words = [f"{build.TOOLCHAIN_WORD}{toolchain}"]
+        monkeypatch.setattr(build, "configure_arguments", lambda preset, words=words: words)
+        build.build("image", ["one"])
+        (checkout / f"build/image{toolchain}").touch()
+    assert not (checkout / "build/image/one").exists()
+
+
+def test_a_build_that_fails_to_configure_is_configured_again(checkout: Path) -> None:
+    (checkout / "CMakeLists.txt").write_text(CMAKE + 'message(FATAL_ERROR "no such thing")\n')
+    with pytest.raises(Failure, match=r"configuring image failed \(status 1\)") as caught:
+        build.build("image")
+    assert any("no such thing" in line for line in caught.value.details)
+    (checkout / "CMakeLists.txt").write_text(CMAKE)
+    build.build("image", ["one"])
+
+
+def test_a_target_that_does_not_exist_fails(checkout: Path) -> None:
+    with pytest.raises(Failure, match=r"building two \(image\) failed"):
+        build.build("image", ["two"])
+
+
+def test_applications_are_the_folders_with_a_main(checkout: Path) -> None:
+    for name in ("zeta", "alpha"):
+        (checkout / "apps" / name).mkdir(parents=True)
+        (checkout / "apps" / name / "main.cpp").touch()
+    (checkout / "apps/none").mkdir()
+    assert build.applications() == ["alpha", "zeta"]
+    build.require_application("zeta")
+    with pytest.raises(UsageError, match=r"no application 'none' \(applications: alpha, zeta\)"):
+        build.require_application("none")
+
+
+def fake_rust(directory: Path, version: str) -> None:
+    directory.mkdir()
+    for name in ("cargo", "rustc"):
+        (directory / name).write_text(f"#!/bin/sh\necho '{name} {version} (x)'\n")
+        (directory / name).chmod(0o755)
+
+
+def test_a_rust_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_rust(tmp_path / "new", "1.85.0")
+    fake_rust(tmp_path / "old", "1.63.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'new'}:/bin")
+    assert build.find_cargo() == str(tmp_path / "new/cargo")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'old'}:/bin")
+    assert build.find_cargo() in (None, "/usr/bin/cargo")
+
+
+def test_a_checkout_without_a_soft_card_is_told(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "SOFT_CARD_SOURCE", checkout / "sim/soft82599")
+    with pytest.raises(Failure, match="has no soft card"):
+        build.build_soft_card()
+
+
+def test_the_presets_that_the_launcher_uses_are_there() -> None:
+    listing = subprocess.run(
+        ["cmake", "--list-presets"], cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    for preset in (*build.CROSS_PRESETS, *build.HOST_PRESETS):
+        assert f'"{preset}"' in listing.stdout
