@@ -80,6 +80,26 @@ def build(preset: str, targets: Sequence[str] = ()) -> Path:
 
 def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
     """As build(), for a caller that holds `building(preset)` to use the result before anybody changes it."""
+    configure_locked(preset)
+    log = log_path(preset)
+    log.unlink(missing_ok=True)
+    what = f"building {' '.join(targets) or 'everything'} ({preset})"
+    argv = ["cmake", "--build", str(BUILD / preset)]
+    if targets:
+        argv += ["--target", *targets]
+    with progress.step(what):
+        run_logged(argv, log, what, cwd=REPOSITORY, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+
+
+def configure(preset: str) -> Path:
+    """Configures a preset if its arguments changed, without building. Gives the build directory."""
+    with building(preset) as directory:
+        configure_locked(preset)
+    return directory
+
+
+def configure_locked(preset: str) -> None:
+    """As configure(), for a caller that holds `building(preset)`."""
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
@@ -94,14 +114,6 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         with progress.step(f"configuring {preset}"), cache.disk_full_named(f"configuring {preset}"):
             run_logged(["cmake", "--preset", preset, *arguments], log, f"configuring {preset}", cwd=REPOSITORY, timeout_seconds=600)
             stamp.write_text(wanted)
-    log = log_path(preset)
-    log.unlink(missing_ok=True)
-    what = f"building {' '.join(targets) or 'everything'} ({preset})"
-    argv = ["cmake", "--build", str(directory)]
-    if targets:
-        argv += ["--target", *targets]
-    with progress.step(what):
-        run_logged(argv, log, what, cwd=REPOSITORY, timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
 def build_soft_card() -> Path:

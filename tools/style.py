@@ -91,7 +91,7 @@ def rustfmt() -> list[str]:
 def headers(candidates: Sequence[Path]) -> list[str]:
     """Each header must compile as the only thing in a file, with the flags that sources near it are compiled with."""
     build.build("image-debug")
-    build.build("host")
+    build.configure("host")
     flags = FlagsByFolder([build.BUILD / "image-debug/compile_commands.json", build.BUILD / "host/compile_commands.json"])
 
     def complain(path: Path) -> list[str]:

@@ -12,6 +12,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(style.build, "REPOSITORY", tmp_path)
     monkeypatch.setattr(style.build, "BUILD", tmp_path / "build")
     monkeypatch.setattr(style.build, "build", lambda preset: None)
+    monkeypatch.setattr(style.build, "configure", lambda preset: None)
     return tmp_path
 
 
