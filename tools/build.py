@@ -91,15 +91,8 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
         run_logged(argv, log, what, cwd=REPOSITORY, timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
-def configure(preset: str) -> Path:
-    """Configures a preset if its arguments changed, without building. Gives the build directory."""
-    with building(preset) as directory:
-        configure_locked(preset)
-    return directory
-
-
 def configure_locked(preset: str) -> None:
-    """As configure(), for a caller that holds `building(preset)`."""
+    """Runs CMake if its arguments changed, for a caller that holds `building(preset)`."""
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"

@@ -11,8 +11,7 @@ from tools import style
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(style.build, "REPOSITORY", tmp_path)
     monkeypatch.setattr(style.build, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(style.build, "build", lambda preset: None)
-    monkeypatch.setattr(style.build, "configure", lambda preset: None)
+    monkeypatch.setattr(style.build, "build", lambda preset, targets=(): tmp_path / "build" / preset)
     return tmp_path
 
 
@@ -40,8 +39,9 @@ def test_a_header_that_leans_on_another_ones_includes_is_named(tree: Path) -> No
     command = f"g++ -std=c++20 -I{tree} -MD -MT x.o -MF x.d -o x.o -c {tree}/kernel/x.cpp"
     row = {"directory": str(tree), "file": str(tree / "kernel/x.cpp"), "command": command}
     write(tree / "build/image-debug/compile_commands.json", json.dumps([row]))
-    write(tree / "build/host/compile_commands.json", "[]")
-    complaints = style.headers([leaning, alone])
+    helper = write(tree / "kernel/test_helper.hpp", "#ifndef HOST\n#error only in the host build\n#endif\n")
+    write(tree / "build/host/compile_commands.json", json.dumps([{**row, "command": command.replace("g++", "g++ -DHOST")}]))
+    complaints = style.headers([leaning, alone, helper])
     assert len(complaints) == 1
     assert complaints[0].startswith("kernel/leaning.hpp: ") and "Number" in complaints[0]
 

@@ -146,11 +146,16 @@ def _system() -> Outcome:
 def _style() -> Outcome:
     _require_images("style", "rustfmt", "host-tests")
     outcome = Outcome()
-    for name, complaints in style.check():
-        if complaints:
-            outcome.failures += [f"{name}: {complaint}" for complaint in complaints]
-        else:
-            outcome.passed += 1
+    log = build.log_path("test-style")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as out:
+        for name, complaints in style.check():
+            if not complaints:
+                outcome.passed += 1
+                continue
+            out.writelines(f"{name}: {complaint}\n" for complaint in complaints)
+            more = f" and {len(complaints) - 1} more, see {log}" if len(complaints) > 1 else ""
+            outcome.failures.append(f"{name}: {complaints[0]}{more}")
     return outcome
 
 
