@@ -37,8 +37,8 @@ def test_a_killed_card_is_a_removed_device(linux_image) -> None:
         for thread in threads:
             thread.start()
         assert flowing.wait(20), "no load"
-        # The machine stands still for a moment, with its rings full of work: QEMU 11.1.3 itself aborts (error_setv: *errp == NULL) every other time
-        # if a register access of a running guest races with its own discovery that the socket is closed.
+        # The machine stands still for a moment, its rings full of work: QEMU 11.1.3 itself aborts every other time (error_setv: *errp == NULL)
+        # if a running guest's register access races with QEMU's discovery that the socket is closed.
         guest.machine.qmp("stop")
         guest.machine.kill_card()
         time.sleep(NOTICE_SECONDS)
