@@ -37,7 +37,7 @@ def test_a_killed_card_is_a_removed_device(linux_image) -> None:
         for thread in threads:
             thread.start()
         assert flowing.wait(20), "no load"
-        # The machine stands still for a moment, its rings full of work: QEMU 11.1.3 itself aborts every other time (error_setv: *errp == NULL)
+        # The machine stands still for a moment, its rings full of work: QEMU 11.1.3 aborts every other time (error_setv: *errp == NULL)
         # if a running guest's register access races with QEMU's discovery that the socket is closed.
         guest.machine.qmp("stop")
         guest.machine.kill_card()
