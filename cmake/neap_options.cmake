@@ -8,6 +8,12 @@ target_compile_options(neap_common INTERFACE
   "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build"
   -ftls-model=local-exec)
 
+# Boost's headers, for applications: from Debian's package, as the launcher fetched it; or the host's own.
+set(NEAP_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/")
+if(NEAP_BOOST_INCLUDE)
+  target_include_directories(neap_common SYSTEM INTERFACE "${NEAP_BOOST_INCLUDE}")
+endif()
+
 add_library(neap_options INTERFACE)
 target_link_libraries(neap_options INTERFACE neap_common)
 target_compile_options(neap_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)

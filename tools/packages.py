@@ -61,11 +61,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
     "system-tests": (
-        Need("libmemcached-tools", "memccapable"),
         Need("netcat-openbsd", "nc"),
         Need("iproute2", "ip"),
         Need("iputils-ping", "ping"),
         Need("zstd", "zstd"),
+        Need("perl", "perl"),
     ),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }
