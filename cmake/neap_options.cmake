@@ -12,6 +12,7 @@ target_compile_options(neap_common INTERFACE
 set(NEAP_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/")
 if(NEAP_BOOST_INCLUDE)
   target_include_directories(neap_common SYSTEM INTERFACE "${NEAP_BOOST_INCLUDE}")
+  target_compile_options(neap_common INTERFACE "-ffile-prefix-map=${NEAP_BOOST_INCLUDE}=boost")
 endif()
 
 add_library(neap_options INTERFACE)
