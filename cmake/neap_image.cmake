@@ -2,7 +2,7 @@
 # Boot images.
 #
 #   neap_application(NAME SOURCES … LIBRARIES …)   NAME.elf, which a boot loader takes, and NAME.debug.elf, which a debugger reads
-#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, as part of target `target_tests`; the exit status tells the result
+#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, as part of target `target_tests`; its exit status tells
 #
 # Both files lie in the folder's build directory; the target is NAME.elf. boot/link_image.py says how an image is linked, and why in three
 # steps.

@@ -17,7 +17,8 @@ endif()
 
 add_library(neap_options INTERFACE)
 target_link_libraries(neap_options INTERFACE neap_common)
-target_compile_options(neap_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
+target_compile_options(neap_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
 option(NEAP_WERROR "Treat warnings in our own code as errors" ON)
 if(NEAP_WERROR)
   target_compile_options(neap_options INTERFACE -Werror)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The one function that an application defines.
 //
-// The kernel starts all cores, then runs `application` as a task on core 0. When it returns 0 the machine powers off (in an emulator: exits);
-// any other value is a failure. A server never returns: it waits for ever, while its callbacks run as events.
+// The kernel starts all cores, then runs `application` as a task on core 0. When it returns 0 the machine powers off (in an emulator:
+// exits); any other value is a failure. A server never returns: it waits for ever, while its callbacks run as events.
 #pragma once
 
 #include "kernel/arguments.hpp"

@@ -41,10 +41,14 @@ std::optional<std::uint64_t> parse_number(std::string_view text, bool suffixes) 
   if (text.empty()) return value;
   if (!suffixes || text.size() != 1) return std::nullopt;
   switch (text.front()) {
-    case 'K': return multiply(*value, 1ULL << 10);
-    case 'M': return multiply(*value, 1ULL << 20);
-    case 'G': return multiply(*value, 1ULL << 30);
-    default: return std::nullopt;
+    case 'K':
+      return multiply(*value, 1ULL << 10);
+    case 'M':
+      return multiply(*value, 1ULL << 20);
+    case 'G':
+      return multiply(*value, 1ULL << 30);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -130,8 +134,8 @@ const std::string* Arguments::take(std::string_view key, std::string_view otherw
 }
 
 void Arguments::complain(std::string_view key, std::string_view value, std::string why) {
-  const bool known = std::any_of(complaints_.begin(), complaints_.end(),
-                                 [&](const Complaint& other) { return other.key == key && other.why == why; });
+  const bool known =
+      std::any_of(complaints_.begin(), complaints_.end(), [&](const Complaint& other) { return other.key == key && other.why == why; });
   if (!known) complaints_.push_back({std::string(key), std::string(value), std::move(why)});
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The command line: `key=value` words.
 //
-// A typing error in a boot option must not become a machine that measures something else than was meant. So every part asks for its own keys, and
-// `finish()` stops the boot if a word was left over or a value was bad, with the list of all that is accepted. A key that is asked for is a key that
-// is documented: the list is made of the same calls.
+// A typing error in a boot option must not become a machine that measures something else than was meant. So every part asks for its own
+// keys, and `finish()` stops the boot if a word was left over or a value was bad, with the list of all that is accepted. A key that is
+// asked for is a key that is documented: the list is made of the same calls.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,8 @@ class Arguments {
   [[nodiscard]] bool flag(std::string_view key, bool otherwise, std::string_view help);
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise, std::string_view help);
   /// One of `choices`; returns its index.
-  [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise, std::string_view help);
+  [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
+                                   std::string_view help);
   /// Says that the value of `key`, already asked for, is not acceptable after all.
   void reject(std::string_view key, std::string_view why);
   /// Values of such keys are shown as `***` wherever a command line is printed. May be said before or after the key is asked for.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A line on the console.
 //
-// The console is for boot, faults and people; a serial line at 115200 baud takes 87 us a byte, so nothing on a request's way prints. A line is put
-// together in a fixed buffer, without the heap: it must work when there is no memory, and in a panic.
+// The console is for boot, faults and people; a serial line at 115200 baud takes 87 us a byte, so nothing on a request's way prints. A line
+// is put together in a fixed buffer, without the heap: it must work when there is no memory, and in a panic.
 //
 //   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once

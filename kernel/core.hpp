@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What other cores may touch of a core.
 //
-// Everything else of a core is its own, in its thread-local storage, and needs no thought. What stands here is written across cores, so it is
-// atomic, lies in cache lines apart, and is made by core 0 before the core starts: nobody ever meets a core that is half there. Kernel-internal.
+// Everything else of a core is its own, in its thread-local storage, and needs no thought. What stands here is written across cores, so it
+// is atomic, lies in cache lines apart, and is made by core 0 before the core starts: nobody ever meets a core that is half there.
+// Kernel-internal.
 #pragma once
 
 #include <array>
@@ -42,8 +43,8 @@ struct Core {
 
   RemoteQueue<Callback, remote_queue_capacity> remote;
   alignas(64) RemoteList<RemoteNode> handed_over;
-  /// Set by the core before it looks at its queues for the last time, cleared by whoever takes it upon himself to wake it. Both sides store, then
-  /// load, all sequentially consistent: so either the core sees the work or the sender sees that the core sleeps.
+  /// Set by the core before it looks at its queues for the last time, cleared by whoever takes it upon himself to wake it. Both sides
+  /// store, then load, all sequentially consistent: so either the core sees the work or the sender sees that the core sleeps.
   alignas(64) std::atomic<bool> asleep{false};
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};

@@ -20,8 +20,8 @@ class EventLoop {
 
   constexpr EventLoop() = default;
 
-  /// Queues an event of this core that brings its own memory: runs `node.run(&node)` after those already queued. `node` may be queued once at a
-  /// time. Cannot fail. Once `run` is called the node is the callee's again.
+  /// Queues an event of this core that brings its own memory: runs `node.run(&node)` after those already queued. `node` may be queued once
+  /// at a time. Cannot fail. Once `run` is called the node is the callee's again.
   void enqueue(RemoteNode& node) noexcept {
     node.next = nullptr;
     (last_ == nullptr ? first_ : last_->next) = &node;
@@ -31,7 +31,8 @@ class EventLoop {
   /// To be called after each callback of any kind: runs the hooks that it asked for.
   void finish_event() noexcept {
     self_->counters.events.add();
-    if (hooks_ != nullptr) [[unlikely]] run_hooks();
+    if (hooks_ != nullptr) [[unlikely]]
+      run_hooks();
   }
 
   void run() noexcept;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The event loop: one a core, everything runs to completion.
 //
-// With no preemption there is nothing to lock: whatever an event touches of its own core stays as it was between two of its statements. The price
-// is that an event must be short and must not wait; what waits is a coroutine (task.hpp). A loop turn is: take interrupts, run what they marked,
-// run one queued event, due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
+// With no preemption there is nothing to lock: whatever an event touches of its own core stays as it was between two of its statements. The
+// price is that an event must be short and must not wait; what waits is a coroutine (task.hpp). A loop turn is: take interrupts, run what
+// they marked, run one queued event, due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ namespace neap {
 using machine::core_count;
 using machine::this_core;
 
-/// Runs `callback` as an event of its own on this core, after those already queued. Allocates if the callable is large; may throw `bad_alloc`.
+/// Runs `callback` as an event of its own on this core, after those already queued. Allocates if the callable is large; may throw
+/// `bad_alloc`.
 void spawn(Callback callback);
 
-/// The same on `core` (this one too). The queue of remote work is bounded (`remote_queue_capacity`): `full` is returned, counted, and the caller
-/// keeps nothing but the error; see `on_core` (task.hpp) for the form that waits. Never spins.
+/// The same on `core` (this one too). The queue of remote work is bounded (`remote_queue_capacity`): `full` is returned, counted, and the
+/// caller keeps nothing but the error; see `on_core` (task.hpp) for the form that waits. Never spins.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
@@ -32,9 +33,9 @@ struct RemoteNode {
 };
 void hand_over(unsigned core, RemoteNode& node) noexcept;
 
-/// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers its
-/// replies. Belongs to the core that uses it. Hooks run in the order asked; a hook may ask for others, which run in the same pass. It may not be
-/// destroyed by its own `run`.
+/// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers
+/// its replies. Belongs to the core that uses it. Hooks run in the order asked; a hook may ask for others, which run in the same pass. It
+/// may not be destroyed by its own `run`.
 class EventEndHook {
  public:
   explicit EventEndHook(Callback run) : run_(std::move(run)) {}
@@ -50,8 +51,8 @@ class EventEndHook {
   bool requested_ = false;
 };
 
-/// Called when the loop has nothing to do, before the core sleeps; true means "I found work, look again". A driver's last look at its ring. It may
-/// not be destroyed by its own `look`; other hooks may.
+/// Called when the loop has nothing to do, before the core sleeps; true means "I found work, look again". A driver's last look at its ring.
+/// It may not be destroyed by its own `look`; other hooks may.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
@@ -65,19 +66,20 @@ class IdleHook {
   IdleHook* next_ = nullptr;
 };
 
-/// Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after `stop_event_loop()` on that core (tests).
+/// Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after `stop_event_loop()` on that core
+/// (tests).
 void run_event_loop();
 void stop_event_loop() noexcept;
 
 /// What a core's loop has done since boot; plain counters of that core, read from elsewhere without synchronisation.
 struct EventCounters {
-  std::uint64_t events;            ///< callbacks run, of every kind
-  std::uint64_t interrupts;        ///< vectors marked
-  std::uint64_t spurious;          ///< interrupts on a vector that nobody owns
-  std::uint64_t remote_received;   ///< events and nodes that came from other cores
-  std::uint64_t remote_refused;    ///< `spawn_on` calls of this core that found the target's queue full
-  std::uint64_t sleeps;            ///< times the core went to sleep
-  std::uint64_t asleep_ns;         ///< and for how long in all
+  std::uint64_t events;           ///< callbacks run, of every kind
+  std::uint64_t interrupts;       ///< vectors marked
+  std::uint64_t spurious;         ///< interrupts on a vector that nobody owns
+  std::uint64_t remote_received;  ///< events and nodes that came from other cores
+  std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
+  std::uint64_t sleeps;           ///< times the core went to sleep
+  std::uint64_t asleep_ns;        ///< and for how long in all
 };
 [[nodiscard]] EventCounters event_counters(unsigned core) noexcept;
 

@@ -50,8 +50,8 @@ Result<std::uint8_t> allocate_vector(unsigned core, Callback callback) {
   return failure(ErrorCode::full, "no free interrupt vector on the core", core);
 }
 
-// The callback may be running right now, on its own core, perhaps calling this. So it is destroyed by an event of that core, and the vector is
-// free only then.
+// The callback may be running right now, on its own core, perhaps calling this. So it is destroyed by an event of that core, and the vector
+// is free only then.
 void free_vector(unsigned core, std::uint8_t vector) {
   require(vector >= machine::vector_first && vector <= machine::vector_last, "free_vector of a vector that is not for devices", vector);
   VectorSlot& slot = core_state(core).vectors[vector - machine::vector_first];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // From an interrupt to an event.
 //
-// A device's interrupt must not run the application's code: that would need locks everywhere. So the handler does nothing but mark its vector
-// (one bit of this core's own word), and the event loop runs the callback as an ordinary event once the window is closed. Interrupts that arrive
-// twice before that are one event, as they are one bit in the APIC.
+// A device's interrupt must not run the application's code: that would need locks everywhere. So the handler does nothing but mark its
+// vector (one bit of this core's own word), and the event loop runs the callback as an ordinary event once the window is closed. Interrupts
+// that arrive twice before that are one event, as they are one bit in the APIC.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace neap {
 
 using Callback = std::move_only_function<void()>;
 
-/// Takes a free vector of `core` (0x30 to 0xDF) whose interrupts run `callback` as an event there. Errors: `full` when the core has none left.
-/// May be called on any core, from an event or a task; complete when it returns.
+/// Takes a free vector of `core` (0x30 to 0xDF) whose interrupts run `callback` as an event there. Errors: `full` when the core has none
+/// left. May be called on any core, from an event or a task; complete when it returns.
 [[nodiscard]] Result<std::uint8_t> allocate_vector(unsigned core, Callback callback);
 
 /// Gives the vector back. The device must have stopped raising it; a late interrupt is counted as spurious.

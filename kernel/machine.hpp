@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the portable kernel asks of the machine under it.
 //
-// Two machines exist: `kernel/x86/` (bare metal) and `tests/host/` (one host thread a core, so that unit tests and sanitizers run the kernel's
-// own sources). Everything that touches the CPU or the chipset is behind these functions; nothing else in `kernel/` may include `kernel/x86/`.
-// Unless said otherwise a function may be called on any core, outside interrupt handlers.
+// Two machines exist: `kernel/x86/` (bare metal) and `tests/host/` (one host thread a core, so that unit tests and sanitizers run the
+// kernel's own sources). Everything that touches the CPU or the chipset is behind these functions; nothing else in `kernel/` may include
+// `kernel/x86/`. Unless said otherwise a function may be called on any core, outside interrupt handlers.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +26,19 @@ constexpr unsigned cores_max = 256;
 /// Cores that firmware reports as usable, whether they run or not.
 [[nodiscard]] unsigned cores_present() noexcept;
 
-/// Starts cores 1 to `count - 1`; each calls `entry()` on its own stack with its own TLS, and never returns from it. Called once, on core 0.
-/// Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
+/// Starts cores 1 to `count - 1`; each calls `entry()` on its own stack with its own TLS, and never returns from it. Called once, on core
+/// 0. Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
 unsigned start_cores(unsigned count, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
-// Interrupts are closed while events run. They are taken only inside the two functions below, on the core's own stack. For each one the machine
-// calls `neap::interrupt_arrived(vector)` (interrupts.hpp) and then acknowledges it.
+// Interrupts are closed while events run. They are taken only inside the two functions below, on the core's own stack. For each one the
+// machine calls `neap::interrupt_arrived(vector)` (interrupts.hpp) and then acknowledges it.
 
 /// Takes what is pending and returns. Costs a few cycles when there is nothing.
 void open_interrupt_window() noexcept;
 
-/// Sleeps until an interrupt or a `wake` of this core. `still_idle()` is asked once more after the machine has made sure that a `wake` from now
-/// on ends the sleep: so nothing that was queued before the call is slept over. How deep is the policy's choice; first light halts.
+/// Sleeps until an interrupt or a `wake` of this core. `still_idle()` is asked once more after the machine has made sure that a `wake` from
+/// now on ends the sleep: so nothing that was queued before the call is slept over. How deep is the policy's choice; first light halts.
 void sleep(bool (*still_idle)() noexcept) noexcept;
 
 /// Ends `core`'s present or next `sleep`. Never lost, cheap if it does not sleep.
@@ -60,8 +60,8 @@ constexpr unsigned vector_last = 0xDF;
 /// Wall clock at boot, nanoseconds since 1970-01-01T00:00Z (from the RTC; 1 s resolution on x86).
 [[nodiscard]] std::uint64_t wall_clock_at_boot_ns() noexcept;
 
-/// Wakes this core at `deadline_ns` (as `now_ns`) or a little later; replaces the earlier alarm. `alarm_none` disarms: an idle core with nothing
-/// due takes no interrupt.
+/// Wakes this core at `deadline_ns` (as `now_ns`) or a little later; replaces the earlier alarm. `alarm_none` disarms: an idle core with
+/// nothing due takes no interrupt.
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the network sees of a card.
 //
-// A frame should not be copied between the wire and the application, and neither side should know the other: the driver does not know lwIP, the
-// stack does not know descriptors. So both share one buffer type with room for the stack's own header in it, and a card is an interface of a few
-// calls. All of it is per core: a queue pair belongs to one core, its calls are made on that core, and nothing here locks.
+// A frame should not be copied between the wire and the application, and neither side should know the other: the driver does not know lwIP,
+// the stack does not know descriptors. So both share one buffer type with room for the stack's own header in it, and a card is an interface
+// of a few calls. All of it is per core: a queue pair belongs to one core, its calls are made on that core, and nothing here locks.
 #pragma once
 
 #include <array>
@@ -17,14 +17,15 @@ namespace neap {
 
 using MacAddress = std::array<std::uint8_t, 6>;
 
-/// A receive buffer that holds a frame or a piece of one. The device's pool owns the memory; who holds the buffer gives it back by `release()` on
-/// the core that received it. `stack_area` is the holder's to use (an lwIP pbuf header lives there), so taking a frame in allocates nothing.
+/// A receive buffer that holds a frame or a piece of one. The device's pool owns the memory; who holds the buffer gives it back by
+/// `release()` on the core that received it. `stack_area` is the holder's to use (an lwIP pbuf header lives there), so taking a frame in
+/// allocates nothing.
 struct ReceiveBuffer {
-  std::byte* data = nullptr;          ///< first byte of the frame or piece
-  std::uint32_t bytes = 0;            ///< bytes valid at `data`
-  ReceiveBuffer* next = nullptr;      ///< next piece of the same frame, or null
+  std::byte* data = nullptr;      ///< first byte of the frame or piece
+  std::uint32_t bytes = 0;        ///< bytes valid at `data`
+  ReceiveBuffer* next = nullptr;  ///< next piece of the same frame, or null
   void (*return_to)(ReceiveBuffer*) noexcept = nullptr;
-  std::uint32_t pool_index = 0;       ///< the driver's
+  std::uint32_t pool_index = 0;  ///< the driver's
   alignas(8) std::array<std::byte, 96> stack_area{};
 
   void release() noexcept { return_to(this); }
@@ -32,13 +33,13 @@ struct ReceiveBuffer {
 
 /// What the card found out about a received frame.
 struct ReceiveInfo {
-  bool ip_checksum_checked = false;   ///< the card looked at the IPv4 header checksum
+  bool ip_checksum_checked = false;  ///< the card looked at the IPv4 header checksum
   bool ip_checksum_good = false;
-  bool l4_checksum_checked = false;   ///< the card looked at the TCP or UDP checksum
+  bool l4_checksum_checked = false;  ///< the card looked at the TCP or UDP checksum
   bool l4_checksum_good = false;
   bool rss_valid = false;
   std::uint32_t rss_hash = 0;
-  std::uint16_t vlan_tag = 0;         ///< 0 when the frame had none or it was left in place
+  std::uint16_t vlan_tag = 0;  ///< 0 when the frame had none or it was left in place
 };
 
 /// A physically contiguous piece of an outgoing frame. It must stay unchanged until `transmitted`.
@@ -49,20 +50,20 @@ struct TransmitPiece {
 
 enum class Layer4 : std::uint8_t { none, tcp, udp };
 
-/// An outgoing frame, headers included. With `ipv4_checksum`, the IPv4 header's checksum field is zero and the card fills it. With `layer4` set,
-/// the checksum field holds the folded, not inverted pseudo-header sum: with the length for ordinary frames, without it when `segment_bytes`
-/// asks for TSO (82599 datasheet 7.2.4, 7.2.5).
+/// An outgoing frame, headers included. With `ipv4_checksum`, the IPv4 header's checksum field is zero and the card fills it. With `layer4`
+/// set, the checksum field holds the folded, not inverted pseudo-header sum: with the length for ordinary frames, without it when
+/// `segment_bytes` asks for TSO (82599 datasheet 7.2.4, 7.2.5).
 struct TransmitFrame {
   std::span<const TransmitPiece> pieces;
   std::uint32_t frame_bytes = 0;
   std::uint8_t l2_bytes = 14;
   std::uint8_t l3_bytes = 0;
-  std::uint8_t l4_bytes = 0;          ///< header, with options; needed for TSO
-  bool ipv4 = false;                  ///< layer 3 is IPv4 (else IPv6, when offload is asked for)
+  std::uint8_t l4_bytes = 0;  ///< header, with options; needed for TSO
+  bool ipv4 = false;          ///< layer 3 is IPv4 (else IPv6, when offload is asked for)
   bool ipv4_checksum = false;
   Layer4 layer4 = Layer4::none;
-  std::uint16_t segment_bytes = 0;    ///< TSO: payload bytes a segment; 0: no TSO
-  void* token = nullptr;              ///< given back by `transmitted`; null: nobody wants to know
+  std::uint16_t segment_bytes = 0;  ///< TSO: payload bytes a segment; 0: no TSO
+  void* token = nullptr;            ///< given back by `transmitted`; null: nobody wants to know
 };
 
 /// What a stack implements, one instance a core. All calls come on that core, inside an event, and must not throw.
@@ -75,16 +76,17 @@ class FrameReceiver {
   virtual void batch_done() noexcept = 0;
   /// The card has read every piece of the frame that carried `token`.
   virtual void transmitted(void* token) noexcept = 0;
-  /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the room.
+  /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the
+  /// room.
   virtual void transmit_room() noexcept {}
   virtual void link_changed(bool up) noexcept = 0;
 };
 
 struct NetDeviceLimits {
-  std::uint32_t queue_pairs;           ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
-  std::uint32_t frame_bytes_max;       ///< without FCS
-  std::uint32_t transmit_pieces_max;   ///< pieces a frame may have
-  std::uint32_t tso_bytes_max;         ///< 0: the card cannot segment
+  std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
+  std::uint32_t frame_bytes_max;      ///< without FCS
+  std::uint32_t transmit_pieces_max;  ///< pieces a frame may have
+  std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment
   bool checksum_offload;
 };
 
@@ -98,13 +100,13 @@ class NetDevice {
   /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. Once a core.
   virtual void attach(FrameReceiver& receiver) = 0;
 
-  /// Queues a frame on this core's transmit queue; the card is told at the end of the event, once for all frames of it. Errors: `full` (ring has
-  /// no room; counted; `transmit_room` follows when it has again), `invalid` (too many pieces, too long), `closed` (no link or device gone).
-  /// After an error the frame was not taken and the token will not come back.
+  /// Queues a frame on this core's transmit queue; the card is told at the end of the event, once for all frames of it. Errors: `full`
+  /// (ring has no room; counted; `transmit_room` follows when it has again), `invalid` (too many pieces, too long), `closed` (no link or
+  /// device gone). After an error the frame was not taken and the token will not come back.
   [[nodiscard]] virtual Result<void> transmit(const TransmitFrame& frame) noexcept = 0;
 
-  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4); used to choose local ports. All in host byte
-  /// order, as they stand in the received frame: `source` is the peer.
+  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4); used to choose local ports. All in
+  /// host byte order, as they stand in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 };

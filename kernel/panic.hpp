@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Our own mistake.
 //
-// When an invariant is broken the best that can be done is to say exactly where, and to stop before the damage spreads: the message, a symbolised
-// backtrace of this core, then halt, or leave the emulator with `ExitStatus::panic`. Never for what a peer or a device did.
+// When an invariant is broken the best that can be done is to say exactly where, and to stop before the damage spreads: the message, a
+// symbolised backtrace of this core, then halt, or leave the emulator with `ExitStatus::panic`. Never for what a peer or a device did.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace neap {
 /// What must hold, in every build: cheap checks at the edges of an interface. (`assert` is for the dear ones, in debug builds.)
 inline void require(bool holds, std::string_view message, std::uint64_t detail = 0,
                     std::source_location where = std::source_location::current()) noexcept {
-  if (!holds) [[unlikely]] panic(message, detail, where);
+  if (!holds) [[unlikely]]
+    panic(message, detail, where);
 }
 
 }  // namespace neap

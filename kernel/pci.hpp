@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Finding a card and wiring its interrupts.
 //
-// A driver wants four things of PCI: find its device, reach its registers wherever firmware or a hot-plug put the BAR, let it do DMA, and send its
-// MSI-X messages straight to the cores that own the queues. Configuration goes through MCFG's window where ACPI has one, else through the ports.
+// A driver wants four things of PCI: find its device, reach its registers wherever firmware or a hot-plug put the BAR, let it do DMA, and
+// send its MSI-X messages straight to the cores that own the queues. Configuration goes through MCFG's window where ACPI has one, else
+// through the ports.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// One global epoch counts up whenever a core closes a batch of retired nodes. Every core stores the epoch that it last saw at an event boundary
-// (in its own cache line, only when it changed), or "offline" while it sleeps. A batch may go once every core has stored its epoch or a later one,
-// or sleeps.
+// One global epoch counts up whenever a core closes a batch of retired nodes. Every core stores the epoch that it last saw at an event
+// boundary (in its own cache line, only when it changed), or "offline" while it sleeps. A batch may go once every core has stored its epoch
+// or a later one, or sleeps.
 //
-// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores epoch e has loaded e or a
-// later value before, which synchronises with that increment, so what it reads afterwards is without the unlinked node; what it read before
-// happens before its store, which the reclaiming core loads. A core that comes online stores "seen nothing" and then loads the epoch: either the
-// reclaiming core sees that store and waits, or the load sees the increment.
+// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores epoch e has
+// loaded e or a later value before, which synchronises with that increment, so what it reads afterwards is without the unlinked node; what
+// it read before happens before its store, which the reclaiming core loads. A core that comes online stores "seen nothing" and then loads
+// the epoch: either the reclaiming core sees that store and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Batches {
   Node* ready = nullptr;   // may be reclaimed
   std::uint64_t target = 0;
   std::uint64_t pending = 0;
-  std::uint64_t seen = 0;    // what this core stored last
+  std::uint64_t seen = 0;     // what this core stored last
   unsigned passed_cores = 0;  // cores below this one have passed `target`
   Question question;
 };
@@ -82,8 +82,8 @@ void come_back(RemoteNode* node) noexcept {
   node->run = &answer;  // the boundary after this event looks again
 }
 
-// Runs on the blocking core. That this event began means that the one which blocked is over; the core's own boundary says so to all, but a question
-// must not come home before it: so it is said here too.
+// Runs on the blocking core. That this event began means that the one which blocked is over; the core's own boundary says so to all, but a
+// question must not come home before it: so it is said here too.
 void answer(RemoteNode* node) noexcept {
   publish(core_state(this_core()), batches);
   node->run = &come_back;
@@ -122,11 +122,12 @@ bool pass_boundary(unsigned budget) noexcept {
   return true;
 }
 
-// A core that sleeps cannot look again, so it asks the core that holds it up to tell. That core is in an event just now (it would be offline
-// otherwise), so this does not wake sleepers; at worst it keeps one awake that was about to lie down.
+// A core that sleeps cannot look again, so it asks the core that holds it up to tell. That core is in an event just now (it would be
+// offline otherwise), so this does not wake sleepers; at worst it keeps one awake that was about to lie down.
 bool prepare_sleep() noexcept {
   Batches& own = batches;
-  if (own.pending == 0) [[likely]] return true;
+  if (own.pending == 0) [[likely]]
+    return true;
   look(core_state(this_core()), own);
   if (own.ready != nullptr) return false;
   if (own.question.on_its_way) return true;  // whoever has it now wakes this core

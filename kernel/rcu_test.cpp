@@ -19,8 +19,8 @@ namespace {
 
 using host::HostMachine;
 
-/// Plain members: only the grace period keeps readers and the reclaimer apart. The address sanitizer sees a read after it, the thread sanitizer a
-/// read that is not ordered before it.
+/// Plain members: only the grace period keeps readers and the reclaimer apart. The address sanitizer sees a read after it, the thread
+/// sanitizer a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
   std::uint64_t state = alive;
@@ -134,7 +134,8 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
   for (unsigned core = 1; core < 4; ++core) EXPECT_EQ(event_counters(core).sleeps, before[core]) << "core " << core << " was woken";
 }
 
-// The core that retired sleeps, the other is in one long event: nothing may go before that ends, and it must go then, though nobody calls the sleeper.
+// The core that retired sleeps, the other is in one long event: nothing may go before that ends, and it must go then, though nobody calls
+// the sleeper.
 TEST(Rcu, ALongEventHoldsReclaimBackAndItsEndReleasesIt) {
   std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{3};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Work on its way from one core to another.
 //
-// Many cores send, one receives, nobody may wait for anybody: a core that spun on a full queue while its own is full would never get out. So the
-// queue for an application's work is bounded and says when it is full; what the system itself must hand over (and must not fail) is a list of
-// nodes that bring their own memory. Both are lock-free by atomic operations alone, without fences, so that the thread sanitizer can judge them.
+// Many cores send, one receives, nobody may wait for anybody: a core that spun on a full queue while its own is full would never get out.
+// So the queue for an application's work is bounded and says when it is full; what the system itself must hand over (and must not fail) is
+// a list of nodes that bring their own memory. Both are lock-free by atomic operations alone, without fences, so that the thread sanitizer
+// can judge them.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@
 
 namespace neap {
 
-/// A bounded queue, many producers, one consumer. Each slot carries the turn at which it may be filled or emptied (after D. Vyukov's bounded
-/// queue): a producer claims a position by one compare-and-swap and publishes it by the slot's own turn.
+/// A bounded queue, many producers, one consumer. Each slot carries the turn at which it may be filled or emptied (after D. Vyukov's
+/// bounded queue): a producer claims a position by one compare-and-swap and publishes it by the slot's own turn.
 template <typename T, std::uint32_t capacity>
 class RemoteQueue {
   static_assert(capacity >= 2 && (capacity & (capacity - 1)) == 0);
@@ -24,8 +25,8 @@ class RemoteQueue {
     for (std::uint64_t i = 0; i < capacity; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
   }
 
-  /// Moves from `value` only if it returns true; false means full. Any core. The publishing store is sequentially consistent: a producer that
-  /// then reads "the consumer is awake" knows that the consumer will look again (see `Core::asleep`).
+  /// Moves from `value` only if it returns true; false means full. Any core. The publishing store is sequentially consistent: a producer
+  /// that then reads "the consumer is awake" knows that the consumer will look again (see `Core::asleep`).
   [[nodiscard]] bool try_push(T& value) noexcept {
     std::uint64_t position = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -69,7 +70,8 @@ class RemoteQueue {
   alignas(64) Slot slots_[capacity];
 };
 
-/// Nodes with a member `Node* next`, many producers, one consumer that takes all there are, oldest first. Allocates nothing and cannot be full.
+/// Nodes with a member `Node* next`, many producers, one consumer that takes all there are, oldest first. Allocates nothing and cannot be
+/// full.
 template <typename Node>
 class RemoteList {
  public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A lock for the few things that cores share: page runs, the console.
 //
-// Events are not preempted and interrupt handlers touch nothing that is locked, so a holder always runs and a waiter waits a bounded number of
-// instructions. Never held while an event ends, never across a callback.
+// Events are not preempted and interrupt handlers touch nothing that is locked, so a holder always runs and a waiter waits a bounded number
+// of instructions. Never held while an event ends, never across a callback.
 #pragma once
 
 #include <atomic>

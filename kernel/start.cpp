@@ -29,8 +29,8 @@ task<void> run_application() {
 void run_kernel() noexcept {
   install_terminate_handler();
   const unsigned present = machine::cores_present();
-  const auto wanted = static_cast<unsigned>(
-      arguments().number("cores", present, {.least = 1, .most = present}, "how many of the present cores to start"));
+  const auto wanted =
+      static_cast<unsigned>(arguments().number("cores", present, {.least = 1, .most = present}, "how many of the present cores to start"));
   prepare_cores(wanted);
   const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
   print("neap: ", application_name, " (", neap_version, ") on ", running, running == 1 ? " core" : " cores");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // What must wait is a coroutine.
 //
-// An event may not block, so code that has to wait for a card, a peer or a moment is written as a coroutine: straight lines, no stack switched, no
-// state machine by hand. A task runs on one core from beginning to end. It resumes there, in an event of its own, whoever completed what it
-// waited for. No reference to a `thread_local` and no RCU pointer may be held across `co_await`.
+// An event may not block, so code that has to wait for a card, a peer or a moment is written as a coroutine: straight lines, no stack
+// switched, no state machine by hand. A task runs on one core from beginning to end. It resumes there, in an event of its own, whoever
+// completed what it waited for. No reference to a `thread_local` and no RCU pointer may be held across `co_await`.
 //
-// A `task<T>` starts when it is awaited (or handed to `start`). An exception that leaves it reaches who awaits it; one that leaves a started,
-// unawaited task is a panic. A task that has begun to wait must not be destroyed before it ends: something holds its address.
+// A `task<T>` starts when it is awaited (or handed to `start`). An exception that leaves it reaches who awaits it; one that leaves a
+// started, unawaited task is a panic. A task that has begun to wait must not be destroyed before it ends: something holds its address.
 // Calling a task's function throws `bad_alloc` when there is no memory for its frame.
 #pragma once
 
@@ -37,9 +37,9 @@ void start(task<void> work) noexcept;
 /// Suspends for at least `delay`.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes here with what it returned. Needs no room in the core's bounded queue: the task
-/// itself is what waits its turn there. An exception thrown by `call` is rethrown here.
-/// Give a lambda whose captures have destructors a name before the `co_await`: GCC 12 destroys such a temporary twice (the host's compiler).
+/// Runs `call()` as an event on `core` (this one too) and resumes here with what it returned. Needs no room in the core's bounded queue:
+/// the task itself is what waits its turn there. An exception thrown by `call` is rethrown here. Give a lambda whose captures have
+/// destructors a name before the `co_await`: GCC 12 destroys such a temporary twice (the host's compiler).
 template <typename Call>
 auto on_core(unsigned core, Call call) -> task<decltype(call())>;
 
@@ -49,8 +49,8 @@ class Completion;
 
 namespace detail {
 
-/// Where a coroutine that suspends says who goes on. Resuming the other from inside `await_suspend` would stack them up: a loop that awaits a
-/// million tasks which end at once would need a million frames, unless the compiler turns each hand-over into a jump, which builds with
+/// Where a coroutine that suspends says who goes on. Resuming the other from inside `await_suspend` would stack them up: a loop that awaits
+/// a million tasks which end at once would need a million frames, unless the compiler turns each hand-over into a jump, which builds with
 /// sanitizers do not promise. So each returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;
 
@@ -243,7 +243,8 @@ class RemoteCall : RemoteNode {
  public:
   using Value = std::invoke_result_t<Call&>;
 
-  RemoteCall(unsigned core, Call& call) noexcept : RemoteNode{.run = &RemoteCall::call_there}, call_(call), core_(core), home_(this_core()) {}
+  RemoteCall(unsigned core, Call& call) noexcept
+      : RemoteNode{.run = &RemoteCall::call_there}, call_(call), core_(core), home_(this_core()) {}
   RemoteCall(const RemoteCall&) = delete;
   RemoteCall& operator=(const RemoteCall&) = delete;
 

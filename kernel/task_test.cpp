@@ -50,7 +50,9 @@ TEST(Task, DoesNothingUntilItIsAwaited) {
       ++counted;
       co_return;
     };
-    { auto dropped = count(runs); }
+    {
+      auto dropped = count(runs);
+    }
     EXPECT_EQ(runs, 0);
     co_await count(runs);
     EXPECT_EQ(runs, 1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Waiting for a moment.
 //
-// A core holds thousands of pending time-outs (one or more for each connection) and almost none of them ever fires. So adding and cancelling must
-// cost a handful of instructions and no allocation, while firing may cost more: a hierarchical wheel gives that (Varghese and Lauck, 1987).
-// The machine's alarm is armed only for the earliest pending timer: a core without timers takes no timer interrupt.
+// A core holds thousands of pending time-outs (one or more for each connection) and almost none of them ever fires. So adding and
+// cancelling must cost a handful of instructions and no allocation, while firing may cost more: a hierarchical wheel gives that (Varghese
+// and Lauck, 1987). The machine's alarm is armed only for the earliest pending timer: a core without timers takes no timer interrupt.
 #pragma once
 
 #include <chrono>
@@ -24,8 +24,8 @@ struct BootClock {
 };
 
 /// One pending moment. Belongs to the core that armed it and fires there, in an event of its own: never early, late by at most one tick
-/// (`timer_tick`) plus the event in progress; those of one tick in the order in which they were armed. Destroying it cancels it, and its own
-/// callback may do so.
+/// (`timer_tick`) plus the event in progress; those of one tick in the order in which they were armed. Destroying it cancels it, and its
+/// own callback may do so.
 class Timer {
  public:
   Timer() = default;
@@ -33,8 +33,8 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   ~Timer();
 
-  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero, those beyond 2^63 ns
-  /// after boot end there.
+  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero, those
+  /// beyond 2^63 ns after boot end there.
   void arm(std::chrono::nanoseconds delay, Callback fire);
   /// As `arm`, with the callback that is already there (for time-outs that are pushed back often). There must be one.
   void rearm(std::chrono::nanoseconds delay);

@@ -61,8 +61,8 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   machine.on(0, [&] { timers.clear(); });
 }
 
-// Against the plainest model: a list of deadlines. Random arming, re-arming and cancelling over twelve orders of magnitude of delay, with a clock
-// that jumps by as many.
+// Against the plainest model: a list of deadlines. Random arming, re-arming and cancelling over twelve orders of magnitude of delay, with a
+// clock that jumps by as many.
 TEST(Timer, AgreesWithAListOfDeadlines) {
   constexpr unsigned count = 300;
   ManualClock clock(123'456'789);
@@ -95,7 +95,9 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
           ASSERT_EQ(model.timer.cancel(), model.due_ns != 0);
           model.due_ns = 0;
           break;
-        default: clock.advance(nanoseconds(random_ns() >> 8)); break;
+        default:
+          clock.advance(nanoseconds(random_ns() >> 8));
+          break;
       }
       while (run_due_timers(1'000)) {
       }
@@ -114,8 +116,8 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
 }
 
 TEST(Timer, FarDeadlinesFireAtTheirTickAndNotBefore) {
-  for (const nanoseconds delay : {nanoseconds(0), nanoseconds(1), nanoseconds(timer_tick), nanoseconds(64 * timer_tick),
-                                  nanoseconds(1s), nanoseconds(1h), nanoseconds(24h * 365), nanoseconds(24h * 365 * 100)}) {
+  for (const nanoseconds delay : {nanoseconds(0), nanoseconds(1), nanoseconds(timer_tick), nanoseconds(64 * timer_tick), nanoseconds(1s),
+                                  nanoseconds(1h), nanoseconds(24h * 365), nanoseconds(24h * 365 * 100)}) {
     ManualClock clock(5'000'000'001);
     std::atomic<bool> fired{false};
     Timer timer;

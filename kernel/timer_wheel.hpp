@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The wheel behind timer.hpp. Kernel-internal.
 //
-// Time is counted in ticks of 2^16 ns. A timer lies on the level of the highest group of six bits in which its tick differs from the wheel's
-// present tick, in the slot that those six bits name. So all timers of level 0 are due before all of level 1, and within a level slots are due in
-// order: the earliest slot is the lowest set bit of the lowest level that has one. When a higher slot's time comes its timers move down.
+// Time is counted in ticks of 2^16 ns. A timer lies on the level of the highest group of six bits in which its tick differs from the
+// wheel's present tick, in the slot that those six bits name. So all timers of level 0 are due before all of level 1, and within a level
+// slots are due in order: the earliest slot is the lowest set bit of the lowest level that has one. When a higher slot's time comes its
+// timers move down.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ class TimerWheel {
 
   Timer* heads_[levels * slots] = {};  // rings, oldest first
   std::uint64_t occupied_[levels] = {};
-  std::uint64_t elapsed_ = 0;  // the present tick: all slots before it are empty
+  std::uint64_t elapsed_ = 0;                       // the present tick: all slots before it are empty
   std::uint64_t next_look_ns_ = ~std::uint64_t{0};  // nothing to do before this moment; may be too early after a cancel
   Timer* due_ = nullptr;
   const Timer* running_ = nullptr;

@@ -11,32 +11,74 @@ namespace {
 
 namespace op {
 enum : std::uint8_t {
-  get = 0x00, set = 0x01, add = 0x02, replace = 0x03, remove = 0x04, increment = 0x05, decrement = 0x06, quit = 0x07, flush = 0x08,
-  get_quiet = 0x09, noop = 0x0a, version = 0x0b, get_key = 0x0c, get_key_quiet = 0x0d, append = 0x0e, prepend = 0x0f, stat = 0x10,
-  set_quiet = 0x11, add_quiet = 0x12, replace_quiet = 0x13, remove_quiet = 0x14, increment_quiet = 0x15, decrement_quiet = 0x16,
-  quit_quiet = 0x17, flush_quiet = 0x18, append_quiet = 0x19, prepend_quiet = 0x1a, touch = 0x1c, get_and_touch = 0x1d,
-  get_and_touch_quiet = 0x1e, get_key_and_touch = 0x23, get_key_and_touch_quiet = 0x24,
+  get = 0x00,
+  set = 0x01,
+  add = 0x02,
+  replace = 0x03,
+  remove = 0x04,
+  increment = 0x05,
+  decrement = 0x06,
+  quit = 0x07,
+  flush = 0x08,
+  get_quiet = 0x09,
+  noop = 0x0a,
+  version = 0x0b,
+  get_key = 0x0c,
+  get_key_quiet = 0x0d,
+  append = 0x0e,
+  prepend = 0x0f,
+  stat = 0x10,
+  set_quiet = 0x11,
+  add_quiet = 0x12,
+  replace_quiet = 0x13,
+  remove_quiet = 0x14,
+  increment_quiet = 0x15,
+  decrement_quiet = 0x16,
+  quit_quiet = 0x17,
+  flush_quiet = 0x18,
+  append_quiet = 0x19,
+  prepend_quiet = 0x1a,
+  touch = 0x1c,
+  get_and_touch = 0x1d,
+  get_and_touch_quiet = 0x1e,
+  get_key_and_touch = 0x23,
+  get_key_and_touch_quiet = 0x24,
 };
 }  // namespace op
 
 /// The command that a quiet opcode is the quiet form of, or the opcode itself.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
   switch (opcode) {
-    case op::get_quiet: return op::get;
-    case op::get_key_quiet: return op::get_key;
-    case op::set_quiet: return op::set;
-    case op::add_quiet: return op::add;
-    case op::replace_quiet: return op::replace;
-    case op::remove_quiet: return op::remove;
-    case op::increment_quiet: return op::increment;
-    case op::decrement_quiet: return op::decrement;
-    case op::quit_quiet: return op::quit;
-    case op::flush_quiet: return op::flush;
-    case op::append_quiet: return op::append;
-    case op::prepend_quiet: return op::prepend;
-    case op::get_and_touch_quiet: return op::get_and_touch;
-    case op::get_key_and_touch_quiet: return op::get_key_and_touch;
-    default: return opcode;
+    case op::get_quiet:
+      return op::get;
+    case op::get_key_quiet:
+      return op::get_key;
+    case op::set_quiet:
+      return op::set;
+    case op::add_quiet:
+      return op::add;
+    case op::replace_quiet:
+      return op::replace;
+    case op::remove_quiet:
+      return op::remove;
+    case op::increment_quiet:
+      return op::increment;
+    case op::decrement_quiet:
+      return op::decrement;
+    case op::quit_quiet:
+      return op::quit;
+    case op::flush_quiet:
+      return op::flush;
+    case op::append_quiet:
+      return op::append;
+    case op::prepend_quiet:
+      return op::prepend;
+    case op::get_and_touch_quiet:
+      return op::get_and_touch;
+    case op::get_key_and_touch_quiet:
+      return op::get_key_and_touch;
+    default:
+      return opcode;
   }
 }
 
@@ -56,7 +98,8 @@ constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 
 }  // namespace
 
-// --- Bytes to requests ---------------------------------------------------------------------------------------------------------------------
+// --- Bytes to requests
+// ---------------------------------------------------------------------------------------------------------------------
 
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
   const char* const at = input.data();
@@ -112,7 +155,8 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
   return std::min(bytes - input.size(), more.size());
 }
 
-// --- Requests ------------------------------------------------------------------------------------------------------------------------------
+// --- Requests
+// ------------------------------------------------------------------------------------------------------------------------------
 
 void BinaryProtocol::execute(const Request& request, Context& context) {
   switch (request.command) {
@@ -257,7 +301,7 @@ void BinaryProtocol::transfer_done(Context& context) noexcept {
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
   const auto [outcome, cas, value] = context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
   if (is_cas) {
-    context.statistics.add(outcome == Outcome::stored     ? Count::cas_hits
+    context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
                                                         : Count::cas_misses);
   }
@@ -347,7 +391,8 @@ void BinaryProtocol::statistics(const Request& request, Context& context) {
   answer(request.header, context, Status::ok, {}, {}, {}, 0);  // the end: no name, no value
 }
 
-// --- Answers -------------------------------------------------------------------------------------------------------------------------------
+// --- Answers
+// -------------------------------------------------------------------------------------------------------------------------------
 
 void BinaryProtocol::write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
                                 std::size_t body_bytes, std::uint64_t cas) noexcept {
@@ -384,15 +429,32 @@ void BinaryProtocol::say_ok(const Request& request, Context& context, std::uint6
 void BinaryProtocol::say_error(const Header& request, Context& context, Status status) noexcept {
   std::string_view text;
   switch (status) {
-    case Status::ok: break;
-    case Status::not_found: text = "Not found"; break;
-    case Status::exists: text = "Data exists for key."; break;
-    case Status::too_large: text = "Too large."; break;
-    case Status::invalid: text = "Invalid arguments"; break;
-    case Status::not_stored: text = "Not stored."; break;
-    case Status::not_numeric: text = "Non-numeric server-side value for incr or decr"; break;
-    case Status::unknown_command: text = "Unknown command"; break;
-    case Status::out_of_memory: text = "Out of memory"; break;
+    case Status::ok:
+      break;
+    case Status::not_found:
+      text = "Not found";
+      break;
+    case Status::exists:
+      text = "Data exists for key.";
+      break;
+    case Status::too_large:
+      text = "Too large.";
+      break;
+    case Status::invalid:
+      text = "Invalid arguments";
+      break;
+    case Status::not_stored:
+      text = "Not stored.";
+      break;
+    case Status::not_numeric:
+      text = "Non-numeric server-side value for incr or decr";
+      break;
+    case Status::unknown_command:
+      text = "Unknown command";
+      break;
+    case Status::out_of_memory:
+      text = "Out of memory";
+      break;
   }
   answer(request, context, status, {}, {}, text, 0);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands but SASL and tap, with their quiet forms.
+// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands but SASL and tap, with their quiet
+// forms.
 //
-// Every request has a header of 24 bytes that gives the length of all that follows, so nothing is searched for. Quiet commands leave out the reply
-// that says nothing new (a miss, or success); errors are always told. An expiry is unsigned here: a large one is a date far ahead, never "at once". A request whose lengths contradict each other ends the connection after its
-// error, since nobody can say where the next one begins.
+// Every request has a header of 24 bytes that gives the length of all that follows, so nothing is searched for. Quiet commands leave out
+// the reply that says nothing new (a miss, or success); errors are always told. An expiry is unsigned here: a large one is a date far
+// ahead, never "at once". A request whose lengths contradict each other ends the connection after its error, since nobody can say where the
+// next one begins.
 #pragma once
 
 #include <array>
@@ -71,8 +73,8 @@ class BinaryProtocol {
   void flush(const Request& request, Context& context) noexcept;
   void statistics(const Request& request, Context& context);
 
-  static void write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes, std::size_t body_bytes,
-                         std::uint64_t cas) noexcept;
+  static void write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
+                         std::size_t body_bytes, std::uint64_t cas) noexcept;
   static void answer(const Header& request, Context& context, Status status, std::string_view extras, std::string_view key,
                      std::string_view value, std::uint64_t cas) noexcept;
   static void say_ok(const Request& request, Context& context, std::uint64_t cas) noexcept;

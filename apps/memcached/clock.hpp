@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // When an item ends.
 //
-// The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and 32 bits must do for it in every item. So the server
-// counts seconds since shortly before it started, and turns both forms into that count once, when the command arrives. Nothing else in the store or
-// the parsers asks what time it is: they are handed `now`, so a test can play a month in a moment.
+// The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and 32 bits must do for it in every item. So the
+// server counts seconds since shortly before it started, and turns both forms into that count once, when the command arrives. Nothing else
+// in the store or the parsers asks what time it is: they are handed `now`, so a test can play a month in a moment.
 #pragma once
 
 #include <atomic>

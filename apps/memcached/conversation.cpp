@@ -54,8 +54,7 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
     return 0;
   }
   if (context.reply.full() || more.empty()) return 0;
-  const std::size_t wanted =
-      protocol_ == Protocol::text ? text_.wants(carry_->text(), more) : binary_.wants(carry_->text(), more);
+  const std::size_t wanted = protocol_ == Protocol::text ? text_.wants(carry_->text(), more) : binary_.wants(carry_->text(), more);
   assert(carry_->used + wanted <= carry_bytes_max);
   std::memcpy(carry_->bytes + carry_->used, more.data(), wanted);
   carry_->used += wanted;

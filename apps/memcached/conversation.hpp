@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // One client's stream of bytes, in whatever pieces it arrives.
 //
-// Both parsers want a whole command at a stretch, and nearly always a received buffer begins and ends with one: then it is parsed where it lies.
-// Only what was cut in two is put together in a small buffer that exists for just so long. Values are never gathered: they go from where they were
-// received straight into their item.
+// Both parsers want a whole command at a stretch, and nearly always a received buffer begins and ends with one: then it is parsed where it
+// lies. Only what was cut in two is put together in a small buffer that exists for just so long. Values are never gathered: they go from
+// where they were received straight into their item.
 //
-// Knows nothing of the network; session.hpp joins the two. Memory for each conversation is bounded: one command's head, the reply (reply.hpp), and
-// the item that is being received.
+// Knows nothing of the network; session.hpp joins the two. Memory for each conversation is bounded: one command's head, the reply
+// (reply.hpp), and the item that is being received.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Works on `input` and returns how many of its bytes are used up: all of them, unless `reply` is full. Then it is called again, with the rest
-  /// (which may be empty), once there is room.
+  /// Works on `input` and returns how many of its bytes are used up: all of them, unless `reply` is full. Then it is called again, with the
+  /// rest (which may be empty), once there is room.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
   /// Nothing more will be read; what is in the reply is to be sent, then the connection ends.

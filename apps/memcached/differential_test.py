@@ -36,8 +36,22 @@ LONG_KEY = b"k" * 251  # one byte too long
 KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
 NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615", b"18446744073709551616", b"4294967296", b"99", b"10"]
 # No value of white space alone: memcached looks for its number in the bytes behind it.
-VALUES = [b"", b"0", b"1", b"41", b"99", b" 7", b"x", b"hello", b"v" * 1000, b"v" * 1024, b"v" * 5000, b"x\r\ny", b"\x80\x00\xff", b"18446744073709551615"]
-
+VALUES = [
+    b"",
+    b"0",
+    b"1",
+    b"41",
+    b"99",
+    b" 7",
+    b"x",
+    b"hello",
+    b"v" * 1000,
+    b"v" * 1024,
+    b"v" * 5000,
+    b"x\r\ny",
+    b"\x80\x00\xff",
+    b"18446744073709551615",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +60,20 @@ def stock() -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = probe.getsockname()
     user = ["-u", "root"] if os.geteuid() == 0 else []
-    words = [*DebianProgram("memcached", "memcached").argv, *user, "-l", "127.0.0.1", "-p", str(address[1]), "-U", "0", "-t", "1", "-m", "64"]
+    words = [
+        *DebianProgram("memcached", "memcached").argv,
+        *user,
+        "-l",
+        "127.0.0.1",
+        "-p",
+        str(address[1]),
+        "-U",
+        "0",
+        "-t",
+        "1",
+        "-m",
+        "64",
+    ]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 10
@@ -92,7 +119,9 @@ def text_conversation(dice: random.Random) -> bytes:
 
     for _ in range(dice.randint(1, 25)):
         if dice.random() < 0.5:
-            value = dice.choice([value for value in VALUES if len(value) < 2000])  # after an error it is taken for a line, and that has a limit
+            value = dice.choice(
+                [value for value in VALUES if len(value) < 2000]
+            )  # after an error it is taken for a line, and that has a limit
             verb = dice.choice([b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
             flags = dice.choice(NUMBERS) if dice.random() < 0.15 else b"5"
             expiry = dice.choice([b"-1", b"100", b"2592001", b"x"]) if dice.random() < 0.15 else b"0"
@@ -105,9 +134,14 @@ def text_conversation(dice: random.Random) -> bytes:
             lines.append(b" ".join(words))
             lines.append(value)
             continue
-        verb = dice.choice([b"get"] * 6 + [b"gets", b"gat", b"gats", b"delete", b"incr", b"incr", b"decr", b"touch", b"flush_all", b"verbosity", b"nonsense", b"", b"x"])
+        verb = dice.choice(
+            [b"get"] * 6
+            + [b"gets", b"gat", b"gats", b"delete", b"incr", b"incr", b"decr", b"touch", b"flush_all", b"verbosity", b"nonsense", b"", b"x"]
+        )
         if verb == b"flush_all":
-            lines.append(dice.choice([b"flush_all", b"flush_all 0", b"flush_all x", b"flush_all -1", b"flush_all 0 noreply", b"flush_all 1 2 3"]))
+            lines.append(
+                dice.choice([b"flush_all", b"flush_all 0", b"flush_all x", b"flush_all -1", b"flush_all 0 noreply", b"flush_all 1 2 3"])
+            )
             continue
         words = [verb]
         if verb in (b"incr", b"decr"):
@@ -136,7 +170,9 @@ def compare(ours: object, theirs: object, request: bytes, round_number: int) -> 
     at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     around = slice(max(0, at - 1 if isinstance(ours, list) else at - 40), at + (2 if isinstance(ours, list) else 60))
     short = re.sub(rb"([kv])\1{20,}", rb"\1...", request)
-    pytest.fail(f"round {round_number}, at {at}:\n  Neap      {ours[around]!r}\n  memcached {theirs[around]!r}\n  after {short!r}", pytrace=False)
+    pytest.fail(
+        f"round {round_number}, at {at}:\n  Neap      {ours[around]!r}\n  memcached {theirs[around]!r}\n  after {short!r}", pytrace=False
+    )
 
 
 def without_cas(answer: bytes) -> bytes:
@@ -166,11 +202,23 @@ def binary_conversation(dice: random.Random) -> bytes:
         kind = dice.random()
         cas = 999_999_999_999 if dice.random() < 0.1 else 0
         if kind < 0.4:
-            request += frame(dice.choice([0x01, 0x01, 0x02, 0x03, 0x11, 0x12, 0x13]), struct.pack(">Ii", 7, dice.choice([0, 0, 0, -1, 100])), key, value, cas)
+            request += frame(
+                dice.choice([0x01, 0x01, 0x02, 0x03, 0x11, 0x12, 0x13]),
+                struct.pack(">Ii", 7, dice.choice([0, 0, 0, -1, 100])),
+                key,
+                value,
+                cas,
+            )
         elif kind < 0.6:
             request += frame(dice.choice([0x00, 0x09, 0x0C, 0x0D]), b"", key)
         elif kind < 0.7:
-            request += frame(dice.choice([0x05, 0x06, 0x15, 0x16]), struct.pack(">QQI", dice.choice([0, 1, 2**64 - 1]), 10, dice.choice([0, 0xFFFFFFFF])), b"n", b"", cas)
+            request += frame(
+                dice.choice([0x05, 0x06, 0x15, 0x16]),
+                struct.pack(">QQI", dice.choice([0, 1, 2**64 - 1]), 10, dice.choice([0, 0xFFFFFFFF])),
+                b"n",
+                b"",
+                cas,
+            )
         elif kind < 0.78:
             request += frame(dice.choice([0x0E, 0x0F, 0x19, 0x1A]), b"", key, value, cas)
         elif kind < 0.84:
@@ -180,7 +228,15 @@ def binary_conversation(dice: random.Random) -> bytes:
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
         else:  # lengths that do not fit end the conversation; if more followed, memcached's reset could overtake its answers
-            return request + dice.choice([frame(0x00), frame(0x01, b"", key, value), frame(0x00, b"x", key), frame(0x0A, b"", b"k"), frame(0x01, b"x" * 8, key, b"", body=4)])
+            return request + dice.choice(
+                [
+                    frame(0x00),
+                    frame(0x01, b"", key, value),
+                    frame(0x00, b"x", key),
+                    frame(0x0A, b"", b"k"),
+                    frame(0x01, b"x" * 8, key, b"", body=4),
+                ]
+            )
     return request + frame(0x07)
 
 

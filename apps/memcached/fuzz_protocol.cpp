@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of both parsers and the store under them.
 //
-// One input is one client's stream and how it is cut into pieces. It is played twice, once as cut and once in one piece: whatever the bytes are,
-// both must give the same answer, nothing may be read or written out of bounds (build it with the sanitizers), and no memory may stay behind.
+// One input is one client's stream and how it is cut into pieces. It is played twice, once as cut and once in one piece: whatever the bytes
+// are, both must give the same answer, nothing may be read or written out of bounds (build it with the sanitizers), and no memory may stay
+// behind.
 //
 // With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up
 // inputs from the grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
@@ -67,7 +68,8 @@ std::string show(std::string_view text, std::size_t at) {
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  (void)play(stream, cuts, 1 << 18);  // with eviction; what is evicted depends on which replies still hold items, so this one is not compared
+  (void)play(stream, cuts,
+             1 << 18);  // with eviction; what is evicted depends on which replies still hold items, so this one is not compared
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);
   if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
@@ -107,14 +109,19 @@ class Inventor {
 
   std::string key() {
     switch (below(20)) {
-      case 0: return std::string(250 + below(3), 'k');
-      case 1: return any(1 + below(20));
-      case 2: return "";
-      default: return std::string(1, static_cast<char>('a' + below(6)));
+      case 0:
+        return std::string(250 + below(3), 'k');
+      case 1:
+        return any(1 + below(20));
+      case 2:
+        return "";
+      default:
+        return std::string(1, static_cast<char>('a' + below(6)));
     }
   }
   std::string number() {
-    static const char* const numbers[] = {"0", "1", "5", "-1", "2592001", "4294967296", "18446744073709551615", "18446744073709551616", "x", "1x", "+3", ""};
+    static const char* const numbers[] = {"0", "1",  "5",  "-1", "2592001", "4294967296", "18446744073709551615", "18446744073709551616",
+                                          "x", "1x", "+3", ""};
     return below(2) == 0 ? std::to_string(below(3000)) : numbers[below(12)];
   }
   std::string any(std::size_t bytes) {
@@ -124,17 +131,23 @@ class Inventor {
   }
   std::string value() {
     switch (below(12)) {
-      case 0: return std::string(below(200'000), 'v');
-      case 1: return std::string(1000 + below(60), 'v');
-      case 2: return any(below(300));
-      case 3: return number();
-      default: return std::string(below(40), 'v');
+      case 0:
+        return std::string(below(200'000), 'v');
+      case 1:
+        return std::string(1000 + below(60), 'v');
+      case 2:
+        return any(below(300));
+      case 3:
+        return number();
+      default:
+        return std::string(below(40), 'v');
     }
   }
 
   std::string text_request() {
     static const char* const stores[] = {"set", "add", "replace", "append", "prepend", "cas"};
-    static const char* const others[] = {"delete", "incr", "decr", "touch", "flush_all", "verbosity", "stats", "version", "get", "gets", "gat", "gats", "bget", "GET", "mg", "quit"};
+    static const char* const others[] = {"delete", "incr", "decr", "touch", "flush_all", "verbosity", "stats", "version",
+                                         "get",    "gets", "gat",  "gats",  "bget",      "GET",       "mg",    "quit"};
     std::string line;
     if (below(2) == 0) {
       const std::string value = this->value();
@@ -157,11 +170,19 @@ class Inventor {
     const auto opcode = static_cast<char>(below(40));
     std::string extras, key = this->key(), value = below(2) == 0 ? this->value() : "";
     switch (below(5)) {
-      case 0: extras = any(below(24)); break;
-      case 1: extras = std::string(4, '\0'); break;
-      case 2: extras = std::string(20, '\0'); break;
-      case 3: break;
-      default: extras = std::string(8, '\0');
+      case 0:
+        extras = any(below(24));
+        break;
+      case 1:
+        extras = std::string(4, '\0');
+        break;
+      case 2:
+        extras = std::string(20, '\0');
+        break;
+      case 3:
+        break;
+      default:
+        extras = std::string(8, '\0');
     }
     if (below(3) == 0) value.clear();
     std::size_t body = extras.size() + key.size() + value.size();
@@ -206,12 +227,15 @@ int main(int count, char** words) {
     Inventor inventor(seed * 1'000'003 + streams);
     const std::string stream = inventor.stream();
     // Said beforehand, so that a crash names the stream that made it.
-    if (streams % 1000 == 0) std::fprintf(stderr, "fuzz_memcached: stream %llu of seed %llu\n", static_cast<unsigned long long>(streams), static_cast<unsigned long long>(seed));
+    if (streams % 1000 == 0)
+      std::fprintf(stderr, "fuzz_memcached: stream %llu of seed %llu\n", static_cast<unsigned long long>(streams),
+                   static_cast<unsigned long long>(seed));
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
     ++streams;
     bytes += stream.size();
   }
-  std::printf("fuzz_memcached: %llu streams, %llu bytes, in %.1f s\n", static_cast<unsigned long long>(streams), static_cast<unsigned long long>(bytes), spent());
+  std::printf("fuzz_memcached: %llu streams, %llu bytes, in %.1f s\n", static_cast<unsigned long long>(streams),
+              static_cast<unsigned long long>(bytes), spent());
   return 0;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // From a key to a bucket.
 //
-// Clients choose the keys, so the function must not be guessable (a seed drawn at start), and it is paid for on every request, so it takes 16 bytes
-// a step: two words, xored with secrets, multiplied to 128 bits and folded. This is the construction that wyhash made known.
+// Clients choose the keys, so the function must not be guessable (a seed drawn at start), and it is paid for on every request, so it takes
+// 16 bytes a step: two words, xored with secrets, multiplied to 128 bits and folded. This is the construction that wyhash made known.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,8 @@ inline std::uint32_t hash_key(std::string_view key, std::uint64_t seed) noexcept
     a = detail::load_4(at);
     b = detail::load_4(at + left - 4);
   } else if (left > 0) {
-    a = static_cast<std::uint64_t>(static_cast<unsigned char>(at[0])) | static_cast<std::uint64_t>(static_cast<unsigned char>(at[left / 2])) << 8 |
+    a = static_cast<std::uint64_t>(static_cast<unsigned char>(at[0])) |
+        static_cast<std::uint64_t>(static_cast<unsigned char>(at[left / 2])) << 8 |
         static_cast<std::uint64_t>(static_cast<unsigned char>(at[left - 1])) << 16;
   }
   const std::uint64_t mixed = detail::fold(detail::fold(a ^ secret_b, b ^ state) ^ secret_a, seed ^ secret_b);

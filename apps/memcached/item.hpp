@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // One stored thing: a header, the key, the value and its line end, in one piece of memory.
 //
-// Three parties hold an item at once: the table, readers on any core inside their event, and replies that the peer has not acknowledged. Readers
-// pay nothing (kernel/rcu.hpp); the table and each reply hold a reference; the last one gone frees it. Once an item is in the table nothing in it
-// changes but the atomic fields; a new value is a new item.
+// Three parties hold an item at once: the table, readers on any core inside their event, and replies that the peer has not acknowledged.
+// Readers pay nothing (kernel/rcu.hpp); the table and each reply hold a reference; the last one gone frees it. Once an item is in the table
+// nothing in it changes but the atomic fields; a new value is a new item.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ constexpr std::size_t key_bytes_max = 250;  // protocol.txt, "Keys"
 
 struct Item {
   // What a reader touches: one cache line, with the first bytes of the key behind it.
-  std::atomic<Item*> next[2];            ///< chains of the table in use and of the one being grown (table.hpp)
+  std::atomic<Item*> next[2];  ///< chains of the table in use and of the one being grown (table.hpp)
   std::uint32_t hash;
-  std::uint32_t value_bytes;             ///< without the "\r\n" that is stored behind the value
+  std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
-  std::atomic<std::uint32_t> accessed;   ///< second of the last use * 2, plus 1 if used since the eviction hand last saw it
-  std::uint64_t cas;                     ///< set when the item is linked
+  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since the eviction hand last saw it
+  std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
   // What only the holder of the shard's lock touches while the item is linked, and reclamation afterwards.
@@ -43,8 +43,8 @@ struct Item {
   } place;
   Store* store;
   std::uint8_t key_bytes;
-  bool fetched = false;                  ///< was read before the eviction hand last saw it
-  bool counted_as_held = false;          ///< unlinked, past its grace period, kept alive by replies alone
+  bool fetched = false;          ///< was read before the eviction hand last saw it
+  bool counted_as_held = false;  ///< unlinked, past its grace period, kept alive by replies alone
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }

@@ -61,9 +61,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   memcached::Store store(options.store);
   if (!store.valid()) co_return fail("no store", {.code = ErrorCode::out_of_memory, .message = "not enough memory for the table"});
   const std::string address = (*network)->address().to_string();
-  memcached::Service service(
-      store, memcached::Clock(&machine::now_ns, machine::wall_clock_at_boot_ns() / 1'000'000'000),
-      {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
+  memcached::Service service(store, memcached::Clock(&machine::now_ns, machine::wall_clock_at_boot_ns() / 1'000'000'000),
+                             {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
 
   if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
     co_return fail("cannot listen", listening.error());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Numbers as memcached reads them.
 //
-// Its parsers are C's strtoul family: white space and a sign may precede the digits, white space ends them, and an unsigned number may be negative
-// as long as the result is not. Clients rely on some of it (values padded by spaces after a decr), so it is kept, in one place, without locales.
+// Its parsers are C's strtoul family: white space and a sign may precede the digits, white space ends them, and an unsigned number may be
+// negative as long as the result is not. Clients rely on some of it (values padded by spaces after a decr), so it is kept, in one place,
+// without locales.
 #pragma once
 
 #include <cstdint>

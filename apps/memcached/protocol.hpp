@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the two protocols share: where they read, where they answer, and what follows a command in the stream.
 //
-// A parser is shown contiguous bytes and takes a whole command from their front, or, of a command that has no bounded length, a whole part. Only a
-// value may be longer than a buffer: the parser leaves a `Transfer` behind, and the bytes then go straight to their place as they arrive.
+// A parser is shown contiguous bytes and takes a whole command from their front, or, of a command that has no bounded length, a whole part.
+// Only a value may be longer than a buffer: the parser leaves a `Transfer` behind, and the bytes then go straight to their place as they
+// arrive.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace neap::memcached {
 /// Bytes that follow a command: a value on its way into its item, or something to be thrown away.
 struct Transfer {
   std::uint64_t bytes_left = 0;
-  char* to = nullptr;        ///< null: thrown away
-  ItemPointer item;          ///< what is being filled
+  char* to = nullptr;  ///< null: thrown away
+  ItemPointer item;    ///< what is being filled
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // What goes back to one client: where the parsers write, and where a connection takes from.
 //
-// A reply is a few short texts and now and then a large value. Texts and small values are copied one behind the other into chunks that the core's
-// connections share (copying 200 bytes is cheaper than counting references to them); large values are referred to where they are stored. What was
-// written stays until the connection has taken it, and the chunk or item behind it until the peer has acknowledged it.
+// A reply is a few short texts and now and then a large value. Texts and small values are copied one behind the other into chunks that the
+// core's connections share (copying 200 bytes is cheaper than counting references to them); large values are referred to where they are
+// stored. What was written stays until the connection has taken it, and the chunk or item behind it until the peer has acknowledged it.
 //
 // The size is bounded: once `full()`, whoever produces stops at the next boundary and goes on when there is room again.
 #pragma once
@@ -54,8 +54,8 @@ class ReplyPool {
 
 class Reply {
  public:
-  static constexpr std::size_t copy_bytes_max = 1024;        ///< values up to this are copied, longer ones referred to
-  static constexpr std::size_t full_bytes = 256 * 1024;      ///< one value more may follow: at most this plus `max_item`
+  static constexpr std::size_t copy_bytes_max = 1024;    ///< values up to this are copied, longer ones referred to
+  static constexpr std::size_t full_bytes = 256 * 1024;  ///< one value more may follow: at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
 
   using Release = void (*)(void* owner) noexcept;
@@ -65,8 +65,8 @@ class Reply {
   Reply& operator=(const Reply&) = delete;
   ~Reply() { clear(); }
 
-  /// Contiguous room for `bytes` (at most `ReplyPool::chunk_bytes`), to be filled and then counted by `advance`. Null without memory: then the
-  /// reply has `failed` and its connection can only be cut.
+  /// Contiguous room for `bytes` (at most `ReplyPool::chunk_bytes`), to be filled and then counted by `advance`. Null without memory: then
+  /// the reply has `failed` and its connection can only be cut.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -106,7 +106,8 @@ class Reply {
     return position > taken ? static_cast<std::size_t>(position - taken) : 0;
   }
 
-  /// Hands over up to `limit` bytes from the front: `take(data, bytes, release, owner)` for each piece, which then owes one `release(owner)`.
+  /// Hands over up to `limit` bytes from the front: `take(data, bytes, release, owner)` for each piece, which then owes one
+  /// `release(owner)`.
   template <typename Take>
   void take(std::size_t limit, Take take) noexcept {
     while (limit > 0 && first_ < count_) {

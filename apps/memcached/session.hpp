@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // One connection: where the network meets the conversation.
 //
-// All that one event brought is worked on before anything is sent, so pipelined requests are answered together. A client that sends more than it
-// reads is stopped by its own window: when the connection takes no more of the reply, parsing stops, received buffers are kept, and the peer may
-// send no more until it has read. So one connection holds at most a receive window, what the connection queues (`send_queue_bytes_max`), and one
-// reply (reply.hpp), whatever it asks for.
+// All that one event brought is worked on before anything is sent, so pipelined requests are answered together. A client that sends more
+// than it reads is stopped by its own window: when the connection takes no more of the reply, parsing stops, received buffers are kept, and
+// the peer may send no more until it has read. So one connection holds at most a receive window, what the connection queues
+// (`send_queue_bytes_max`), and one reply (reply.hpp), whatever it asks for.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone. The functions of
-// `net::Connection` are defined here, so this links without a stack.
+// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone. The
+// functions of `net::Connection` are defined here, so this links without a stack.
 #include "apps/memcached/session.hpp"
 
 #include <gtest/gtest.h>
@@ -66,9 +66,7 @@ struct Peer {
     connection.sent.clear();
     if (session != nullptr) session->closed();
   }
-  void send(std::string_view text) {
-    session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()}));
-  }
+  void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
   /// Reads and makes room by turns until nothing more comes.
   std::string read_all() {
     std::string text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the `stats` command tells.
 //
-// Each core counts what it did in counters of its own, which cost an ordinary add; only who asks walks over all cores. A reset therefore does not
-// touch them: it remembers their sums, and they are taken off from then on.
+// Each core counts what it did in counters of its own, which cost an ordinary add; only who asks walks over all cores. A reset therefore
+// does not touch them: it remembers their sums, and they are taken off from then on.
 #pragma once
 
 #include <array>
@@ -19,13 +19,34 @@ class Service;
 
 /// Counted on the core that served the request. Names as `stats` shows them (protocol.txt, "General-purpose statistics").
 enum class Count : std::uint8_t {
-  total_connections, closed_connections, rejected_connections,
-  cmd_get, cmd_set, cmd_flush, cmd_touch,
-  get_hits, get_misses, get_expired, get_flushed,
-  delete_misses, delete_hits, incr_misses, incr_hits, decr_misses, decr_hits,
-  cas_misses, cas_hits, cas_badval, touch_hits, touch_misses,
-  store_too_large, store_no_memory,
-  bytes_read, bytes_written, reply_no_memory, protocol_errors,
+  total_connections,
+  closed_connections,
+  rejected_connections,
+  cmd_get,
+  cmd_set,
+  cmd_flush,
+  cmd_touch,
+  get_hits,
+  get_misses,
+  get_expired,
+  get_flushed,
+  delete_misses,
+  delete_hits,
+  incr_misses,
+  incr_hits,
+  decr_misses,
+  decr_hits,
+  cas_misses,
+  cas_hits,
+  cas_badval,
+  touch_hits,
+  touch_misses,
+  store_too_large,
+  store_no_memory,
+  bytes_read,
+  bytes_written,
+  reply_no_memory,
+  protocol_errors,
   size
 };
 

@@ -20,7 +20,8 @@ void release_item(void* pointer) noexcept {
   if (item->references.fetch_sub(1, std::memory_order_acq_rel) == 1) item->store->release(*item);
 }
 
-/// What the kernel's heap takes for it (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling, of 16 bytes at least.
+/// What the kernel's heap takes for it (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling, of 16 bytes at
+/// least.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
   constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, least_step_bytes = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
@@ -52,7 +53,8 @@ Store::~Store() {
   assert(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0);  // nobody may hold an item longer than the store lives
 }
 
-// --- Finding -------------------------------------------------------------------------------------------------------------------------------
+// --- Finding
+// -------------------------------------------------------------------------------------------------------------------------------
 
 /// An item that a reader found dead is taken out at once: its room is worth more than the lock costs, and that is paid once an item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
@@ -84,7 +86,8 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
   return found;
 }
 
-// --- Storing -------------------------------------------------------------------------------------------------------------------------------
+// --- Storing
+// -------------------------------------------------------------------------------------------------------------------------------
 
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
   assert(!key.text.empty() && key.text.size() <= key_bytes_max);
@@ -148,8 +151,8 @@ Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done
   return Swap::done;
 }
 
-/// Append and prepend. The new item is put together without the lock, as it may take a copy of a megabyte, and is thrown away if the old one was
-/// changed meanwhile. `old` is held so that evicting it for the new one's room does not take its bytes away.
+/// Append and prepend. The new item is put together without the lock, as it may take a copy of a megabyte, and is thrown away if the old
+/// one was changed meanwhile. `old` is held so that evicting it for the new one's room does not take its bytes away.
 Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
   const Key key{piece.key(), piece.hash};
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
@@ -231,7 +234,8 @@ void Store::flush_due(Seconds now) noexcept {
   flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
-// --- Linking; under the shard's lock -------------------------------------------------------------------------------------------------------
+// --- Linking; under the shard's lock
+// -------------------------------------------------------------------------------------------------------
 
 std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the table's reference from here on

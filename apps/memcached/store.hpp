@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
 // The cache: all items of all cores.
 //
-// Most requests are reads, from every core, of the same few items; a lock or a shared counter on that way would be the whole cost of a request. So
-// `find` takes neither: it walks an RCU chain (table.hpp) and leaves one mark, that the item was used, only if the mark is not there yet. Writers
-// take one of a few dozen short locks. Which item goes when memory is short is found from those marks when it is needed: a clock hand over each
-// shard's items in order of age, with a second chance for what was used since (Corbato, 1968), beginning with the shard whose oldest item was used
-// the longest ago.
+// Most requests are reads, from every core, of the same few items; a lock or a shared counter on that way would be the whole cost of a
+// request. So `find` takes neither: it walks an RCU chain (table.hpp) and leaves one mark, that the item was used, only if the mark is not
+// there yet. Writers take one of a few dozen short locks. Which item goes when memory is short is found from those marks when it is needed:
+// a clock hand over each shard's items in order of age, with a second chance for what was used since (Corbato, 1968), beginning with the
+// shard whose oldest item was used the longest ago.
 //
-// Memory: items linked or being received, plus those that only unacknowledged replies still hold, never exceed the limit. What waits for its grace
-// period (a few events) comes on top of that, and so does the table itself.
+// Memory: items linked or being received, plus those that only unacknowledged replies still hold, never exceed the limit. What waits for
+// its grace period (a few events) comes on top of that, and so does the table itself.
 //
-// `now` is the caller's clock (clock.hpp). All calls inside an event; a pointer from `find` is good until its end, or until `hold` is undone.
+// `now` is the caller's clock (clock.hpp). All calls inside an event; a pointer from `find` is good until its end, or until `hold` is
+// undone.
 #pragma once
 
 #include <array>
@@ -38,11 +39,11 @@ struct Key {
 
 /// What came of a request that changes the store.
 enum class Outcome : std::uint8_t {
-  stored,         ///< done; also deleted, touched, counted
-  not_stored,     ///< add of what is there, replace or append of what is not
-  exists,         ///< the item has another CAS id than was asked for
+  stored,      ///< done; also deleted, touched, counted
+  not_stored,  ///< add of what is there, replace or append of what is not
+  exists,      ///< the item has another CAS id than was asked for
   not_found,
-  not_numeric,    ///< incr or decr of something else than a decimal number
+  not_numeric,  ///< incr or decr of something else than a decimal number
   too_large,
   out_of_memory,  ///< nothing could be evicted for it
 };
@@ -52,9 +53,9 @@ enum class Mode : std::uint8_t { set, add, replace, append, prepend, cas };
 struct StoreOptions {
   std::size_t memory_bytes = std::size_t{64} << 20;
   std::uint32_t value_bytes_max = 1 << 20;
-  std::uint32_t shards = 64;            ///< power of two, 1 to 64; locks and eviction queues
-  std::uint32_t buckets = 1 << 14;      ///< power of two, at least `shards`; to begin with
-  std::uint64_t seed = 0;               ///< of the hash; random where clients are not trusted
+  std::uint32_t shards = 64;                      ///< power of two, 1 to 64; locks and eviction queues
+  std::uint32_t buckets = 1 << 14;                ///< power of two, at least `shards`; to begin with
+  std::uint64_t seed = 0;                         ///< of the hash; random where clients are not trusted
   void (*retire)(rcu::Node&) noexcept = nullptr;  ///< null: rcu::retire. Tests on one thread reclaim at once.
 };
 
@@ -65,9 +66,9 @@ struct StoreCounters {
   std::uint64_t evictions = 0;          ///< of items not yet expired
   std::uint64_t evicted_unfetched = 0;  ///< and never read
   std::uint64_t expired_unfetched = 0;
-  std::uint64_t reclaimed = 0;          ///< expired or flushed items whose room was taken back
+  std::uint64_t reclaimed = 0;  ///< expired or flushed items whose room was taken back
   std::uint64_t second_chances = 0;
-  std::uint64_t out_of_memory = 0;      ///< requests refused
+  std::uint64_t out_of_memory = 0;  ///< requests refused
 };
 
 class Store {
@@ -85,7 +86,8 @@ class Store {
 
   /// Makes a delayed flush happen when its time has come. Called with each new `now`, before the requests that see it.
   void tick(Seconds now) noexcept {
-    if (now >= flush_due_.load(std::memory_order_relaxed)) [[unlikely]] flush_due(now);
+    if (now >= flush_due_.load(std::memory_order_relaxed)) [[unlikely]]
+      flush_due(now);
   }
 
   struct Found {
@@ -97,7 +99,8 @@ class Store {
   [[nodiscard]] Found find(const Key& key, Seconds now) noexcept {
     Item* const item = table_.find(key.text, key.hash);
     if (item == nullptr) return {};
-    if (is_dead(*item, now)) [[unlikely]] return discard(*item, now);
+    if (is_dead(*item, now)) [[unlikely]]
+      return discard(*item, now);
     const std::uint32_t used_now = now << 1 | 1;
     if (item->accessed.load(std::memory_order_relaxed) != used_now) item->accessed.store(used_now, std::memory_order_relaxed);
     return {.item = item};
@@ -110,19 +113,19 @@ class Store {
     Outcome outcome;  ///< `stored`, `too_large` or `out_of_memory`
   };
   /// Room for an item, evicting others for it; the value is the caller's to fill, the key and the line end are in place.
-  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes,
-                                   Seconds now) noexcept;
+  [[nodiscard]] Allocated allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept;
 
   struct Done {
     Outcome outcome;
     std::uint64_t cas = 0;    ///< the new item's
     std::uint64_t value = 0;  ///< of `arithmetic`
   };
-  /// Stores a filled item by the rules of `mode`. With `expected_cas` not 0 the item in place must have that id; for `append` and `prepend` too.
-  /// In mode `cas` 0 is an id like others, which no item has.
+  /// Stores a filled item by the rules of `mode`. With `expected_cas` not 0 the item in place must have that id; for `append` and `prepend`
+  /// too. In mode `cas` 0 is an id like others, which no item has.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
-  /// Adds (wraps at 2^64) or subtracts (stops at 0). The value keeps its length when the number gets shorter, padded by spaces, as memcached does.
+  /// Adds (wraps at 2^64) or subtracts (stops at 0). The value keeps its length when the number gets shorter, padded by spaces, as
+  /// memcached does.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Stores a decimal number if the key is not there (`not_stored` if it is).
   [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
@@ -141,8 +144,10 @@ class Store {
   /// Seconds since the longest unused item at an eviction hand was used; 0 if there is none.
   [[nodiscard]] Seconds oldest_age(Seconds now) const noexcept;
 
-  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }     ///< linked or being received
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }     ///< by replies alone
+  [[nodiscard]] std::size_t used_bytes() const noexcept {
+    return used_bytes_.load(std::memory_order_relaxed);
+  }  ///< linked or being received
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies alone
   [[nodiscard]] std::size_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 
@@ -153,7 +158,7 @@ class Store {
   friend void release_item(void*) noexcept;
   static constexpr std::uint32_t shards_max = 64;
   static constexpr Seconds nothing_there = ~Seconds{0};
-  static constexpr unsigned second_chances_a_look = 32;   // then the hand takes what is under it, used or not: an eviction has a bound
+  static constexpr unsigned second_chances_a_look = 32;  // then the hand takes what is under it, used or not: an eviction has a bound
   static constexpr unsigned evictions_when_malloc_fails = 8;
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed one means that another writer of this key was served
 
@@ -205,7 +210,7 @@ class Store {
   void (*const retire_)(rcu::Node&) noexcept;
   Table table_;
   std::unique_ptr<Shard[]> shards_;
-  std::atomic<std::uint64_t> flushed_cas_{0};       // items up to this id are gone
+  std::atomic<std::uint64_t> flushed_cas_{0};  // items up to this id are gone
   std::atomic<Seconds> flush_due_{nothing_there};
   alignas(64) std::array<std::atomic<Seconds>, shards_max> oldest_used_;  // for each shard, what its hand would meet; read by all who evict
   alignas(64) std::atomic<std::uint64_t> cas_{0};

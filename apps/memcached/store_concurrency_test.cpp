@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Four cores of the host machine, each in its event loop, on one store: what a reader finds must be one whole value of that key, whatever the
-// others do to it and to the table meanwhile. Meant to be run under the thread and address sanitizers.
+// Four cores of the host machine, each in its event loop, on one store: what a reader finds must be one whole value of that key, whatever
+// the others do to it and to the table meanwhile. Meant to be run under the thread and address sanitizers.
 #include <gtest/gtest.h>
 
 #include <atomic>

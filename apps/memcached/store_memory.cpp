@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The store's room: what goes when it is full, and when memory really comes back.
 //
-// An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, readers of this moment may still see it. `held`:
-// past that, but replies on their way refer to it. `used + held` stays under the limit, so a crowd of slow readers makes the cache smaller, not the
-// machine fail.
+// An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, readers of this moment may still see it.
+// `held`: past that, but replies on their way refer to it. `used + held` stays under the limit, so a crowd of slow readers makes the cache
+// smaller, not the machine fail.
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
@@ -89,7 +89,8 @@ void Store::note_oldest(Shard& shard) noexcept {
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
-// --- The way back to the allocator ---------------------------------------------------------------------------------------------------------
+// --- The way back to the allocator
+// ---------------------------------------------------------------------------------------------------------
 
 /// Unlinked: it counts as gone, and is reclaimed once no event can still see it.
 void Store::retire(Item& item) noexcept {
@@ -126,7 +127,8 @@ void Store::free(Item& item) noexcept {
   std::free(&item);
 }
 
-// --- What it tells about itself ------------------------------------------------------------------------------------------------------------
+// --- What it tells about itself
+// ------------------------------------------------------------------------------------------------------------
 
 StoreCounters Store::counters() const noexcept {
   StoreCounters sum;

@@ -263,7 +263,8 @@ TEST(Eviction, OrderHoldsAcrossShards) {
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(look(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
 }
 
-// Memory stays under the limit at every moment, with items from one byte to a megabyte, in the store and on their way into it and out of it.
+// Memory stays under the limit at every moment, with items from one byte to a megabyte, in the store and on their way into it and out of
+// it.
 TEST(Eviction, MemoryStaysUnderItsLimit) {
   std::mt19937 random(7);
   StoreOptions options = test::small_store();

@@ -29,8 +29,9 @@ Table::~Table() {
   std::free(current_.load());
 }
 
-/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. The other order could
-/// see the old array alone and lose the change. No bucket of this shard can be moved meanwhile, as that takes the lock which the caller holds.
+/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. The other order
+/// could see the old array alone and lose the change. No bucket of this shard can be moved meanwhile, as that takes the lock which the
+/// caller holds.
 template <typename Change>
 void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
   Buckets* const growing = growing_.load(std::memory_order_acquire);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // The hash table: read without a lock, grown while it is in use.
 //
-// A cache fills from nothing to millions of items, and an event may not stop to move them all. So a table of twice the size is filled a few buckets
-// at a time by whoever writes, while readers go on in the old one. Moving an item from chain to chain would lead a reader astray who stands on it;
-// therefore each item has two `next` pointers, and the new table uses the one that the old does not. When all buckets are in, one pointer is
-// switched; the old array is freed a grace period later, and only then may the table grow again (its items' old pointers are free for it).
+// A cache fills from nothing to millions of items, and an event may not stop to move them all. So a table of twice the size is filled a few
+// buckets at a time by whoever writes, while readers go on in the old one. Moving an item from chain to chain would lead a reader astray
+// who stands on it; therefore each item has two `next` pointers, and the new table uses the one that the old does not. When all buckets are
+// in, one pointer is switched; the old array is freed a grace period later, and only then may the table grow again (its items' old pointers
+// are free for it).
 //
-// Writers hold their shard's lock. A shard is chosen by the low bits of the hash and every table has at least as many buckets as there are shards,
-// so a lock covers whole chains, in both tables.
+// Writers hold their shard's lock. A shard is chosen by the low bits of the hash and every table has at least as many buckets as there are
+// shards, so a lock covers whole chains, in both tables.
 #pragma once
 
 #include <atomic>
@@ -73,7 +74,7 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  static constexpr unsigned buckets_a_step = 8;      // a writer's share: the new table is filled long before it is itself too small
+  static constexpr unsigned buckets_a_step = 8;  // a writer's share: the new table is filled long before it is itself too small
   static constexpr std::uint32_t buckets_max = 1u << 30;
 
   struct Buckets {
@@ -96,9 +97,9 @@ class Table {
 
   std::atomic<Buckets*> current_{nullptr};
   std::atomic<Buckets*> growing_{nullptr};
-  std::atomic<std::uint32_t> moved_{0};         // buckets of `current_` that are in `growing_` already
-  std::atomic<bool> old_array_waits_{false};    // a grace period is not over yet
-  std::uint64_t refused_at_items_ = 0;          // no memory for a larger array then: not tried again before twice as many
+  std::atomic<std::uint32_t> moved_{0};       // buckets of `current_` that are in `growing_` already
+  std::atomic<bool> old_array_waits_{false};  // a grace period is not over yet
+  std::uint64_t refused_at_items_ = 0;        // no memory for a larger array then: not tried again before twice as many
   SpinLock growth_;
   Retire retire_;
 };

@@ -41,7 +41,8 @@ struct Server {
   Store store;
   Service service;
   explicit Server(const StoreOptions& options = small_store(), unsigned cores = 1)
-      : store(options), service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), {.version = "1.6.0-test", .address = "192.0.2.1"}, cores) {}
+      : store(options),
+        service(store, Clock([]() noexcept { return clock_ns; }, start_unix_s), {.version = "1.6.0-test", .address = "192.0.2.1"}, cores) {}
 };
 
 /// One client; bytes in, bytes out.

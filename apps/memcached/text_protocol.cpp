@@ -67,7 +67,8 @@ bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_m
 
 }  // namespace
 
-// --- Bytes to commands ---------------------------------------------------------------------------------------------------------------------
+// --- Bytes to commands
+// ---------------------------------------------------------------------------------------------------------------------
 
 std::size_t TextProtocol::step(std::string_view input, Context& context) noexcept {
   switch (reading_) {
@@ -125,7 +126,8 @@ std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context
     std::string_view word;
     bool with_cas, with_touch;
   };
-  static constexpr Form forms[] = {{"gets ", true, false}, {"gat ", false, true}, {"gats ", true, true}, {"get ", false, false}, {"bget ", false, false}};
+  static constexpr Form forms[] = {
+      {"gets ", true, false}, {"gat ", false, true}, {"gats ", true, true}, {"get ", false, false}, {"bget ", false, false}};
   for (const Form& form : forms) {
     if (!input.starts_with(form.word)) continue;
     begin_get(form.with_cas, form.with_touch, context);
@@ -231,7 +233,8 @@ void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   reading_ = Reading::failed_rest;
 }
 
-// --- Lines ---------------------------------------------------------------------------------------------------------------------------------
+// --- Lines
+// ---------------------------------------------------------------------------------------------------------------------------------
 
 void TextProtocol::execute(std::string_view text, Context& context) {
   Line line;
@@ -319,7 +322,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
   }
   const Outcome outcome = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now).outcome;
   if (mode == Mode::cas) {
-    context.statistics.add(outcome == Outcome::stored     ? Count::cas_hits
+    context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
                                                         : Count::cas_misses);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // The classic text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it.
 //
-// A command is a line, except that a get may name any number of keys: its line is worked off key by key as it arrives, so its length has no bound
-// and needs no memory. Where this differs from memcached: a line other than a get's that is longer than `line_bytes_max` is answered by
-// "CLIENT_ERROR line too long" and skipped; memcached ends the connection without a word, or says "ERROR" if the line happened to arrive whole. An
-// error in a get takes the place of that get's values only; memcached also forgets answers to requests before it that arrived together with it. The
-// meta commands (mg, ms, …) are not there.
+// A command is a line, except that a get may name any number of keys: its line is worked off key by key as it arrives, so its length has no
+// bound and needs no memory. Where this differs from memcached: a line other than a get's that is longer than `line_bytes_max` is answered
+// by "CLIENT_ERROR line too long" and skipped; memcached ends the connection without a word, or says "ERROR" if the line happened to arrive
+// whole. An error in a get takes the place of that get's values only; memcached also forgets answers to requests before it that arrived
+// together with it. The meta commands (mg, ms, …) are not there.
 #pragma once
 
 #include <array>
@@ -21,18 +21,19 @@ class TextProtocol {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  ///< without the line end; as in memcached
 
-  /// Executes one command at the front of `input`, or as much of a get as is there, and returns how many bytes that took. 0: more bytes are needed
-  /// behind these, at most `input_bytes_max` in all. Stops early when the reply is full.
+  /// Executes one command at the front of `input`, or as much of a get as is there, and returns how many bytes that took. 0: more bytes are
+  /// needed behind these, at most `input_bytes_max` in all. Stops early when the reply is full.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
   /// How many of `more` should be put behind `input`, for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line; unless they are
-  /// more than `values_held_bytes`, which stand.
+  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line; unless
+  /// they are more than `values_held_bytes`, which stand.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
-  /// So far from `Reply::full_bytes` and `Reply::full_segments` that held values alone cannot fill a reply, and stop the connection for ever.
+  /// So far from `Reply::full_bytes` and `Reply::full_segments` that held values alone cannot fill a reply, and stop the connection for
+  /// ever.
   static constexpr std::size_t values_held_bytes = 64 * 1024;
   /// The value that a command announced is complete.
   void transfer_done(Context& context) noexcept;

@@ -64,7 +64,8 @@ const std::vector<Talk> talks = {
     {"BinaryValue", "set a 0 0 5\r\n\r\n\0\xff\n\r\nget a\r\n"s, "STORED\r\nVALUE a 0 5\r\n\r\n\0\xff\n\r\nEND\r\n"s},
     {"ValueTooLong", "set a 0 0 2\r\nhello\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
     {"ValueTooShort", "set a 0 0 5\r\nhi\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
-    {"ValueWithoutLineEnd", "set a 0 0 1\r\nx\r\nset a 0 0 2\r\nhi\rXget a\r\n", "STORED\r\nCLIENT_ERROR bad data chunk\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
+    {"ValueWithoutLineEnd", "set a 0 0 1\r\nx\r\nset a 0 0 2\r\nhi\rXget a\r\n",
+     "STORED\r\nCLIENT_ERROR bad data chunk\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
     {"ValueWithTwoNewlines", "set a 0 0 2\r\nhi\n\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nEND\r\n"},
     {"BadChunkQuiet", "set a 0 0 2 noreply\r\nhi\rXget a\r\n", "END\r\n"},
     {"SetNoreply", "set a 0 0 2 noreply\r\nhi\r\nget a\r\n", "VALUE a 0 2\r\nhi\r\nEND\r\n"},
@@ -86,7 +87,8 @@ const std::vector<Talk> talks = {
     {"SetLengthOverflows", "set a 0 0 2147483647\r\nhi\r\n", format_error + "ERROR\r\n"},
     {"SetTabBehindANumber", "set a 0\t 0 2\r\nhi\r\n", "STORED\r\n"},
     {"AddReplaceAppendPrepend",
-     "add a 0 0 1\r\n1\r\nadd a 0 0 1\r\n2\r\nreplace a 3 0 1\r\n3\r\nreplace z 0 0 1\r\n1\r\nappend z 0 0 1\r\n1\r\nprepend z 0 0 1\r\n1\r\n"
+     "add a 0 0 1\r\n1\r\nadd a 0 0 1\r\n2\r\nreplace a 3 0 1\r\n3\r\nreplace z 0 0 1\r\n1\r\nappend z 0 0 1\r\n1\r\nprepend z 0 0 "
+     "1\r\n1\r\n"
      "append a 5 9 1\r\n4\r\nprepend a 1 1 1\r\n5\r\nget a\r\n",
      "STORED\r\nNOT_STORED\r\nSTORED\r\nNOT_STORED\r\nNOT_STORED\r\nNOT_STORED\r\nSTORED\r\nSTORED\r\nVALUE a 3 3\r\n534\r\nEND\r\n"},
     {"QuietFormsOfAll",
@@ -95,13 +97,11 @@ const std::vector<Talk> talks = {
      "verbosity 1 noreply\r\nget a\r\n",
      "VALUE a 0 3\r\n423\r\nEND\r\nEND\r\n"},
     {"Delete", "delete z\r\nset a 0 0 1\r\n1\r\ndelete a\r\nget a\r\n", "NOT_FOUND\r\nSTORED\r\nDELETED\r\nEND\r\n"},
-    {"DeleteWithTime",
-     "set a 0 0 1\r\n1\r\ndelete a 5\r\ndelete a 0 5\r\ndelete a 0\r\ndelete a 0 noreply\r\n",
+    {"DeleteWithTime", "set a 0 0 1\r\n1\r\ndelete a 5\r\ndelete a 0 5\r\ndelete a 0\r\ndelete a 0 noreply\r\n",
      "STORED\r\nCLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
      "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\nDELETED\r\n"},
     {"DeleteWords", "delete\r\ndelete a b c d\r\ndelete " + key_251 + "\r\n", "ERROR\r\nERROR\r\n" + format_error},
-    {"IncrDecr",
-     "set n 3 0 2\r\n10\r\nincr n 1\r\nincr n 5 noreply\r\nget n\r\ndecr n 7\r\nget n\r\ndecr n 100\r\nget n\r\n",
+    {"IncrDecr", "set n 3 0 2\r\n10\r\nincr n 1\r\nincr n 5 noreply\r\nget n\r\ndecr n 7\r\nget n\r\ndecr n 100\r\nget n\r\n",
      "STORED\r\n11\r\nVALUE n 3 2\r\n16\r\nEND\r\n9\r\nVALUE n 3 2\r\n9 \r\nEND\r\n0\r\nVALUE n 3 2\r\n0 \r\nEND\r\n"},
     {"IncrBounds",
      "set n 0 0 1\r\n0\r\nincr n -1\r\nincr n x\r\nincr n 18446744073709551615\r\nincr n 18446744073709551616\r\nincr n 1\r\nget n\r\n",
@@ -112,29 +112,40 @@ const std::vector<Talk> talks = {
     {"IncrNotNumeric",
      "set n 0 0 2\r\nab\r\nincr n 1\r\nset n 0 0 0\r\n\r\nincr n 1\r\nset n 0 0 2\r\n1a\r\nincr n 1\r\nset n 0 0 2\r\n-1\r\nincr n 1\r\n",
      "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\nSTORED\r\n"
-     "CLIENT_ERROR cannot increment or decrement non-numeric value\r\nSTORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+     "CLIENT_ERROR cannot increment or decrement non-numeric value\r\nSTORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric "
+     "value\r\n"
      "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n"},
     {"IncrKeepsTheLength",
-     "set n 0 0 3\r\n1 a\r\nincr n 1\r\nget n\r\nset n 0 0 3\r\n 12\r\nincr n 1\r\nget n\r\nset n 0 0 25\r\n0000000000000000000000012\r\nincr n 1\r\nget n\r\n",
+     "set n 0 0 3\r\n1 a\r\nincr n 1\r\nget n\r\nset n 0 0 3\r\n 12\r\nincr n 1\r\nget n\r\nset n 0 0 "
+     "25\r\n0000000000000000000000012\r\nincr n 1\r\nget n\r\n",
      "STORED\r\n2\r\nVALUE n 0 3\r\n2  \r\nEND\r\nSTORED\r\n13\r\nVALUE n 0 3\r\n13 \r\nEND\r\nSTORED\r\n13\r\nVALUE n 0 25\r\n"
      "13                       \r\nEND\r\n"},
-    {"Touch", "touch a\r\ntouch z 0\r\nset a 0 0 1\r\n1\r\ntouch a 0\r\ntouch a x\r\ntouch " + key_251 + " 0\r\ntouch a 0 1\r\ntouch a 0 1 2\r\n",
+    {"Touch",
+     "touch a\r\ntouch z 0\r\nset a 0 0 1\r\n1\r\ntouch a 0\r\ntouch a x\r\ntouch " + key_251 + " 0\r\ntouch a 0 1\r\ntouch a 0 1 2\r\n",
      "ERROR\r\nNOT_FOUND\r\nSTORED\r\nTOUCHED\r\nCLIENT_ERROR invalid exptime argument\r\n" + format_error + "TOUCHED\r\nERROR\r\n"},
     {"TouchNegativeEndsTheItem", "set a 0 0 1\r\n1\r\ntouch a -1\r\nget a\r\n", "STORED\r\nTOUCHED\r\nEND\r\n"},
     {"Cas",
-     "set c 0 0 1\r\n1\r\ncas c 0 0 1 999\r\n2\r\ncas z 0 0 1 1\r\n2\r\ncas c 0 0 1 1\r\n3\r\ngets c\r\ncas c 0 0 1 1\r\n4\r\ncas c 0 0 1 2 noreply\r\n5\r\nget c\r\n",
+     "set c 0 0 1\r\n1\r\ncas c 0 0 1 999\r\n2\r\ncas z 0 0 1 1\r\n2\r\ncas c 0 0 1 1\r\n3\r\ngets c\r\ncas c 0 0 1 1\r\n4\r\ncas c 0 0 1 "
+     "2 noreply\r\n5\r\nget c\r\n",
      "STORED\r\nEXISTS\r\nNOT_FOUND\r\nSTORED\r\nVALUE c 0 1 2\r\n3\r\nEND\r\nEXISTS\r\nVALUE c 0 1\r\n5\r\nEND\r\n"},
-    {"CasMalformed", "cas c 0 0 1 x\r\n2\r\ncas c 0 0 1\r\ncas c 0 0 1 -1\r\n2\r\n", format_error + "ERROR\r\nERROR\r\n" + format_error + "ERROR\r\n"},
-    {"FlushAll", "set a 0 0 1\r\n1\r\nflush_all\r\nget a\r\nset a 0 0 1\r\n2\r\nget a\r\n", "STORED\r\nOK\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\n2\r\nEND\r\n"},
-    {"FlushAllForms", "flush_all x\r\nflush_all 0\r\nflush_all -5\r\nflush_all noreply\r\nflush_all 0 noreply\r\nflush_all 1 2\r\nflush_all 1 2 3\r\n",
+    {"CasMalformed", "cas c 0 0 1 x\r\n2\r\ncas c 0 0 1\r\ncas c 0 0 1 -1\r\n2\r\n",
+     format_error + "ERROR\r\nERROR\r\n" + format_error + "ERROR\r\n"},
+    {"FlushAll", "set a 0 0 1\r\n1\r\nflush_all\r\nget a\r\nset a 0 0 1\r\n2\r\nget a\r\n",
+     "STORED\r\nOK\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\n2\r\nEND\r\n"},
+    {"FlushAllForms",
+     "flush_all x\r\nflush_all 0\r\nflush_all -5\r\nflush_all noreply\r\nflush_all 0 noreply\r\nflush_all 1 2\r\nflush_all 1 2 3\r\n",
      "CLIENT_ERROR invalid exptime argument\r\nOK\r\nOK\r\nOK\r\nERROR\r\n"},
-    {"Verbosity", "verbosity\r\nverbosity 0\r\nverbosity x\r\nverbosity noreply\r\nverbosity 0 noreply\r\nverbosity 0 0\r\nverbosity 0 0 0\r\n",
+    {"Verbosity",
+     "verbosity\r\nverbosity 0\r\nverbosity x\r\nverbosity noreply\r\nverbosity 0 noreply\r\nverbosity 0 0\r\nverbosity 0 0 0\r\n",
      "ERROR\r\nOK\r\n" + format_error + "OK\r\nERROR\r\n"},
     {"Version", "version\r\nversion x\r\n", "VERSION 1.6.0-test\r\nVERSION 1.6.0-test\r\n"},
     {"Quit", "version\r\nquit\r\nversion\r\n", "VERSION 1.6.0-test\r\n", true},
     {"QuitWithMore", "quit x\r\nversion\r\n", "", true},
-    {"StatsForms", "stats foo\r\nstats noreply\r\nstats reset\r\nstats items\r\nstats detail\r\nstats detail on\r\nstats detail dump\r\nstats cachedump\r\nstats cachedump 1 1\r\n",
-     "ERROR\r\nERROR\r\nRESET\r\nEND\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\nOK\r\nEND\r\nCLIENT_ERROR bad command line\r\nEND\r\n"},
+    {"StatsForms",
+     "stats foo\r\nstats noreply\r\nstats reset\r\nstats items\r\nstats detail\r\nstats detail on\r\nstats detail dump\r\nstats "
+     "cachedump\r\nstats cachedump 1 1\r\n",
+     "ERROR\r\nERROR\r\nRESET\r\nEND\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\nOK\r\nEND\r\nCLIENT_ERROR bad command "
+     "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
     // memcached closes without a word here, or says ERROR; the sentence is ours.
@@ -144,7 +155,8 @@ const std::vector<Talk> talks = {
     {"TooLarge", "set a 0 0 1\r\nx\r\nset a 0 0 1048577\r\n" + std::string(1048577, 'x') + "\r\nget a\r\n",
      "STORED\r\nSERVER_ERROR object too large for cache\r\nEND\r\n"},
     {"TooLargeQuiet", "add b 0 0 2000000 noreply\r\n" + std::string(2000000, 'x') + "\r\nget a\r\n", "END\r\n"},
-    {"AppendTooLarge", "set a 0 0 600000\r\n" + std::string(600000, 'x') + "\r\nappend a 0 0 600000\r\n" + std::string(600000, 'y') + "\r\n",
+    {"AppendTooLarge",
+     "set a 0 0 600000\r\n" + std::string(600000, 'x') + "\r\nappend a 0 0 600000\r\n" + std::string(600000, 'y') + "\r\n",
      "STORED\r\nSERVER_ERROR object too large for cache\r\n"},
     {"LargestValue", "set a 7 0 1048576\r\n" + std::string(1048576, 'v') + "\r\nget a\r\n",
      "STORED\r\nVALUE a 7 1048576\r\n" + std::string(1048576, 'v') + "\r\nEND\r\n"},
@@ -181,13 +193,15 @@ TEST_P(TextTalk, CutAtEveryByte) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Memcached, TextTalk, testing::ValuesIn(talks), [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(Memcached, TextTalk, testing::ValuesIn(talks),
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(TextProtocol, ExpiryRelativeAndAbsolute) {
   Server server;
   Client client(server);
   const auto now = test::start_unix_s + test::clock_ns / 1'000'000'000;
-  EXPECT_EQ(client.talk("set r 0 10 1\r\nr\r\nset d 0 " + std::to_string(now + 20) + " 1\r\nd\r\nset m 0 2592000 1\r\nm\r\n"), "STORED\r\nSTORED\r\nSTORED\r\n");
+  EXPECT_EQ(client.talk("set r 0 10 1\r\nr\r\nset d 0 " + std::to_string(now + 20) + " 1\r\nd\r\nset m 0 2592000 1\r\nm\r\n"),
+            "STORED\r\nSTORED\r\nSTORED\r\n");
   test::advance_s(9);
   EXPECT_EQ(client.talk("get r d m\r\n"), "VALUE r 0 1\r\nr\r\nVALUE d 0 1\r\nd\r\nVALUE m 0 1\r\nm\r\nEND\r\n");
   test::advance_s(1);
@@ -219,9 +233,9 @@ TEST(TextProtocol, StatisticsTellWhatHappened) {
   Client client(server);
   client.talk("set a 0 0 1\r\nx\r\nget a b\r\ngat 0 a\r\ndelete b\r\nincr b 1\r\ncas b 0 0 1 1\r\nx\r\ntouch b 1\r\n");
   const std::string shown = client.talk("stats\r\n");
-  for (const char* line : {"cmd_get 3", "cmd_set 2", "get_hits 2", "get_misses 1", "delete_misses 1", "incr_misses 1", "cas_misses 1", "touch_hits 1",
-                           "touch_misses 1", "curr_items 1", "total_items 1", "limit_maxbytes 67108864", "threads 1", "version 1.6.0-test",
-                           "time 1700000000", "evictions 0"}) {
+  for (const char* line : {"cmd_get 3", "cmd_set 2", "get_hits 2", "get_misses 1", "delete_misses 1", "incr_misses 1", "cas_misses 1",
+                           "touch_hits 1", "touch_misses 1", "curr_items 1", "total_items 1", "limit_maxbytes 67108864", "threads 1",
+                           "version 1.6.0-test", "time 1700000000", "evictions 0"}) {
     if (std::string_view(line).starts_with("time ")) continue;  // other tests moved the clock
     EXPECT_NE(shown.find("STAT " + std::string(line) + "\r\n"), std::string::npos) << line << " in\n" << shown;
   }

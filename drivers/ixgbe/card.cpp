@@ -30,7 +30,8 @@ Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
 }
 
 Result<void> check(const Options& options, unsigned pairs) {
-  if (options.rss_cores > pairs) return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are queue pairs", options.rss_cores);
+  if (options.rss_cores > pairs)
+    return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are queue pairs", options.rss_cores);
   if (options.queues.frame_bytes_max < frame_bytes_least || options.queues.frame_bytes_max > frame_bytes_most) {
     return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
   }
@@ -126,9 +127,11 @@ task<Result<void>> Card::start() {
   look_at_link(false);
 
   const auto& at = device_.address;
-  print("ixgbe: 82599 ", hex(device_.device_id), " at bus ", at.bus, " device ", at.device, " function ", at.function, ", MAC ", text_of(mac_).text, ", ",
-        pairs, " queue pairs, RSS over ", rss_cores_, ", moderation ", moderation_.itr_us(), " us, link ", link_up() ? "up" : "down");
-  if (moderation_.itr_us() != options_.itr_us) print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
+  print("ixgbe: 82599 ", hex(device_.device_id), " at bus ", at.bus, " device ", at.device, " function ", at.function, ", MAC ",
+        text_of(mac_).text, ", ", pairs, " queue pairs, RSS over ", rss_cores_, ", moderation ", moderation_.itr_us(), " us, link ",
+        link_up() ? "up" : "down");
+  if (moderation_.itr_us() != options_.itr_us)
+    print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
   co_return Result<void>{};
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The Intel 82599 10 Gb/s Ethernet card.
 //
-// One card serves all cores and shares nothing between them: each of the first 16 cores owns a receive queue, a transmit queue and an interrupt vector
-// (a QueuePair), and RSS sends every flow to one of them. What belongs to the card as a whole (link, faults, statistics) is handled on the core that
-// opened it.
+// One card serves all cores and shares nothing between them: each of the first 16 cores owns a receive queue, a transmit queue and an
+// interrupt vector (a QueuePair), and RSS sends every flow to one of them. What belongs to the card as a whole (link, faults, statistics)
+// is handled on the core that opened it.
 //
-// `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and `link_changed` tells
-// when there is.
+// `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
+// `link_changed` tells when there is.
 //
 // Section numbers are those of the Intel 82599 datasheet, document 331520.
 #pragma once
@@ -51,8 +51,8 @@ class Card final : public NetDevice {
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory: their cores may be at work on them.
   ~Card() override;
 
-  /// Stops the card and takes it away from its stacks: none of them is called after this. When they have released their buffers, the card may be
-  /// destroyed. On the core that opened it.
+  /// Stops the card and takes it away from its stacks: none of them is called after this. When they have released their buffers, the card
+  /// may be destroyed. On the core that opened it.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
@@ -116,8 +116,9 @@ class Card final : public NetDevice {
   bool stopped_ = false;
 };
 
-/// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`, `invalid`
-/// (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the register), `device`, `closed`.
+/// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`,
+/// `invalid` (options), `unsupported` (too few interrupt vectors), `out_of_memory`, `timeout` (message names the register), `device`,
+/// `closed`.
 [[nodiscard]] task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where = {}, Options options = {});
 
 }  // namespace neap::ixgbe

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A ring of descriptors in memory that card and driver share.
 //
-// The card tells that it is done with a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver learns everything
-// from its own cached memory: it loads the word with DD first, with acquire order, and the other word after it.
+// The card tells that it is done with a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver learns
+// everything from its own cached memory: it loads the word with DD first, with acquire order, and the other word after it.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Memory that the card reads and writes.
 //
-// A ring must be one physical run, aligned for the card, and stay where it is. The page allocator gives naturally aligned runs in the direct map, on
-// the node of the core that asks: so a queue's memory is allocated on its core.
+// A ring must be one physical run, aligned for the card, and stay where it is. The page allocator gives naturally aligned runs in the
+// direct map, on the node of the core that asks: so a queue's memory is allocated on its core.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,8 @@ class DmaMemory {
     if (start_ != nullptr) memory::free_pages(start_, order_);
   }
 
-  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`, `invalid` above what the page allocator has.
+  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`, `invalid` above what the page allocator
+  /// has.
   [[nodiscard]] static Result<DmaMemory> allocate(std::size_t bytes) noexcept {
     const std::size_t pages = (bytes + memory::page_bytes - 1) / memory::page_bytes;
     const auto order = static_cast<unsigned>(std::bit_width(pages - 1));

@@ -120,7 +120,7 @@ def parse_fields(row: str, raw: object, bits: int) -> list[Field]:
     for name, position in raw.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in RESERVED_NAMES:
             raise TableError(f"{row}: field name {name!r} is not usable in C++ and Rust (lower case, no keyword)")
-        low, high = (position if isinstance(position, list) and len(position) == 2 else (position, position))
+        low, high = position if isinstance(position, list) and len(position) == 2 else (position, position)
         low = whole(row, f"field {name}: bit", low, 0, bits - 1)
         high = whole(row, f"field {name}: bit", high, 0, bits - 1)
         if low > high:

@@ -157,9 +157,12 @@ LINUX_LIKE = """
 
 def test_the_comparison_understands_linux_macros_and_finds_a_wrong_offset() -> None:
     good = (
-        "[block.one.AAA]\noffset = 0x10\n" + ROW
-        + "[block.one.BBB]\nranges = [[0x1014, 0x40, 64], [0xD014, 0x40, 64]]\naliases = [[0x2100, 4, 16]]\n" + ROW
-        + "[block.one.OTHER]\noffset = 0x14\n" + ROW
+        "[block.one.AAA]\noffset = 0x10\n"
+        + ROW
+        + "[block.one.BBB]\nranges = [[0x1014, 0x40, 64], [0xD014, 0x40, 64]]\naliases = [[0x2100, 4, 16]]\n"
+        + ROW
+        + "[block.one.OTHER]\noffset = 0x14\n"
+        + ROW
     )
     assert compare_with_linux.compare(table_of(good), LINUX_LIKE) == (2, [])
     for wrong in (good.replace("0x10\n", "0x18\n"), good.replace("[0xD014", "[0xE014"), good.replace("[[0x2100", "[[0x2104")):

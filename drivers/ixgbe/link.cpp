@@ -56,10 +56,14 @@ LinkStatus read_link(Registers registers) noexcept {
   const reg::Links links = registers.read(reg::LINKS);
   if (!links.link_up || links.raw() == Registers::all_ones) return {};
   switch (links.speed) {
-    case 3: return {.up = true, .megabits = 10'000};
-    case 2: return {.up = true, .megabits = 1'000};
-    case 1: return {.up = true, .megabits = 100};
-    default: return {.up = true, .megabits = 0};
+    case 3:
+      return {.up = true, .megabits = 10'000};
+    case 2:
+      return {.up = true, .megabits = 1'000};
+    case 1:
+      return {.up = true, .megabits = 100};
+    default:
+      return {.up = true, .megabits = 0};
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // How long an interrupt may be held back.
 //
-// Each interrupt costs a wake-up, and each microsecond of delay costs latency: that trade is what this system is for, so it is a plain number per
-// queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits); what was asked for is rounded to a step,
-// and who asked is told what it became.
+// Each interrupt costs a wake-up, and each microsecond of delay costs latency: that trade is what this system is for, so it is a plain
+// number per queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits); what was asked for
+// is rounded to a step, and who asked is told what it became.
 #pragma once
 
 #include <cstdint>

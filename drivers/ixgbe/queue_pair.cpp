@@ -40,7 +40,8 @@ bool QueuePair::detach() noexcept {
 
 Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
   require(receiver_ != nullptr, "ixgbe: transmit before attach", index_);
-  if (!link_up_.load(std::memory_order_relaxed)) [[unlikely]] return failure(ErrorCode::closed, "ixgbe: no link", index_);
+  if (!link_up_.load(std::memory_order_relaxed)) [[unlikely]]
+    return failure(ErrorCode::closed, "ixgbe: no link", index_);
   auto queued = transmit_.transmit(frame);
   end_->request();  // after a refusal too: reclaim may have found tokens to deliver
   return queued;
@@ -77,7 +78,8 @@ bool QueuePair::look_before_sleep() noexcept {
 }
 
 void QueuePair::end_of_event() noexcept {
-  // Other hooks of this event may still queue frames (a server gathers its replies in one). They were asked for by now: go behind them, once.
+  // Other hooks of this event may still queue frames (a server gathers its replies in one). They were asked for by now: go behind them,
+  // once.
   if (!last_in_event_) {
     last_in_event_ = true;
     end_->request();
@@ -107,7 +109,8 @@ void QueuePair::watch() noexcept {
   // Without a link the card keeps frames for as long as that takes.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
-    if (transmit_.counters().hangs == 1) print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
+    if (transmit_.counters().hangs == 1)
+      print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
     if (hang_call_ != nullptr) hang_call_(hang_context_);
   }
   progress_seen_ = transmit_.progress();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // What one core does for the card: its receive and its transmit queue as one event.
 //
-// Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to `budget`
-// received descriptors, then the stack is told that the batch is over. New buffers and new frames are told to the card once, at the end of whatever
-// event caused them.
+// Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to
+// `budget` received descriptors, then the stack is told that the batch is over. New buffers and new frames are told to the card once, at
+// the end of whatever event caused them.
 //
-// The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself again, behind
-// what waits already; and before the core sleeps the rings are looked at once more.
+// The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself
+// again, behind what waits already; and before the core sleeps the rings are looked at once more.
 //
-// Interrupts are not masked while an event runs: the vector's cause clears itself when the message is sent (EIAC), anything after that raises the next
-// one, at the distance that moderation sets, and it marks a bit. Masking would cost two register writes for each event and save nothing.
+// Interrupts are not masked while an event runs: the vector's cause clears itself when the message is sent (EIAC), anything after that
+// raises the next one, at the distance that moderation sets, and it marks a bit. Masking would cost two register writes for each event and
+// save nothing.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,9 @@ namespace neap::ixgbe {
 struct QueueOptions {
   std::uint32_t receive_descriptors = 512;
   std::uint32_t transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;    ///< ring and what the stack may hold, 2 KiB each
+  std::uint32_t receive_buffers = 2048;  ///< ring and what the stack may hold, 2 KiB each
   std::uint32_t frame_bytes_max = 1514;
-  unsigned budget_descriptors = 64;        ///< receive descriptors an event may take
+  unsigned budget_descriptors = 64;  ///< receive descriptors an event may take
 };
 
 /// Plain counters of the pair's core, since start.
@@ -36,7 +37,7 @@ struct PairCounters {
   std::uint64_t interrupts = 0;
   std::uint64_t empty_interrupts = 0;  ///< found neither frames nor reports
   std::uint64_t budget_exits = 0;
-  std::uint64_t idle_finds = 0;        ///< times that the last look before sleep found work
+  std::uint64_t idle_finds = 0;  ///< times that the last look before sleep found work
 };
 
 class QueuePair {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // Where received frames lie.
 //
-// A frame is handed up without a copy, so its buffer is away until the application has read it, and nobody knows for how long. The pool of a queue
-// is therefore larger than its ring, and bounded: when it is empty the ring is left short, the card drops what does not fit (and counts it), and the
-// next release fills the ring again. Nothing is allocated after the start.
+// A frame is handed up without a copy, so its buffer is away until the application has read it, and nobody knows for how long. The pool of
+// a queue is therefore larger than its ring, and bounded: when it is empty the ring is left short, the card drops what does not fit (and
+// counts it), and the next release fills the ring again. Nothing is allocated after the start.
 //
-// Headers lie apart from data: the card's writes and the stack's notes do not share cache lines, and data stay aligned to their size, so that no
-// buffer crosses a 4 KiB border.
+// Headers lie apart from data: the card's writes and the stack's notes do not share cache lines, and data stay aligned to their size, so
+// that no buffer crosses a 4 KiB border.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ class ReceivePool {
   /// Null when none is left.
   [[nodiscard]] Buffer* take() noexcept {
     Buffer* buffer = free_;
-    if (buffer == nullptr) [[unlikely]] return nullptr;
+    if (buffer == nullptr) [[unlikely]]
+      return nullptr;
     free_ = static_cast<Buffer*>(buffer->next);
     --available_;
     return buffer;

@@ -29,8 +29,8 @@ void ReceiveQueue::program() const noexcept {
   registers_.write(reg::RDLEN(index_), reg::Rdlen::from_raw(ring_.bytes()));
   registers_.write(reg::RDH(index_), {.head = 0});
   registers_.write(reg::RDT(index_), {.tail = 0});
-  // 8.2.3.8.7: one buffer a descriptor, in KiB. A queue without descriptors drops (and counts in QPRDC), so that a core that falls behind does not
-  // stop the others' frames in the packet buffer that all share.
+  // 8.2.3.8.7: one buffer a descriptor, in KiB. A queue without descriptors drops (and counts in QPRDC), so that a core that falls behind
+  // does not stop the others' frames in the packet buffer that all share.
   constexpr std::uint32_t advanced_one_buffer = 1;
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // One receive queue: from a descriptor that the card wrote back to a frame in the stack's hands.
 //
-// The ring holds buffers of the queue's pool. `receive` walks it by DD bits and hands frames up; `refill`, at the end of the event, gives the card
-// new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short, never over: 16 descriptors always stay
-// unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of descriptors).
+// The ring holds buffers of the queue's pool. `receive` walks it by DD bits and hands frames up; `refill`, at the end of the event, gives
+// the card new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short, never over: 16 descriptors
+// always stay unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of descriptors).
 //
 // Belongs to one core.
 #pragma once
@@ -23,9 +23,9 @@ struct ReceiveCounters {
   std::uint64_t frames = 0;
   std::uint64_t bytes = 0;
   std::uint64_t descriptors = 0;
-  std::uint64_t dropped_errors = 0;   ///< frames with an error of the MAC or an impossible length
-  std::uint64_t dropped_overlong = 0; ///< frames over more pieces than the largest frame has
-  std::uint64_t pool_empty = 0;       ///< refills that found fewer than a batch of buffers
+  std::uint64_t dropped_errors = 0;    ///< frames with an error of the MAC or an impossible length
+  std::uint64_t dropped_overlong = 0;  ///< frames over more pieces than the largest frame has
+  std::uint64_t pool_empty = 0;        ///< refills that found fewer than a batch of buffers
   std::uint64_t tail_writes = 0;
 };
 
@@ -49,7 +49,8 @@ class ReceiveQueue {
   /// True if the card has written back another descriptor.
   [[nodiscard]] bool ready() const noexcept { return posted_ != 0 && is_done(ring_.load_status(head_)); }
 
-  /// Gives the card as many buffers as there is room for, in whole batches. If the pool lacks them, the next releases call `wanted(context)`.
+  /// Gives the card as many buffers as there is room for, in whole batches. If the pool lacks them, the next releases call
+  /// `wanted(context)`.
   void refill() noexcept;
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
@@ -71,9 +72,9 @@ class ReceiveQueue {
   Registers registers_;
   DescriptorRing ring_;
   std::unique_ptr<ReceivePool::Buffer*[]> buffers_;  // of each posted descriptor
-  std::uint32_t head_ = 0;    // next descriptor to look at
-  std::uint32_t tail_ = 0;    // next descriptor to fill
-  std::uint32_t posted_ = 0;  // tail_ - head_: descriptors that the card may use
+  std::uint32_t head_ = 0;                           // next descriptor to look at
+  std::uint32_t tail_ = 0;                           // next descriptor to fill
+  std::uint32_t posted_ = 0;                         // tail_ - head_: descriptors that the card may use
   unsigned index_;
 
   ReceiveBuffer* chain_first_ = nullptr;  // a frame over several descriptors, so far

@@ -198,8 +198,12 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
     queue.refill();
     return stack.last_info;
   };
-  ReceiveInfo info = info_for({.rss_type = 1, .packet_ipv4 = true, .packet_tcp = true, .rss_hash = 0xdeadbeef,
-                               .l4_checksum_checked = true, .ip_checksum_checked = true});
+  ReceiveInfo info = info_for({.rss_type = 1,
+                               .packet_ipv4 = true,
+                               .packet_tcp = true,
+                               .rss_hash = 0xdeadbeef,
+                               .l4_checksum_checked = true,
+                               .ip_checksum_checked = true});
   EXPECT_TRUE(info.ip_checksum_checked && info.ip_checksum_good && info.l4_checksum_checked && info.l4_checksum_good);
   EXPECT_TRUE(info.rss_valid);
   EXPECT_EQ(info.rss_hash, 0xdeadbeefU);

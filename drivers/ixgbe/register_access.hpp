@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The way to a register.
 //
-// Every access names the register and its fields, from the generated table; nothing else in the driver knows an offset. A read costs a round trip over
-// PCIe (about a microsecond), so none is on a frame's way. A write is posted and ordered after all earlier stores: that is what a tail write needs.
+// Every access names the register and its fields, from the generated table; nothing else in the driver knows an offset. A read costs a
+// round trip over PCIe (about a microsecond), so none is on a frame's way. A write is posted and ordered after all earlier stores: that is
+// what a tail write needs.
 //
 // The registers are a plain address, so that host tests can put ordinary memory there.
 #pragma once
@@ -66,8 +67,8 @@ constexpr Error card_gone_error{.code = ErrorCode::closed, .message = "ixgbe: ca
 /// Looks at a register every `interval` until `ready(value)`. `message` names the register and what it did not do; it is the error's text.
 /// Errors: `timeout` (detail: the last value read), `closed` (card gone).
 template <class Value, class Ready>
-task<Result<Value>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out, const char* message,
-                             std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
+task<Result<Value>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out,
+                             const char* message, std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
   const auto deadline = BootClock::now() + time_out;
   for (;;) {
     // The clock is read first: a core that was away for long still looks once more.

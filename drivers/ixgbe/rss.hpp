@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // Which core gets a frame.
 //
-// A connection lives on the core to which the card sends its frames, so that nothing of it is ever shared. The card decides by receive-side scaling:
-// a Toeplitz hash of addresses and ports, its low seven bits an index into a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The table can
-// name any queue, so any number of cores from 1 to 16 works; for counts that do not divide 128 some queues own one entry more than others.
+// A connection lives on the core to which the card sends its frames, so that nothing of it is ever shared. The card decides by receive-side
+// scaling: a Toeplitz hash of addresses and ports, its low seven bits an index into a table of 128 four-bit entries (82599
+// datasheet 7.1.2.8). The table can name any queue, so any number of cores from 1 to 16 works; for counts that do not divide 128 some
+// queues own one entry more than others.
 //
-// Who opens a connection wants the answers on its own core, and so must know the hash beforehand: the key is fixed, and `hash` is the card's function.
+// Who opens a connection wants the answers on its own core, and so must know the hash beforehand: the key is fixed, and `hash` is the
+// card's function.
 #pragma once
 
 #include <array>
@@ -14,7 +16,7 @@
 
 namespace neap::ixgbe::rss {
 
-constexpr unsigned queues_max = 16;      // an entry has four bits
+constexpr unsigned queues_max = 16;  // an entry has four bits
 constexpr unsigned table_entries = 128;
 
 /// The verification key of the public RSS specification: its published hashes are our test vectors.
@@ -62,6 +64,8 @@ using Table = std::array<std::uint8_t, table_entries>;
 }
 
 /// The queue of a frame with this hash.
-[[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept { return table[frame_hash % table_entries]; }
+[[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept {
+  return table[frame_hash % table_entries];
+}
 
 }  // namespace neap::ixgbe::rss

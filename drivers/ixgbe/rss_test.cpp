@@ -44,8 +44,8 @@ TEST(Rss, ToeplitzGivesThePublishedHashes) {
 // The longest input (IPv6 with ports) uses the whole key; reading past it would be found by the sanitizer, and at compile time.
 TEST(Rss, LongestInputStaysInsideTheKey) {
   // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
-  constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0,    0,    0,    7,    0x3f, 0xfe,
-                                                  0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0,    1,    0x0a, 0xea, 0x06, 0xe6};
+  constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
+                                                  0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0, 1, 0x0a, 0xea, 0x06, 0xe6};
   constexpr std::uint32_t hash = rss::hash(input);
   EXPECT_EQ(hash, 0x40207d3dU);
 }

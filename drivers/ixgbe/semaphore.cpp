@@ -17,10 +17,14 @@ struct OwnerBits {
 constexpr OwnerBits bits_of(SharedResource resource) noexcept {
   using Sync = reg::SwFwSync;
   switch (resource) {
-    case SharedResource::eeprom: return {Sync::sw_eeprom_mask, Sync::fw_eeprom_mask};
-    case SharedResource::phy0: return {Sync::sw_phy0_mask, Sync::fw_phy0_mask};
-    case SharedResource::phy1: return {Sync::sw_phy1_mask, Sync::fw_phy1_mask};
-    case SharedResource::mac: return {Sync::sw_mac_mask, Sync::fw_mac_mask};
+    case SharedResource::eeprom:
+      return {Sync::sw_eeprom_mask, Sync::fw_eeprom_mask};
+    case SharedResource::phy0:
+      return {Sync::sw_phy0_mask, Sync::fw_phy0_mask};
+    case SharedResource::phy1:
+      return {Sync::sw_phy1_mask, Sync::fw_phy1_mask};
+    case SharedResource::mac:
+      return {Sync::sw_mac_mask, Sync::fw_mac_mask};
   }
   return {};
 }
@@ -32,8 +36,8 @@ void release_guard(Registers registers) noexcept {
 
 /// 10.5.4, "gaining control": SMBI among drivers (a read takes it), then SWESMBI against the firmware (it stays set if granted).
 task<Result<void>> acquire_guard(Registers registers) {
-  auto among_drivers = co_await wait_for(
-      registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not given back");
+  auto among_drivers =
+      co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not given back");
   if (!among_drivers && among_drivers.error().code != ErrorCode::timeout) co_return std::unexpected(among_drivers.error());
   if (!among_drivers) print("ixgbe: SWSM.SMBI was held by a driver that is gone; taken over");
   const auto deadline = BootClock::now() + 500ms;

@@ -21,7 +21,8 @@ constexpr std::uint8_t code_10g_lr = 1 << 5;
 constexpr std::uint8_t cable_passive = 1 << 2;
 constexpr std::uint8_t cable_active = 1 << 3;
 
-// The EEPROM's list of settings: pairs of a kind and an address, ended by all ones (as Intel's own drivers read it; the datasheet only reserves it).
+// The EEPROM's list of settings: pairs of a kind and an address, ended by all ones (as Intel's own drivers read it; the datasheet only
+// reserves it).
 constexpr std::uint16_t settings_list_word = 0x2B;
 constexpr std::uint16_t list_end = 0xFFFF;
 constexpr std::uint16_t kind_direct_attach_port0 = 3;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The SFP+ module in the card's cage.
 //
-// A cable and an optic want different settings of the card's analog part. The module says what it is over a two-wire bus (SFF-8472, device A0h), and
-// the EEPROM holds a list of settings for each kind (found through word 2Bh), written by the card's maker.
+// A cable and an optic want different settings of the card's analog part. The module says what it is over a two-wire bus (SFF-8472, device
+// A0h), and the EEPROM holds a list of settings for each kind (found through word 2Bh), written by the card's maker.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ enum class SfpKind : std::uint8_t {
   optical,        ///< short or long range optic, or active copper cable
 };
 
-/// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that we
-/// know), `timeout` and `closed`.
+/// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that
+/// we know), `timeout` and `closed`.
 [[nodiscard]] task<Result<SfpKind>> identify_sfp(Registers registers);
 
 /// Loads the EEPROM's settings for this kind of module. Errors: `not_found` (the EEPROM has none), `timeout`, `closed`.

@@ -20,7 +20,8 @@ void disable_interrupts(Registers registers) noexcept {
 task<Result<void>> disable_master(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
   auto quiet = co_await wait_for(
-      registers, reg::STATUS, [](reg::Status value) { return !value.pcie_master_enable; }, 800ms, "ixgbe: STATUS shows PCIe requests still under way");
+      registers, reg::STATUS, [](reg::Status value) { return !value.pcie_master_enable; }, 800ms,
+      "ixgbe: STATUS shows PCIe requests still under way");
   if (!quiet) co_return std::unexpected(quiet.error());
   co_return Result<void>{};
 }
@@ -101,7 +102,8 @@ void clear_statistics(Registers registers) {
 
 void program_rss_table(Registers registers, const rss::Table& table) {
   for (unsigned i = 0; i < reg::RETA.count; ++i) {
-    registers.write(reg::RETA(i), {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
+    registers.write(reg::RETA(i),
+                    {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
   }
 }
 
@@ -161,7 +163,8 @@ void program_receive(Registers registers, unsigned rss_queues, std::uint32_t fra
   });
   // 4.6.11.3.4: the whole packet buffer to the one traffic class.
   constexpr std::uint32_t receive_packet_buffer_kib = 512;
-  for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i) registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
+  for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
+    registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
   // 4.6.7: no snoop off, as the caches hold what the card writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// From power-up, or from whatever an earlier owner left, to a card that can send and receive: the 82599 datasheet's section 4.6.3 in its order, a
-// function a step. `Card::start` calls them one after the other. All of them belong to set-up and to recovery from faults: they read registers and
-// wait, each wait with a time-out that names its register.
+// From power-up, or from whatever an earlier owner left, to a card that can send and receive: the 82599 datasheet's section 4.6.3 in its
+// order, a function a step. `Card::start` calls them one after the other. All of them belong to set-up and to recovery from faults: they
+// read registers and wait, each wait with a time-out that names its register.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace neap::ixgbe {
 /// 4.6.3, steps 1 to 3: interrupts off, master disable (5.2.5.3.2), link and software reset (4.2.1.7), interrupts off again.
 [[nodiscard]] task<Result<void>> reset_card(Registers registers);
 
-/// 4.6.3: the EEPROM was read into the card, the firmware's configuration is done, DMA is initialised. Also tells the firmware that a driver is here.
+/// 4.6.3: the EEPROM was read into the card, the firmware's configuration is done, DMA is initialised. Also tells the firmware that a
+/// driver is here.
 [[nodiscard]] task<Result<void>> wait_until_initialised(Registers registers);
 
 /// The address that the EEPROM put into filter 0. Errors: `device` if it is no unicast address.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The card's own counts.
 //
-// They clear themselves when read and stop at all ones, so whoever reads them must keep them: `collect` adds them to totals of 64 bits. It costs a
-// register read for each counter, so it is done when somebody asks, never with traffic.
+// They clear themselves when read and stop at all ones, so whoever reads them must keep them: `collect` adds them to totals of 64 bits. It
+// costs a register read for each counter, so it is done when somebody asks, never with traffic.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace neap::ixgbe {
 /// Totals since start (82599 datasheet 8.2.3.23). Frames unless said otherwise.
 struct Statistics {
   std::uint64_t received_good = 0;
-  std::uint64_t received_good_bytes = 0;     ///< headers and FCS included
+  std::uint64_t received_good_bytes = 0;  ///< headers and FCS included
   std::uint64_t received_broadcast = 0;
   std::uint64_t received_multicast = 0;
   std::uint64_t transmitted_good = 0;
@@ -34,7 +34,7 @@ struct Statistics {
   std::uint64_t mac_remote_faults = 0;
   std::uint64_t pause_received = 0;
   std::uint64_t pause_transmitted = 0;
-  std::uint64_t missed_packet_buffer_full = 0;       ///< RXMPC, all buffers
+  std::uint64_t missed_packet_buffer_full = 0;            ///< RXMPC, all buffers
   std::array<std::uint64_t, 16> dropped_no_descriptor{};  ///< QPRDC of each queue
 
   /// Adds what the card counted since the last time. One caller at a time.

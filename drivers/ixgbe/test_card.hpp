@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A card for unit tests: memory instead of registers, and the part of the 82599 that walks descriptor rings, stepped by the test.
 //
-// It does what the datasheet says of the rings and no more: it takes receive descriptors up to the tail, writes frames and write-backs; it reads
-// transmit descriptors up to the tail, gathers frames with the context they name, and writes DD where RS asks for it. It refuses (by a test failure)
-// what a card would choke on: a zero address, a data descriptor without a buffer, a frame over more than 38 descriptors.
+// It does what the datasheet says of the rings and no more: it takes receive descriptors up to the tail, writes frames and write-backs; it
+// reads transmit descriptors up to the tail, gathers frames with the context they name, and writes DD where RS asks for it. It refuses (by
+// a test failure) what a card would choke on: a zero address, a data descriptor without a buffer, a frame over more than 38 descriptors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +63,8 @@ class TestCard {
   /// Buffers that queue 0 offers at this moment.
   [[nodiscard]] std::uint32_t receive_room() const { return (registers().read(reg::RDT(0)).tail - receive_head_) % receive_size(); }
 
-  /// Receives `frame` into queue 0, in as many descriptors as it needs; `last` gives status and error bits of the last one. False: no room, dropped.
+  /// Receives `frame` into queue 0, in as many descriptors as it needs; `last` gives status and error bits of the last one. False: no room,
+  /// dropped.
   bool receive(const Bytes& frame, descriptor::ReceiveWriteBack last = {}) {
     const std::uint32_t piece_bytes_max = registers().read(reg::SRRCTL(0)).packet_buffer_kib * 1024;
     const auto pieces = static_cast<std::uint32_t>((frame.size() + piece_bytes_max - 1) / piece_bytes_max);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // One transmit queue: from a frame's pieces to descriptors, and back to "the card has read it".
 //
-// Frames of one event are queued one by one and told to the card together (`flush`): one tail write. The card reports progress only where the RS bit
-// asks for it: on the last descriptor of a flush, and every `report_interval` descriptors within one, so that a long burst frees the ring as it goes.
-// `reclaim` walks these reports by DD bit and never waits; `deliver` then tells the stack, frame by frame in the order in which they were queued.
-// The two are apart because `transmit` may reclaim when the ring is full, and must not call the stack back from within the stack's own call.
+// Frames of one event are queued one by one and told to the card together (`flush`): one tail write. The card reports progress only where
+// the RS bit asks for it: on the last descriptor of a flush, and every `report_interval` descriptors within one, so that a long burst frees
+// the ring as it goes. `reclaim` walks these reports by DD bit and never waits; `deliver` then tells the stack, frame by frame in the order
+// in which they were queued. The two are apart because `transmit` may reclaim when the ring is full, and must not call the stack back from
+// within the stack's own call.
 //
-// Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3); one serves
-// frames with checksums, the other TSO, and either is written only when it changes.
+// Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3);
+// one serves frames with checksums, the other TSO, and either is written only when it changes.
 //
 // Belongs to one core.
 #pragma once
@@ -25,13 +26,13 @@ namespace neap::ixgbe {
 /// Plain counters of the queue's core, since start.
 struct TransmitCounters {
   std::uint64_t frames = 0;
-  std::uint64_t bytes = 0;           ///< as queued: a TSO frame's headers count once
-  std::uint64_t descriptors = 0;     ///< contexts included
+  std::uint64_t bytes = 0;        ///< as queued: a TSO frame's headers count once
+  std::uint64_t descriptors = 0;  ///< contexts included
   std::uint64_t contexts = 0;
   std::uint64_t refused_full = 0;
   std::uint64_t refused_invalid = 0;
   std::uint64_t tail_writes = 0;
-  std::uint64_t hangs = 0;           ///< times that the card made no progress within the watchdog's period
+  std::uint64_t hangs = 0;  ///< times that the card made no progress within the watchdog's period
 };
 
 class TransmitQueue {
@@ -111,7 +112,7 @@ class TransmitQueue {
 
   std::unique_ptr<Report[]> reports_;  // ring, oldest at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;
-  std::unique_ptr<void*[]> tokens_;    // ring: given back < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
+  std::unique_ptr<void*[]> tokens_;  // ring: given back < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
 

@@ -10,8 +10,8 @@ constexpr std::uint32_t queue_causes(unsigned pairs) noexcept { return (1u << pa
 }  // namespace
 
 void program_vectors(Registers registers, unsigned pairs, Moderation moderation) {
-  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; should anybody read EICR, the queues' causes stay; messages that were held back by a mask
-  // are kept pending.
+  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; should anybody read EICR, the queues' causes stay; messages that were held back
+  // by a mask are kept pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
   // 7.3.4.3: one register for two queue pairs; both directions of a pair share its vector.
   for (unsigned i = 0; 2 * i < pairs; ++i) {
@@ -47,8 +47,8 @@ void program_moderation(Registers registers, unsigned vector, Moderation moderat
 }
 
 reg::Eicr take_other_causes(Registers registers) {
-  // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that comes at that moment. EICS shows the causes
-  // and clears none; writing ones to EICR clears what was seen (so does Linux).
+  // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that comes at that moment. EICS shows the
+  // causes and clears none; writing ones to EICR clears what was seen (so does Linux).
   reg::Eicr causes = reg::Eicr::from_raw(registers.read(reg::EICS).raw());
   if (causes.raw() == Registers::all_ones) return causes;
   causes.rtxq = 0;

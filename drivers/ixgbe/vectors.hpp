@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // From a queue to an MSI-X message.
 //
-// Vector i belongs to queue pair i, and so to core i; one more, behind them, belongs to everything else (link, faults). In this mode a queue's cause
-// clears itself when its message is sent (82599 datasheet 7.3.1.4), so nobody ever reads EICR for traffic.
+// Vector i belongs to queue pair i, and so to core i; one more, behind them, belongs to everything else (link, faults). In this mode a
+// queue's cause clears itself when its message is sent (82599 datasheet 7.3.1.4), so nobody ever reads EICR for traffic.
 #pragma once
 
 #include "drivers/ixgbe/moderation.hpp"

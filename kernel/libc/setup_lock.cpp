@@ -12,8 +12,8 @@ namespace {
 
 std::uint32_t own_mark() noexcept { return machine::this_core() + 1; }
 
-/// Asks `done` until it is true; false if `deadline_ns` passed first, panic after `longest_wait_ns`. The first look does not read the clock: it may
-/// not run yet.
+/// Asks `done` until it is true; false if `deadline_ns` passed first, panic after `longest_wait_ns`. The first look does not read the
+/// clock: it may not run yet.
 template <typename Done>
 bool spin_until(Done done, std::uint64_t deadline_ns, std::string_view complaint) noexcept {
   if (done()) return true;
@@ -45,7 +45,8 @@ bool SetupLock::try_lock_recursive() noexcept {
 }
 
 bool SetupLock::lock_until(std::uint64_t deadline_ns, bool recursive) noexcept {
-  if (recursive ? try_lock_recursive() : try_lock()) [[likely]] return true;
+  if (recursive ? try_lock_recursive() : try_lock()) [[likely]]
+    return true;
   if (deadline_ns == no_deadline && owner_.load(std::memory_order_relaxed) == own_mark()) {
     panic("a mutex is locked again by the core that holds it: this wait cannot end");
   }
@@ -73,9 +74,8 @@ bool SetupCondition::wait(SetupLock& lock, std::uint64_t deadline_ns) noexcept {
     panic("a blocking wait on the only core cannot end: await a Completion instead");
   const std::uint32_t before = signals_.load(std::memory_order_acquire);
   const std::uint32_t depth = lock.release_wholly();
-  const bool signalled =
-      spin_until([&] { return signals_.load(std::memory_order_acquire) != before; }, deadline_ns,
-                 "a blocking wait was not signalled for 10 s: events must not block, await a Completion instead");
+  const bool signalled = spin_until([&] { return signals_.load(std::memory_order_acquire) != before; }, deadline_ns,
+                                    "a blocking wait was not signalled for 10 s: events must not block, await a Completion instead");
   lock.lock();
   lock.depth_ = depth;
   return signalled;
@@ -89,8 +89,8 @@ void SetupOnce::run(void (*function)()) {
     if (state == done) return;
     if (state == running) panic("a once-function calls itself: this wait cannot end");
     if (state == 0 && state_.compare_exchange_strong(state, running, std::memory_order_acquire)) break;
-    static_cast<void>(spin_until([&] { return state_.load(std::memory_order_acquire) <= done; }, no_deadline,
-                                 "a once-function ran for 10 s"));
+    static_cast<void>(
+        spin_until([&] { return state_.load(std::memory_order_acquire) <= done; }, no_deadline, "a once-function ran for 10 s"));
   }
   try {
     function();

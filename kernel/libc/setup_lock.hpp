@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Waiting by spinning, with an end.
 //
-// The C and C++ libraries expect mutexes, once-flags and condition variables. Here an event may not block, so these are for set-up and for the few
-// library internals that cores share (a function-local static, the table of open streams). A waiter spins; it panics when nobody can end its wait
-// (it holds the lock itself, or it is the only core) or when nobody did for `longest_wait_ns`. That panic, with its backtrace, is the hint to use
-// `Completion` or `spawn_on` instead.
+// The C and C++ libraries expect mutexes, once-flags and condition variables. Here an event may not block, so these are for set-up and for
+// the few library internals that cores share (a function-local static, the table of open streams). A waiter spins; it panics when nobody
+// can end its wait (it holds the lock itself, or it is the only core) or when nobody did for `longest_wait_ns`. That panic, with its
+// backtrace, is the hint to use `Completion` or `spawn_on` instead.
 //
 // All zero bits are the valid, free state of each type: the libraries initialise theirs statically.
 #pragma once
@@ -39,7 +39,8 @@ class SetupLock {
 /// A condition variable: a count of signals.
 class SetupCondition {
  public:
-  /// Releases `lock` (wholly, however often it is held), waits for a signal after that, takes it again. False if `deadline_ns` passed first.
+  /// Releases `lock` (wholly, however often it is held), waits for a signal after that, takes it again. False if `deadline_ns` passed
+  /// first.
   bool wait(SetupLock& lock, std::uint64_t deadline_ns) noexcept;
   void signal() noexcept { signals_.fetch_add(1, std::memory_order_release); }
 

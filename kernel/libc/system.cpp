@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the C library asks of a system. There is a console, a clock and an end; there are no files, processes or signals, and what asks for them is
-// told so by errno.
+// What the C library asks of a system. There is a console, a clock and an end; there are no files, processes or signals, and what asks for
+// them is told so by errno.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -43,7 +43,8 @@ timespec as_timespec(std::uint64_t ns) noexcept {
 
 extern "C" {
 
-// --- The console as standard input, output and error --------------------------------------------------------------------------------------
+// --- The console as standard input, output and error
+// --------------------------------------------------------------------------------------
 
 _READ_WRITE_RETURN_TYPE write(int file, const void* data, std::size_t bytes) {
   if (file != 1 && file != 2) return fail(EBADF);
@@ -67,7 +68,8 @@ int fstat(int file, struct stat* result) {
 off_t lseek(int file, off_t, int) { return fail(is_console(file) ? ESPIPE : EBADF); }
 int fcntl(int file, int, ...) { return is_console(file) ? 0 : fail(EBADF); }
 
-// --- No file system -----------------------------------------------------------------------------------------------------------------------
+// --- No file system
+// -----------------------------------------------------------------------------------------------------------------------
 
 int open(const char*, int, ...) { return fail(ENOENT); }
 int stat(const char*, struct stat*) { return fail(ENOENT); }
@@ -75,7 +77,8 @@ int unlink(const char*) { return fail(ENOENT); }
 int link(const char*, const char*) { return fail(ENOENT); }
 int mkdir(const char*, mode_t) { return fail(EROFS); }
 
-// --- Time ---------------------------------------------------------------------------------------------------------------------------------
+// --- Time
+// ---------------------------------------------------------------------------------------------------------------------------------
 
 int gettimeofday(timeval* result, void*) {
   const timespec now = as_timespec(wall_clock_ns());
@@ -98,7 +101,8 @@ int nanosleep(const timespec* time, timespec* left) {
   return 0;
 }
 
-// --- Random bits --------------------------------------------------------------------------------------------------------------------------
+// --- Random bits
+// --------------------------------------------------------------------------------------------------------------------------
 
 int getentropy(void* buffer, std::size_t bytes) {
   if (bytes > 256) return fail(EIO);
@@ -113,16 +117,20 @@ int getentropy(void* buffer, std::size_t bytes) {
   return 0;
 }
 
-// --- One process, whose end is the machine's ------------------------------------------------------------------------------------------------
+// --- One process, whose end is the machine's
+// ------------------------------------------------------------------------------------------------
 
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }
 long sysconf(int name) {
   switch (name) {
-    case _SC_PAGESIZE: return 4096;
+    case _SC_PAGESIZE:
+      return 4096;
     case _SC_NPROCESSORS_CONF:
-    case _SC_NPROCESSORS_ONLN: return static_cast<long>(machine::core_count());
-    default: return fail(EINVAL);
+    case _SC_NPROCESSORS_ONLN:
+      return static_cast<long>(machine::core_count());
+    default:
+      return fail(EINVAL);
   }
 }
 [[noreturn]] void _exit(int status) { machine::exit(status == 0 ? machine::ExitStatus::success : machine::ExitStatus::failure); }

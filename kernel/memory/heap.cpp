@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// A slab is 64 KiB, aligned to itself: a header, then objects of one class. It belongs to one core for ever, so an object's owner is found by
-// masking its address. Objects over 8 KiB are runs of pages. A run begins at a page boundary, and so may an object in a slab, but the page
-// allocator knows where runs begin and a slab's own first byte is never an object.
+// A slab is 64 KiB, aligned to itself: a header, then objects of one class. It belongs to one core for ever, so an object's owner is found
+// by masking its address. Objects over 8 KiB are runs of pages. A run begins at a page boundary, and so may an object in a slab, but the
+// page allocator knows where runs begin and a slab's own first byte is never an object.
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>
@@ -42,10 +42,10 @@ struct Slab {
   std::uint32_t magic;
   std::uint16_t owner;
   std::uint16_t size_class;
-  std::uint32_t used;      // objects handed out
-  std::uint32_t fresh;     // objects never handed out, at the end
+  std::uint32_t used;   // objects handed out
+  std::uint32_t fresh;  // objects never handed out, at the end
   std::uint32_t capacity;
-  bool listed;             // in its heap's list of slabs with room
+  bool listed;  // in its heap's list of slabs with room
   FreeObject* free;
   Slab* next;
   Slab* previous;
@@ -233,7 +233,8 @@ void Heap::send(Batch& batch) noexcept {
 }
 
 void Heap::send_all() noexcept {
-  if (outgoing_objects_ == 0) [[likely]] return;
+  if (outgoing_objects_ == 0) [[likely]]
+    return;
   for (Batch& batch : outgoing_) {
     if (batch.count != 0) send(batch);
   }
@@ -288,7 +289,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   } else {
     object = allocate_run_bytes(bytes, alignment);
   }
-  if (object == nullptr) [[unlikely]] own_heap().counters.refused.add();
+  if (object == nullptr) [[unlikely]]
+    own_heap().counters.refused.add();
   return object;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 // Memory by the byte.
 //
-// A request allocates on one core and often frees on another (a value stored here, evicted there). A shared heap would be a lock on every request;
-// a private one would bleed memory to where it is freed. So each core has slabs of its own, allocating and freeing at home touch nothing that is
-// shared, and what is freed elsewhere travels home in batches (Bonwick, 1994, and Bonwick and Adams, 2001, for slabs and per-CPU caches).
+// A request allocates on one core and often frees on another (a value stored here, evicted there). A shared heap would be a lock on every
+// request; a private one would bleed memory to where it is freed. So each core has slabs of its own, allocating and freeing at home touch
+// nothing that is shared, and what is freed elsewhere travels home in batches (Bonwick, 1994, and Bonwick and Adams, 2001, for slabs and
+// per-CPU caches).
 //
-// It works from a core's first instructions on: before the event loop, before the cores are started. `malloc`, `new` and all their forms end here
-// (malloc.cpp, in images). When there is no memory the answer is null.
+// It works from a core's first instructions on: before the event loop, before the cores are started. `malloc`, `new` and all their forms
+// end here (malloc.cpp, in images). When there is no memory the answer is null.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ namespace neap::memory {
 /// At least `bytes` bytes, aligned to `alignment` (a power of two, up to 1 GiB); null if there is no memory. Zero bytes are an object, too.
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = 16) noexcept;
 
-/// Gives back what `allocate` or `reallocate` returned, on any core. Null is nothing. What was never allocated is a panic where that is noticed.
+/// Gives back what `allocate` or `reallocate` returned, on any core. Null is nothing. What was never allocated is a panic where that is
+/// noticed.
 void deallocate(void* pointer) noexcept;
 
 /// As realloc: the content moves, up to the smaller size; null leaves the old object as it was. The new one is aligned to 16.
@@ -32,11 +34,11 @@ bool pass_boundary() noexcept;
 /// Sums over all cores; while they run, of slightly different moments.
 struct HeapCounters {
   std::uint64_t allocations;
-  std::uint64_t frees;           ///< objects that are back at home
-  std::uint64_t remote_frees;    ///< objects freed on another core than their own
-  std::uint64_t refused;         ///< allocations that got null
-  std::uint64_t used_bytes;      ///< by objects, slack included
-  std::uint64_t slab_bytes;      ///< taken from the page allocator for objects of up to 8 KiB
+  std::uint64_t frees;         ///< objects that are back at home
+  std::uint64_t remote_frees;  ///< objects freed on another core than their own
+  std::uint64_t refused;       ///< allocations that got null
+  std::uint64_t used_bytes;    ///< by objects, slack included
+  std::uint64_t slab_bytes;    ///< taken from the page allocator for objects of up to 8 KiB
 };
 [[nodiscard]] HeapCounters heap_counters() noexcept;
 

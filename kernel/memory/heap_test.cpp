@@ -55,10 +55,13 @@ struct Object {
 
 std::size_t random_size(std::mt19937& random) {
   switch (random() % 16) {
-    case 0: return random() % 200'000;
+    case 0:
+      return random() % 200'000;
     case 1:
-    case 2: return random() % 9'000;
-    default: return random() % 600;
+    case 2:
+      return random() % 9'000;
+    default:
+      return random() % 600;
   }
 }
 
@@ -160,7 +163,8 @@ TEST_F(Heap, WrongFreesAreFound) {
       testing::ExitedWithCode(18), "freed twice");
 }
 
-// Objects wander between cores: allocated on one, checked and freed on another. Patterns show an object given out twice or written after its end.
+// Objects wander between cores: allocated on one, checked and freed on another. Patterns show an object given out twice or written after
+// its end.
 TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   constexpr unsigned cores = 4;
   constexpr unsigned steps = 30'000;

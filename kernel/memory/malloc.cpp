@@ -39,7 +39,8 @@ void* allocate_aligned(std::size_t alignment, std::size_t bytes) noexcept {
 /// Asks the new-handler, as the standard wants, until it gives up.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   for (;;) {
-    if (void* const pointer = memory::allocate(bytes, alignment); pointer != nullptr) [[likely]] return pointer;
+    if (void* const pointer = memory::allocate(bytes, alignment); pointer != nullptr) [[likely]]
+      return pointer;
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) throw std::bad_alloc();
     handler();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// One zone a memory range. A zone keeps free blocks of 2^order pages in lists (linked through the pages themselves) and one word a page, which says
-// what begins there. So freeing needs no size, merging needs no search, and a wrong free is found at once.
+// One zone a memory range. A zone keeps free blocks of 2^order pages in lists (linked through the pages themselves) and one word a page,
+// which says what begins there. So freeing needs no size, merging needs no search, and a wrong free is found at once.
 #include "kernel/memory/page_allocator.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 // What a page's word says. The kind is in the two highest bits.
 enum Kind : std::uint32_t {
-  inside = 0,            // belongs to a block or run that begins before
+  inside = 0,             // belongs to a block or run that begins before
   free_block = 1U << 30,  // low bits: order
   run = 2U << 30,         // low bits: pages
   cached = 3U << 30,      // a single page in some core's cache
@@ -147,9 +147,9 @@ void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   return take({index_of(lists_[found]), std::uint64_t{1} << found}, pages);
 }
 
-// The rest of a block that a run of 257 pages was cut from is no block for the next such run; together with its neighbour it is. Without this, runs
-// that are no powers of two would waste up to half of memory. The smallest blocks come first: what is left of a run begins with its smallest.
-// Bounded: the newest few blocks of each size are looked at.
+// The rest of a block that a run of 257 pages was cut from is no block for the next such run; together with its neighbour it is. Without
+// this, runs that are no powers of two would waste up to half of memory. The smallest blocks come first: what is left of a run begins with
+// its smallest. Bounded: the newest few blocks of each size are looked at.
 void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
   for (unsigned order = 0; order <= largest; ++order) {
@@ -264,11 +264,9 @@ void give_to_cache(Zone& zone, void* page) noexcept {
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept {
   require(zone_count == 0, "the page allocator has its memory already");
   for (const machine::MemoryRange& range : ranges) {
-    require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0,
-            "usable memory is not page aligned", range.physical);
-    const bool longer_than_most =
-        std::count_if(ranges.begin(), ranges.end(),
-                      [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
+    require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0, "usable memory is not page aligned", range.physical);
+    const bool longer_than_most = std::count_if(ranges.begin(), ranges.end(),
+                                                [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
     if (range.bytes < 4 * page_bytes || !longer_than_most || zone_count == ranges_max) {
       ignored_bytes += range.bytes;
       continue;
@@ -308,8 +306,8 @@ void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
 
 void free_run(void* pointer) noexcept {
   Zone* const zone = zone_of(pointer);
-  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run,
-          "free of memory that was not allocated", reinterpret_cast<std::uintptr_t>(pointer));
+  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run, "free of memory that was not allocated",
+          reinterpret_cast<std::uintptr_t>(pointer));
   zone->release(pointer, zone->word(pointer) & ~kind_mask);
 }
 
@@ -322,10 +320,8 @@ std::size_t run_pages(const void* pointer) noexcept {
 void prefer_node(unsigned node) noexcept { preferred_node = node; }
 
 PageCounters page_counters() noexcept {
-  PageCounters counters{.total_bytes = 0,
-                        .free_bytes = 0,
-                        .refused = refused.load(std::memory_order_relaxed),
-                        .ignored_bytes = ignored_bytes};
+  PageCounters counters{
+      .total_bytes = 0, .free_bytes = 0, .refused = refused.load(std::memory_order_relaxed), .ignored_bytes = ignored_bytes};
   for (unsigned i = 0; i < zone_count; ++i) {
     counters.total_bytes += zones[i].usable_pages() * page_bytes;
     counters.free_bytes += zones[i].free_pages() * page_bytes;

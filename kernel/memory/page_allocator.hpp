@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Pages: where all other memory comes from.
 //
-// Device rings need contiguous physical memory, slabs need aligned runs, a cache wants gigabytes, and all of them want it from the node of the core
-// that asks. A buddy allocator per NUMA node gives runs of 2^order pages, naturally aligned, in the direct map (so contiguous physically as well).
+// Device rings need contiguous physical memory, slabs need aligned runs, a cache wants gigabytes, and all of them want it from the node of
+// the core that asks. A buddy allocator per NUMA node gives runs of 2^order pages, naturally aligned, in the direct map (so contiguous
+// physically as well).
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ namespace neap::memory {
 constexpr std::size_t page_bytes = 4096;
 constexpr unsigned order_max = 18;  // 1 GiB
 
-/// Takes over the machine's usable memory. Called once, by core 0, before anything allocates. At most `ranges_max` ranges, the longest first; the
-/// bytes of further ones stay unused and are counted as `ignored_bytes`.
+/// Takes over the machine's usable memory. Called once, by core 0, before anything allocates. At most `ranges_max` ranges, the longest
+/// first; the bytes of further ones stay unused and are counted as `ignored_bytes`.
 constexpr unsigned ranges_max = 64;
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept;
 

@@ -28,11 +28,11 @@ namespace {
 struct HostCore {
   std::mutex mutex;
   std::condition_variable changed;
-  bool woken = false;                       // a wake that no sleep has used up
-  std::array<std::uint64_t, 4> raised{};    // interrupts not yet taken
+  bool woken = false;                     // a wake that no sleep has used up
+  std::array<std::uint64_t, 4> raised{};  // interrupts not yet taken
   std::uint64_t alarm_ns = machine::alarm_none;
   std::uint64_t alarms_set = 0;
-  std::atomic<bool> any_raised{false};      // so that an empty window costs a load
+  std::atomic<bool> any_raised{false};  // so that an empty window costs a load
   std::thread thread;
 };
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // The host's stand-in for kernel/x86: one thread a core.
 //
-// A unit test wants the kernel's own sources, several cores and the sanitizers, and no emulator. Each core is a host thread in `run_event_loop`;
-// interrupts are injected by the test and taken where the real machine takes them; sleep is a condition variable; memory is one mapping.
+// A unit test wants the kernel's own sources, several cores and the sanitizers, and no emulator. Each core is a host thread in
+// `run_event_loop`; interrupts are injected by the test and taken where the real machine takes them; sleep is a condition variable; memory
+// is one mapping.
 //
 //   HostMachine machine{4};
 //   machine.on(2, [] { … });                 // as an event on core 2; returns when it has run
 //   machine.interrupt(2, vector);
 //
-// Without a HostMachine a test's own thread counts as core 0 of 1 (for code that is not about cores); while one exists it is no core at all.
+// Without a HostMachine a test's own thread counts as core 0 of 1 (for code that is not about cores); while one exists it is no core at
+// all.
 #pragma once
 
 #include <chrono>
@@ -27,7 +29,8 @@ namespace neap::host {
 /// What the test's own thread is while a HostMachine exists.
 constexpr unsigned no_core = machine::cores_max;
 
-/// Starts cores on construction, each in its event loop; stops and joins them on destruction. What is still queued then is destroyed, not run.
+/// Starts cores on construction, each in its event loop; stops and joins them on destruction. What is still queued then is destroyed, not
+/// run.
 class HostMachine {
  public:
   explicit HostMachine(unsigned cores);

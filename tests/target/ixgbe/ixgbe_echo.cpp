@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: every frame that reaches the driver comes back changed as asked, none is lost, doubled or reordered within its flow, and its buffer returns.
+// Property: every frame that reaches the driver comes back changed as asked, none is lost, doubled or reordered within its flow, and its
+// buffer returns.
 //
 // No network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
@@ -30,7 +31,9 @@ constexpr std::uint16_t ethertype_stop = 0x88B6;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
 constexpr std::uint8_t protocol_udp = 17;
 
-std::uint16_t word_at(const std::byte* place) { return static_cast<std::uint16_t>(std::to_integer<unsigned>(place[0]) << 8 | std::to_integer<unsigned>(place[1])); }
+std::uint16_t word_at(const std::byte* place) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(place[0]) << 8 | std::to_integer<unsigned>(place[1]));
+}
 
 void put_word(std::byte* place, std::uint32_t value) {
   place[0] = static_cast<std::byte>(value >> 8);
@@ -66,7 +69,8 @@ struct Echo final : FrameReceiver {
     // RFC 826: operation at 6, sender at 8 (hardware) and 14 (protocol), target at 18 and 24.
     constexpr std::size_t arp_bytes = 28;
     std::byte* const arp = frame.data + ethernet_bytes;
-    if (frame.bytes < ethernet_bytes + arp_bytes || word_at(arp + 6) != 1 || std::memcmp(arp + 24, our_ip.data(), our_ip.size()) != 0) return false;
+    if (frame.bytes < ethernet_bytes + arp_bytes || word_at(arp + 6) != 1 || std::memcmp(arp + 24, our_ip.data(), our_ip.size()) != 0)
+      return false;
     put_word(arp + 6, 2);
     swap_fields(arp + 8, arp + 18, 10);
     const MacAddress mac = card->mac();
@@ -132,11 +136,13 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   ixgbe::QueuePair& pair = card.pair(core);
   const auto& receive = pair.receive_queue();
   const auto& transmit = pair.transmit_queue();
-  print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused, " bad_checksums=", echo.bad_checksums,
-        " sent=", transmit.counters().frames, " contexts=", transmit.counters().contexts, " receive_tails=", receive.counters().tail_writes,
-        " transmit_tails=", transmit.counters().tail_writes, " interrupts=", pair.counters().interrupts, " empty=", pair.counters().empty_interrupts,
-        " budget_exits=", pair.counters().budget_exits, " idle_finds=", pair.counters().idle_finds, " pool_empty=", receive.counters().pool_empty,
-        " dropped=", receive.counters().dropped_errors + receive.counters().dropped_overlong, " hangs=", transmit.counters().hangs);
+  print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused,
+        " bad_checksums=", echo.bad_checksums, " sent=", transmit.counters().frames, " contexts=", transmit.counters().contexts,
+        " receive_tails=", receive.counters().tail_writes, " transmit_tails=", transmit.counters().tail_writes,
+        " interrupts=", pair.counters().interrupts, " empty=", pair.counters().empty_interrupts,
+        " budget_exits=", pair.counters().budget_exits, " idle_finds=", pair.counters().idle_finds,
+        " pool_empty=", receive.counters().pool_empty, " dropped=", receive.counters().dropped_errors + receive.counters().dropped_overlong,
+        " hangs=", transmit.counters().hangs);
   const std::uint32_t accounted = receive.pool().available() + receive.posted();
   if (accounted == receive.pool().size()) return true;
   print("ixgbe_echo: core ", core, " misses ", receive.pool().size() - accounted, " of ", receive.pool().size(), " buffers");
@@ -149,10 +155,12 @@ neap::task<int> neap::application(Arguments& arguments) {
   ixgbe::Options options;
   options.rss_cores = static_cast<unsigned>(arguments.number("rss_cores", 0, {0, 16}, "cores that get flows; 0: all"));
   options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
-  options.queues.frame_bytes_max = static_cast<std::uint32_t>(arguments.number("frame_bytes", 1514, {60, 15500}, "largest frame, without FCS"));
+  options.queues.frame_bytes_max =
+      static_cast<std::uint32_t>(arguments.number("frame_bytes", 1514, {60, 15500}, "largest frame, without FCS"));
   options.queues.receive_descriptors = static_cast<std::uint32_t>(arguments.number("receive_descriptors", 512, {64, 4096}, "ring size"));
   options.queues.transmit_descriptors = static_cast<std::uint32_t>(arguments.number("transmit_descriptors", 512, {64, 4096}, "ring size"));
-  options.queues.receive_buffers = static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
+  options.queues.receive_buffers =
+      static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
   arguments.finish();
 
   auto opened = co_await ixgbe::open({}, options);

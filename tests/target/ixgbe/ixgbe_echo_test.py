@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Our 82599 driver on the soft card, without a network stack: ixgbe_echo.cpp sends back what this peer sends, every byte is compared.
 
-The peer speaks at the card's stream socket (4-byte length before each frame). What the driver may touch while traffic flows is read from the
-card's own counters of register accesses.
+The peer speaks at the card's stream socket (4-byte length before each frame). What the driver may touch while traffic flows is read from
+the card's own counters of register accesses.
 """
 
 from __future__ import annotations
