@@ -52,10 +52,7 @@ DhcpServer::DhcpServer(WireCard& card, Ipv4Address offered, Ipv4Address own) : c
 }
 
 void DhcpServer::take(const Bytes& frame) {
-  if (frame.size() < options || word(frame, 12) != 0x0800 || frame[23] != std::byte{17} || word(frame, udp + 2) != 67) {
-    if (on_other_frame) on_other_frame(frame);
-    return;
-  }
+  if (frame.size() < options || word(frame, 12) != 0x0800 || frame[23] != std::byte{17} || word(frame, udp + 2) != 67) return;
   if (ignore_first > 0) {
     --ignore_first;
     return;

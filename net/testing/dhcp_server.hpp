@@ -16,7 +16,6 @@ class DhcpServer {
 
   [[nodiscard]] int requests() const noexcept { return requests_; }  ///< acknowledged
   std::atomic<int> ignore_first{0};                                  ///< packets that get lost
-  std::function<void(const Bytes&)> on_other_frame;
 
  private:
   void take(const Bytes& frame);
