@@ -8,11 +8,13 @@ the machine's own Debian keyring; where the sources are pinned (toolchain/source
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tools import cache, mirror, progress
@@ -23,6 +25,9 @@ SUITE = "trixie"
 BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
+
+# Threads of one neap take turns without a word; waiting for another one is worth a line.
+_turn = threading.Lock()
 
 # What of the machine's own apt configuration a private one must follow to reach the network.
 CARRIED_SETTINGS = re.compile(
@@ -167,8 +172,10 @@ class Archive:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         run_logged(["apt-get", "-q", *arguments], self._log, what, cwd=cwd, env=self._environment(), timeout_seconds=APT_TIMEOUT_SECONDS)
 
-    def _locked(self):
-        return cache.lock(self._lock_path, on_wait=lambda: progress.say("neap: waiting for another neap that reads packages"))
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with _turn, cache.lock(self._lock_path, on_wait=lambda: progress.say("neap: waiting for another neap that reads packages")):
+            yield
 
 
 class VersionGone(Failure):
