@@ -11,6 +11,9 @@
 #include <span>
 #include <string_view>
 
+#include "kernel/error.hpp"
+#include "kernel/power.hpp"
+
 namespace neap::machine {
 
 constexpr unsigned cores_max = 256;
@@ -37,9 +40,11 @@ unsigned start_cores(unsigned count, void (*entry)()) noexcept;
 /// Takes what is pending and returns. Costs a few cycles when there is nothing.
 void open_interrupt_window() noexcept;
 
-/// Sleeps until an interrupt or a `wake` of this core. `still_idle()` is asked once more after the machine has made sure that a `wake` from
-/// now on ends the sleep: so nothing that was queued before the call is slept over. How deep is the policy's choice; first light halts.
-void sleep(bool (*still_idle)() noexcept) noexcept;
+/// Sleeps in `state` until an interrupt or a `wake` of this core, or for `monitor` until `watched` is written (one cache line; null for the
+/// other states). `still_idle()` is asked once more after the machine has made sure that a `wake`, or a write, from now on ends the sleep:
+/// so nothing that was queued before the call is slept over. A state that the CPU lacks is not asked for (policy.hpp refuses it); `poll` is
+/// no sleep and may not be passed.
+Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
 /// Ends `core`'s present or next `sleep`. Never lost, cheap if it does not sleep.
 void wake(unsigned core) noexcept;
@@ -64,6 +69,27 @@ constexpr unsigned vector_last = 0xDF;
 /// nothing due takes no interrupt.
 constexpr std::uint64_t alarm_none = ~std::uint64_t{0};
 void set_alarm(std::uint64_t deadline_ns) noexcept;
+
+// --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
+
+/// Complete once `start_cores` has returned.
+[[nodiscard]] const PowerAbilities& power_abilities() noexcept;
+
+/// Physical package of a running core, dense from 0.
+[[nodiscard]] unsigned package_of(unsigned core) noexcept;
+[[nodiscard]] unsigned package_count() noexcept;
+
+/// This core's frequency: `raw` goes into IA32_PERF_CTL (ratio in bits 15:8) or, with HWP on, its ratio into IA32_HWP_REQUEST as least and
+/// most. Errors: `unsupported`.
+[[nodiscard]] Result<void> set_performance(std::uint64_t raw) noexcept;
+/// This core's package's sustained limit (PL1); returns what it was rounded to. 0: firmware's own limit again. Errors: `unsupported` (also
+/// when locked), `invalid`.
+[[nodiscard]] Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept;
+/// Turbo of this core's package. Errors: `unsupported`.
+[[nodiscard]] Result<void> set_turbo(bool on) noexcept;
+
+/// Reads this core's and its package's counters, those of `wanted` that exist.
+[[nodiscard]] CounterSample sample_counters(std::uint16_t wanted) noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
 

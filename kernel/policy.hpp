@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSL-1.0
+// Policy is data: what each core does when idle, how fast it runs, how long the card holds its interrupts back.
+//
+// A study changes one of these while load is offered and looks at what happens. So every setting can be changed while the machine runs, for
+// one core or all; what this CPU or card cannot do is refused with what it can, and then nothing has changed; and each accepted change
+// has a number, one sequence for the whole machine, which every core in its scope stamps into its records from the moment it holds.
+//
+//   auto done = co_await policy::set(Setting::itr, "8us", policy::all_cores);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <expected>
+#include <string>
+#include <string_view>
+
+#include "kernel/arguments.hpp"
+#include "kernel/error.hpp"
+#include "kernel/power.hpp"
+#include "kernel/task.hpp"
+
+namespace neap::policy {
+
+/// The numbers stand in log records.
+enum class Setting : std::uint8_t {
+  idle = 0,         ///< an `IdleState` by name, or `deepest`; a core's
+  itr = 1,          ///< interrupt moderation, "8us" or "8"; a core's queue
+  pstate = 2,       ///< "24" (ratio), "2400MHz", "2.4GHz", "0x1800" (PERF_CTL as it is); a core's, though a package may run at its fastest core's
+  power_limit = 3,  ///< "35W", "35", "off" (firmware's); a package's
+  turbo = 4,        ///< "on", "off"; a package's
+  poll_budget = 5,  ///< "50us" or "50": looks at the ring so long before it sleeps; a core's
+};
+constexpr unsigned settings = 6;
+constexpr std::array<const char*, settings> setting_names{"idle", "itr", "pstate", "power_limit", "turbo", "poll_budget"};
+
+constexpr unsigned all_cores = ~0u;
+
+/// What one core does at this moment. Read by any core; written by its own.
+struct CorePolicy {
+  IdleState idle = IdleState::halt;
+  std::uint8_t turbo = 2;  ///< 0 off, 1 on, 2 never set
+  std::uint32_t itr_us = 0;
+  std::uint32_t poll_budget_us = 0;
+  std::uint64_t performance = 0;     ///< raw; 0: never set
+  std::uint32_t power_limit_mw = 0;  ///< 0: never set
+  std::uint32_t generation = 0;      ///< the last change that this core applied
+};
+[[nodiscard]] CorePolicy of(unsigned core) noexcept;
+/// The machine's last accepted change.
+[[nodiscard]] std::uint32_t generation() noexcept;
+
+struct Refusal {
+  ErrorCode code;
+  std::string why;  ///< one line, with what is accepted
+};
+struct Applied {
+  std::uint32_t generation;
+  std::string value;  ///< as it was understood and rounded: "itr=8us"
+};
+
+/// Checks `value` for every core in scope, then applies it on each; complete when all have. `core`: one, or `all_cores`. A setting of
+/// package scope, asked for one core, holds for that core's package. Changes are applied one after the other, in the order of generations.
+[[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
+[[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
+
+/// What the command line asks for (`idle=`, `itr=`, `pstate=`, `power_limit=`, `turbo=`, `poll_budget=`), for all cores. Values are checked
+/// when they are applied: a card has to be open for `itr`.
+struct Wishes {
+  std::array<std::string, settings> values;  ///< empty: the default
+  static Wishes from(Arguments& arguments);
+};
+/// Applies the defaults (idle: the deepest that this CPU has) and then the wishes; core 0, after the card is open. The error is the
+/// first refusal.
+[[nodiscard]] task<std::expected<void, Refusal>> apply(const Wishes& wishes);
+
+/// What a network card does for policy; one a machine. Calls come on the core concerned.
+class Device {
+ public:
+  virtual ~Device() = default;
+  /// What `itr_us` would be rounded to; does not change anything. Any core. Errors: `invalid`, `unsupported` with a static text that says
+  /// what the card takes.
+  [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
+  [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
+  virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
+  /// Whether this core's queue interrupts. Off in `poll` and `monitor`; turning it on raises one if work waits.
+  virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
+  /// The cache line that the card writes next when a frame arrives for this core; null if it has no queue.
+  [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
+};
+void use(Device* device) noexcept;
+
+}  // namespace neap::policy

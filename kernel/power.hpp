@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSL-1.0
+// What a core may do when it has nothing to do, how fast it runs, and what that costs.
+//
+// The kernel's other parts speak of states and counters by these names; which of them a CPU has, and how it is told, is the machine's
+// knowledge (kernel/x86/power/). Nothing here is assumed to exist: what a CPU lacks is reported as missing, and a counter that was not read
+// has no value rather than zero.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace neap {
+
+/// What an idle core does. `c1` to `c7` ask MWAIT for that state; `halt` is HLT; `poll` never sleeps and takes no interrupt of its queue;
+/// `monitor` sleeps in MWAIT on the next receive descriptor with the queue's interrupt off. The numbers stand in log records.
+enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
+constexpr unsigned idle_states = 8;
+constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
+
+/// What ended a sleep. The numbers stand in log records.
+enum class WakeCause : std::uint8_t {
+  not_asleep = 0,  ///< work was found before the core slept
+  interrupt = 1,   ///< a device's vector
+  memory = 2,      ///< a write to the monitored line: another core's, or the card's
+  timer = 3,       ///< the core's own alarm
+  wake_up = 4,     ///< another core's inter-processor interrupt
+  unknown = 5,     ///< none of these is to be seen (MWAIT may end at any time)
+};
+
+struct Sleep {
+  WakeCause cause = WakeCause::not_asleep;
+  std::uint8_t vector = 0;  ///< of the first interrupt taken, for `interrupt`, `timer`, `wake_up`
+};
+
+/// Counters that may be sampled, by bit in `CounterSample::present` and in a log record's flags.
+namespace counter {
+constexpr std::uint16_t instructions = 1 << 0;
+constexpr std::uint16_t cycles = 1 << 1;
+constexpr std::uint16_t reference_cycles = 1 << 2;
+constexpr std::uint16_t llc_misses = 1 << 3;
+constexpr std::uint16_t package_energy = 1 << 4;
+constexpr std::uint16_t dram_energy = 1 << 5;
+constexpr std::uint16_t core_c3 = 1 << 6;
+constexpr std::uint16_t core_c6 = 1 << 7;
+constexpr std::uint16_t core_c7 = 1 << 8;
+constexpr std::uint16_t package_c2 = 1 << 9;
+constexpr std::uint16_t package_c3 = 1 << 10;
+constexpr std::uint16_t package_c6 = 1 << 11;
+constexpr std::uint16_t package_c7 = 1 << 12;
+}  // namespace counter
+
+/// One core's counters at one moment, raw and cumulative. Only those named in `present` were read.
+struct CounterSample {
+  std::uint16_t present = 0;
+  std::uint32_t package_energy = 0;  ///< in units of `PowerAbilities::energy_unit_exponent`; 32 bits, wraps
+  std::uint32_t dram_energy = 0;
+  std::uint64_t instructions = 0;      ///< retired, while unhalted
+  std::uint64_t cycles = 0;            ///< unhalted, at the core's present frequency
+  std::uint64_t reference_cycles = 0;  ///< unhalted, at the TSC's rate
+  std::uint64_t llc_misses = 0;
+  std::uint64_t core_c3 = 0, core_c6 = 0, core_c7 = 0;  ///< residencies, in TSC ticks
+  std::uint64_t package_c2 = 0, package_c3 = 0, package_c6 = 0, package_c7 = 0;
+};
+
+/// What this CPU can be told. The same on all cores.
+struct PowerAbilities {
+  std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
+  IdleState deepest = IdleState::halt;                                     ///< the default policy
+  bool mwait_sleeps = false;  ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
+
+  bool performance = false;  ///< PERF_CTL or HWP_REQUEST can be set
+  bool hwp = false;          ///< by HWP_REQUEST, since firmware turned HWP on
+  std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
+  std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
+
+  bool power_limit = false;         ///< the package's limit can be set (it may be locked)
+  bool power_limit_locked = false;
+  std::uint32_t power_limit_least_mw = 0, power_limit_most_mw = 0;  ///< as the CPU states them; 0: it does not
+  bool turbo = false;               ///< can be turned on and off
+
+  std::uint16_t counters = 0;               ///< bits of namespace `counter`
+  std::uint8_t energy_unit_exponent = 0;       ///< package energy counts in 2^-n joules
+  std::uint8_t dram_energy_unit_exponent = 0;  ///< its own on some server CPUs
+  char cpu[49] = "";                        ///< brand string
+};
+
+}  // namespace neap
