@@ -6,13 +6,15 @@
 //! (every call brings the time with it) and starts no thread, so the same card runs behind QEMU, under a test's clock and under a fuzzer.
 //! Nothing a guest writes may make it panic, loop without end or grow without bound.
 //!
-//! Where to look: `card.rs` takes a register access to the block it belongs to; each other file is one block of the card and opens with
-//! what that block does and where the datasheet (Intel 331520) describes it.
+//! Where to look: `register_actions.rs` takes a register access to the block it belongs to; each other file is one block of the card and
+//! opens with what that block does and where the datasheet (Intel 331520) describes it.
 
 mod access_counters;
+mod bus;
 mod card;
 mod checksum;
 mod config_space;
+mod describe;
 mod eeprom;
 mod flow_director;
 mod host;
@@ -25,6 +27,7 @@ mod packet_buffer;
 mod parse;
 mod queue_select;
 mod receive;
+mod register_actions;
 mod registers;
 mod report;
 mod reset;

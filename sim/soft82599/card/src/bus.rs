@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The card on its bus: configuration space, BAR 0, and the I/O window to it.
+//!
+//! Accesses of any width and place come in here and go on as whole dwords, each decoded and counted once, to `register_actions.rs`.
+
+use crate::card::Card;
+use crate::config_space::IO_BAR_BYTES;
+use crate::host::{Host, Nanoseconds};
+use crate::registers::{decode, field, Register, BAR_BYTES};
+use crate::report::Violation;
+use crate::reset::Kind;
+
+impl Card {
+    pub(crate) fn may_do_dma(&self) -> bool {
+        self.config.bus_master() && !field::ctrl::PCIE_MASTER_DISABLE.is_set(self.regs.get(Register::Ctrl))
+    }
+
+    pub fn config_read(&mut self, offset: usize, into: &mut [u8]) {
+        self.config.read(offset, into);
+    }
+
+    pub fn config_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: usize, from: &[u8]) {
+        let could = self.may_do_dma();
+        if self.config.write(offset, from).function_level_reset {
+            self.function_reset(host, now);
+        } else if !could && self.may_do_dma() {
+            self.transmit(host, now);
+            self.drain_packet_buffer(host, now);
+        }
+    }
+
+    /// Function level reset, or a reset of the whole device by whoever connects us to the bus.
+    pub fn function_reset(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        self.config.reset(self.mac);
+        self.reset(host, now, Kind::Function);
+    }
+
+    /// A read of BAR 0. Four aligned bytes are what drivers read; wider reads are several, narrower ones give their part.
+    pub fn bar_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
+        if offset >= u64::from(BAR_BYTES) {
+            into.fill(0xFF);
+            return;
+        }
+        let mut at = offset as u32;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let skip = (at % 4) as usize;
+            let bytes = self.mmio_read(host, now, at & !3).to_le_bytes();
+            let part = rest.len().min(4 - skip);
+            if part != 4 {
+                self.report.add(Violation::OddAccess, || format!("read of {part} bytes at {at:#x}"));
+            }
+            rest[..part].copy_from_slice(&bytes[skip..skip + part]);
+            rest = &mut rest[part..];
+            at += part as u32;
+        }
+    }
+
+    /// A write to BAR 0. Parts that are not four aligned bytes are ignored, as the card has no byte enables there.
+    pub fn bar_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
+        if offset >= u64::from(BAR_BYTES) {
+            return;
+        }
+        let mut at = offset as u32;
+        for part in from.chunks(4) {
+            match <[u8; 4]>::try_from(part) {
+                Ok(bytes) if at % 4 == 0 => self.mmio_write(host, now, at, u32::from_le_bytes(bytes)),
+                _ => self.report.add(Violation::OddAccess, || format!("write of {} bytes at {at:#x}", part.len())),
+            }
+            at += part.len() as u32;
+        }
+    }
+
+    /// The I/O BAR is a window to BAR 0: an address register and a data register (datasheet 3.1.1).
+    pub fn io_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
+        let value = match offset {
+            0 => self.io_address,
+            4 if self.io_address < BAR_BYTES => self.mmio_read(host, now, self.io_address & !3),
+            _ => 0,
+        };
+        for (to, from) in into.iter_mut().zip(value.to_le_bytes()) {
+            *to = from;
+        }
+    }
+    pub fn io_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
+        let Ok(bytes) = <[u8; 4]>::try_from(from) else { return };
+        let value = u32::from_le_bytes(bytes);
+        match offset {
+            0 => self.io_address = value,
+            4 if self.io_address < BAR_BYTES => self.mmio_write(host, now, self.io_address & !3, value),
+            _ => {}
+        }
+    }
+    pub const fn io_bar_bytes() -> u32 {
+        IO_BAR_BYTES
+    }
+
+    /// Reads the register at a dword's offset in BAR 0.
+    pub fn mmio_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u32) -> u32 {
+        let Some(place) = decode(offset) else {
+            self.report.add(Violation::UnknownRegister, || format!("read of unknown register {offset:#x}"));
+            return 0;
+        };
+        self.accesses.count_read(place.slot());
+        self.read_register(host, now, place)
+    }
+
+    /// Writes the register at a dword's offset in BAR 0.
+    pub fn mmio_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u32, value: u32) {
+        let Some(place) = decode(offset) else {
+            self.report.add(Violation::UnknownRegister, || format!("write of {value:#x} to unknown register {offset:#x}"));
+            return;
+        };
+        self.accesses.count_write(place.slot());
+        self.write_register(host, now, place, value);
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSL-1.0
+//! What registers do when they are read or written.
+//!
+//! Most of them only keep what is written. Those that do more are named here, once for reading and once for writing, with the block's
+//! function beside them; that list is the index to the other files.
+
+use crate::card::Card;
+use crate::flow_director;
+use crate::host::{Host, Nanoseconds};
+use crate::mdio;
+use crate::registers::{field, Place, Register};
+use crate::report::Violation;
+use crate::reset::Kind;
+use crate::semaphores;
+
+impl Card {
+    pub(crate) fn read_register(&mut self, host: &mut impl Host, now: Nanoseconds, place: Place) -> u32 {
+        use Register::*;
+        let index = place.index as usize;
+        match place.register {
+            Status => self.regs.get(Status) & !if self.may_do_dma_by_control() { 0 } else { field::status::PCIE_MASTER_ENABLE.ones() },
+            Frtimer => ((now - self.started) / 1000) as u32,
+            I2cctl => self.module.read(self.regs.get(I2cctl)),
+            Swsm => semaphores::read_swsm(&mut self.regs),
+            Eicr => self.interrupts.read_eicr(&self.regs, host),
+            Eics => self.interrupts.causes(),
+            Eims => self.interrupts.read_eims(),
+            EimsEx => self.interrupts.read_eims_ex(place.index),
+            EiamEx => self.interrupts.read_eiam_ex(place.index),
+            Rdh => self.receive_queues[index].head,
+            Rdt => self.receive_queues[index].tail,
+            Tdh => self.transmit_queues[index].head,
+            Tdt => self.transmit_queues[index].tail,
+            _ => match self.statistics.read_low(&mut self.regs, place) {
+                Some(value) => value,
+                None => self.regs.read(place),
+            },
+        }
+    }
+
+    fn may_do_dma_by_control(&self) -> bool {
+        !field::ctrl::PCIE_MASTER_DISABLE.is_set(self.regs.get(Register::Ctrl))
+    }
+
+    pub(crate) fn write_register(&mut self, host: &mut impl Host, now: Nanoseconds, place: Place, value: u32) {
+        use Register::*;
+        let index = place.index as usize;
+        match place.register {
+            Rdt => return self.write_rdt(host, now, index, value),
+            Tdt => return self.write_tdt(host, now, index, value),
+            Rdh => return self.receive_queues[index].head = field::rdh::HEAD.get(value),
+            Tdh => return self.transmit_queues[index].head = field::tdh::HEAD.get(value),
+            Eicr => return self.interrupts.write_eicr(&self.regs, host, value),
+            Eics => return self.interrupts.write_eics(&self.regs, host, now, value),
+            EicsEx => return self.interrupts.write_eics_ex(&self.regs, host, now, place.index, value),
+            Eims => return self.interrupts.write_eims(&self.regs, host, now, value),
+            EimsEx => return self.interrupts.write_eims_ex(&self.regs, host, now, place.index, value),
+            Eimc => return self.interrupts.write_eimc(&self.regs, host, value),
+            EimcEx => return self.interrupts.write_eimc_ex(place.index, value),
+            EiamEx => return self.interrupts.write_eiam_ex(place.index, value),
+            Ctrl => return self.write_ctrl(host, now, value),
+            Swsm => return semaphores::write_swsm(&mut self.regs, value),
+            Msca => return mdio::write_msca(&mut self.regs, value),
+            Fdirctrl => return flow_director::write_fdirctrl(&mut self.regs, value),
+            Fdircmd => return flow_director::write_fdircmd(&mut self.regs, value),
+            Eerd => return self.regs.set(Eerd, self.eeprom.write_eerd(value)),
+            I2cctl => {
+                let wires = self.module.write(value);
+                return self.regs.set(I2cctl, wires);
+            }
+            _ => {}
+        }
+        self.regs.write(place, value);
+        match place.register {
+            Eiam => self.interrupts.write_eiam(value),
+            Eitr => self.interrupts.write_eitr(&self.regs, host, now, index, value),
+            Ivar => self.interrupts.write_ivar(index, value),
+            IvarMisc => self.interrupts.write_ivar_misc(value),
+            Ral | Rah => self.l2_filter.update(&self.regs),
+            Ftqf | Etqf => self.queue_select.update(&self.regs),
+            Rssrk => self.queue_select.rss.key_changed(),
+            Rdbal | Rdbah | Rdlen | Srrctl => self.receive_queues[index].configure(&self.regs, index),
+            Rxdctl => self.write_rxdctl(index, value),
+            Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
+            Txdctl => self.write_txdctl(host, now, index, value),
+            Dmatxctl => {
+                self.transmit(host, now);
+            }
+            Rdrxctl => {
+                let value = self.regs.get(Rdrxctl) | field::rdrxctl::DMA_INIT_DONE.ones();
+                self.regs.set(Rdrxctl, value);
+            }
+            Autoc => self.write_autoc(host, now, value),
+            Esdp => self.write_esdp(),
+            Eec => {
+                // Access by hand is granted at once; the part itself answers to EERD only.
+                let granted = field::eec::REQUEST.is_set(value);
+                let fixed = Eec.info().reset & !field::eec::GRANT.ones();
+                self.regs.set(Eec, fixed | field::eec::REQUEST.put(u32::from(granted)) | field::eec::GRANT.put(u32::from(granted)));
+            }
+            _ => {}
+        }
+    }
+
+    fn write_ctrl(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        use field::ctrl::*;
+        if LRST.is_set(value) {
+            self.reset(host, now, Kind::Link);
+        } else if RST.is_set(value) {
+            self.reset(host, now, Kind::Software);
+        } else {
+            self.regs.set(Register::Ctrl, value & PCIE_MASTER_DISABLE.ones());
+        }
+    }
+
+    /// Pin 2 is an input that tells whether a module is there; the others keep what is driven.
+    fn write_esdp(&mut self) {
+        let pin = field::esdp::SDP2_DATA;
+        let value = self.regs.get(Register::Esdp) & !pin.ones();
+        self.regs.set(Register::Esdp, value | pin.put(u32::from(self.module_present)));
+    }
+
+    fn write_autoc(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        if field::autoc::RESTART_AN.is_set(value) {
+            // The bit starts something and reads back as zero.
+            self.regs.set(Register::Autoc, self.regs.get(Register::Autoc) & !field::autoc::RESTART_AN.ones());
+            if self.link.restart(&mut self.regs, now) {
+                self.link_changed(host, now);
+            }
+        }
+    }
+
+    fn write_rxdctl(&mut self, index: usize, value: u32) {
+        let queue = &mut self.receive_queues[index];
+        let enable = field::rxdctl::ENABLE.is_set(value);
+        queue.configure(&self.regs, index);
+        if enable && !queue.enabled && queue.length == 0 {
+            self.report.add(Violation::EnabledWithoutRing, || format!("receive queue {index} enabled with RDLEN 0"));
+        }
+        queue.enabled = enable;
+        self.regs.set_at(Register::Rxdctl, index, self.regs.get_at(Register::Rxdctl, index) & !field::rxdctl::FLUSH.ones());
+    }
+
+    fn write_txdctl(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
+        let queue = &mut self.transmit_queues[index];
+        let enable = field::txdctl::ENABLE.is_set(value);
+        queue.configure(&self.regs, index);
+        if enable && !queue.enabled && queue.length == 0 {
+            self.report.add(Violation::EnabledWithoutRing, || format!("transmit queue {index} enabled with TDLEN 0"));
+        }
+        if queue.enabled && !enable {
+            queue.forget();
+            self.transmit_ready &= !(1 << index);
+        }
+        queue.enabled = enable;
+        self.regs.set_at(Register::Txdctl, index, self.regs.get_at(Register::Txdctl, index) & !field::txdctl::FLUSH.ones());
+        if enable && self.transmit_queues[index].pending() != 0 {
+            self.transmit_ready |= 1 << index;
+            self.transmit(host, now);
+        }
+    }
+
+    fn write_rdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
+        let queue = &mut self.receive_queues[index];
+        queue.tail = field::rdt::TAIL.get(value);
+        if queue.enabled && queue.tail >= queue.length {
+            let (tail, length) = (queue.tail, queue.length);
+            self.report.add(Violation::TailBeyondRing, || format!("RDT[{index}] = {tail}, ring has {length}"));
+            return;
+        }
+        if !queue.enabled && queue.tail != 0 {
+            self.report.add(Violation::TailOfDisabledQueue, || format!("RDT[{index}] = {value} before RXDCTL.enable"));
+        }
+        if !self.packet_buffer.is_empty() {
+            self.drain_packet_buffer(host, now);
+        }
+    }
+
+    fn write_tdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
+        let queue = &mut self.transmit_queues[index];
+        queue.tail = field::tdt::TAIL.get(value);
+        if !queue.enabled {
+            if queue.tail != 0 {
+                self.report.add(Violation::TailOfDisabledQueue, || format!("TDT[{index}] = {value} before TXDCTL.enable"));
+            }
+            return;
+        }
+        if queue.tail >= queue.length {
+            let (tail, length) = (queue.tail, queue.length);
+            self.report.add(Violation::TailBeyondRing, || format!("TDT[{index}] = {tail}, ring has {length}"));
+            return;
+        }
+        if queue.pending() != 0 {
+            self.transmit_ready |= 1 << index;
+            self.transmit(host, now);
+        }
+    }
+}
