@@ -6,6 +6,7 @@ use crate::config_space::ConfigSpace;
 use crate::eeprom::Eeprom;
 use crate::host::{Host, Nanoseconds};
 use crate::i2c::{module_identity, Module};
+use crate::interrupt_trace::InterruptTrace;
 use crate::interrupts::{Interrupts, LINK_CHANGE};
 use crate::l2_filter::L2Filter;
 use crate::link::Link;
@@ -139,6 +140,14 @@ impl Card {
             list.push((format!("messages[{vector}]"), count));
         }
         list
+    }
+    /// From here on every message and every write to EITR is kept, up to `most` of them (interrupt_trace.rs).
+    pub fn start_interrupt_trace(&mut self, now: Nanoseconds, most: usize) {
+        self.interrupts.start_trace(now, most);
+    }
+    /// To stop the trace, and to take what it has kept.
+    pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
+        self.interrupts.trace()
     }
     /// The oldest description of a driver's mistake that nobody has taken yet.
     pub fn take_complaint(&mut self) -> Option<String> {

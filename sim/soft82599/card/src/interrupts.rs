@@ -6,19 +6,18 @@
 //! of IVAR_MISC. Without MSI-X, IVAR gives one of EICR's 16 queue bits and every cause goes out on one interrupt, moderated by EITR 0.
 //!
 //! An interrupt goes out when a cause arises, or when a mask is lifted from a cause that stands. Sending it may clear causes (EIAC; always
-//! for vectors from 16 on) and masks (EIAM with GPIE.eiame). Between two messages of a vector at least EITR's interval passes; the first
-//! after a longer pause goes at once. A cause that is not cleared automatically stays, and brings no second message until the driver clears
-//! it: a driver that forgets EIAC hears of each queue once, here as on the card.
+//! for vectors from 16 on) and masks (EIAM with GPIE.eiame). When it may go is moderation's business (moderation.rs); causes that software
+//! sets go at once if GPIE.eimen says so. A cause that is not cleared automatically stays, and brings no second message until the driver
+//! clears it: a driver that forgets EIAC hears of each queue once, here as on the card.
 //!
-//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting.
+//! Without GPIE.eiame, reading or clearing causes in EICR masks those that EIAM names, and setting them in EICS lifts their masks. That
+//! EICS does so, and that a write masks only the bits that it clears, is how the 82598's datasheet (3.5.4.1) reads; the 82599's is shorter.
 
 use crate::host::{Host, Nanoseconds};
+use crate::interrupt_trace::InterruptTrace;
+use crate::moderation::{Moderation, VECTORS};
 use crate::registers::{field, Register, RegisterFile};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
-pub const VECTORS: usize = 64;
-const ITR_UNIT: Nanoseconds = 2_000;
 const QUEUES: usize = 128;
 const NO_VECTOR: u8 = u8::MAX;
 
@@ -39,17 +38,17 @@ pub struct Interrupts {
     receive_vector: [u8; QUEUES],
     transmit_vector: [u8; QUEUES],
     other_vector: u8,
-    interval: [Nanoseconds; VECTORS],
-    not_before: [Nanoseconds; VECTORS],
-    timers: BinaryHeap<Reverse<(Nanoseconds, u8)>>,
-    waiting: u64,
+    moderation: Moderation,
     messages: [u64; VECTORS],
+    trace: InterruptTrace,
 }
 
 /// EICR.lsc, the cause of link changes.
 pub const LINK_CHANGE: u32 = field::eicr::LSC.ones();
 pub const PCI_EXCEPTION: u32 = field::eicr::PCI_EXCEPTION.ones();
 const QUEUE_BITS: u32 = field::eicr::RTXQ.ones();
+/// What stays to be cleared by reading EICR when GPIE.other_clear_disable keeps the queues' causes.
+const CLEARED_BY_READING: u32 = 0x3FFF_0000;
 
 impl Interrupts {
     pub fn new() -> Self {
@@ -66,21 +65,33 @@ impl Interrupts {
             receive_vector: [NO_VECTOR; QUEUES],
             transmit_vector: [NO_VECTOR; QUEUES],
             other_vector: NO_VECTOR,
-            interval: [0; VECTORS],
-            not_before: [0; VECTORS],
-            timers: BinaryHeap::new(),
-            waiting: 0,
+            moderation: Moderation::new(),
             messages: [0; VECTORS],
+            trace: InterruptTrace::new(),
         }
     }
 
     pub fn reset(&mut self, host: &mut impl Host) {
-        let messages = self.messages;
         if self.line {
             host.line(false);
         }
-        *self = Self::new();
-        self.messages = messages;
+        let trace = std::mem::replace(&mut self.trace, InterruptTrace::new());
+        *self = Self { messages: self.messages, trace, ..Self::new() };
+    }
+
+    pub fn trace(&mut self) -> &mut InterruptTrace {
+        &mut self.trace
+    }
+
+    /// Begins a trace with the intervals that hold now.
+    pub fn start_trace(&mut self, now: Nanoseconds, most: usize) {
+        self.trace.start(most);
+        for vector in 0..VECTORS {
+            let interval = self.moderation.interval(vector);
+            if interval != 0 {
+                self.trace.interval(now, vector as u8, interval, None);
+            }
+        }
     }
 
     /// Messages sent so far, by vector.
@@ -89,71 +100,82 @@ impl Interrupts {
     }
 
     pub fn receive_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, queue: usize) {
-        self.queue_event(regs, host, now, self.receive_vector[queue]);
+        let vector = self.receive_vector[queue];
+        if vector != NO_VECTOR {
+            self.trace.caused(vector, |causes| &mut causes.receive);
+            self.raise_queue_causes(regs, host, now, 1 << vector, false);
+        }
     }
 
     pub fn transmit_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, queue: usize) {
-        self.queue_event(regs, host, now, self.transmit_vector[queue]);
-    }
-
-    fn queue_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, vector: u8) {
+        let vector = self.transmit_vector[queue];
         if vector != NO_VECTOR {
-            self.raise_queue_causes(regs, host, now, 1 << vector);
+            self.trace.caused(vector, |causes| &mut causes.transmit);
+            self.raise_queue_causes(regs, host, now, 1 << vector, false);
         }
     }
 
     pub fn other_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, causes: u32) {
+        self.raise_other_causes(regs, host, now, causes, false);
+    }
+
+    /// `immediate`: without regard to moderation.
+    fn raise_other_causes(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, causes: u32, immediate: bool) {
         let fresh = causes & !self.other_causes;
         self.other_causes |= causes;
         if fresh & self.other_mask != 0 {
             self.other_requested = true;
             self.single_requested = true;
-            self.deliver_other(regs, host, now);
+            self.deliver_other(regs, host, now, immediate);
         }
     }
 
-    fn raise_queue_causes(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64) {
+    fn raise_queue_causes(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64, immediate: bool) {
         let fresh = bits & !self.queue_causes;
         self.queue_causes |= bits;
-        self.request(regs, host, now, fresh & self.queue_mask);
+        let held_back = if immediate { bits & self.requested } else { 0 };
+        self.request(regs, host, now, (fresh | held_back) & self.queue_mask, immediate);
     }
 
-    fn request(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64) {
+    fn request(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64, immediate: bool) {
         if bits == 0 {
             return;
         }
         if !msix(regs) {
             self.single_requested = true;
-            return self.deliver_single(regs, host, now);
+            return self.deliver_single(regs, host, now, immediate);
         }
         self.requested |= bits;
-        let mut rest = bits;
-        while rest != 0 {
-            let vector = rest.trailing_zeros() as u8;
-            rest &= rest - 1;
-            self.deliver_vector(regs, host, now, vector);
+        for vector in ones(bits) {
+            self.deliver_vector(regs, host, now, vector, immediate);
         }
     }
 
-    fn deliver_other(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds) {
+    fn deliver_other(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
         if !msix(regs) {
-            self.deliver_single(regs, host, now);
+            self.deliver_single(regs, host, now, immediate);
         } else if self.other_vector != NO_VECTOR {
-            self.deliver_vector(regs, host, now, self.other_vector);
+            self.deliver_vector(regs, host, now, self.other_vector, immediate);
         }
     }
 
     /// Sends the message of an MSI-X vector if it has one to send, now or when its interval is over.
-    fn deliver_vector(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, vector: u8) {
+    fn deliver_vector(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, vector: u8, immediate: bool) {
         let bit = 1u64 << vector;
         let queue = self.requested & self.queue_causes & self.queue_mask & bit != 0;
         let other = self.other_requested && self.other_vector == vector && self.other_causes & self.other_mask != 0;
-        if !(queue || other) || self.must_wait(now, vector) {
+        if !(queue || other) {
+            return self.moderation.forget(vector);
+        }
+        if !immediate && self.moderation.holds_back(now, vector) {
             return;
         }
-        self.sent(now, vector);
+        let told = if other { self.other_causes & self.other_mask } else { 0 };
+        self.messages[usize::from(vector)] += 1;
+        let held = self.moderation.sent(now, vector);
+        self.trace.message(now, vector, held, told);
         host.message(vector);
-        let auto_mask = field::gpie::EIAME.is_set(regs.get(Register::Gpie));
+        let auto_mask = eiame(regs);
         let auto_clear = regs.get(Register::Eiac);
         if queue {
             self.requested &= !bit;
@@ -166,7 +188,6 @@ impl Interrupts {
         }
         if other {
             self.other_requested = false;
-            let told = self.other_causes & self.other_mask;
             self.other_causes &= !(told & auto_clear);
             if auto_mask {
                 self.other_mask &= !(told & regs.get(Register::Eiam));
@@ -175,17 +196,18 @@ impl Interrupts {
     }
 
     /// Without MSI-X: the line follows the causes; a message (MSI) goes out for something new.
-    fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds) {
-        let active = self.single_active();
-        if !active {
+    fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
+        if !self.single_active() {
             self.single_requested = false;
-            self.set_line(host, false);
+            self.moderation.forget(0);
+            return self.set_line(host, false);
+        }
+        if !self.single_requested || msix(regs) || (!immediate && self.moderation.holds_back(now, 0)) {
             return;
         }
-        if !self.single_requested || msix(regs) || self.must_wait(now, 0) {
-            return;
-        }
-        self.sent(now, 0);
+        self.messages[0] += 1;
+        let held = self.moderation.sent(now, 0);
+        self.trace.single_message(now, held, self.other_causes & self.other_mask);
         self.single_requested = false;
         self.set_line(host, true);
         host.message(0);
@@ -202,41 +224,21 @@ impl Interrupts {
         }
     }
 
-    fn must_wait(&mut self, now: Nanoseconds, vector: u8) -> bool {
-        let not_before = self.not_before[usize::from(vector)];
-        if now >= not_before {
-            return false;
-        }
-        if self.waiting & (1 << vector) == 0 {
-            self.waiting |= 1 << vector;
-            self.timers.push(Reverse((not_before, vector)));
-        }
-        true
-    }
-
-    fn sent(&mut self, now: Nanoseconds, vector: u8) {
-        let v = usize::from(vector);
-        self.messages[v] += 1;
-        self.not_before[v] = now + self.interval[v];
-    }
-
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        self.moderation.next_deadline()
     }
 
     pub fn tick(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds) {
-        while let Some(Reverse((at, vector))) = self.timers.peek().copied() {
-            if at > now {
-                return;
-            }
-            self.timers.pop();
-            self.waiting &= !(1 << vector);
-            // The interval may have been lengthened since: deliver_* asks again.
-            if msix(regs) {
-                self.deliver_vector(regs, host, now, vector);
-            } else {
-                self.deliver_single(regs, host, now);
-            }
+        while let Some(vector) = self.moderation.take_due(now) {
+            self.deliver_waiting(regs, host, now, vector);
+        }
+    }
+
+    fn deliver_waiting(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, vector: u8) {
+        if msix(regs) {
+            self.deliver_vector(regs, host, now, vector, false);
+        } else {
+            self.deliver_single(regs, host, now, false);
         }
     }
 
@@ -250,8 +252,9 @@ impl Interrupts {
 
     pub fn read_eicr(&mut self, regs: &RegisterFile, host: &mut impl Host) -> u32 {
         let causes = self.causes();
-        let only_queues = field::gpie::OTHER_CLEAR_DISABLE.is_set(regs.get(Register::Gpie));
-        self.clear_causes(regs, host, if only_queues { QUEUE_BITS } else { u32::MAX });
+        // Against its name, the bit keeps the queues' causes and lets the others be cleared (8.2.3.5.18).
+        let keep_queues = field::gpie::OTHER_CLEAR_DISABLE.is_set(regs.get(Register::Gpie));
+        self.clear_causes(regs, host, if keep_queues { CLEARED_BY_READING } else { u32::MAX });
         causes
     }
 
@@ -264,25 +267,41 @@ impl Interrupts {
         self.queue_causes &= !queues;
         self.requested &= !queues;
         self.other_causes &= !bits;
-        if !msix(regs) {
-            // Here reading or clearing the causes is what masks them (8.2.3.5.6).
-            let auto_mask = regs.get(Register::Eiam);
-            self.queue_mask &= !(u64::from(auto_mask & QUEUE_BITS));
-            self.other_mask &= !auto_mask;
-            if !self.single_active() {
-                self.single_requested = false;
-                self.set_line(host, false);
-            }
+        if !eiame(regs) {
+            self.queue_mask &= !(self.queue_auto_mask & queues);
+            self.other_mask &= !(regs.get(Register::Eiam) & bits);
+        }
+        if msix(regs) {
+            let shared = if self.other_requested && self.other_vector != NO_VECTOR { 1 << self.other_vector } else { 0 };
+            ones(queues & !shared).for_each(|vector| self.moderation.forget(vector));
+        } else if !self.single_active() {
+            self.single_requested = false;
+            self.moderation.forget(0);
+            self.set_line(host, false);
         }
     }
 
     pub fn write_eics(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u32) {
-        self.other_event(regs, host, now, bits & !QUEUE_BITS & !field::eicr::OTHER.ones());
-        self.raise_queue_causes(regs, host, now, u64::from(bits & QUEUE_BITS));
+        let others = bits & !QUEUE_BITS & !field::eicr::OTHER.ones();
+        if !eiame(regs) {
+            self.other_mask |= regs.get(Register::Eiam) & others;
+        }
+        self.raise_other_causes(regs, host, now, others, immediate(regs));
+        self.raise_by_software(regs, host, now, u64::from(bits & QUEUE_BITS));
     }
 
     pub fn write_eics_ex(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, index: u32, bits: u32) {
-        self.raise_queue_causes(regs, host, now, u64::from(bits) << (32 * index));
+        self.raise_by_software(regs, host, now, u64::from(bits) << (32 * index));
+    }
+
+    fn raise_by_software(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64) {
+        for vector in ones(bits) {
+            self.trace.caused(vector, |causes| &mut causes.software);
+        }
+        if !eiame(regs) {
+            self.queue_mask |= self.queue_auto_mask & bits;
+        }
+        self.raise_queue_causes(regs, host, now, bits, immediate(regs));
     }
 
     pub fn read_eims(&self) -> u32 {
@@ -300,7 +319,7 @@ impl Interrupts {
         if lifted & self.other_causes != 0 {
             self.other_requested = true;
             self.single_requested = true;
-            self.deliver_other(regs, host, now);
+            self.deliver_other(regs, host, now, false);
         }
         self.lift_queue_mask(regs, host, now, u64::from(bits & QUEUE_BITS));
     }
@@ -312,7 +331,7 @@ impl Interrupts {
     fn lift_queue_mask(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, bits: u64) {
         let lifted = bits & !self.queue_mask;
         self.queue_mask |= bits;
-        self.request(regs, host, now, lifted & self.queue_causes);
+        self.request(regs, host, now, lifted & self.queue_causes, false);
     }
 
     pub fn write_eimc(&mut self, regs: &RegisterFile, host: &mut impl Host, bits: u32) {
@@ -341,29 +360,23 @@ impl Interrupts {
         self.queue_auto_mask = (self.queue_auto_mask & !place) | (u64::from(bits) << (32 * index));
     }
 
-    /// A write to EITR sets the interval and, unless counter_write_disable, restarts the counter from the value written.
+    pub fn read_eitr(&self, now: Nanoseconds, index: usize, kept: u32) -> u32 {
+        if index < VECTORS {
+            self.moderation.read(now, index, kept)
+        } else {
+            kept
+        }
+    }
+
     pub fn write_eitr(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
         if index >= VECTORS {
             return;
         }
-        self.interval[index] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * ITR_UNIT;
-        if !field::eitr::COUNTER_WRITE_DISABLE.is_set(value) {
-            // The register holds the counter's upper seven of nine bits.
-            self.not_before[index] = now + u64::from(field::eitr::ITR_COUNTER.get(value)) * 4 * ITR_UNIT;
-        }
-        // A shorter interval applies to a vector that is waiting, too; its old timer then finds nothing to do.
-        let limit = now + self.interval[index];
-        if self.not_before[index] > limit {
-            self.not_before[index] = limit;
-        }
-        if self.waiting & (1 << index) != 0 {
-            self.waiting &= !(1 << index);
-            self.timers.retain(|Reverse((_, vector))| usize::from(*vector) != index);
-            if msix(regs) {
-                self.deliver_vector(regs, host, now, index as u8);
-            } else {
-                self.deliver_single(regs, host, now);
-            }
+        let was_waiting = self.moderation.is_waiting(index);
+        let counter = self.moderation.write(now, index, value);
+        self.trace.interval(now, index as u8, self.moderation.interval(index), counter);
+        if was_waiting && counter.is_some() {
+            self.deliver_waiting(regs, host, now, index as u8);
         }
     }
 
@@ -397,18 +410,36 @@ impl Interrupts {
             u8::from(self.line),
         );
         for vector in 0..VECTORS {
-            if self.messages[vector] != 0 || self.interval[vector] != 0 {
+            let interval = self.moderation.interval(vector);
+            if self.messages[vector] != 0 || interval != 0 {
                 let _ = writeln!(
                     out,
-                    "vector {vector}: messages {} interval_ns {} not_before_ns {} waiting {}",
+                    "vector {vector}: messages {} interval_ns {interval} silent_until_ns {} waiting {}",
                     self.messages[vector],
-                    self.interval[vector],
-                    self.not_before[vector],
-                    (self.waiting >> vector) & 1
+                    self.moderation.silent_until(vector),
+                    u8::from(self.moderation.is_waiting(vector)),
                 );
             }
         }
     }
+}
+
+fn ones(mut bits: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let lowest = (bits != 0).then(|| bits.trailing_zeros() as u8)?;
+        bits &= bits - 1;
+        Some(lowest)
+    })
+}
+
+/// GPIE.eimen: what EICS raises does not wait for moderation.
+fn immediate(regs: &RegisterFile) -> bool {
+    field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
+}
+
+/// GPIE.eiame: EIAM masks causes when their message goes; otherwise when they are read or cleared.
+fn eiame(regs: &RegisterFile) -> bool {
+    field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }
 
 fn msix(regs: &RegisterFile) -> bool {

@@ -27,6 +27,7 @@ impl Card {
             Eims => self.interrupts.read_eims(),
             EimsEx => self.interrupts.read_eims_ex(place.index),
             EiamEx => self.interrupts.read_eiam_ex(place.index),
+            Eitr => self.interrupts.read_eitr(now, index, self.regs.read(place)),
             Rdh => self.receive_queues[index].head,
             Rdt => self.receive_queues[index].tail,
             Tdh => self.transmit_queues[index].head,

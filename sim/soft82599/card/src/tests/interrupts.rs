@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Causes, masks, moderation on a clock that the test moves.
+//! Causes and masks: what is told, to whom, and what telling changes. When, is in moderation.rs.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
 
-fn set_interval_us(driver: &mut Driver, vector: usize, us: u32) {
-    let value = field::eitr::ITR_INTERVAL.put(us / 2) | field::eitr::COUNTER_WRITE_DISABLE.ones();
-    driver.write_at(Register::Eitr, vector, value);
+fn set_gpie(driver: &mut Driver, bits: &[crate::registers::Field]) {
+    driver.write(Register::Gpie, bits.iter().fold(0, |value, bit| value | bit.ones()));
 }
 
 #[test]
@@ -16,61 +15,6 @@ fn every_frame_interrupts_when_nothing_moderates() {
         driver.arrive(&numbered_frame(number, 60));
     }
     assert_eq!(driver.host.messages, [0; 10]);
-}
-
-#[test]
-fn messages_keep_their_distance_and_the_first_after_a_pause_goes_at_once() {
-    for interval_us in [8u64, 100, 1000] {
-        let mut driver = Driver::up(1, 64);
-        set_interval_us(&mut driver, 0, interval_us as u32);
-        let mut sent_at = Vec::new();
-        // A frame every 3 us for 20 intervals, then a pause, then one more.
-        for number in 0..(interval_us * 20 / 3) as u32 {
-            let before = driver.host.messages.len();
-            driver.advance(3_000);
-            driver.arrive(&numbered_frame(number, 60));
-            while driver.poll(0).is_some() {}
-            if driver.host.messages.len() != before {
-                sent_at.push(driver.now);
-            }
-        }
-        let expected = 20;
-        assert!((expected - 2..=expected + 1).contains(&driver.host.messages.len()), "{interval_us} us: {}", driver.host.messages.len());
-        driver.advance(interval_us * 10_000);
-        let before = driver.host.messages.len();
-        driver.arrive(&numbered_frame(0, 60));
-        assert_eq!(driver.host.messages.len(), before + 1, "after a pause at once");
-    }
-}
-
-#[test]
-fn a_moderated_message_comes_exactly_when_the_interval_is_over() {
-    let mut driver = Driver::up(1, 64);
-    set_interval_us(&mut driver, 0, 50);
-    driver.arrive(&numbered_frame(0, 60));
-    assert_eq!(driver.host.messages.len(), 1);
-    driver.advance(10_000);
-    driver.arrive(&numbered_frame(1, 60));
-    driver.arrive(&numbered_frame(2, 60));
-    driver.advance(39_999);
-    assert_eq!(driver.host.messages.len(), 1);
-    driver.advance(1);
-    assert_eq!(driver.host.messages.len(), 2, "both frames in one message");
-    driver.advance(1_000_000);
-    assert_eq!(driver.host.messages.len(), 2, "and nothing more without a cause");
-}
-
-#[test]
-fn a_shorter_interval_frees_a_waiting_vector() {
-    let mut driver = Driver::up(1, 64);
-    set_interval_us(&mut driver, 0, 1000);
-    driver.arrive(&numbered_frame(0, 60));
-    driver.arrive(&numbered_frame(1, 60));
-    driver.advance(100_000);
-    assert_eq!(driver.host.messages.len(), 1);
-    set_interval_us(&mut driver, 0, 10);
-    driver.advance(10_000);
-    assert_eq!(driver.host.messages.len(), 2);
 }
 
 #[test]
@@ -159,16 +103,110 @@ fn without_msix_the_line_follows_the_causes() {
 }
 
 #[test]
-fn the_cost_of_waiting_vectors_is_bounded() {
+fn a_vector_masked_by_eimc_keeps_its_cause_until_eims() {
+    // As a driver that polls: mask, take frames, lift the mask, and hear at once of what came meanwhile.
     let mut driver = Driver::up(2, 64);
-    for vector in 0..2 {
-        set_interval_us(&mut driver, vector, 1000);
+    driver.write(Register::Eimc, 1 << 1);
+    driver.map_vector(0, 1);
+    driver.arrive(&numbered_frame(0, 60));
+    driver.send(1, &numbered_frame(1, 60));
+    assert!(driver.host.messages.is_empty());
+    driver.write(Register::Eims, 1 << 1);
+    assert_eq!(driver.host.messages, [1], "both causes in one message");
+    driver.arrive(&numbered_frame(2, 60));
+    assert_eq!(driver.host.messages, [1, 1]);
+}
+
+#[test]
+fn software_causes_respect_masks_and_wait_for_them() {
+    let mut driver = Driver::up(2, 64);
+    driver.write_at(Register::EimcEx, 0, 2);
+    driver.write_at(Register::EicsEx, 0, 3);
+    assert_eq!(driver.host.messages, [0]);
+    driver.write_at(Register::EimsEx, 0, 2);
+    assert_eq!(driver.host.messages, [0, 1]);
+    // Link, as software says it: to the vector for the rest.
+    driver.write(Register::Eics, field::eicr::LSC.ones());
+    assert_eq!(driver.host.messages, [0, 1, 2]);
+    // Bit 31 only sums up the others.
+    driver.read(Register::Eicr);
+    driver.write(Register::Eics, field::eicr::OTHER.ones());
+    assert_eq!((driver.host.messages.len(), driver.read(Register::Eics)), (3, 0));
+}
+
+#[test]
+fn reading_eicr_clears_all_or_keeps_the_queues_as_gpie_says() {
+    use field::gpie::{MULTIPLE_MSIX, OTHER_CLEAR_DISABLE};
+    for (keep_queues, left) in [(false, 0), (true, 1)] {
+        let mut driver = Driver::up(1, 64);
+        driver.write(Register::Eiac, 0);
+        set_gpie(&mut driver, if keep_queues { &[MULTIPLE_MSIX, OTHER_CLEAR_DISABLE] } else { &[MULTIPLE_MSIX] });
+        driver.arrive(&numbered_frame(0, 60));
+        driver.card.set_link(&mut driver.host, driver.now, false);
+        let all = field::eicr::LSC.ones() | field::eicr::OTHER.ones() | 1;
+        assert_eq!(driver.read(Register::Eics), all, "EICS shows and clears nothing");
+        assert_eq!(driver.read(Register::Eicr), all);
+        assert_eq!(driver.read(Register::Eics), left, "GPIE.other_clear_disable {keep_queues}");
     }
-    for round in 0..1000 {
-        driver.write_at(Register::EicsEx, 0, 3);
-        driver.advance(500);
-        let waits = driver.card.next_deadline().is_some_and(|at| at <= driver.now + 1_000_000);
-        assert_eq!(waits, round > 0, "round {round}: the first went at once, the others wait for one and the same moment");
+}
+
+#[test]
+fn auto_clear_takes_exactly_what_eiac_names_and_all_vectors_from_sixteen_on() {
+    let mut driver = Driver::up(3, 64);
+    driver.write(Register::Eiac, 1 << 1);
+    driver.map_vector(2, 20);
+    driver.write_at(Register::EimsEx, 0, 1 << 20);
+    for queue in [0, 1] {
+        driver.send(queue, &numbered_frame(0, 60));
     }
-    assert_eq!(driver.host.messages.len(), 2, "half a millisecond has room for one message each");
+    driver.send(2, &numbered_frame(0, 60));
+    assert_eq!(driver.host.messages, [0, 1, 20]);
+    assert_eq!(driver.read(Register::Eics), 1, "vector 0 has to be cleared by its driver");
+    driver.send(2, &numbered_frame(0, 60));
+    assert_eq!(driver.host.messages, [0, 1, 20, 20]);
+    // The other causes, too, if EIAC names them.
+    driver.write(Register::Eiac, field::eicr::LSC.ones());
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    assert!(!field::eicr::LSC.is_set(driver.read(Register::Eics)));
+}
+
+#[test]
+fn auto_mask_acts_on_the_message_with_eiame_and_on_eicr_without() {
+    use field::gpie::{EIAME, MULTIPLE_MSIX};
+    for on_message in [true, false] {
+        let mut driver = Driver::up(2, 64);
+        driver.write(Register::Eiac, 0);
+        set_gpie(&mut driver, if on_message { &[MULTIPLE_MSIX, EIAME] } else { &[MULTIPLE_MSIX] });
+        driver.write_at(Register::EiamEx, 0, 3);
+        driver.write(Register::Eiam, field::eicr::LSC.ones() | 3);
+        driver.arrive(&numbered_frame(0, 60));
+        driver.card.set_link(&mut driver.host, driver.now, false);
+        assert_eq!(driver.host.messages, [0, 2]);
+        let lsc = field::eicr::LSC.ones();
+        assert_eq!(driver.read(Register::Eims), if on_message { 2 } else { lsc | 3 }, "after the messages, EIAME {on_message}");
+        driver.write(Register::Eicr, lsc | 1);
+        assert_eq!(driver.read(Register::Eims), 2, "after both were cleared");
+    }
+}
+
+#[test]
+fn without_eiame_eics_lifts_the_masks_that_eiam_names() {
+    let mut driver = Driver::up(2, 64);
+    set_gpie(&mut driver, &[field::gpie::MULTIPLE_MSIX]);
+    driver.write(Register::Eimc, 3);
+    driver.write(Register::Eiam, 1);
+    driver.write(Register::Eics, 3);
+    assert_eq!(driver.host.messages, [0]);
+    assert_eq!(driver.read(Register::Eims) & 3, 1);
+}
+
+#[test]
+fn causes_without_a_vector_are_shown_and_not_told() {
+    let mut driver = Driver::up(1, 64);
+    driver.write(Register::IvarMisc, 0);
+    driver.write_at(Register::Ivar, 0, 0);
+    driver.arrive(&numbered_frame(0, 60));
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    assert!(driver.host.messages.is_empty());
+    assert_eq!(driver.read(Register::Eics), field::eicr::LSC.ones() | field::eicr::OTHER.ones());
 }

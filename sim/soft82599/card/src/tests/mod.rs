@@ -5,6 +5,7 @@ mod driver;
 mod end_to_end;
 mod host;
 mod interrupts;
+mod moderation;
 mod receive;
 mod registers;
 mod robustness;
