@@ -52,6 +52,29 @@ fn checksums_are_inserted() {
     }
 }
 
+/// Linux sets the context's IPv4 bit only with an IP checksum or segmentation asked for; a TCP checksum alone comes without it, and the
+/// length that the checksum covers must come from the header itself.
+#[test]
+fn a_transport_checksum_needs_no_ipv4_bit_in_its_context() {
+    for (protocol, tcp) in [(6u8, true), (17, false)] {
+        for padding in [0, 9] {
+            let mut driver = Driver::up(1, 64);
+            let mut right = ipv4_frame(protocol, (1234, 80), b"odd");
+            let mut packet = right.clone();
+            seed(&mut packet, protocol, true);
+            packet[24..26].copy_from_slice(&right[24..26]);
+            // What a driver adds behind the datagram belongs to no checksum.
+            for frame in [&mut packet, &mut right] {
+                frame.extend(std::iter::repeat_n(0xA5, padding));
+                frame.resize(frame.len().max(60), 0xA5);
+            }
+            let of = ContextOf { ipv4: false, tcp, l4: if tcp { 20 } else { 8 }, ..tcp_context(0) };
+            send(&mut driver, &of, &packet, packet.len(), transmit_data::INSERT_L4_CHECKSUM.put(1));
+            assert_eq!(driver.host.sent, [right], "protocol {protocol}, padding {padding}");
+        }
+    }
+}
+
 #[test]
 fn without_being_asked_nothing_is_changed() {
     let mut driver = Driver::up(1, 64);
