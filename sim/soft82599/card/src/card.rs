@@ -16,7 +16,7 @@ use crate::receive::{self, ReceiveQueue};
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Report;
 use crate::reset::Kind;
-use crate::statistics::Statistics;
+use crate::statistics::{SentFrame, Statistics};
 use crate::transmit::{self, TransmitQueue};
 
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct Card {
     /// Frames on their way back inside the card (HLREG0.loopback).
     pub(crate) looped_back: Vec<Vec<u8>>,
     /// Scratch of transmit, kept to spare allocations.
-    pub(crate) sent_lengths: Vec<(usize, [u8; 6])>,
+    pub(crate) sent_frames: Vec<SentFrame>,
     pub(crate) statistics: Statistics,
     pub(crate) link: Link,
     pub(crate) report: Report,
@@ -72,7 +72,7 @@ impl Card {
             transmit_ready: 0,
             transmit_turn: 0,
             looped_back: Vec::new(),
-            sent_lengths: Vec::new(),
+            sent_frames: Vec::new(),
             statistics: Statistics::default(),
             link: Link::new(configuration.link),
             report: Report::default(),

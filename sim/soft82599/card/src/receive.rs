@@ -178,7 +178,8 @@ impl Card {
             return Outcome::Dropped;
         }
         let mut trimmed = Trimmed::new(frame, parsed, &queue, self.keep_crc());
-        let needed = trimmed.bytes().div_ceil(queue.buffer_bytes) as u32;
+        let bytes = trimmed.bytes();
+        let needed = bytes.div_ceil(queue.buffer_bytes) as u32;
         if queue.available() < needed {
             if queue.drop {
                 self.statistics.dropped(&mut self.regs, index);
@@ -206,7 +207,7 @@ impl Card {
             self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
             return Outcome::Dropped;
         }
-        self.statistics.delivered(&mut self.regs, index, trimmed.bytes());
+        self.statistics.delivered(&mut self.regs, index, bytes);
         self.interrupts.receive_event(&self.regs, host, now, index);
         Outcome::Delivered
     }

@@ -14,6 +14,7 @@ use crate::registers::descriptor::{legacy_transmit as legacy, transmit_data as d
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 use crate::segmentation::{send_packet, Context, Malformed, Wanted};
+use crate::statistics::SentFrame;
 
 pub const QUEUES: usize = 128;
 const CONTEXTS: usize = 2;
@@ -226,7 +227,7 @@ impl Card {
             let mut send = |parts: &[&[u8]]| if loopback { looped_back.push(parts.concat()) } else { host.send(parts) };
             let pad = field::hlreg0::TX_PAD_ENABLE.is_set(regs.get(Register::Hlreg0));
             // The closure below counts frames, for which it needs the registers that the offloads read.
-            let mut lengths: Vec<(usize, [u8; 6])> = std::mem::take(&mut self.sent_lengths);
+            let mut sent: Vec<SentFrame> = std::mem::take(&mut self.sent_frames);
             let result = send_packet(regs, &mut packet, &queue.wanted, |parts| {
                 let bytes: usize = parts.iter().map(|part| part.len()).sum();
                 let mut destination = [0; 6];
@@ -240,16 +241,16 @@ impl Card {
                     }
                     padded[at..].copy_from_slice(&ZEROS[at..]);
                     send(&[&padded]);
-                    lengths.push((SHORTEST_FRAME, destination));
+                    sent.push(SentFrame { destination, bytes, padded_bytes: SHORTEST_FRAME });
                 } else {
                     send(parts);
-                    lengths.push((bytes, destination));
+                    sent.push(SentFrame { destination, bytes, padded_bytes: bytes });
                 }
             });
-            for (bytes, destination) in lengths.drain(..) {
-                statistics.sent(regs, index, destination, bytes);
+            for frame in sent.drain(..) {
+                statistics.sent(regs, index, frame);
             }
-            self.sent_lengths = lengths;
+            self.sent_frames = sent;
             result
         };
         if let Err(Malformed(reason)) = result {

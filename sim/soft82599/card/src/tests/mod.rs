@@ -9,4 +9,5 @@ mod moderation;
 mod receive;
 mod registers;
 mod robustness;
+mod statistics;
 mod transmit;
