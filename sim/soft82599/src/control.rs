@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The control socket: one command a line, one line of JSON back (`state`: lines, ended by one with a dot).
+//!
+//! The interrupt trace (the card's interrupt_trace.rs) is read in pieces, each taken off: `trace read` again until `left` is 0. A message is
+//! `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector", "interval", "counter"}`; times
+//! are the card's nanoseconds, and `now` is its clock at the moment of the answer.
 
 use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
-use card::Card;
+use card::{Card, Entry, Event, Nanoseconds};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -13,6 +17,11 @@ const MOST_CLIENTS: usize = 8;
 const LONGEST_LINE: usize = 4096;
 /// Answers that a client has not taken yet; one that lets more pile up is cut off.
 const MOST_OUTPUT: usize = 4 << 20;
+const TRACE_ENTRIES: usize = 1 << 16;
+/// 48 bytes each.
+const MOST_TRACE_ENTRIES: usize = 1 << 22;
+/// In one answer: some 2 MB of text.
+const TRACE_PIECE: usize = 1 << 14;
 
 struct Client {
     stream: UnixStream,
@@ -45,20 +54,20 @@ impl Control {
     }
 
     /// Serves whoever has something to say; all descriptors are non-blocking, so it need not be known who.
-    pub fn service(&mut self, card: &mut Card, requests: &mut Vec<Request>) {
+    pub fn service(&mut self, card: &mut Card, now: Nanoseconds, requests: &mut Vec<Request>) {
         while self.clients.len() < MOST_CLIENTS {
             let Some(stream) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 self.clients.push(Client { stream, input: Vec::new(), output: Vec::new() });
             }
         }
-        self.clients.retain_mut(|client| client.service(card, requests));
+        self.clients.retain_mut(|client| client.service(card, now, requests));
     }
 }
 
 impl Client {
     /// False when it is gone or has to go.
-    fn service(&mut self, card: &mut Card, requests: &mut Vec<Request>) -> bool {
+    fn service(&mut self, card: &mut Card, now: Nanoseconds, requests: &mut Vec<Request>) -> bool {
         let mut buffer = [0u8; 4096];
         let open = loop {
             match self.stream.read(&mut buffer) {
@@ -74,8 +83,11 @@ impl Client {
         };
         while let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            let answer =
-                if line.len() > LONGEST_LINE { error("line too long") } else { run(String::from_utf8_lossy(&line).trim(), card, requests) };
+            let answer = if line.len() > LONGEST_LINE {
+                error("line too long")
+            } else {
+                run(String::from_utf8_lossy(&line).trim(), card, now, requests)
+            };
             self.output.extend(answer.bytes());
         }
         if self.input.len() > LONGEST_LINE || self.output.len() > MOST_OUTPUT {
@@ -98,8 +110,12 @@ impl Client {
     }
 }
 
-fn run(line: &str, card: &mut Card, requests: &mut Vec<Request>) -> String {
+fn run(line: &str, card: &mut Card, now: Nanoseconds, requests: &mut Vec<Request>) -> String {
     const OK: &str = "{\"ok\": true}\n";
+    if let Some(words) = line.strip_prefix("trace ") {
+        return trace(words.trim(), card, now)
+            .unwrap_or_else(|| error(&format!("trace takes start [ENTRIES, 1 to {MOST_TRACE_ENTRIES}], stop or read")));
+    }
     match line {
         "counters" => {
             let accesses = card.access_counters();
@@ -123,7 +139,47 @@ fn run(line: &str, card: &mut Card, requests: &mut Vec<Request>) -> String {
             requests.push(Request::Quit);
             OK.into()
         }
-        _ => error("unknown command; known are counters, reset-counters, statistics, state, link up, link down, quit"),
+        _ => error(
+            "unknown command; known are counters, reset-counters, statistics, state, trace start [ENTRIES], trace stop, trace read, link up, \
+             link down, quit",
+        ),
+    }
+}
+
+/// None if the words make no sense.
+fn trace(words: &str, card: &mut Card, now: Nanoseconds) -> Option<String> {
+    match words.split_once(char::is_whitespace).unwrap_or((words, "")) {
+        ("start", entries) => {
+            let most = if entries.is_empty() { TRACE_ENTRIES } else { entries.trim().parse().ok()? };
+            if !(1..=MOST_TRACE_ENTRIES).contains(&most) {
+                return None;
+            }
+            card.start_interrupt_trace(now, most);
+        }
+        ("stop", "") => card.interrupt_trace().stop(),
+        ("read", "") => {
+            let trace = card.interrupt_trace();
+            let entries: Vec<String> = trace.take(TRACE_PIECE).map(|entry| entry_as_json(&entry)).collect();
+            let (on, lost, left) = (trace.is_on(), trace.lost(), trace.waiting());
+            let entries = entries.join(", ");
+            return Some(format!("{{\"on\": {on}, \"lost\": {lost}, \"left\": {left}, \"now\": {now}, \"entries\": [{entries}]}}\n"));
+        }
+        _ => return None,
+    }
+    Some("{\"ok\": true}\n".into())
+}
+
+fn entry_as_json(entry: &Entry) -> String {
+    let Entry { at, vector, event } = entry;
+    match event {
+        Event::Message { causes, held } => format!(
+            "{{\"at\": {at}, \"vector\": {vector}, \"held\": {held}, \"receive\": {}, \"transmit\": {}, \"software\": {}, \"other\": {}}}",
+            causes.receive, causes.transmit, causes.software, causes.other
+        ),
+        Event::Interval { interval, counter } => {
+            let counter = counter.map_or("null".into(), |counter| counter.to_string());
+            format!("{{\"at\": {at}, \"vector\": {vector}, \"interval\": {interval}, \"counter\": {counter}}}")
+        }
     }
 }
 

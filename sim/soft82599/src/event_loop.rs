@@ -198,7 +198,7 @@ impl EventLoop {
     fn serve_control(&mut self) -> bool {
         let mut requests = Vec::new();
         if let Some(control) = &mut self.control {
-            control.service(&mut self.card, &mut requests);
+            control.service(&mut self.card, self.clock.now(), &mut requests);
         }
         for request in requests {
             match request {

@@ -11,7 +11,8 @@ usage: soft82599 --socket PATH [--net SPEC] [--mac AA:BB:CC:DD:EE:FF] [--control
   --socket PATH      vfio-user socket; QEMU: -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
   --net SPEC         none (default) | listen:PATH | connect:PATH | tap:NAME | loopback
   --mac ADDRESS      default 02:82:59:90:00:01
-  --control PATH     socket for commands: counters, reset-counters, statistics, state, link up, link down, quit
+  --control PATH     socket for commands: counters, reset-counters, statistics, state, trace start [ENTRIES], trace stop,
+                     trace read, link up, link down, quit
   --time-scale F     the card's clock runs F times as fast as the wall's (0.01: a hundred times slower); default 1
   --log-level L      error | warn (default) | info | debug (every register access by name)
   --once             end when the first guest has gone";

@@ -13,6 +13,8 @@ use std::time::Duration;
 const CTRL: u64 = 0x0;
 const STATUS: u64 = 0x8;
 const LINKS: u64 = 0x42A4;
+const EICS: u64 = 0x808;
+const EITR: u64 = 0x820;
 const GPIE: u64 = 0x898;
 const EIAC: u64 = 0x810;
 const EIMS_EX: u64 = 0xAA0;
@@ -137,6 +139,121 @@ fn frames_pass_between_a_guest_and_a_peer() {
     peer.write_all(&[0xFF; 100]).unwrap();
     peer.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "a peer out of step is cut off");
+}
+
+/// A guest whose card is joined to another's.
+struct Guest {
+    client: Client,
+    memory: Memory,
+    sent: u64,
+    received: u64,
+    _event: Event,
+}
+
+impl Guest {
+    fn on(server: &Server) -> Self {
+        let mut client = server.connect();
+        let memory = Memory::new(MEMORY);
+        let event = bring_up(&mut client, &memory);
+        Self { client, memory, sent: 0, received: 0, _event: event }
+    }
+    fn send(&mut self, frame: &[u8]) {
+        transmit(&mut self.client, &self.memory, self.sent % 8, frame);
+        self.sent += 1;
+    }
+    fn receive(&mut self, bytes: usize) -> Vec<u8> {
+        let slot = self.received % 8;
+        let descriptor = RECEIVE_RING + slot * 16;
+        let until = std::time::Instant::now() + PATIENCE;
+        while self.memory.u64_at(descriptor + 8) & 3 != 3 {
+            assert!(std::time::Instant::now() < until, "nothing came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(self.memory.u64_at(descriptor + 8) >> 32 & 0xFFFF, bytes as u64);
+        let frame = self.memory.read(RECEIVE_BUFFER + slot * 2048, bytes);
+        self.memory.write(descriptor, &(RECEIVE_BUFFER + slot * 2048).to_le_bytes());
+        self.memory.write(descriptor + 8, &[0; 8]);
+        self.client.set_register(RDT, slot as u32);
+        self.received += 1;
+        frame
+    }
+}
+
+fn exchange(a: &mut Guest, b: &mut Guest) {
+    wait_for_link(&mut a.client, true);
+    wait_for_link(&mut b.client, true);
+    for number in 0..20 {
+        a.send(&frame(number));
+        assert_eq!(b.receive(frame(number).len()), frame(number));
+        b.send(&frame(number + 20));
+        assert_eq!(a.receive(frame(number + 20).len()), frame(number + 20));
+    }
+}
+
+#[test]
+fn two_cards_join_and_either_may_go_and_come_back() {
+    let mut listens = Server::start("joined-listens", "--net listen:DIR/net.sock");
+    let connect = format!("--net connect:{}", listens.path("net.sock").display());
+    let mut connects = Server::start("joined-connects", &connect);
+    let (mut a, mut b) = (Guest::on(&listens), Guest::on(&connects));
+    exchange(&mut a, &mut b);
+
+    connects.child.kill().unwrap();
+    connects.wait();
+    wait_for_link(&mut a.client, false);
+    let again = Server::start_in(connects.directory.clone(), &connect);
+    b = Guest::on(&again);
+    exchange(&mut a, &mut b);
+
+    listens.child.kill().unwrap();
+    listens.wait();
+    wait_for_link(&mut b.client, false);
+    let listens_again = Server::start_in(listens.directory.clone(), "--net listen:DIR/net.sock");
+    a = Guest::on(&listens_again);
+    exchange(&mut a, &mut b);
+
+    // A guest that goes takes no cable with it.
+    drop(b);
+    b = Guest::on(&again);
+    exchange(&mut a, &mut b);
+}
+
+#[test]
+fn interrupts_are_traced_on_a_slow_clock_and_bounded() {
+    let server = Server::start("trace", "--time-scale 0.001");
+    let mut client = server.connect();
+    let memory = Memory::new(MEMORY);
+    let mut event = bring_up(&mut client, &memory);
+    let itr = |us: u32| us / 2 << 3 | 1 << 31;
+    assert_eq!(server.control("trace start 5"), "{\"ok\": true}\n");
+    // 500 us on the card are half a second here, so the second message certainly waits, and the third comes after a pause.
+    client.set_register(EITR, itr(500));
+    client.set_register(EICS, 1);
+    client.set_register(EICS, 1);
+    assert!(event.fired(PATIENCE));
+    assert!(event.fired(PATIENCE));
+    client.set_register(EITR, itr(8));
+    std::thread::sleep(Duration::from_millis(600));
+    for _ in 0..3 {
+        client.set_register(EICS, 1);
+        assert!(event.fired(PATIENCE));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.control("trace stop"), "{\"ok\": true}\n");
+    let answer = server.control("trace read");
+    assert!(answer.starts_with("{\"on\": false, \"lost\": 2, \"left\": 0, \"now\": "), "{answer}");
+    let numbers = |name: &str| -> Vec<u64> {
+        let name = format!("\"{name}\": ");
+        let parts = answer.split(&name).skip(1);
+        parts.map(|part| part.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()).collect()
+    };
+    assert_eq!((numbers("interval"), numbers("software")), (vec![500_000, 8_000], vec![1, 1, 1]));
+    let (at, held) = (numbers("at"), numbers("held"));
+    assert!(at[2] - at[1] >= 500_000 && held[0] == 0 && held[1] > 0 && held[2] == 0, "{answer}");
+    for wrong in ["trace start 0", "trace start 5000000", "trace start x", "trace", "trace write"] {
+        assert!(server.control(wrong).starts_with("{\"error\""), "{wrong}");
+    }
+    assert_eq!(server.control("trace read").matches("\"at\"").count(), 0, "what was read is gone");
 }
 
 #[test]
