@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-import generate_registers as generator  # noqa: E402
+import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
 # Fewer shared names than this means that the header was not understood.
@@ -86,7 +86,7 @@ def top_level_colon(text: str) -> int:
     raise ValueError("no colon")
 
 
-def places(register: generator.Register, index: int) -> set[int]:
+def places(register: register_table.Register, index: int) -> set[int]:
     """All offsets at which an entry can be reached."""
     found = {register.offset_of(index)}
     for alias in register.aliases:
@@ -95,7 +95,7 @@ def places(register: generator.Register, index: int) -> set[int]:
     return found
 
 
-def compare(table: generator.Table, header: str) -> tuple[int, list[str]]:
+def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
     """How many names both have, and a line for each difference."""
     linux = definitions(header)
     shared, differences = 0, []
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--header", type=Path, help="ixgbe_type.h; default: fetched as a package")
     options = parser.parse_args(arguments)
-    table = generator.parse((Path(__file__).parent / "registers.toml").read_text())
+    table = register_table.parse((Path(__file__).parent / "registers.toml").read_text())
     try:
         header = options.header.read_text() if options.header else fetch_header()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:

@@ -11,18 +11,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import compare_with_linux  # noqa: E402
 import generate_registers as generator  # noqa: E402
+import register_table  # noqa: E402
 
 HERE = Path(__file__).parent
 TABLE = HERE / "registers.toml"
 ROW = 'access = "rw"\ntext = "a register"\n'
 
 
-def table_of(body: str) -> generator.Table:
-    return generator.parse('[block.one]\nsection = "8.2.3.1"\n' + body)
+def table_of(body: str) -> register_table.Table:
+    return register_table.parse('[block.one]\nsection = "8.2.3.1"\n' + body)
 
 
 def refusal(body: str) -> str:
-    with pytest.raises(generator.TableError) as caught:
+    with pytest.raises(register_table.TableError) as caught:
         table_of(body)
     return str(caught.value)
 
@@ -55,7 +56,7 @@ def refusal(body: str) -> str:
 )
 def test_a_contradiction_is_refused_and_its_row_named(body: str, words: list[str]) -> None:
     if not words:  # A_B and AB differ as types (AB, Ab): nothing to refuse.
-        assert [generator.pascal(r.name) for r in table_of(body).registers] == ["AB", "Ab"]
+        assert [register_table.pascal(r.name) for r in table_of(body).registers] == ["AB", "Ab"]
         return
     message = refusal(body)
     assert all(word in message for word in words), message
@@ -81,7 +82,7 @@ def test_an_equal_output_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_entries_of_arrays_lie_where_their_pieces_say() -> None:
-    registers = {r.name: r for r in generator.parse(TABLE.read_text()).registers}
+    registers = {r.name: r for r in register_table.parse(TABLE.read_text()).registers}
     assert registers["RDBAL"].offset_of(63) == 0x01000 + 63 * 0x40
     assert registers["RDBAL"].offset_of(64) == 0x0D000
     assert registers["EITR"].offset_of(24) == 0x12300

@@ -9,8 +9,9 @@ fn main() {
     let output = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("registers.rs");
     let driver = here.join("../../../drivers/ixgbe");
     let generator = driver.join("generate_registers.py");
-    println!("cargo:rerun-if-changed={}", generator.display());
-    println!("cargo:rerun-if-changed={}", driver.join("registers.toml").display());
+    for part in ["generate_registers.py", "register_table.py", "registers.toml"] {
+        println!("cargo:rerun-if-changed={}", driver.join(part).display());
+    }
     println!("cargo:rerun-if-env-changed=NEAP_PYTHON");
     let python = std::env::var("NEAP_PYTHON").unwrap_or_else(|_| "python3".into());
     let status = Command::new(&python)
