@@ -16,6 +16,7 @@
 #include <functional>
 #include <span>
 
+#include "kernel/counter.hpp"
 #include "kernel/error.hpp"
 #include "kernel/log_record.hpp"
 #include "kernel/power.hpp"
@@ -26,20 +27,30 @@ namespace neap::log {
 enum class WhenFull : std::uint8_t { stop, overwrite };
 
 struct Options {
-  std::uint64_t records_per_core = 64 * 1024;  ///< lines of 64 bytes; a power of two or rounded up to one; 0: no log
+  std::uint64_t records_per_core = 64 * 1024;  ///< lines of 64 bytes; rounded up to a power of two, 64 at least; 0: no log
   WhenFull when_full = WhenFull::stop;
   std::uint32_t sample_period_us = 1000;  ///< counters at most this often; 0: in anchors alone
   bool idle_records = false;              ///< one line for each sleep as well
 };
 
-/// Takes the memory, each core's on its own node. Once, on core 0, before the first `start`. Errors: `out_of_memory`, `invalid`.
+/// Takes the memory, each core's on its own node. Once, on core 0, before the first `start`. Errors: `out_of_memory`, `invalid` (more
+/// than `records_per_core_max`, or called twice).
 [[nodiscard]] task<Result<void>> prepare(Options options);
+/// As `prepare` understood them.
 [[nodiscard]] const Options& options() noexcept;
+constexpr std::uint64_t records_per_core_max = std::uint64_t{1} << 28;  // 16 GiB
+/// Tests only: no core may run any more.
+void release() noexcept;
 
 // --- Written by each core ----------------------------------------------------------------------------------------------------------------
 
-/// What passed through this core's queues since the card was opened. Plain counters, kept by the driver.
+/// What passed through this core's queues since the card was opened; kept by the driver. A segmented frame counts as its segments; bytes are
+/// without FCS and without padding of short frames: so they are what the card counts for the queue.
 struct Traffic {
+  Counter rx_descriptors, rx_frames, rx_bytes;
+  Counter tx_descriptors, tx_frames, tx_bytes;
+};
+struct TrafficTotals {
   std::uint64_t rx_descriptors = 0, rx_frames = 0, rx_bytes = 0;
   std::uint64_t tx_descriptors = 0, tx_frames = 0, tx_bytes = 0;
 };
@@ -48,15 +59,20 @@ struct ControlTraffic {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
 };
 
-/// On its core, once: records count from here. Null: no more.
+/// On its core: records count from here. Null: no more. The counters outlive it.
 void watch(const Traffic* traffic) noexcept;
-/// This core's, for the network to add to.
+/// What that core's watched counters say now; any core. Zeros if it has none.
+[[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;
+/// This core's, for the network to add to. Called anew for each addition: the call is what tells the next record to look.
 [[nodiscard]] ControlTraffic& control_traffic() noexcept;
 
 /// The event of this core's queue vector begins. Under 60 instructions when nothing is sampled; a test of one byte when no run is on.
 void interrupt() noexcept;
 /// A look at the ring without an interrupt found work.
 void poll() noexcept;
+/// Right before a sleep, or a look that found nothing (event loop): what was written becomes readable, requests count towards the bound.
+/// A test of one byte when no run is on.
+void before_sleep() noexcept;
 /// A sleep of this core is over (event loop).
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
 /// This core's policy changed (policy.cpp): closes the interval, then notes `settings` (its tsc and kind are filled in here).
@@ -72,8 +88,8 @@ struct Bounds {
   std::chrono::nanoseconds time{0};
   std::uint64_t requests = 0;  ///< of all cores together, exceeded by at most 64 a core
 };
-/// Empties all cores' logs and starts a run on every core; returns its number. Errors: `closed` (a run is on), `not_found` (no memory was
-/// prepared).
+/// Empties all cores' logs and starts a run on every core; returns its number. `state().run` is the new one before the first log is
+/// emptied. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time below zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
 /// Ends the run: every core writes its last anchor. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();
@@ -81,11 +97,12 @@ struct Bounds {
 [[nodiscard]] task<Result<void>> clear();
 
 struct State {
-  bool running = false;
+  bool running = false;  ///< until every core has written its last anchor
   std::uint32_t run = 0;  ///< 0: none since boot or `clear`
 };
 [[nodiscard]] State state() noexcept;
-/// `news` is called on the core that asked, in an event, after each start, stop and clear, also by a bound; returns an id for `forget_news`.
+/// `news` is called on the core that asked, in an event, after each start, stop and clear, also by a bound (once for several that came
+/// meanwhile); returns an id for `forget_news`, which is called on the same core, also by `news` itself. Throws `bad_alloc`.
 unsigned on_news(std::function<void()> news);
 void forget_news(unsigned id) noexcept;
 
@@ -98,7 +115,7 @@ struct Extent {
 };
 [[nodiscard]] Extent extent(unsigned core) noexcept;
 /// Copies lines from `position` on; returns how many were there and whole when the copy was done. 0 if they were overwritten meanwhile or
-/// are not there yet: look at `extent` again.
+/// are not there yet: look at `extent` again. A run that starts meanwhile begins at position 0 again: look at `state` after it.
 std::size_t read(unsigned core, std::uint64_t position, std::span<Record> out) noexcept;
 
 }  // namespace neap::log

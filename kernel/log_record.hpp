@@ -26,7 +26,7 @@ enum class Kind : std::uint8_t {
   // Lines that follow an ordinary record.
   sample = 16,      ///< `Sample`: present if the record's flags have any of bits 0 to 6
   residency = 17,   ///< `Residency`: present if the record's flags have any of bits 7 to 12
-  settings = 18,    ///< `Settings`: after `policy`
+  settings = 18,    ///< `Settings`: after `policy`, and behind the first `anchor`: what holds when the run begins
   anchor = 19,      ///< `Anchor`: after `start` and `stop`, behind sample and residency
   idle = 32,        ///< `Idle`: one sleep; stands alone, if asked for
 };
@@ -40,7 +40,7 @@ struct Record {
   std::uint32_t generation;  ///< the last policy change that this core applied before the interval
   std::uint32_t rx_descriptors;
   std::uint32_t rx_frames;
-  std::uint32_t rx_bytes;        ///< of frames, without FCS
+  std::uint32_t rx_bytes;        ///< of frames, without FCS; sent ones without padding
   std::uint32_t tx_descriptors;  ///< ring entries used, context descriptors included
   std::uint32_t tx_frames;
   std::uint32_t tx_bytes;
@@ -81,12 +81,13 @@ struct Residency {
   std::uint64_t package_c7;
 };
 
+constexpr std::uint8_t nothing_changed = 255;
 /// The policy that holds from here on.
 struct Settings {
   std::uint64_t tsc;
   std::uint8_t kind;
   std::uint8_t idle_state;
-  std::uint8_t changed;  ///< `policy::Setting` that this change set
+  std::uint8_t changed;  ///< `policy::Setting` that this change set; `nothing_changed`: it stands at the beginning of a run
   std::uint8_t turbo;    ///< 0 off, 1 on, 2 unknown or cannot be set
   std::uint32_t generation;
   std::uint32_t itr_us;          ///< as the card rounds it

@@ -66,6 +66,19 @@ struct TransmitFrame {
   void* token = nullptr;            ///< given back by `transmitted`; null: nobody wants to know
 };
 
+/// What a device makes of a frame: with TSO several, each with headers of its own. Bytes are without FCS and without the padding that a
+/// device adds to short frames, which is how the 82599 counts them for a queue.
+struct FramesSent {
+  std::uint32_t frames;
+  std::uint32_t bytes;
+};
+constexpr FramesSent frames_sent(const TransmitFrame& frame) noexcept {
+  if (frame.segment_bytes == 0) return {.frames = 1, .bytes = frame.frame_bytes};
+  const std::uint32_t headers = std::uint32_t{frame.l2_bytes} + frame.l3_bytes + frame.l4_bytes;
+  const std::uint32_t segments = (frame.frame_bytes - headers + frame.segment_bytes - 1) / frame.segment_bytes;
+  return {.frames = segments, .bytes = frame.frame_bytes + (segments - 1) * headers};
+}
+
 /// What a stack implements, one instance a core. All calls come on that core, inside an event, and must not throw.
 class FrameReceiver {
  public:

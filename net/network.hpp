@@ -141,6 +141,10 @@ class Network {
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 };
 
+/// Frames of TCP connections with this local port are counted as control traffic in the log of their core (log.hpp) from now on. Up to two
+/// ports. Errors: `invalid` (0), `full`.
+[[nodiscard]] Result<void> count_as_control(std::uint16_t port);
+
 /// Starts a stack on every core that has a queue pair, waits for link and address. Both are waited for as long as it takes, said on the
 /// console every 10 s; other events run meanwhile. Called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
 [[nodiscard]] task<Result<Network*>> up(NetDevice& device, AddressSetting setting);

@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "kernel/events.hpp"
+#include "kernel/log.hpp"
 #include "lwip/etharp.h"
 #include "lwip/ip.h"
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/iana.h"
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
+#include "net/control_frames.hpp"
 #include "net/lwip/lwip_hooks.h"
 #include "net/received_piece.hpp"
 #include "net/stack.hpp"
@@ -88,6 +90,11 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
   ++counters_.frames_received;
   counters_.bytes_received += bytes;
   want_event_end();
+  if (is_control_frame(frame->data, frame->bytes, LocalPort::destination)) [[unlikely]] {
+    log::ControlTraffic& control = log::control_traffic();
+    ++control.rx_frames;
+    control.rx_bytes += bytes;
+  }
 
   if (frame->bytes < ethernet_bytes || bytes > 0xFFFF) {
     ++counters_.dropped_malformed;

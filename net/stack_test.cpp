@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "kernel/log.hpp"
 #include "net/testing/dhcp_server.hpp"
 #include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
@@ -88,6 +89,54 @@ TEST(Stack, EveryCoreServesItsOwnConnections) {
   }
   EXPECT_EQ(serving, (std::set<unsigned>{0, 1}));
   EXPECT_EQ(world.counters_of(0).passed_on + world.counters_of(1).passed_on, 0U);
+}
+
+// What watches a machine must not count as its work.
+TEST(Stack, FramesOfAControlPortAreCountedApart) {
+  TwoMachines world(with_cores(2, 1));
+  ASSERT_TRUE(count_as_control(7).has_value());
+  ASSERT_TRUE(count_as_control(7).has_value()) << "twice is once";
+  ASSERT_TRUE(count_as_control(9).has_value());
+  EXPECT_EQ(count_as_control(11).error().code, ErrorCode::full);
+  EXPECT_EQ(count_as_control(0).error().code, ErrorCode::invalid);
+  const auto exchange = [&](std::uint16_t port) {
+    auto record = std::make_shared<Record>();
+    const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
+    EXPECT_EQ(world.connect({.address = server_address, .port = port}, acceptor), std::nullopt);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
+    EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open == 0; }));
+  };
+  const auto counted = [&] {
+    log::ControlTraffic sum;
+    for (unsigned core = 0; core < 2; ++core) {
+      world.machine.on(core, [&] {
+        const log::ControlTraffic& here = log::control_traffic();
+        sum.rx_frames += here.rx_frames;
+        sum.rx_bytes += here.rx_bytes;
+        sum.tx_frames += here.tx_frames;
+        sum.tx_bytes += here.tx_bytes;
+      });
+    }
+    return sum;
+  };
+  for (const std::uint16_t port : {7, 8}) world.listen(port, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  exchange(8);
+  EXPECT_EQ(counted().rx_frames + counted().tx_frames, 0U) << "the application's";
+  const auto segments = [&] {
+    const Counters one = world.counters_of(0);
+    const Counters two = world.counters_of(1);
+    return std::pair(one.segments_received + two.segments_received, one.segments_sent + two.segments_sent);
+  };
+  const auto before = segments();
+  exchange(7);
+  const auto after = segments();
+  const log::ControlTraffic control = counted();
+  EXPECT_EQ(control.rx_frames, after.first - before.first);
+  EXPECT_EQ(control.tx_frames, after.second - before.second);
+  EXPECT_GE(control.rx_bytes, 20'000 + 54 * control.rx_frames);
+  EXPECT_GE(control.tx_bytes, 20'000 + 54 * control.tx_frames);
+  EXPECT_LE(control.rx_bytes, 20'000 + 90 * control.rx_frames) << "headers, options and padding";
+  EXPECT_LE(control.tx_bytes, 20'000 + 90 * control.tx_frames);
 }
 
 // ARP answers reach core 0 alone. A second core that connects first must still learn the neighbour, and at once.

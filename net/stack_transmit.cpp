@@ -3,11 +3,13 @@
 #include <array>
 #include <cstring>
 
+#include "kernel/log.hpp"
 #include "lwip/ip.h"
 #include "lwip/prot/ethernet.h"
 #include "lwip/prot/ip4.h"
 #include "lwip/prot/tcp.h"
 #include "lwip/prot/udp.h"
+#include "net/control_frames.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
@@ -99,6 +101,12 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     }
     ++counters_.transmit_failed;
     return ERR_IF;
+  }
+  if (is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source)) [[unlikely]] {
+    const FramesSent sent = frames_sent(out);
+    log::ControlTraffic& control = log::control_traffic();
+    control.tx_frames += sent.frames;
+    control.tx_bytes += sent.bytes;
   }
   ++frames_in_flight_;
   ++counters_.frames_sent;

@@ -32,6 +32,9 @@ Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
 Result<void> check(const Options& options, unsigned pairs) {
   if (options.rss_cores > pairs)
     return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are queue pairs", options.rss_cores);
+  if (options.reserved_core && *options.reserved_core >= pairs)
+    return failure(ErrorCode::invalid, "ixgbe: the core to reserve has no queue pair", *options.reserved_core);
+  if (options.reserved_core && options.reserved_port == 0) return failure(ErrorCode::invalid, "ixgbe: a core is reserved for port 0");
   if (options.queues.frame_bytes_max < frame_bytes_least || options.queues.frame_bytes_max > frame_bytes_most) {
     return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
   }
@@ -111,7 +114,10 @@ task<Result<void>> Card::start() {
   const unsigned pairs = std::min(core_count(), pairs_max);
   if (auto good = check(options_, pairs); !good) co_return good;
   rss_cores_ = options_.rss_cores == 0 ? pairs : options_.rss_cores;
-  rss_table_ = rss::table_for(rss_cores_);
+  const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores_ && rss_cores_ > 1;
+  rss_table_ = rss::table_for(rss_cores_, leave_out ? *options_.reserved_core : rss::none);
+  const unsigned hashed_to = rss_cores_ - (leave_out ? 1 : 0);
+  steered_port_ = options_.reserved_core ? options_.reserved_port : std::uint16_t{0};
 
   if (auto done = co_await reset_card(registers_); !done) co_return done;
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return done;
@@ -128,8 +134,9 @@ task<Result<void>> Card::start() {
 
   const auto& at = device_.address;
   print("ixgbe: 82599 ", hex(device_.device_id), " at bus ", at.bus, " device ", at.device, " function ", at.function, ", MAC ",
-        text_of(mac_).text, ", ", pairs, " queue pairs, RSS over ", rss_cores_, ", moderation ", moderation_.itr_us(), " us, link ",
+        text_of(mac_).text, ", ", pairs, " queue pairs, RSS over ", hashed_to, ", moderation ", moderation_.itr_us(), " us, link ",
         link_up() ? "up" : "down");
+  if (steered_port_ != 0) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", steered_port_);
   if (moderation_.itr_us() != options_.itr_us)
     print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
   co_return Result<void>{};
@@ -164,7 +171,8 @@ task<Result<void>> Card::make_pairs() {
 
 task<Result<void>> Card::start_queues() {
   // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
-  program_receive(registers_, rss_cores_, options_.queues.frame_bytes_max);
+  program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
+  if (steered_port_ != 0) steer_tcp_port(registers_, steered_port_, *options_.reserved_core);
   for (auto& pair : pairs_) pair->receive_queue().program();
   // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
   program_transmit(registers_);
@@ -256,6 +264,8 @@ Result<void> Card::transmit(const TransmitFrame& frame) noexcept {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
+  // UDP to the same port goes by RSS; nobody asks for that.
+  if (steered_port_ != 0 && destination_port == steered_port_) return *options_.reserved_core;
   return rss::queue_of(rss_table_, rss::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
 }
 

@@ -30,6 +30,10 @@ constexpr unsigned pairs_max = rss::queues_max;
 
 struct Options {
   unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all that have a queue pair
+  /// Left out of RSS: it gets TCP to `reserved_port` and, if it is core 0, what RSS does not hash (ARP, for one). A core that is alone
+  /// stays in RSS.
+  std::optional<unsigned> reserved_core;
+  std::uint16_t reserved_port = 0;
   std::uint32_t itr_us = Moderation::itr_us_default;
   QueueOptions queues;
 };
@@ -104,6 +108,7 @@ class Card final : public NetDevice {
   bool sfp_;
   unsigned home_core_;
   unsigned rss_cores_ = 1;
+  std::uint16_t steered_port_ = 0;  ///< 0: none
   MacAddress mac_{};
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;

@@ -6,6 +6,10 @@
 
 namespace neap::ixgbe {
 
+QueuePair::~QueuePair() {
+  if (attached()) log::watch(nullptr);
+}
+
 Result<void> QueuePair::allocate(const QueueOptions& options) {
   if (options.budget_descriptors == 0) return failure(ErrorCode::invalid, "ixgbe: a budget of no descriptors");
   if (auto done = receive_.allocate(options.receive_descriptors, options.receive_buffers, options.frame_bytes_max); !done) return done;
@@ -15,7 +19,7 @@ Result<void> QueuePair::allocate(const QueueOptions& options) {
   again_.run = [](RemoteNode* node) noexcept {
     auto* const again = static_cast<Again*>(node);
     again->queued = false;
-    again->pair->work();
+    again->pair->look();
   };
   return {};
 }
@@ -23,6 +27,7 @@ Result<void> QueuePair::allocate(const QueueOptions& options) {
 void QueuePair::attach(FrameReceiver& receiver) {
   require(receiver_ == nullptr, "ixgbe: second stack attached to a queue pair", index_);
   receiver_ = &receiver;
+  log::watch(&traffic_);
   end_.emplace([this] { end_of_event(); });
   idle_.emplace([this] { return look_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
@@ -30,6 +35,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
 }
 
 bool QueuePair::detach() noexcept {
+  if (attached()) log::watch(nullptr);
   receiver_ = nullptr;
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
@@ -48,8 +54,14 @@ Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
 }
 
 void QueuePair::interrupt() noexcept {
+  log::interrupt();
   ++counters_.interrupts;
   if (!receive_.ready() && !transmit_.ready()) ++counters_.empty_interrupts;
+  work();
+}
+
+void QueuePair::look() noexcept {
+  if (receive_.ready() || transmit_.ready()) log::poll();
   work();
 }
 
@@ -70,6 +82,7 @@ void QueuePair::work() noexcept {
 bool QueuePair::look_before_sleep() noexcept {
   if (receive_.ready() || transmit_.ready()) {
     ++counters_.idle_finds;
+    log::poll();
     work();
     return true;
   }

@@ -43,9 +43,11 @@ struct PairCounters {
 class QueuePair {
  public:
   /// Both queues have number `index`, which is the core's.
-  QueuePair(Registers registers, unsigned index) noexcept : receive_(registers, index), transmit_(registers, index), index_(index) {}
+  QueuePair(Registers registers, unsigned index) noexcept
+      : receive_(registers, index, traffic_), transmit_(registers, index, traffic_), index_(index) {}
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
+  ~QueuePair();
 
   /// On the pair's core, so that its memory is near. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(const QueueOptions& options);
@@ -75,6 +77,8 @@ class QueuePair {
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
+  /// What passed through both queues; the core's log counts from here while a stack is attached.
+  [[nodiscard]] const log::Traffic& traffic() const noexcept { return traffic_; }
 
   /// A transmit queue with frames in it that makes no progress for this long is said to hang.
   static constexpr std::chrono::seconds hang_period{2};
@@ -85,12 +89,15 @@ class QueuePair {
     bool queued = false;
   };
 
+  /// A look without an interrupt that finds something leaves a record of its own.
+  void look() noexcept;
   void work() noexcept;
   [[nodiscard]] bool look_before_sleep() noexcept;
   void end_of_event() noexcept;
   void run_again() noexcept;
   void watch() noexcept;
 
+  log::Traffic traffic_;
   ReceiveQueue receive_;
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;

@@ -99,6 +99,22 @@ TEST_F(QueuePairTest, AnInterruptOfTheVectorDeliversFrames) {
   machine.on(0, [&] { EXPECT_EQ(pair->counters().interrupts, 20U); });
 }
 
+TEST_F(QueuePairTest, TheCoresLogSeesWhatPassesWhileAStackIsAttached) {
+  start();
+  EXPECT_EQ(log::traffic(0).rx_frames, 0U);
+  attach();
+  machine.on(0, [&] {
+    receive(70);  // more than a budget
+    pair->interrupt();
+  });
+  ASSERT_TRUE(received(70));
+  EXPECT_EQ(log::traffic(0).rx_frames, 70U);
+  EXPECT_EQ(log::traffic(0).rx_bytes, 7'000U);
+  EXPECT_EQ(log::traffic(0).rx_descriptors, 70U);
+  machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
+  EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "nobody is watched any more";
+}
+
 // The write-back may come before the interrupt that moderation holds back.
 TEST_F(QueuePairTest, TheRingIsLookedAtOnceMoreBeforeSleep) {
   start();

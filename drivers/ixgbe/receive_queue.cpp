@@ -68,16 +68,24 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
   // Descriptors behind the posted ones still carry the DD bit of their last round.
   const unsigned limit = std::min(budget, posted_);
   unsigned taken = 0;
+  unsigned frames = 0;
+  std::uint64_t bytes = 0;
   for (; taken < limit; ++taken) {
     const std::uint64_t status = ring_.load_status(head_);
     if (!is_done(status)) break;
     const std::uint64_t first = ring_.load_first(head_);
     ReceivePool::Buffer* const buffer = buffers_[ring_.slot(head_)];
     ++head_;
+    bytes += Written::from_raw(first, status).length;
+    if ((status & Written::end_of_packet_mask) != 0) ++frames;
     take_piece(receiver, buffer, first, status);
   }
   posted_ -= taken;
-  counters_.descriptors += taken;
+  if (taken != 0) {
+    traffic_.rx_descriptors.add(taken);
+    traffic_.rx_frames.add(frames);
+    traffic_.rx_bytes.add(bytes);
+  }
   return taken;
 }
 
@@ -120,8 +128,6 @@ void ReceiveQueue::take_piece(FrameReceiver& receiver, ReceivePool::Buffer* buff
     return;
   }
   ReceiveBuffer* const frame = chain_first_;
-  ++counters_.frames;
-  for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) counters_.bytes += piece->bytes;
   chain_first_ = nullptr;
   chain_pieces_ = 0;
   receiver.receive(frame, info_of(first, status));

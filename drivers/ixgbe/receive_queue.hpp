@@ -14,15 +14,13 @@
 #include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
+#include "kernel/log.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {
 
-/// Plain counters of the queue's core, since start.
+/// Plain counters of the queue's core, since start. What came in is counted in `log::Traffic`, frames that are dropped here included.
 struct ReceiveCounters {
-  std::uint64_t frames = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t descriptors = 0;
   std::uint64_t dropped_errors = 0;    ///< frames with an error of the MAC or an impossible length
   std::uint64_t dropped_overlong = 0;  ///< frames over more pieces than the largest frame has
   std::uint64_t pool_empty = 0;        ///< refills that found fewer than a batch of buffers
@@ -33,7 +31,9 @@ class ReceiveQueue {
  public:
   static constexpr std::uint32_t refill_batch_descriptors = 16;
 
-  ReceiveQueue(Registers registers, unsigned index) noexcept : registers_(registers), index_(index) {}
+  /// Adds to `traffic`, which outlives it.
+  ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
+      : registers_(registers), index_(index), traffic_(traffic) {}
 
   /// Call on the queue's core. `buffers` must cover the ring. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(std::uint32_t ring_descriptors, std::uint32_t buffers, std::uint32_t frame_bytes_max);
@@ -86,6 +86,7 @@ class ReceiveQueue {
   ReceivePool pool_;
   void (*wanted_)(void*) noexcept = nullptr;
   void* wanted_context_ = nullptr;
+  log::Traffic& traffic_;
   ReceiveCounters counters_;
 };
 

@@ -25,7 +25,8 @@ struct ReceiveQueueTest : testing::Test {
     EXPECT_EQ(queue.pool().available() + queue.posted(), queue.pool().size());
   }
   test::TestCard card;
-  ReceiveQueue queue{card.registers(), 0};
+  log::Traffic traffic;
+  ReceiveQueue queue{card.registers(), 0, traffic};
   test::TestReceiver stack;
 };
 
@@ -48,7 +49,7 @@ TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
   }
   EXPECT_EQ(received, sent);
   EXPECT_GT(sent, 20 * ring);
-  EXPECT_EQ(queue.counters().frames, sent);
+  EXPECT_EQ(traffic.rx_frames.value(), sent);
   expect_no_leak();
 }
 
@@ -227,12 +228,12 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
 
 TEST_F(ReceiveQueueTest, RefusesRingsThatTheCardCannotHave) {
   for (const std::uint32_t size : {0U, 32U, 100U, 8192U}) {
-    ReceiveQueue other{card.registers(), 0};
+    ReceiveQueue other{card.registers(), 0, traffic};
     const auto refused = other.allocate(size, 16384, 1514);
     ASSERT_FALSE(refused.has_value()) << size;
     EXPECT_EQ(refused.error().code, ErrorCode::invalid);
   }
-  ReceiveQueue other{card.registers(), 0};
+  ReceiveQueue other{card.registers(), 0, traffic};
   EXPECT_EQ(other.allocate(64, 63, 1514).error().code, ErrorCode::invalid) << "fewer buffers than descriptors";
 }
 

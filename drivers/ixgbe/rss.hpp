@@ -26,10 +26,18 @@ constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b
 
 using Table = std::array<std::uint8_t, table_entries>;
 
-/// Entry i names queue i mod `queues` (1 to `queues_max`): shares differ by one entry at most.
-[[nodiscard]] constexpr Table table_for(unsigned queues) noexcept {
+constexpr unsigned none = ~0U;
+
+/// Entries name the queues 0 to `queues` - 1 (1 to `queues_max`) but `left_out` in turn: shares differ by one entry at most. Somebody must
+/// be left.
+[[nodiscard]] constexpr Table table_for(unsigned queues, unsigned left_out = none) noexcept {
   Table table{};
-  for (unsigned i = 0; i < table_entries; ++i) table[i] = static_cast<std::uint8_t>(i % queues);
+  unsigned queue = 0;
+  for (auto& entry : table) {
+    if (queue == left_out) queue = (queue + 1) % queues;
+    entry = static_cast<std::uint8_t>(queue);
+    queue = (queue + 1) % queues;
+  }
   return table;
 }
 

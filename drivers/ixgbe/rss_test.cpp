@@ -63,6 +63,22 @@ TEST_P(RssTable, SharesDifferByOneEntryAtMost) {
   for (unsigned queue = queues; queue < share.size(); ++queue) EXPECT_EQ(share[queue], 0U) << "queue " << queue << " does not exist";
 }
 
+// A core that is kept for something else gets no entry, the others share alike.
+TEST_P(RssTable, AQueueLeftOutGetsNothing) {
+  const unsigned queues = GetParam();
+  if (queues == 1) return;
+  for (unsigned left_out = 0; left_out < queues; ++left_out) {
+    std::array<unsigned, 256> share{};
+    for (const std::uint8_t queue : rss::table_for(queues, left_out)) ++share[queue];
+    EXPECT_EQ(share[left_out], 0U);
+    for (unsigned queue = 0; queue < share.size(); ++queue) {
+      if (queue == left_out) continue;
+      const unsigned least = rss::table_entries / (queues - 1);
+      EXPECT_TRUE(queue < queues ? share[queue] == least || share[queue] == least + 1 : share[queue] == 0) << queue;
+    }
+  }
+}
+
 // What the table allows, plus what chance does to 10,000 flows (five standard deviations).
 TEST_P(RssTable, SpreadsFlows) {
   const unsigned queues = GetParam();

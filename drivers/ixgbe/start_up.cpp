@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/start_up.hpp"
 
+#include <bit>
+
 #include "drivers/ixgbe/statistics.hpp"
 #include "kernel/console.hpp"
 
@@ -114,17 +116,18 @@ void clear_filters(Registers registers) {
   for (unsigned i = 0; i < reg::MTA.count; ++i) registers.write(reg::MTA(i), {.bits = 0});
   for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = 0});
   for (unsigned i = 1; i < reg::RAH.count; ++i) registers.write(reg::RAH(i), {.valid = false});
+  for (unsigned i = 0; i < reg::FTQF.count; ++i) registers.write(reg::FTQF(i), {.enable = false});
   registers.write(reg::FCTRL, {.broadcast_accept = true});
 }
 
 /// 7.1.2.8: key, table, and what is hashed: ports of TCP and UDP, addresses of all other IP, so that fragments of a datagram stay together.
-void program_rss(Registers registers, unsigned queues) {
+void program_rss(Registers registers, const rss::Table& table) {
   for (unsigned i = 0; i < reg::RSSRK.count; ++i) {
     std::uint32_t word = 0;
     for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{rss::key[4 * i + byte]} << 8 * byte;
     registers.write(reg::RSSRK(i), {.key = word});
   }
-  program_rss_table(registers, rss::table_for(queues));
+  program_rss_table(registers, table);
   constexpr std::uint32_t mode_rss = 1;
   registers.write(reg::MRQC, {.mode = mode_rss,
                               .rss_ipv4_tcp = true,
@@ -137,13 +140,13 @@ void program_rss(Registers registers, unsigned queues) {
 
 }  // namespace
 
-void program_receive(Registers registers, unsigned rss_queues, std::uint32_t frame_bytes_max) {
+void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max) {
   clear_filters(registers);
   // 8.2.3.7.5: the hash in the descriptor instead of a checksum over fragments; IP, TCP and UDP checksums are always looked at.
   registers.write(reg::RXCSUM, {.packet_checksum_disable = true});
   // 8.2.3.7.4: which headers the card tells apart in the descriptor's packet type.
   registers.write(reg::PSRTYPE(0), {.tcp_header = true, .udp_header = true, .ipv4_header = true, .ipv6_header = true, .l2_header = true});
-  program_rss(registers, rss_queues);
+  program_rss(registers, table);
   // 8.2.3.22.8, 8.2.3.8.8: FCS away, in both places alike. 8.2.3.22.13: frames as large as asked for, FCS included.
   constexpr std::uint32_t fcs_bytes = 4;
   constexpr std::uint32_t ordinary_frame_bytes_max = 1514;
@@ -167,6 +170,22 @@ void program_receive(Registers registers, unsigned rss_queues, std::uint32_t fra
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
   // 4.6.7: no snoop off, as the caches hold what the card writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
+}
+
+void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue) {
+  constexpr std::uint32_t protocol_tcp = 0;
+  constexpr std::uint32_t highest_priority = 7;
+  // 8.2.3.5.13: frames of any size; and a value for reserved bits that software has to write.
+  constexpr std::uint32_t reserved_bits = 0x40;
+  registers.write(reg::SDPQF(0), {.destination_port = std::byteswap(port)});
+  registers.write(reg::L34TIMIR(0), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
+  registers.write(reg::FTQF(0), {.protocol = protocol_tcp,
+                                 .priority = highest_priority,
+                                 .mask_source_address = true,
+                                 .mask_destination_address = true,
+                                 .mask_source_port = true,
+                                 .mask_pool = true,
+                                 .enable = true});
 }
 
 task<Result<void>> start_receive(Registers registers) {

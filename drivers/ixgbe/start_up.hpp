@@ -25,9 +25,12 @@ namespace neap::ixgbe {
 /// 4.6.5: statistics of queue i are counted in set i; what is there is read away.
 void clear_statistics(Registers registers);
 
-/// 4.6.7: filters empty but for our own address and broadcast, checksums, frame size, packet buffer; RSS over queues 0 to `rss_queues` - 1.
-/// Queues are programmed after it and enabled after `start_receive`.
-void program_receive(Registers registers, unsigned rss_queues, std::uint32_t frame_bytes_max);
+/// 4.6.7: filters empty but for our own address and broadcast, checksums, frame size, packet buffer; RSS as `table` says. Queues are
+/// programmed after it and enabled after `start_receive`.
+void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
+
+/// 7.1.2.5: TCP over IPv4 to this destination port goes to `queue`, whatever RSS says of it. Fragments do not: their ports are not seen.
+void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue);
 
 /// Sends hash values to the queues that `table` names (7.1.2.8.1). May be called with traffic: frames of a flow may change queue then.
 void program_rss_table(Registers registers, const rss::Table& table);

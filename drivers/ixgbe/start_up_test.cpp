@@ -7,6 +7,7 @@
 
 #include "drivers/ixgbe/eeprom.hpp"
 #include "drivers/ixgbe/semaphore.hpp"
+#include "drivers/ixgbe/statistics.hpp"
 #include "drivers/ixgbe/test_card.hpp"
 #include "drivers/ixgbe/vectors.hpp"
 #include "tests/host/host_machine.hpp"
@@ -118,7 +119,7 @@ TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
 }
 
 TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
-  program_receive(registers, 3, 9000);
+  program_receive(registers, rss::table_for(3), 9000);
   for (unsigned i = 0; i < reg::RETA.count; ++i) {
     const reg::Reta entry = registers.read(reg::RETA(i));
     EXPECT_EQ(entry.entry0, 4 * i % 3);
@@ -131,6 +132,48 @@ TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
   EXPECT_TRUE(registers.read(reg::HLREG0).jumbo_enable);
   EXPECT_EQ(registers.read(reg::MAXFRS).max_frame_bytes, 9004U);
   EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
+}
+
+// 7.1.2.5: every mask bit that is missing would make the filter wait for a field that nobody set.
+TEST_F(StartUpTest, APortIsSteeredByItsDestinationAlone) {
+  registers.write(reg::FTQF(7), {.enable = true});
+  program_receive(registers, rss::table_for(1), 1514);
+  EXPECT_FALSE(registers.read(reg::FTQF(7)).enable) << "what an earlier owner left";
+  steer_tcp_port(registers, 5002, 3);
+  const reg::Ftqf filter = registers.read(reg::FTQF(0));
+  EXPECT_TRUE(filter.enable);
+  EXPECT_EQ(filter.protocol, 0U) << "TCP";
+  EXPECT_TRUE(filter.mask_source_address && filter.mask_destination_address && filter.mask_source_port && filter.mask_pool);
+  EXPECT_FALSE(filter.mask_destination_port);
+  EXPECT_FALSE(filter.mask_protocol);
+  EXPECT_EQ(registers.read(reg::SDPQF(0)).destination_port, 0x8A13U) << "5002 is 0x138A, in network order";
+  EXPECT_EQ(registers.read(reg::L34TIMIR(0)).rx_queue, 3U);
+  EXPECT_TRUE(registers.read(reg::L34TIMIR(0)).size_bypass);
+}
+
+TEST_F(StartUpTest, EachQueuesStatisticsAreReadFromItsOwnSet) {
+  for (unsigned i = 0; i < 16; ++i) {
+    registers.write(reg::QPRC(i), reg::Qprc::from_raw(100 + i));
+    registers.write(reg::QBRC_L(i), reg::QbrcL::from_raw(1000 + i));
+    registers.write(reg::QBRC_H(i), {.value = i % 16});
+    registers.write(reg::QPTC(i), reg::Qptc::from_raw(200 + i));
+    registers.write(reg::QBTC_L(i), reg::QbtcL::from_raw(2000 + i));
+    registers.write(reg::QPRDC(i), reg::Qprdc::from_raw(300 + i));
+  }
+  registers.write(reg::STATUS, reg::Status::from_raw(0));
+  Statistics statistics;
+  statistics.collect(registers);
+  for (unsigned i = 0; i < 16; ++i) {
+    const QueueStatistics& queue = statistics.queues[i];
+    EXPECT_EQ(queue.received, 100U + i);
+    EXPECT_EQ(queue.received_bytes, (std::uint64_t{i} << 32) + 1000 + i);
+    EXPECT_EQ(queue.transmitted, 200U + i);
+    EXPECT_EQ(queue.transmitted_bytes, 2000U + i);
+    EXPECT_EQ(queue.dropped_no_descriptor, 300U + i);
+  }
+  clear_statistics(registers);
+  EXPECT_EQ(registers.read(reg::RQSMR(3)).queue3, 15U);
+  EXPECT_EQ(registers.read(reg::TQSM(2)).queue1, 9U);
 }
 
 }  // namespace

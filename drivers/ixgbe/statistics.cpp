@@ -34,7 +34,13 @@ void Statistics::collect(Registers registers) noexcept {
   add(pause_transmitted, reg::LXONTXC);
   add(pause_transmitted, reg::LXOFFTXC);
   for (unsigned i = 0; i < reg::RXMPC.count; ++i) add(missed_packet_buffer_full, reg::RXMPC(i));
-  for (unsigned i = 0; i < dropped_no_descriptor.size(); ++i) add(dropped_no_descriptor[i], reg::QPRDC(i));
+  for (unsigned i = 0; i < queues.size(); ++i) {
+    add(queues[i].received, reg::QPRC(i));
+    add_wide(queues[i].received_bytes, reg::QBRC_L(i), reg::QBRC_H(i));
+    add(queues[i].transmitted, reg::QPTC(i));
+    add_wide(queues[i].transmitted_bytes, reg::QBTC_L(i), reg::QBTC_H(i));
+    add(queues[i].dropped_no_descriptor, reg::QPRDC(i));
+  }
 }
 
 }  // namespace neap::ixgbe

@@ -12,6 +12,15 @@
 
 namespace neap::ixgbe {
 
+/// What one core's queues were counted as. Bytes are those of frames without FCS.
+struct QueueStatistics {
+  std::uint64_t received = 0;               ///< QPRC
+  std::uint64_t received_bytes = 0;         ///< QBRC
+  std::uint64_t transmitted = 0;            ///< QPTC
+  std::uint64_t transmitted_bytes = 0;      ///< QBTC
+  std::uint64_t dropped_no_descriptor = 0;  ///< QPRDC
+};
+
 /// Totals since start (82599 datasheet 8.2.3.23). Frames unless said otherwise.
 struct Statistics {
   std::uint64_t received_good = 0;
@@ -34,8 +43,8 @@ struct Statistics {
   std::uint64_t mac_remote_faults = 0;
   std::uint64_t pause_received = 0;
   std::uint64_t pause_transmitted = 0;
-  std::uint64_t missed_packet_buffer_full = 0;            ///< RXMPC, all buffers
-  std::array<std::uint64_t, 16> dropped_no_descriptor{};  ///< QPRDC of each queue
+  std::uint64_t missed_packet_buffer_full = 0;  ///< RXMPC, all buffers
+  std::array<QueueStatistics, 16> queues{};     ///< by core
 
   /// Adds what the card counted since the last time. One caller at a time.
   void collect(Registers registers) noexcept;

@@ -136,9 +136,10 @@ Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
                                  .payload_length = frame.frame_bytes - headers_bytes}
                         .raw()[1]);
   if (token) tokens_[ring_.slot(tokens_tail_++)] = frame.token;
-  ++counters_.frames;
-  counters_.bytes += frame.frame_bytes;
-  counters_.descriptors += descriptors;
+  traffic_.tx_descriptors.add(descriptors);
+  const FramesSent sent = frames_sent(frame);
+  traffic_.tx_frames.add(sent.frames);
+  traffic_.tx_bytes.add(sent.bytes);
   if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
   return {};
 }

@@ -19,15 +19,13 @@
 
 #include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
+#include "kernel/log.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {
 
-/// Plain counters of the queue's core, since start.
+/// Plain counters of the queue's core, since start. What goes out is counted in `log::Traffic` when it is queued, in frames on the wire.
 struct TransmitCounters {
-  std::uint64_t frames = 0;
-  std::uint64_t bytes = 0;        ///< as queued: a TSO frame's headers count once
-  std::uint64_t descriptors = 0;  ///< contexts included
   std::uint64_t contexts = 0;
   std::uint64_t refused_full = 0;
   std::uint64_t refused_invalid = 0;
@@ -47,7 +45,9 @@ class TransmitQueue {
   static constexpr std::uint32_t pieces_max = frame_descriptors_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
 
-  TransmitQueue(Registers registers, unsigned index) noexcept : registers_(registers), index_(index) {}
+  /// Adds to `traffic`, which outlives it.
+  TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
+      : registers_(registers), index_(index), traffic_(traffic) {}
 
   /// Call on the queue's core. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(std::uint32_t ring_descriptors, std::uint32_t frame_bytes_max);
@@ -116,6 +116,7 @@ class TransmitQueue {
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
 
+  log::Traffic& traffic_;
   TransmitCounters counters_;
 };
 

@@ -52,11 +52,35 @@ struct TransmitQueueTest : testing::Test {
   }
 
   test::TestCard card;
-  TransmitQueue queue{card.registers(), 0};
+  log::Traffic traffic;
+  TransmitQueue queue{card.registers(), 0, traffic};
   test::TestReceiver stack;
   std::deque<Bytes> contents;
   std::deque<std::vector<TransmitPiece>> pieces;
 };
+
+// The log's sums are compared with the card's, for which each segment is a frame with headers of its own.
+TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
+  make();
+  const auto counts_are = [&](std::uint64_t frames, std::uint64_t bytes, std::uint64_t descriptors) {
+    EXPECT_EQ(traffic.tx_frames.value(), frames);
+    EXPECT_EQ(traffic.tx_bytes.value(), bytes);
+    EXPECT_EQ(traffic.tx_descriptors.value(), descriptors);
+  };
+  ASSERT_TRUE(queue.transmit(frame(frame_of(1, 42))).has_value());
+  counts_are(1, 42, 1);
+  ASSERT_TRUE(queue.transmit(frame(frame_of(2, 1000), 300)).has_value());
+  counts_are(2, 1042, 5);
+  // Headers of 54 bytes: 2,400 bytes are 2 segments of 1,000 and one of 400; with a context.
+  ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(3, 2454)), 1000)).has_value());
+  counts_are(5, 1042 + 2 * 1054 + 454, 7);
+  ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(4, 1056)), 1000)).has_value());
+  counts_are(7, 3604 + 1054 + 56, 8);
+  ASSERT_TRUE(queue.transmit(with_tso(frame(frame_of(5, 1054)), 1000)).has_value());
+  counts_are(8, 4714 + 1054, 9);
+  ASSERT_FALSE(queue.transmit(frame(frame_of(6, 3000))).has_value());
+  counts_are(8, 5768, 9);
+}
 
 TEST_F(TransmitQueueTest, FramesOfAnEventAreOneTailWriteAndOneReport) {
   make();

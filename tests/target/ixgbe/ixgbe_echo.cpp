@@ -5,8 +5,9 @@
 // No network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
-//   UDP over IPv4                 the same with IP addresses and ports swapped; both checksums left to the card
-//   ethertype 88B6                ends the run: counters are printed, exit status 16 if no buffer is missing
+//   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
+//   ethertype 88B6                ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
+//                                 is what the card counted for its queues
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -29,6 +30,7 @@ constexpr std::uint16_t ethertype_arp = 0x0806;
 constexpr std::uint16_t ethertype_echo = 0x88B5;
 constexpr std::uint16_t ethertype_stop = 0x88B6;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
+constexpr std::uint8_t protocol_tcp = 6;
 constexpr std::uint8_t protocol_udp = 17;
 
 std::uint16_t word_at(const std::byte* place) {
@@ -53,7 +55,7 @@ struct Echo final : FrameReceiver {
       if (ethertype == ethertype_stop) stop->fulfil();
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
       if (ethertype == ethertype_echo) answered = true;
-      if (ethertype == ethertype_ipv4) answered = turn_udp(*frame, info, reply);
+      if (ethertype == ethertype_ipv4) answered = turn_around(*frame, info, reply);
     }
     if (!answered) return release(frame);
     const MacAddress mac = card->mac();
@@ -78,28 +80,32 @@ struct Echo final : FrameReceiver {
     return true;
   }
 
-  bool turn_udp(ReceiveBuffer& frame, const ReceiveInfo& info, TransmitFrame& reply) {
+  bool turn_around(ReceiveBuffer& frame, const ReceiveInfo& info, TransmitFrame& reply) {
     constexpr std::size_t ip_bytes = 20;
-    constexpr std::size_t udp_bytes = 8;
     std::byte* const ip = frame.data + ethernet_bytes;
-    std::byte* const udp = ip + ip_bytes;
-    if (frame.bytes < ethernet_bytes + ip_bytes + udp_bytes || ip[9] != std::byte{protocol_udp}) return false;
+    std::byte* const ports = ip + ip_bytes;
+    const std::byte protocol = ip[9];
+    const bool tcp = protocol == std::byte{protocol_tcp};
+    const std::size_t l4_bytes = tcp ? 20 : 8;
+    const std::size_t checksum_at = tcp ? 16 : 6;
+    if (!tcp && protocol != std::byte{protocol_udp}) return false;
+    if (frame.bytes < ethernet_bytes + ip_bytes + l4_bytes) return false;
     if (!info.ip_checksum_good || !info.l4_checksum_good) {
       ++bad_checksums;
       return false;
     }
     swap_fields(ip + 12, ip + 16, 4);
-    swap_fields(udp, udp + 2, 2);
+    swap_fields(ports, ports + 2, 2);
     put_word(ip + 10, 0);
     // The card wants the folded sum of the pseudo header (7.2.5): addresses, protocol, length.
-    std::uint32_t sum = protocol_udp + word_at(udp + 4);
+    std::uint32_t sum = std::to_integer<std::uint32_t>(protocol) + word_at(ip + 2) - ip_bytes;
     for (std::size_t i = 12; i < ip_bytes; i += 2) sum += word_at(ip + i);
     while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
-    put_word(udp + 6, sum);
+    put_word(ports + checksum_at, sum);
     reply.l3_bytes = ip_bytes;
-    reply.l4_bytes = udp_bytes;
+    reply.l4_bytes = static_cast<std::uint8_t>(l4_bytes);
     reply.ipv4 = reply.ipv4_checksum = true;
-    reply.layer4 = Layer4::udp;
+    reply.layer4 = tcp ? Layer4::tcp : Layer4::udp;
     return true;
   }
 
@@ -137,7 +143,7 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   const auto& receive = pair.receive_queue();
   const auto& transmit = pair.transmit_queue();
   print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused,
-        " bad_checksums=", echo.bad_checksums, " sent=", transmit.counters().frames, " contexts=", transmit.counters().contexts,
+        " bad_checksums=", echo.bad_checksums, " sent=", pair.traffic().tx_frames.value(), " contexts=", transmit.counters().contexts,
         " receive_tails=", receive.counters().tail_writes, " transmit_tails=", transmit.counters().tail_writes,
         " interrupts=", pair.counters().interrupts, " empty=", pair.counters().empty_interrupts,
         " budget_exits=", pair.counters().budget_exits, " idle_finds=", pair.counters().idle_finds,
@@ -149,11 +155,26 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   return false;
 }
 
+/// True if what the driver counted is what the card did.
+bool agree(const log::Traffic& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
+  print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes,
+        " transmitted=", cards.transmitted, " transmitted_bytes=", cards.transmitted_bytes);
+  if (ours.rx_frames.value() == cards.received && ours.rx_bytes.value() == cards.received_bytes &&
+      ours.tx_frames.value() == cards.transmitted && ours.tx_bytes.value() == cards.transmitted_bytes)
+    return true;
+  print("ixgbe_echo: core ", core, " counted ", ours.rx_frames.value(), " and ", ours.rx_bytes.value(), " bytes in, ",
+        ours.tx_frames.value(), " and ", ours.tx_bytes.value(), " bytes out");
+  return false;
+}
+
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
   ixgbe::Options options;
   options.rss_cores = static_cast<unsigned>(arguments.number("rss_cores", 0, {0, 16}, "cores that get flows; 0: all"));
+  const auto reserved_core = static_cast<unsigned>(arguments.number("reserved_core", 16, {0, 16}, "core for reserved_port; 16: none"));
+  if (reserved_core < ixgbe::pairs_max) options.reserved_core = reserved_core;
+  options.reserved_port = static_cast<std::uint16_t>(arguments.number("reserved_port", 5002, {0, 65535}, "TCP port for reserved_core"));
   options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
   options.queues.frame_bytes_max =
       static_cast<std::uint32_t>(arguments.number("frame_bytes", 1514, {60, 15500}, "largest frame, without FCS"));
@@ -188,6 +209,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   const ixgbe::Statistics& statistics = card.collect_statistics();
   print("ixgbe_echo: card received=", statistics.received_good, " transmitted=", statistics.transmitted_good,
         " missed=", statistics.missed_packet_buffer_full);
+  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+    complete &= agree(card.pair(core).traffic(), statistics.queues[core], core);
+  }
   co_await card.close();
   co_return complete ? 0 : 1;
 }

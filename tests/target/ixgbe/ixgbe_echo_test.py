@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
-from tools.machine import SUCCESS, Machine  # noqa: E402
+from tools.machine import FAILURE, SUCCESS, Machine  # noqa: E402
 
 BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
 IMAGE = BUILD / "tests/target/ixgbe/ixgbe_echo.elf"
@@ -155,6 +155,17 @@ def udp_frame(number: int, source_port: int, size: int) -> bytes:
     return CARD_MAC + PEER_MAC + b"\x08\x00" + header + udp + payload
 
 
+def tcp_frame(number: int, source_port: int, destination_port: int, size: int) -> bytes:
+    """A TCP segment with good checksums, `size` bytes in all."""
+    payload = struct.pack(">I", number) + random.Random(number).randbytes(size - 58)
+    header = struct.pack(">HHIIBBHHH", source_port, destination_port, number, 0, 5 << 4, 0x10, 1000, 0, 0)
+    pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, 6, len(header) + len(payload))
+    header = header[:16] + struct.pack(">H", checksum(pseudo + header + payload)) + header[18:]
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(header) + len(payload), number & 0xFFFF, 0, 64, 6, 0, PEER_IP, CARD_IP)
+    ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
+    return CARD_MAC + PEER_MAC + b"\x08\x00" + ip + header + payload
+
+
 def udp_echoed(frame: bytes) -> bytes:
     """Swapping addresses and ports leaves every checksum as it was: so the card must find the same ones."""
     ip, udp = frame[14:34], frame[34:42]
@@ -261,6 +272,30 @@ def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_core
         counters = echo.finish()
     counters[0]["frames"] -= 1  # the stop frame
     assert {core: counters[core]["frames"] for core in counters} == expected
+
+
+@pytest.mark.parametrize("cores, reserved", [(3, 2), (3, 0), (1, 0)])
+def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, reserved: int):
+    """Beside TCP to that port: UDP to the same port, and TCP from it, are nobody's but RSS's."""
+    ours = [tcp_frame(i, 1024 + 37 * i, 5002, 60 + i) for i in range(200)]
+    others = [tcp_frame(i, 5002, 1024 + 37 * i, 60 + i) for i in range(200)]
+    left = [core for core in range(cores) if core != reserved] or [0]
+    expected = dict.fromkeys(range(cores), 0)
+    expected[reserved] += len(ours)
+    for frame in others:
+        expected[left[toeplitz(frame[26:38]) % 128 % len(left)]] += 1
+    with booted(cores=cores, words=f"reserved_core={reserved}") as echo:
+        exchange(echo.peer, ours + others, udp_echoed, window=1)
+        counters = echo.finish()
+    counters[0]["frames"] -= 1  # the stop frame, which nobody hashes
+    assert {core: counters[core]["frames"] for core in counters} == expected
+
+
+@pytest.mark.parametrize("words, complaint", [("reserved_core=2", "has no queue pair"), ("reserved_core=1 reserved_port=0", "port 0")])
+def test_a_core_that_cannot_be_reserved_is_said(words: str, complaint: str):
+    with Machine(IMAGE, cores=2, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
+        machine.wait_for_line(complaint, START_SECONDS)
+        assert machine.wait_exit(ANSWER_SECONDS) == FAILURE
 
 
 def test_frames_over_several_descriptors():

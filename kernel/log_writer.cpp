@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/log_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+
+#include "kernel/machine.hpp"
+
+namespace neap::log {
+
+constinit thread_local Writer writer;
+
+namespace {
+
+constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+constexpr unsigned entries_shift = 32;
+constexpr std::uint16_t sample_counters =
+    counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses | counter::package_energy |
+    counter::dram_energy | counter::core_c3;
+constexpr std::uint16_t residency_counters =
+    counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 | counter::package_c6 | counter::package_c7;
+constexpr std::uint16_t all_counters = sample_counters | residency_counters;
+
+static_assert(sizeof(Traffic) == 6 * sizeof(std::uint64_t), "six counters side by side: the short way loads them two at a time");
+static_assert(offsetof(Record, rx_descriptors) == 16 && offsetof(Record, tx_frames) == 32 && offsetof(Record, control_tx_bytes) == 48);
+static_assert(offsetof(Record, idle_entries) == 52 && offsetof(Record, idle_ticks) == 56);
+
+/// What of `now - seen` fits into a field; the rest stays for the next record.
+template <class Field>
+Field take(std::uint64_t now, std::uint64_t& seen) noexcept {
+  const std::uint64_t part = std::min<std::uint64_t>(now - seen, std::numeric_limits<Field>::max());
+  seen += part;
+  return static_cast<Field>(part);
+}
+
+using Counts = std::array<std::uint64_t, 6>;
+Counts counts_of(const Traffic& traffic) noexcept {
+  return {traffic.rx_descriptors.value(), traffic.rx_frames.value(), traffic.rx_bytes.value(),
+          traffic.tx_descriptors.value(), traffic.tx_frames.value(), traffic.tx_bytes.value()};
+}
+
+__m128i load(const std::byte* from) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+/// The low halves of a's and b's two words each.
+__m128i low_halves(__m128i a, __m128i b) noexcept {
+  return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), _MM_SHUFFLE(2, 0, 2, 0)));
+}
+
+}  // namespace
+
+// --- The short way -----------------------------------------------------------------------------------------------------------------------
+
+void Writer::record(Kind kind) noexcept {
+  const std::uint64_t tsc = machine::timestamp();
+  if (tsc >= look_again_tsc_) [[unlikely]] {
+    record_fully(kind, tsc, counters_due(tsc), 0);
+    return;
+  }
+  if (next_ == limit_ && !next_chunk()) [[unlikely]] {
+    ring_->count_unwritten(1);
+    return;
+  }
+  const auto* const counters = reinterpret_cast<const std::byte*>(traffic_);
+  const __m128i now[3] = {load(counters), load(counters + 16), load(counters + 32)};
+  auto* const seen = reinterpret_cast<__m128i*>(seen_);
+  const __m128i passed[3] = {_mm_sub_epi64(now[0], seen[0]), _mm_sub_epi64(now[1], seen[1]), _mm_sub_epi64(now[2], seen[2])};
+  const __m128i upper_halves = _mm_srli_epi64(_mm_or_si128(_mm_or_si128(passed[0], passed[1]), passed[2]), 32);
+  if (_mm_movemask_epi8(_mm_cmpeq_epi8(upper_halves, _mm_setzero_si128())) != 0xFFFF) [[unlikely]] {
+    record_fully(kind, tsc, 0, 0);
+    return;
+  }
+  for (unsigned i = 0; i < 3; ++i) seen[i] = now[i];
+  Line* const to = next_;
+  next_ = to + 1;
+  auto* const idle = reinterpret_cast<__m128i*>(idle_);
+  const __m128i idle_now = *idle;
+  *idle = _mm_setzero_si128();
+  const auto head = static_cast<long long>(head_ | static_cast<std::uint64_t>(kind));
+  store(to, {{_mm_set_epi64x(head, static_cast<long long>(tsc)), low_halves(passed[0], passed[1]),
+              _mm_shuffle_epi32(passed[2], _MM_SHUFFLE(3, 1, 2, 0)), idle_now}});
+}
+
+// --- The long way ------------------------------------------------------------------------------------------------------------------------
+
+std::uint16_t Writer::counters_due(std::uint64_t tsc) const noexcept { return tsc >= next_sample_tsc_ ? all_counters : std::uint16_t{0}; }
+
+bool Writer::record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, unsigned more_lines) noexcept {
+  CounterSample sample{};
+  if (counters != 0) {
+    sample = machine::sample_counters(counters);
+    next_sample_tsc_ = sample_period_ticks_ != 0 ? tsc + sample_period_ticks_ : never;
+  }
+  look_again_tsc_ = next_sample_tsc_;
+  const bool has_sample = (sample.present & sample_counters) != 0;
+  const bool has_residency = (sample.present & residency_counters) != 0;
+  const unsigned lines = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + more_lines;
+  if (lines > room_end_ - position()) {  // all or none: flags must not promise lines that are not there
+    ring_->count_unwritten(lines);
+    return false;
+  }
+
+  Record record{};
+  record.tsc = tsc;
+  record.kind = static_cast<std::uint8_t>(kind);
+  record.idle_state = idle_state_;
+  record.flags = sample.present;
+  record.generation = generation_;
+  const Counts now = counts_of(*traffic_);
+  record.rx_descriptors = take<std::uint32_t>(now[0], seen_[0]);
+  record.rx_frames = take<std::uint32_t>(now[1], seen_[1]);
+  record.rx_bytes = take<std::uint32_t>(now[2], seen_[2]);
+  record.tx_descriptors = take<std::uint32_t>(now[3], seen_[3]);
+  record.tx_frames = take<std::uint32_t>(now[4], seen_[4]);
+  record.tx_bytes = take<std::uint32_t>(now[5], seen_[5]);
+  record.control_rx_frames = take<std::uint16_t>(control_.rx_frames, seen_control_.rx_frames);
+  record.control_tx_frames = take<std::uint16_t>(control_.tx_frames, seen_control_.tx_frames);
+  record.control_rx_bytes = take<std::uint32_t>(control_.rx_bytes, seen_control_.rx_bytes);
+  record.control_tx_bytes = take<std::uint32_t>(control_.tx_bytes, seen_control_.tx_bytes);
+  const std::uint64_t entries = (idle_[0] >> entries_shift) + more_idle_entries_;
+  record.idle_entries = static_cast<std::uint32_t>(std::min<std::uint64_t>(entries, std::numeric_limits<std::uint32_t>::max()));
+  record.idle_ticks = idle_[1];
+  idle_[0] = idle_[1] = 0;
+  more_idle_entries_ = entries - record.idle_entries;
+  // What did not fit of these the short way would not see.
+  if (more_idle_entries_ != 0 || seen_control_.rx_frames != control_.rx_frames || seen_control_.tx_frames != control_.tx_frames ||
+      seen_control_.rx_bytes != control_.rx_bytes || seen_control_.tx_bytes != control_.tx_bytes) {
+    look_again_tsc_ = 0;
+  }
+  put(record);
+  if (has_sample) {
+    put(Sample{.tsc = tsc,
+               .kind = static_cast<std::uint8_t>(Kind::sample),
+               .flags = sample.present,
+               .package_energy = sample.package_energy,
+               .instructions = sample.instructions,
+               .cycles = sample.cycles,
+               .reference_cycles = sample.reference_cycles,
+               .llc_misses = sample.llc_misses,
+               .dram_energy = sample.dram_energy,
+               .core_c3 = sample.core_c3});
+  }
+  if (has_residency) {
+    put(Residency{.tsc = tsc,
+                  .kind = static_cast<std::uint8_t>(Kind::residency),
+                  .flags = sample.present,
+                  .core_c6 = sample.core_c6,
+                  .core_c7 = sample.core_c7,
+                  .package_c2 = sample.package_c2,
+                  .package_c3 = sample.package_c3,
+                  .package_c6 = sample.package_c6,
+                  .package_c7 = sample.package_c7});
+  }
+  return true;
+}
+
+template <class Struct>
+void Writer::put(const Struct& line) noexcept {
+  static_assert(sizeof(Struct) == record_bytes);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&line);
+  put(LineInRegisters{{load(bytes), load(bytes + 16), load(bytes + 32), load(bytes + 48)}});
+}
+
+/// The caller has made sure of room.
+void Writer::put(const LineInRegisters& line) noexcept {
+  if (next_ == limit_) next_chunk();
+  store(next_++, line);
+}
+
+/// When the present chunk is full. False: so is the log.
+bool Writer::next_chunk() noexcept {
+  const std::uint64_t here = limit_position_;
+  if (here == room_end_) return false;
+  const std::uint64_t chunk_end = (here / Ring::chunk_lines + 1) * Ring::chunk_lines;
+  ring_->publish(here, chunk_end);
+  limit_position_ = std::min(chunk_end, room_end_);
+  next_ = ring_->line(here);
+  limit_ = next_ + (limit_position_ - here);
+  return true;
+}
+
+void Writer::publish() noexcept {
+  const std::uint64_t here = position();
+  if (ring_->published() == here) return;
+  ring_->publish(here, (here + Ring::chunk_lines - 1) / Ring::chunk_lines * Ring::chunk_lines);
+}
+
+// --- What happens on the core ------------------------------------------------------------------------------------------------------------
+
+void Writer::watch(const Traffic* traffic) noexcept {
+  const Traffic& next = traffic != nullptr ? *traffic : nothing;
+  const Counts before = counts_of(*traffic_);
+  const Counts after = counts_of(next);
+  // What is in no record yet stays to come.
+  for (std::size_t i = 0; i < after.size(); ++i) seen_[i] = after[i] - (before[i] - seen_[i]);
+  traffic_ = &next;
+}
+
+void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
+  const std::uint64_t ticks = awake_tsc - asleep_tsc;
+  ++sleeps_;
+  idle_ticks_ += ticks;
+  if (!on_) return;
+  if (static_cast<std::uint8_t>(asked) != idle_state_) {
+    idle_state_ = static_cast<std::uint8_t>(asked);
+    set_head();
+  }
+  idle_[1] += ticks;
+  if (idle_[0] >> entries_shift == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
+    ++more_idle_entries_;
+    look_again_tsc_ = 0;
+  } else {
+    idle_[0] += std::uint64_t{1} << entries_shift;
+  }
+  if (!idle_records_) return;
+  if (position() >= room_end_) {
+    ring_->count_unwritten(1);
+    return;
+  }
+  put(Idle{.tsc = awake_tsc,
+           .kind = static_cast<std::uint8_t>(Kind::idle),
+           .idle_state = static_cast<std::uint8_t>(asked),
+           .cause = static_cast<std::uint8_t>(how.cause),
+           .vector = how.vector,
+           .generation = generation_,
+           .tsc_asleep = asleep_tsc});
+}
+
+void Writer::policy_changed(Settings settings) noexcept {
+  settings.tsc = machine::timestamp();
+  settings.kind = static_cast<std::uint8_t>(Kind::settings);
+  if (on_ && record_fully(Kind::policy, settings.tsc, counters_due(settings.tsc), 1)) put(settings);
+  settings_ = settings;
+  has_settings_ = true;
+  idle_state_ = settings.idle_state;
+  generation_ = settings.generation;
+  set_head();
+}
+
+std::uint64_t Writer::take_requests() noexcept {
+  const std::uint64_t taken = uncounted_requests_;
+  uncounted_requests_ = 0;
+  return taken;
+}
+
+// --- Runs --------------------------------------------------------------------------------------------------------------------------------
+
+void Writer::begin(const RunPlan& plan) noexcept {
+  const std::uint64_t tsc = machine::timestamp();
+  ring_->restart();
+  next_ = limit_ = nullptr;
+  limit_position_ = 0;
+  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_lines;
+  sample_period_ticks_ = machine::power_abilities().counters != 0 ? plan.sample_period_ticks : 0;
+  idle_records_ = plan.idle_records;
+  count_requests_ = plan.count_requests;
+  requests_at_once_ = plan.requests_at_once;
+  uncounted_requests_ = 0;
+  // A run counts from its beginning.
+  std::ranges::copy(counts_of(*traffic_), seen_);
+  seen_control_ = control_;
+  idle_[0] = idle_[1] = more_idle_entries_ = 0;
+  record_fully(Kind::start, tsc, all_counters, 0);
+  put_anchor(plan, tsc);
+  if (has_settings_) {
+    Settings settings = settings_;
+    settings.tsc = tsc;
+    settings.changed = nothing_changed;
+    put(settings);
+  }
+  publish();
+  on_ = true;
+}
+
+void Writer::end(const RunPlan& plan) noexcept {
+  const std::uint64_t tsc = machine::timestamp();
+  if (!plan.overwrite) room_end_ = ring_->capacity();
+  record_fully(Kind::stop, tsc, all_counters, 0);
+  put_anchor(plan, tsc);
+  on_ = false;
+  count_requests_ = false;
+  publish();
+}
+
+void Writer::put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept {
+  put(Anchor{.tsc = tsc,
+             .kind = static_cast<std::uint8_t>(Kind::anchor),
+             .generation = generation_,
+             .wall_clock_ns = machine::wall_clock_at_boot_ns() + machine::now_ns(),
+             .requests = requests(machine::this_core()),
+             .package = machine::package_of(machine::this_core()),
+             .run = plan.run,
+             .sleeps = sleeps_,
+             .idle_ticks = idle_ticks_});
+}
+
+}  // namespace neap::log

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "net/control_frames.hpp"
+
+#include "net/network.hpp"
+
+namespace neap::net {
+
+constinit std::atomic<std::uint32_t> control_ports{0};
+
+namespace {
+
+unsigned read_u16(const std::byte* at) noexcept { return std::to_integer<unsigned>(at[0]) << 8 | std::to_integer<unsigned>(at[1]); }
+
+}  // namespace
+
+Result<void> count_as_control(std::uint16_t port) {
+  if (port == 0) return failure(ErrorCode::invalid, "net: port 0 is nobody's");
+  std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
+  for (;;) {
+    if ((ports & 0xFFFF) == port || ports >> 16 == port) return {};
+    if (ports >> 16 != 0) return failure(ErrorCode::full, "net: two ports are counted as control already", port);
+    const std::uint32_t more = ports << 16 | port;
+    if (control_ports.compare_exchange_weak(ports, more, std::memory_order_relaxed)) return {};
+  }
+}
+
+bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
+  constexpr std::size_t ethernet_bytes = 14;
+  constexpr std::size_t ip_bytes_min = 20;
+  constexpr unsigned ethertype_ipv4 = 0x0800;
+  constexpr unsigned protocol_tcp = 6;
+  constexpr unsigned fragment_mask = 0x3FFF;  // RFC 791: "more fragments", and the offset
+  if (bytes < ethernet_bytes + ip_bytes_min || read_u16(frame + 12) != ethertype_ipv4) return false;
+  const std::byte* const ip = frame + ethernet_bytes;
+  if (std::to_integer<unsigned>(ip[9]) != protocol_tcp || (read_u16(ip + 6) & fragment_mask) != 0) return false;
+  const std::size_t port_at = ethernet_bytes + (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4 + static_cast<std::size_t>(where);
+  if (bytes < port_at + 2) return false;
+  const unsigned port = read_u16(frame + port_at);
+  const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
+  return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
+}
+
+}  // namespace neap::net
