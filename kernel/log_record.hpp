@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
   residency = 17,   ///< `Residency`: present if the record's flags have any of bits 7 to 12
   settings = 18,    ///< `Settings`: after `policy`, and behind the first `anchor`: what holds when the run begins
   anchor = 19,      ///< `Anchor`: after `start` and `stop`, behind sample and residency
-  idle = 32,        ///< `Idle`: one sleep; stands alone, if asked for
+  idle = 32,        ///< `Idle`: one sleep; stands alone, if asked for; none while polling
 };
 
 /// Counts since the previous record of the core. What does not fit into a field is carried over to the next record, never lost.
@@ -48,7 +48,7 @@ struct Record {
   std::uint16_t control_tx_frames;
   std::uint32_t control_rx_bytes;
   std::uint32_t control_tx_bytes;
-  std::uint32_t idle_entries;
+  std::uint32_t idle_entries;  ///< sleeps (in `poll`: looks that found nothing)
   std::uint64_t idle_ticks;  ///< TSC ticks asleep (in `poll`: between looks that found nothing)
 };
 

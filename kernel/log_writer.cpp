@@ -212,7 +212,7 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
   } else {
     idle_[0] += std::uint64_t{1} << entries_shift;
   }
-  if (!idle_records_) return;
+  if (!idle_records_ || asked == IdleState::poll) return;  // to poll is not to sleep
   if (position() >= room_end_) {
     ring_->count_unwritten(1);
     return;

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSL-1.0
+// One core's lines: what is in them, to the byte.
+#include "kernel/log_writer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/host/host_machine.hpp"
+
+namespace neap::log {
+namespace {
+
+constexpr std::uint64_t boot_ns = 1'000'000'000;
+
+template <class Struct>
+Struct as(const Record& line) {
+  return std::bit_cast<Struct>(line);
+}
+
+std::vector<Record> lines_of(const Ring& ring) {
+  const Extent extent = ring.extent();
+  std::vector<Record> lines(static_cast<std::size_t>(extent.end - extent.first));
+  EXPECT_EQ(ring.read(extent.first, lines), lines.size());
+  return lines;
+}
+
+bool is_ordinary(const Record& line) { return line.kind >= 1 && line.kind <= 5; }
+
+struct Sums {
+  std::uint64_t rx_descriptors = 0, rx_frames = 0, rx_bytes = 0, tx_descriptors = 0, tx_frames = 0, tx_bytes = 0;
+  std::uint64_t control_rx_frames = 0, control_rx_bytes = 0, control_tx_frames = 0, control_tx_bytes = 0;
+  std::uint64_t idle_entries = 0, idle_ticks = 0;
+  bool operator==(const Sums&) const = default;
+};
+Sums sums_of(const std::vector<Record>& lines) {
+  Sums sums;
+  for (const Record& line : lines) {
+    if (!is_ordinary(line)) continue;
+    sums.rx_descriptors += line.rx_descriptors;
+    sums.rx_frames += line.rx_frames;
+    sums.rx_bytes += line.rx_bytes;
+    sums.tx_descriptors += line.tx_descriptors;
+    sums.tx_frames += line.tx_frames;
+    sums.tx_bytes += line.tx_bytes;
+    sums.control_rx_frames += line.control_rx_frames;
+    sums.control_rx_bytes += line.control_rx_bytes;
+    sums.control_tx_frames += line.control_tx_frames;
+    sums.control_tx_bytes += line.control_tx_bytes;
+    sums.idle_entries += line.idle_entries;
+    sums.idle_ticks += line.idle_ticks;
+  }
+  return sums;
+}
+
+struct LogWriterTest : testing::Test {
+  explicit LogWriterTest(std::uint64_t lines = 128) : memory(lines), ring(memory.data(), lines) {
+    subject.use(&ring);
+    subject.watch(&traffic);
+  }
+  ~LogWriterTest() override { host::set_power_abilities({}); }
+
+  void can_count(std::uint16_t counters) {
+    host::set_power_abilities({.counters = counters});
+    host::set_counters(0, {.present = counters,
+                           .package_energy = 0x01020304,
+                           .dram_energy = 0x05060708,
+                           .instructions = 1'000'000,
+                           .cycles = 2'000'000,
+                           .reference_cycles = 3'000'000,
+                           .llc_misses = 4'000,
+                           .core_c3 = 3,
+                           .core_c6 = 6,
+                           .core_c7 = 7,
+                           .package_c2 = 12,
+                           .package_c3 = 13,
+                           .package_c6 = 16,
+                           .package_c7 = 17});
+  }
+  void pass(std::uint64_t frames) {
+    traffic.rx_descriptors.add(frames);
+    traffic.rx_frames.add(frames);
+    traffic.rx_bytes.add(100 * frames);
+  }
+
+  // The host's TSC counts nanoseconds.
+  host::ManualClock clock{boot_ns};
+  std::vector<Line> memory;
+  Ring ring;
+  Traffic traffic;
+  Writer subject;
+};
+
+struct BigLogWriterTest : LogWriterTest {
+  BigLogWriterTest() : LogWriterTest(1 << 16) {}
+};
+
+// docs/log-format.md shows these lines, and tools/log/ reads them in its own test: what changes here is another format.
+TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
+  can_count(counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses | counter::package_energy |
+            counter::dram_energy | counter::core_c6 | counter::package_c6);
+  subject.policy_changed({.idle_state = 4, .changed = 1, .turbo = 1, .generation = 7, .itr_us = 8, .performance = 0x1800});
+  const RunPlan plan{.run = 3, .idle_records = true, .sample_period_ticks = 1'000'000};
+  subject.begin(plan);
+  clock.advance(std::chrono::microseconds(20));
+  subject.slept(IdleState::c6, boot_ns + 5'000, boot_ns + 20'000, {.cause = WakeCause::interrupt, .vector = 0x31});
+  subject.record(Kind::interrupt);
+  traffic.rx_descriptors.add(3);
+  traffic.rx_frames.add(2);
+  traffic.rx_bytes.add(1'660);
+  traffic.tx_descriptors.add(5);
+  traffic.tx_frames.add(2);
+  traffic.tx_bytes.add(3'028);
+  ControlTraffic& control = subject.control_traffic();
+  control.rx_frames += 1;
+  control.rx_bytes += 146;
+  control.tx_frames += 1;
+  control.tx_bytes += 1'514;
+  clock.advance(std::chrono::microseconds(16));
+  subject.record(Kind::poll);
+  clock.advance(std::chrono::microseconds(4));
+  subject.policy_changed({.idle_state = 6, .changed = 0, .turbo = 1, .generation = 8, .itr_us = 8, .performance = 0x1800});
+  clock.advance(std::chrono::milliseconds(1));
+  subject.end(plan);
+
+  std::ostringstream text;
+  text << "# Lines of a log, made by kernel/log_writer_test.cpp: position, then the 64 bytes in hexadecimal.\n";
+  std::uint64_t position = 0;
+  for (const Record& line : lines_of(ring)) {
+    text << position++;
+    std::array<unsigned char, record_bytes> bytes;
+    std::memcpy(bytes.data(), &line, sizeof line);
+    for (const unsigned char byte : bytes) {
+      char digits[4];
+      std::snprintf(digits, sizeof digits, " %02x", byte);
+      text << digits;
+    }
+    text << '\n';
+  }
+  std::ifstream file(NEAP_TESTDATA "/log_lines.hex");
+  std::ostringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(text.str(), expected.str());
+}
+
+TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
+  std::mt19937_64 random(4);
+  subject.begin({});
+  Sums passed;
+  const auto sometimes_huge = [&] { return random() % 1'000 == 0 ? random() % (std::uint64_t{5} << 32) : random() % 100'000; };
+  const auto add = [&](Counter& counter, std::uint64_t& sum, std::uint64_t amount) {
+    counter.add(amount);
+    sum += amount;
+  };
+  for (int round = 0; round < 20'000; ++round) {
+    switch (random() % 5) {
+      case 0:
+        add(traffic.rx_descriptors, passed.rx_descriptors, random() % 65);
+        add(traffic.rx_frames, passed.rx_frames, random() % 65);
+        add(traffic.rx_bytes, passed.rx_bytes, sometimes_huge());
+        break;
+      case 1:
+        add(traffic.tx_descriptors, passed.tx_descriptors, sometimes_huge());
+        add(traffic.tx_frames, passed.tx_frames, random() % 512);
+        add(traffic.tx_bytes, passed.tx_bytes, sometimes_huge());
+        break;
+      case 2: {
+        if (random() % 10 != 0) break;
+        ControlTraffic& control = subject.control_traffic();
+        const std::uint64_t frames = random() % 200'000, bytes = sometimes_huge();
+        control.rx_frames += frames;
+        control.tx_frames += frames / 3;
+        control.rx_bytes += bytes;
+        control.tx_bytes += bytes / 7;
+        passed.control_rx_frames += frames;
+        passed.control_tx_frames += frames / 3;
+        passed.control_rx_bytes += bytes;
+        passed.control_tx_bytes += bytes / 7;
+        break;
+      }
+      case 3: {
+        const std::uint64_t ticks = random() % 10'000'000'000;
+        subject.slept(IdleState::c1, 5, 5 + ticks, {});
+        ++passed.idle_entries;
+        passed.idle_ticks += ticks;
+        break;
+      }
+      default:
+        subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
+    }
+  }
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // what was carried over
+  subject.end({});
+  EXPECT_EQ(ring.extent().unwritten, 0U);
+  EXPECT_EQ(sums_of(lines_of(ring)), passed);
+}
+
+TEST_F(LogWriterTest, WhatOutgrowsAFieldFollowsInTheNextRecord) {
+  constexpr std::uint64_t full = 0xFFFF'FFFF;
+  subject.begin({});
+  traffic.rx_bytes.add(2 * full + 5);
+  subject.control_traffic().tx_frames += 65'535 + 7;
+  for (int i = 0; i < 4; ++i) subject.record(Kind::interrupt);
+  subject.end({});
+  const auto lines = lines_of(ring);
+  ASSERT_EQ(lines.size(), 2U + 4 + 2);
+  EXPECT_EQ(lines[2].rx_bytes, full);
+  EXPECT_EQ(lines[3].rx_bytes, full);
+  EXPECT_EQ(lines[4].rx_bytes, 5U);
+  EXPECT_EQ(lines[5].rx_bytes, 0U);
+  EXPECT_EQ(lines[2].control_tx_frames, 65'535U);
+  EXPECT_EQ(lines[3].control_tx_frames, 7U);
+  EXPECT_EQ(lines[4].control_tx_frames, 0U);
+}
+
+TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
+  can_count(counter::instructions | counter::core_c6);
+  const RunPlan plan{.sample_period_ticks = 1'000};
+  subject.begin(plan);
+  std::vector<std::uint64_t> sampled;
+  for (int i = 0; i < 50; ++i) {
+    clock.advance(std::chrono::nanoseconds(170));
+    subject.record(Kind::interrupt);
+  }
+  subject.end(plan);
+  const auto lines = lines_of(ring);
+  for (std::size_t i = 4; i < lines.size() - 4; ++i) {  // behind start, before stop, each with sample, residency and anchor
+    if (!is_ordinary(lines[i]) || lines[i].flags == 0) continue;
+    EXPECT_EQ(lines[i].flags, counter::instructions | counter::core_c6);
+    const auto sample = as<Sample>(lines[i + 1]);
+    const auto residency = as<Residency>(lines[i + 2]);
+    EXPECT_EQ(sample.kind, static_cast<std::uint8_t>(Kind::sample));
+    EXPECT_EQ(residency.kind, static_cast<std::uint8_t>(Kind::residency));
+    EXPECT_EQ(sample.tsc, lines[i].tsc);
+    EXPECT_EQ(residency.tsc, lines[i].tsc);
+    EXPECT_EQ(sample.instructions, 1'000'000U);
+    EXPECT_EQ(residency.core_c6, 6U);
+    EXPECT_EQ(residency.core_c7, 0U) << "this CPU has none";
+    sampled.push_back(lines[i].tsc);
+  }
+  ASSERT_EQ(sampled.size(), 8U) << "every sixth record is the first after 1,000 ticks";
+  for (std::size_t i = 1; i < sampled.size(); ++i) EXPECT_GE(sampled[i] - sampled[i - 1], 1'000U);
+}
+
+TEST_F(LogWriterTest, APeriodOfZeroSamplesInAnchorsAlone) {
+  can_count(counter::package_energy);
+  subject.begin({});
+  for (int i = 0; i < 30; ++i) {
+    clock.advance(std::chrono::seconds(1));
+    subject.record(Kind::interrupt);
+  }
+  subject.end({});
+  const auto lines = lines_of(ring);
+  ASSERT_EQ(lines.size(), 3U + 30 + 3);
+  EXPECT_EQ(as<Sample>(lines[1]).package_energy, 0x01020304U);
+  EXPECT_EQ(as<Sample>(lines[34]).package_energy, 0x01020304U);
+  for (std::size_t i = 3; i < 33; ++i) EXPECT_EQ(lines[i].flags, 0U);
+}
+
+TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
+  subject.policy_changed({.idle_state = 1, .changed = 0, .generation = 4});
+  subject.begin({});
+  pass(5);
+  subject.policy_changed({.idle_state = 3, .changed = 1, .generation = 5, .itr_us = 100});
+  pass(6);
+  subject.record(Kind::interrupt);
+  subject.end({});
+  const auto lines = lines_of(ring);
+  ASSERT_EQ(lines.size(), 3U + 2 + 1 + 2);
+  const auto at_start = as<Settings>(lines[2]);
+  EXPECT_EQ(at_start.kind, static_cast<std::uint8_t>(Kind::settings));
+  EXPECT_EQ(at_start.changed, nothing_changed);
+  EXPECT_EQ(at_start.generation, 4U);
+  EXPECT_EQ(lines[3].kind, static_cast<std::uint8_t>(Kind::policy));
+  EXPECT_EQ(lines[3].generation, 4U);
+  EXPECT_EQ(lines[3].idle_state, 1U);
+  EXPECT_EQ(lines[3].rx_frames, 5U);
+  EXPECT_EQ(as<Settings>(lines[4]).itr_us, 100U);
+  EXPECT_EQ(as<Settings>(lines[4]).tsc, lines[3].tsc);
+  EXPECT_EQ(lines[5].generation, 5U);
+  EXPECT_EQ(lines[5].idle_state, 3U);
+  EXPECT_EQ(lines[5].rx_frames, 6U);
+}
+
+TEST_F(LogWriterTest, EachSleepIsALineIfAskedForAndPollingIsNone) {
+  for (const bool asked : {false, true}) {
+    subject.begin({.idle_records = asked});
+    subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
+    subject.slept(IdleState::poll, 400, 500, {});
+    subject.record(Kind::interrupt);
+    subject.end({});
+    const auto lines = lines_of(ring);
+    ASSERT_EQ(lines.size(), asked ? 6U : 5U);
+    if (asked) {
+      const auto idle = as<Idle>(lines[2]);
+      EXPECT_EQ(idle.kind, static_cast<std::uint8_t>(Kind::idle));
+      EXPECT_EQ(idle.idle_state, static_cast<std::uint8_t>(IdleState::c3));
+      EXPECT_EQ(idle.cause, static_cast<std::uint8_t>(WakeCause::timer));
+      EXPECT_EQ(idle.vector, 0xE0U);
+      EXPECT_EQ(idle.tsc_asleep, 100U);
+      EXPECT_EQ(idle.tsc, 350U);
+    }
+    EXPECT_EQ(lines[lines.size() - 3].idle_entries, 2U);
+    EXPECT_EQ(lines[lines.size() - 3].idle_ticks, 350U);
+  }
+}
+
+// The last anchor is what energy and time are computed from: a full log must not lose it.
+TEST_F(LogWriterTest, AFullLogCountsWhatItCannotTakeAndStillEnds) {
+  can_count(counter::package_energy | counter::core_c6);
+  subject.begin({});
+  for (int i = 0; i < 1'000; ++i) {
+    pass(1);
+    subject.record(Kind::interrupt);
+  }
+  EXPECT_EQ(ring.extent().unwritten, 1'000U - (128 - 4 - 4));
+  subject.slept(IdleState::c1, 0, 10, {});
+  subject.policy_changed({.generation = 2});
+  EXPECT_EQ(ring.extent().unwritten, 880U + 2);
+  subject.end({});
+  const auto lines = lines_of(ring);
+  ASSERT_EQ(lines.size(), 128U);
+  EXPECT_EQ(lines[124].kind, static_cast<std::uint8_t>(Kind::stop));
+  EXPECT_EQ(lines[127].kind, static_cast<std::uint8_t>(Kind::anchor));
+  EXPECT_EQ(sums_of(lines).rx_frames, 1'000U) << "the last record closes the interval since the last one that was written";
+}
+
+TEST_F(LogWriterTest, OverwritingKeepsTheNewestAndSaysWhatIsGone) {
+  const RunPlan plan{.overwrite = true};
+  subject.begin(plan);
+  for (std::uint64_t i = 1; i <= 1'000; ++i) {
+    pass(i);
+    subject.record(Kind::interrupt);
+    if (i == 100) EXPECT_EQ(ring.extent().first, 0U);
+  }
+  subject.end(plan);
+  const Extent extent = ring.extent();
+  EXPECT_EQ(extent.end, 2U + 1'000 + 2);
+  EXPECT_EQ(extent.unwritten, 0U);
+  EXPECT_GE(extent.first, extent.end - 128);
+  EXPECT_LT(extent.first, extent.end - 128 + Ring::chunk_lines);
+  const auto lines = lines_of(ring);
+  for (std::size_t i = 0; i + 2 < lines.size(); ++i) EXPECT_EQ(lines[i].rx_frames, extent.first + i - 1) << "position " << extent.first + i;
+  Record one[1];
+  EXPECT_EQ(ring.read(extent.first - 1, one), 0U);
+  EXPECT_EQ(ring.read(extent.end, one), 0U);
+}
+
+TEST_F(LogWriterTest, LinesBecomeReadableByChunksAndWhenTold) {
+  subject.begin({});
+  EXPECT_EQ(ring.extent().end, 2U);
+  for (int i = 0; i < 5; ++i) subject.record(Kind::interrupt);
+  EXPECT_EQ(ring.extent().end, 2U) << "a fence for each record would be too dear";
+  subject.publish();
+  EXPECT_EQ(ring.extent().end, 7U);
+  for (int i = 0; i < 10; ++i) subject.record(Kind::interrupt);
+  EXPECT_EQ(ring.extent().end, 16U);
+  subject.end({});
+  EXPECT_EQ(ring.extent().end, 19U);
+}
+
+TEST_F(LogWriterTest, AnotherCardsCountersLoseNothingOfTheFirst) {
+  Traffic second;
+  second.rx_frames.add(1'000);
+  subject.begin({});
+  pass(5);
+  subject.watch(&second);
+  second.rx_frames.add(3);
+  subject.record(Kind::interrupt);
+  subject.watch(nullptr);
+  second.rx_frames.add(7);
+  subject.record(Kind::interrupt);
+  subject.end({});
+  const auto lines = lines_of(ring);
+  EXPECT_EQ(lines[2].rx_frames, 8U);
+  EXPECT_EQ(lines[2].rx_bytes, 500U);
+  EXPECT_EQ(lines[3].rx_frames, 0U);
+}
+
+}  // namespace
+}  // namespace neap::log
