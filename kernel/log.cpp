@@ -64,7 +64,7 @@ struct Round {
   std::atomic<unsigned> left{0};
   unsigned home = 0;
   void (*visit)() noexcept = nullptr;
-  void (*over)() noexcept = nullptr;     // on the core that began
+  void (*over)() noexcept = nullptr;   // on the core that began
   Completion<void>* waiter = nullptr;  // after it
 };
 constinit Round the_round{};
@@ -150,6 +150,7 @@ bool end_run(Completion<void>* waiter) noexcept {
 }
 
 void run_is_on() noexcept {
+  state_word.store(plan.run | state_running, std::memory_order_seq_cst);
   bound_core = this_core();
   if (bounds.time.count() > 0) bound_timer->arm(bounds.time, [] { end_run(nullptr); });
   phase.store(Phase::running, std::memory_order_release);
@@ -244,7 +245,8 @@ task<Result<std::uint32_t>> start(Bounds wanted) {
           .requests_bound = wanted.requests};
   const std::uint32_t run = plan.run;
   requests_of_run.store(0, std::memory_order_relaxed);
-  state_word.store(run | state_running, std::memory_order_seq_cst);
+  // Neither the old run nor the new one while some cores' logs are the one's and some the other's.
+  state_word.store(state_running, std::memory_order_seq_cst);
   Completion<void> begun;
   go_round([]() noexcept { writer.begin(plan); }, &run_is_on, &begun);
   co_await begun;

@@ -44,8 +44,8 @@ void release() noexcept;
 
 // --- Written by each core ----------------------------------------------------------------------------------------------------------------
 
-/// What passed through this core's queues since the card was opened; kept by the driver. A segmented frame counts as its segments; bytes are
-/// without FCS and without padding of short frames: so they are what the card counts for the queue.
+/// What passed through this core's queues since the card was opened; kept by the driver. A segmented frame counts as its segments; bytes
+/// are without FCS and without padding of short frames: so they are what the card counts for the queue.
 struct Traffic {
   Counter rx_descriptors, rx_frames, rx_bytes;
   Counter tx_descriptors, tx_frames, tx_bytes;
@@ -88,8 +88,9 @@ struct Bounds {
   std::chrono::nanoseconds time{0};
   std::uint64_t requests = 0;  ///< of all cores together, exceeded by at most 64 a core
 };
-/// Empties all cores' logs and starts a run on every core; returns its number. `state().run` is the new one before the first log is
-/// emptied. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time below zero).
+/// Empties all cores' logs and starts a run on every core; returns its number. What was read between two looks at `state` that say the
+/// same run is that run's. Errors: `closed` (a run is on, begins or ends), `not_found` (no memory was prepared), `invalid` (a time below
+/// zero).
 [[nodiscard]] task<Result<std::uint32_t>> start(Bounds bounds);
 /// Ends the run: every core writes its last anchor. Errors: `closed` (no run is on).
 [[nodiscard]] task<Result<void>> stop();
@@ -97,8 +98,8 @@ struct Bounds {
 [[nodiscard]] task<Result<void>> clear();
 
 struct State {
-  bool running = false;  ///< until every core has written its last anchor
-  std::uint32_t run = 0;  ///< 0: none since boot or `clear`
+  bool running = false;   ///< until every core has written its last anchor
+  std::uint32_t run = 0;  ///< that all cores' logs are of; 0: none since boot or `clear`, or one begins just now
 };
 [[nodiscard]] State state() noexcept;
 /// `news` is called on the core that asked, in an event, after each start, stop and clear, also by a bound (once for several that came

@@ -24,19 +24,19 @@ enum class Kind : std::uint8_t {
   start = 4,      ///< first record of a run; all counters sampled, an `Anchor` line follows
   stop = 5,       ///< last record of a run; the same
   // Lines that follow an ordinary record.
-  sample = 16,      ///< `Sample`: present if the record's flags have any of bits 0 to 6
-  residency = 17,   ///< `Residency`: present if the record's flags have any of bits 7 to 12
-  settings = 18,    ///< `Settings`: after `policy`, and behind the first `anchor`: what holds when the run begins
-  anchor = 19,      ///< `Anchor`: after `start` and `stop`, behind sample and residency
-  idle = 32,        ///< `Idle`: one sleep; stands alone, if asked for; none while polling
+  sample = 16,     ///< `Sample`: present if the record's flags have any of bits 0 to 6
+  residency = 17,  ///< `Residency`: present if the record's flags have any of bits 7 to 12
+  settings = 18,   ///< `Settings`: after `policy`, and behind the first `anchor`: what holds when the run begins
+  anchor = 19,     ///< `Anchor`: after `start` and `stop`, behind sample and residency
+  idle = 32,       ///< `Idle`: one sleep; stands alone, if asked for; none while polling
 };
 
 /// Counts since the previous record of the core. What does not fit into a field is carried over to the next record, never lost.
 struct Record {
   std::uint64_t tsc;
   std::uint8_t kind;
-  std::uint8_t idle_state;  ///< `IdleState` asked for in this interval
-  std::uint16_t flags;      ///< counters sampled (namespace `counter`): their lines follow
+  std::uint8_t idle_state;   ///< `IdleState` asked for in this interval
+  std::uint16_t flags;       ///< counters sampled (namespace `counter`): their lines follow
   std::uint32_t generation;  ///< the last policy change that this core applied before the interval
   std::uint32_t rx_descriptors;
   std::uint32_t rx_frames;
@@ -49,7 +49,7 @@ struct Record {
   std::uint32_t control_rx_bytes;
   std::uint32_t control_tx_bytes;
   std::uint32_t idle_entries;  ///< sleeps (in `poll`: looks that found nothing)
-  std::uint64_t idle_ticks;  ///< TSC ticks asleep (in `poll`: between looks that found nothing)
+  std::uint64_t idle_ticks;    ///< TSC ticks asleep (in `poll`: between looks that found nothing)
 };
 
 struct Sample {
@@ -90,7 +90,7 @@ struct Settings {
   std::uint8_t changed;  ///< `policy::Setting` that this change set; `nothing_changed`: it stands at the beginning of a run
   std::uint8_t turbo;    ///< 0 off, 1 on, 2 unknown or cannot be set
   std::uint32_t generation;
-  std::uint32_t itr_us;          ///< as the card rounds it
+  std::uint32_t itr_us;  ///< as the card rounds it
   std::uint32_t poll_budget_us;
   std::uint64_t performance;     ///< raw value last written, 0: never set
   std::uint32_t power_limit_mw;  ///< 0: firmware's
@@ -105,9 +105,9 @@ struct Anchor {
   std::uint64_t wall_clock_ns;  ///< since 1970-01-01T00:00Z
   std::uint64_t requests;       ///< that the application counted on this core since boot
   std::uint32_t package;
-  std::uint32_t run;            ///< number of this run since boot, from 1
-  std::uint64_t sleeps;         ///< of this core since boot
-  std::uint64_t idle_ticks;     ///< of this core since boot
+  std::uint32_t run;         ///< number of this run since boot, from 1
+  std::uint64_t sleeps;      ///< of this core since boot
+  std::uint64_t idle_ticks;  ///< of this core since boot
   std::uint64_t reserved2;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // A core's lines in memory: one core writes, any core reads, nobody waits.
 //
-// Lines are written past the cache, so that a log of a gigabyte does not push the application's data out of it. Such stores are ordered with
-// nothing but a fence, and a fence waits until they have left the core: far too dear for every record. So the writer works in chunks of 16
-// lines. Between two chunks it says which lines it is about to overwrite (`claimed`), fences once, and says up to where lines are whole
+// Lines are written past the cache, so that a log of a gigabyte does not push the application's data out of it. Such stores are ordered
+// with nothing but a fence, and a fence waits until they have left the core: far too dear for every record. So the writer works in chunks
+// of 16 lines. Between two chunks it says which lines it is about to overwrite (`claimed`), fences once, and says up to where lines are
+// whole
 // (`end`): one fence orders both, the old chunk's lines before `end`, and `claimed` before the new chunk's lines. What is written in a
 // half-filled chunk becomes readable before the core sleeps and when the run ends.
 //

@@ -25,6 +25,7 @@ using host::HostMachine;
 /// A machine whose logs are forgotten when it is gone.
 class Machine {
  public:
+  static constexpr unsigned cores_most = 3;
   explicit Machine(unsigned cores) {
     static const bool pages = [] {
       memory::initialise_pages(machine::usable_memory());
@@ -40,6 +41,7 @@ class Machine {
     release();
     host::set_power_abilities({});
     host::set_cores_per_package(0);
+    for (unsigned core = 0; core < cores_most; ++core) host::set_counters(core, {});
   }
   HostMachine* operator->() { return &*host_; }
 
@@ -155,8 +157,6 @@ TEST(Log, WithoutMemoryThereIsNoLog) {
 }
 
 TEST(Log, NothingIsWrittenOutsideARun) {
-  Machine machine(2);
-  ASSERT_EQ(machine.prepare({}), std::nullopt);
   std::atomic<bool> over{false};
   const std::function<void()> write = [&] {
     interrupt();
@@ -166,6 +166,8 @@ TEST(Log, NothingIsWrittenOutsideARun) {
     before_sleep();
     if (!over) spawn(write);
   };
+  Machine machine(2);
+  ASSERT_EQ(machine.prepare({}), std::nullopt);
   machine->on(0, write);
   machine->on(1, write);
   EXPECT_EQ(extent(0).end + extent(1).end, 0U);
@@ -213,8 +215,6 @@ TEST(Log, ATimeBoundEndsTheRunOnEveryCoreAndLeavesNoAlarm) {
 TEST(Log, ARequestBoundIsExceededByLittle) {
   constexpr unsigned cores = 3;
   constexpr std::uint64_t bound = 100'000;
-  Machine machine(cores);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
   std::atomic<bool> over{false};
   std::array<std::uint64_t, cores> counted{};
   const std::function<void()> serve = [&] {
@@ -224,6 +224,8 @@ TEST(Log, ARequestBoundIsExceededByLittle) {
     }
     if (!over) spawn(serve);
   };
+  Machine machine(cores);
+  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
   ASSERT_TRUE(machine.start({.requests = bound}).has_value());
   for (unsigned core = 0; core < cores; ++core) machine->on(core, serve);
   ASSERT_TRUE(HostMachine::wait_until([] { return !state().running; }));
@@ -253,11 +255,11 @@ TEST(Log, ARequestBoundIsMetExactlyWhenTheCoresGoIdle) {
 }
 
 TEST(Log, NewsComeOnTheCoreThatAskedUntilForgotten) {
-  Machine machine(2);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
   std::atomic<unsigned> heard{0}, once{0};
   std::atomic<bool> wrong_core{false};
   unsigned id = 0, once_id = 0;
+  Machine machine(2);
+  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
   machine->on(1, [&] {
     id = on_news([&] {
       ++heard;
@@ -308,16 +310,16 @@ class NumberedWriter {
 // The reader must never take a line for whole that was being overwritten.
 TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeLinesOrNone) {
   constexpr std::uint64_t lines_wanted = 300'000;
-  Machine machine(1);
-  ASSERT_EQ(machine.prepare({.records_per_core = 256, .when_full = WhenFull::overwrite, .sample_period_us = 0}), std::nullopt);
   NumberedWriter writer;
   std::atomic<bool> over{false};
-  machine->on(0, [&] { watch(&writer.traffic()); });
-  ASSERT_TRUE(machine.start().has_value());
   const std::function<void()> write = [&] {
     writer.write(100);
     if (!over) spawn(write);
   };
+  Machine machine(1);
+  ASSERT_EQ(machine.prepare({.records_per_core = 256, .when_full = WhenFull::overwrite, .sample_period_us = 0}), std::nullopt);
+  machine->on(0, [&] { watch(&writer.traffic()); });
+  ASSERT_TRUE(machine.start().has_value());
   machine->on(0, write);
   std::mt19937 random(5);
   std::vector<Record> out(64);
@@ -386,9 +388,9 @@ TEST(Log, AReaderBesideRunsThatComeAndGoNeverMixesThem) {
 // Starts and stops from several cores: one of each wins, the others are told.
 TEST(Log, RunsAskedForByManyAtOnceAreOne) {
   constexpr unsigned cores = 3;
+  std::atomic<unsigned> started{0}, stopped{0}, ended{0};
   Machine machine(cores);
   ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
-  std::atomic<unsigned> started{0}, stopped{0}, ended{0};
   for (unsigned core = 0; core < cores; ++core) {
     machine->on(core, [&] {
       neap::start([](std::atomic<unsigned>& starts, std::atomic<unsigned>& stops, std::atomic<unsigned>& ends) -> task<void> {

@@ -16,9 +16,8 @@ namespace {
 
 constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 constexpr unsigned entries_shift = 32;
-constexpr std::uint16_t sample_counters =
-    counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses | counter::package_energy |
-    counter::dram_energy | counter::core_c3;
+constexpr std::uint16_t sample_counters = counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses |
+                                          counter::package_energy | counter::dram_energy | counter::core_c3;
 constexpr std::uint16_t residency_counters =
     counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 | counter::package_c6 | counter::package_c7;
 constexpr std::uint16_t all_counters = sample_counters | residency_counters;
@@ -128,30 +127,44 @@ bool Writer::record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, 
     look_again_tsc_ = 0;
   }
   put(record);
-  if (has_sample) {
-    put(Sample{.tsc = tsc,
-               .kind = static_cast<std::uint8_t>(Kind::sample),
-               .flags = sample.present,
-               .package_energy = sample.package_energy,
-               .instructions = sample.instructions,
-               .cycles = sample.cycles,
-               .reference_cycles = sample.reference_cycles,
-               .llc_misses = sample.llc_misses,
-               .dram_energy = sample.dram_energy,
-               .core_c3 = sample.core_c3});
-  }
-  if (has_residency) {
-    put(Residency{.tsc = tsc,
-                  .kind = static_cast<std::uint8_t>(Kind::residency),
-                  .flags = sample.present,
-                  .core_c6 = sample.core_c6,
-                  .core_c7 = sample.core_c7,
-                  .package_c2 = sample.package_c2,
-                  .package_c3 = sample.package_c3,
-                  .package_c6 = sample.package_c6,
-                  .package_c7 = sample.package_c7});
-  }
+  if (has_sample) put_sample(sample, tsc);
+  if (has_residency) put_residency(sample, tsc);
   return true;
+}
+
+namespace {
+
+/// What was not read is zero in the log, whatever the machine left there.
+template <class Value>
+Value read_or_zero(const CounterSample& sample, std::uint16_t counter, Value value) noexcept {
+  return (sample.present & counter) != 0 ? value : Value{0};
+}
+
+}  // namespace
+
+void Writer::put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept {
+  put(Sample{.tsc = tsc,
+             .kind = static_cast<std::uint8_t>(Kind::sample),
+             .flags = sample.present,
+             .package_energy = read_or_zero(sample, counter::package_energy, sample.package_energy),
+             .instructions = read_or_zero(sample, counter::instructions, sample.instructions),
+             .cycles = read_or_zero(sample, counter::cycles, sample.cycles),
+             .reference_cycles = read_or_zero(sample, counter::reference_cycles, sample.reference_cycles),
+             .llc_misses = read_or_zero(sample, counter::llc_misses, sample.llc_misses),
+             .dram_energy = read_or_zero(sample, counter::dram_energy, sample.dram_energy),
+             .core_c3 = read_or_zero(sample, counter::core_c3, sample.core_c3)});
+}
+
+void Writer::put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept {
+  put(Residency{.tsc = tsc,
+                .kind = static_cast<std::uint8_t>(Kind::residency),
+                .flags = sample.present,
+                .core_c6 = read_or_zero(sample, counter::core_c6, sample.core_c6),
+                .core_c7 = read_or_zero(sample, counter::core_c7, sample.core_c7),
+                .package_c2 = read_or_zero(sample, counter::package_c2, sample.package_c2),
+                .package_c3 = read_or_zero(sample, counter::package_c3, sample.package_c3),
+                .package_c6 = read_or_zero(sample, counter::package_c6, sample.package_c6),
+                .package_c7 = read_or_zero(sample, counter::package_c7, sample.package_c7)});
 }
 
 template <class Struct>

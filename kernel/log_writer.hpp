@@ -61,6 +61,8 @@ class Writer {
   static constexpr std::uint64_t stop_lines = 4;
 
   [[gnu::noinline]] bool record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, unsigned more_lines) noexcept;
+  void put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept;
+  void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;
   void put(const LineInRegisters& line) noexcept;
   template <class Struct>
@@ -79,10 +81,10 @@ class Writer {
   std::uint8_t idle_state_ = 0;
   std::uint32_t generation_ = 0;
   std::uint64_t look_again_tsc_ = 0;
-  Line* next_ = nullptr;   // both within one chunk; equal: it is full
+  Line* next_ = nullptr;  // both within one chunk; equal: it is full
   Line* limit_ = nullptr;
   const Traffic* traffic_ = &nothing;
-  std::uint64_t head_ = 0;  // the second word of a record, without its kind
+  std::uint64_t head_ = 0;                  // the second word of a record, without its kind
   alignas(16) std::uint64_t seen_[6] = {};  // the traffic counters as far as they are in records
   alignas(16) std::uint64_t idle_[2] = {};  // a record's last two words: idle entries in the upper half of the first, ticks in the second
 

@@ -64,7 +64,10 @@ struct LogWriterTest : testing::Test {
     subject.use(&ring);
     subject.watch(&traffic);
   }
-  ~LogWriterTest() override { host::set_power_abilities({}); }
+  ~LogWriterTest() override {
+    host::set_power_abilities({});
+    host::set_counters(0, {});
+  }
 
   void can_count(std::uint16_t counters) {
     host::set_power_abilities({.counters = counters});

@@ -104,7 +104,8 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
     const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
     EXPECT_EQ(world.connect({.address = server_address, .port = port}, acceptor), std::nullopt);
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
-    EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open == 0; }));
+    EXPECT_TRUE(
+        HostMachine::wait_until([&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open == 0; }));
   };
   const auto counted = [&] {
     log::ControlTraffic sum;
