@@ -31,7 +31,7 @@ class EventLoop {
   /// To be called after each callback of any kind: runs the hooks that it asked for.
   void finish_event() noexcept {
     self_->counters.events.add();
-    if (hooks_ != nullptr) [[unlikely]]
+    if (hooks_wait()) [[unlikely]]
       run_hooks();
   }
 
@@ -44,6 +44,15 @@ class EventLoop {
   void remove(IdleHook& hook) noexcept;
 
  private:
+  struct HookList {
+    EventEndHook* first = nullptr;
+    EventEndHook* last = nullptr;
+  };
+
+  [[nodiscard]] bool hooks_wait() const noexcept { return hooks_.first != nullptr || last_hooks_.first != nullptr; }
+  [[nodiscard]] HookList& list_of(const EventEndHook& hook) noexcept {
+    return hook.place_ == EventEndHook::Place::last ? last_hooks_ : hooks_;
+  }
   bool turn() noexcept;
   bool run_handed_over() noexcept;
   bool run_remote() noexcept;
@@ -58,8 +67,8 @@ class EventLoop {
   RemoteNode* first_ = nullptr;  // local events, oldest first
   RemoteNode* last_ = nullptr;
   RemoteNode* received_ = nullptr;  // handed over, taken from the shared list, oldest first
-  EventEndHook* hooks_ = nullptr;   // asked for in this event
-  EventEndHook* last_hook_ = nullptr;
+  HookList hooks_;       // asked for in this event
+  HookList last_hooks_;  // and those that let all others go first
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
   bool stop_ = false;

@@ -90,27 +90,30 @@ IdleHook::~IdleHook() { event_loop.remove(*this); }
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
 
 void EventLoop::request(EventEndHook& hook) noexcept {
+  HookList& list = list_of(hook);
   hook.requested_ = true;
   hook.next_ = nullptr;
-  (hooks_ == nullptr ? hooks_ : last_hook_->next_) = &hook;
-  last_hook_ = &hook;
+  (list.first == nullptr ? list.first : list.last->next_) = &hook;
+  list.last = &hook;
 }
 
 void EventLoop::withdraw(EventEndHook& hook) noexcept {
+  HookList& list = list_of(hook);
   EventEndHook* before = nullptr;
-  for (EventEndHook* entry = hooks_; entry != &hook; entry = entry->next_) {
+  for (EventEndHook* entry = list.first; entry != &hook; entry = entry->next_) {
     require(entry != nullptr, "an event-end hook belongs to another core");
     before = entry;
   }
-  (before == nullptr ? hooks_ : before->next_) = hook.next_;
-  if (last_hook_ == &hook) last_hook_ = before;
+  (before == nullptr ? list.first : before->next_) = hook.next_;
+  if (list.last == &hook) list.last = before;
   hook.requested_ = false;
 }
 
 void EventLoop::run_hooks() noexcept {
-  while (hooks_ != nullptr) {
-    EventEndHook& hook = *hooks_;
-    hooks_ = hook.next_;
+  while (hooks_wait()) {
+    HookList& list = hooks_.first != nullptr ? hooks_ : last_hooks_;
+    EventEndHook& hook = *list.first;
+    list.first = hook.next_;
     hook.requested_ = false;
     hook.run_();
   }
@@ -200,7 +203,7 @@ bool EventLoop::look_idle() noexcept {
     if (hook->look_()) {
       found = true;
       finish_event();
-    } else if (hooks_ != nullptr) {
+    } else if (hooks_wait()) {
       run_hooks();
     }
   }

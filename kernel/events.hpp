@@ -34,11 +34,14 @@ struct RemoteNode {
 void hand_over(unsigned core, RemoteNode& node) noexcept;
 
 /// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers
-/// its replies. Belongs to the core that uses it. Hooks run in the order asked; a hook may ask for others, which run in the same pass. It
-/// may not be destroyed by its own `run`.
+/// its replies. Belongs to the core that uses it. Hooks run in the order asked, those of place `last` when no other is left; a hook may ask
+/// for others, which run in the same pass. It may not be destroyed by its own `run`.
 class EventEndHook {
  public:
-  explicit EventEndHook(Callback run) : run_(std::move(run)) {}
+  /// `last` is for what gathers the work of all other hooks, as a driver does with frames.
+  enum class Place : std::uint8_t { as_asked, last };
+
+  explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {}
   EventEndHook(const EventEndHook&) = delete;
   EventEndHook& operator=(const EventEndHook&) = delete;
   ~EventEndHook();
@@ -48,6 +51,7 @@ class EventEndHook {
   friend class EventLoop;
   Callback run_;
   EventEndHook* next_ = nullptr;
+  Place place_;
   bool requested_ = false;
 };
 

@@ -225,6 +225,47 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheEventThatAskedInOrder) {
   EXPECT_EQ(order, expected);
 }
 
+// A driver's tail write: whoever asks first, and whatever the others ask for on the way, it comes when no other hook is left.
+TEST(EventEndHook, TheLastPlaceIsBehindAllOthers) {
+  std::vector<std::string> order;
+  std::unique_ptr<EventEndHook> driver, server, gatherer, gone;
+  HostMachine machine{1};
+  machine.on(0, [&] {
+    driver = std::make_unique<EventEndHook>([&] { order.push_back("driver"); }, EventEndHook::Place::last);
+    gone = std::make_unique<EventEndHook>([&] { order.push_back("gone"); }, EventEndHook::Place::last);
+    gatherer = std::make_unique<EventEndHook>([&] {
+      order.push_back("gatherer");
+      driver->request();
+    });
+    server = std::make_unique<EventEndHook>([&] {
+      order.push_back("server");
+      gatherer->request();
+    });
+    gone->request();
+    driver->request();
+    server->request();
+    gone.reset();
+  });
+  machine.on(0, [&] {
+    EXPECT_EQ(order, (std::vector<std::string>{"server", "gatherer", "driver"}));
+    order.clear();
+    gatherer = std::make_unique<EventEndHook>([&] { order.push_back("gatherer"); });
+    driver = std::make_unique<EventEndHook>(
+        [&] {
+          order.push_back("driver");
+          if (order.size() == 1) gatherer->request();
+        },
+        EventEndHook::Place::last);
+    driver->request();
+  });
+  machine.on(0, [&] {
+    EXPECT_EQ(order, (std::vector<std::string>{"driver", "gatherer"})) << "what the last one asks for runs in the same pass";
+    driver.reset();
+    server.reset();
+    gatherer.reset();
+  });
+}
+
 TEST(IdleHook, IsAskedBeforeEverySleepAndWhatItFindsIsAnEvent) {
   std::unique_ptr<IdleHook> hook, other;
   std::unique_ptr<EventEndHook> end;

@@ -28,7 +28,8 @@ void QueuePair::attach(FrameReceiver& receiver) {
   require(receiver_ == nullptr, "ixgbe: second stack attached to a queue pair", index_);
   receiver_ = &receiver;
   log::watch(&traffic_);
-  end_.emplace([this] { end_of_event(); });
+  // Other hooks of an event may still queue frames: a server gathers its replies in one.
+  end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
   idle_.emplace([this] { return look_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
   run_again();
@@ -91,14 +92,6 @@ bool QueuePair::look_before_sleep() noexcept {
 }
 
 void QueuePair::end_of_event() noexcept {
-  // Other hooks of this event may still queue frames (a server gathers its replies in one). They were asked for by now: go behind them,
-  // once.
-  if (!last_in_event_) {
-    last_in_event_ = true;
-    end_->request();
-    return;
-  }
-  last_in_event_ = false;
   receive_.refill();
   transmit_.flush();
   if (transmit_.pending() != 0 && !watchdog_.pending()) {

@@ -108,7 +108,6 @@ class QueuePair {
   Again again_;
   std::optional<EventEndHook> end_;
   std::optional<IdleHook> idle_;
-  bool last_in_event_ = false;  // the end hook has already let others go first
 
   Timer watchdog_;
   std::uint32_t progress_seen_ = 0;
