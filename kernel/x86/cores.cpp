@@ -20,6 +20,7 @@
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/paging.hpp"
+#include "kernel/x86/power/this_cpu.hpp"
 
 namespace neap::x86 {
 
@@ -202,6 +203,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
+  power::start_this_core(core_number);
   initialise_alarm();
   auto* const entry = start->entry;
   start->ready.store(true, std::memory_order_release);

@@ -17,6 +17,7 @@
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
+#include "kernel/x86/power/this_cpu.hpp"
 #include "kernel/x86/serial.hpp"
 
 namespace neap::x86 {
@@ -38,6 +39,8 @@ extern const Constructor init_array_start[], init_array_end[];
   require(apic::initialise(), "this CPU has no local APIC");
   apic::enable_this_core(true);
   initialise_first_core();
+  power::find_abilities();
+  power::start_this_core(0);
   initialise_clock();
   initialise_alarm();
   scan_pci();

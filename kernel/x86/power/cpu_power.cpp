@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/power/cpu_power.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace neap::x86::power {
+
+namespace {
+
+struct CounterPlace {
+  std::uint16_t bit;
+  std::uint32_t msr;
+  std::uint64_t CounterSample::* value;
+};
+constexpr std::array counter_places{
+    CounterPlace{counter::instructions, msr::fixed_counter0, &CounterSample::instructions},
+    CounterPlace{counter::cycles, msr::fixed_counter1, &CounterSample::cycles},
+    CounterPlace{counter::reference_cycles, msr::fixed_counter2, &CounterSample::reference_cycles},
+    CounterPlace{counter::llc_misses, msr::pmc0, &CounterSample::llc_misses},
+    CounterPlace{counter::core_c3, msr::core_c3_residency, &CounterSample::core_c3},
+    CounterPlace{counter::core_c6, msr::core_c6_residency, &CounterSample::core_c6},
+    CounterPlace{counter::core_c7, msr::core_c7_residency, &CounterSample::core_c7},
+    CounterPlace{counter::package_c2, msr::package_c2_residency, &CounterSample::package_c2},
+    CounterPlace{counter::package_c3, msr::package_c3_residency, &CounterSample::package_c3},
+    CounterPlace{counter::package_c6, msr::package_c6_residency, &CounterSample::package_c6},
+    CounterPlace{counter::package_c7, msr::package_c7_residency, &CounterSample::package_c7},
+};
+
+void read_brand(CpuAccess& cpu, char (&brand)[49]) noexcept {
+  constexpr std::uint32_t extended = 0x80000000, first = 0x80000002, last = 0x80000004;
+  if (cpu.cpuid(extended, 0).eax < last) return;
+  char text[48];
+  for (std::uint32_t leaf = first; leaf <= last; ++leaf) {
+    const CpuidWords words = cpu.cpuid(leaf, 0);
+    std::memcpy(text + (leaf - first) * sizeof words, &words, sizeof words);
+  }
+  // Firmware pads in front and behind.
+  const std::string_view padded(text, static_cast<std::size_t>(std::find(text, text + sizeof text, '\0') - text));
+  const auto begin = std::min(padded.find_first_not_of(' '), padded.size());
+  const std::string_view trimmed = padded.substr(begin, padded.find_last_not_of(' ') + 1 - begin);
+  trimmed.copy(brand, sizeof brand - 1);
+  std::replace_if(brand, brand + trimmed.size(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
+}
+
+bool is_tcg(CpuAccess& cpu) noexcept {
+  const CpuidWords words = cpu.cpuid(0x40000000, 0);
+  return words.ebx == 0x54474354 && words.ecx == 0x43544743 && words.edx == 0x47435447;  // "TCGTCGTCGTCG"
+}
+
+Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clear, std::uint64_t set) noexcept {
+  const auto before = cpu.read_msr(number);
+  if (!before) return std::unexpected(before.error());
+  const std::uint64_t after = (*before & ~clear) | set;
+  return after == *before ? Result<void>{} : cpu.write_msr(number, after);
+}
+
+}  // namespace
+
+void CpuPower::find(CpuAccess& cpu) noexcept {
+  Identity identity;
+  const CpuidWords leaf0 = cpu.cpuid(0, 0);
+  identity.largest_leaf = leaf0.eax;
+  identity.intel = leaf0.ebx == 0x756e6547 && leaf0.edx == 0x49656e69 && leaf0.ecx == 0x6c65746e;  // "GenuineIntel"
+  identity.leaf1 = cpu.cpuid(1, 0);
+  const auto base_family = bits(identity.leaf1.eax, 8, 4);
+  identity.family = static_cast<std::uint8_t>(base_family == 15 ? base_family + bits(identity.leaf1.eax, 20, 8) : base_family);
+  identity.model = static_cast<std::uint8_t>(bits(identity.leaf1.eax, 4, 4) | bits(identity.leaf1.eax, 16, 4) << 4);
+  identity.hypervisor = (identity.leaf1.ecx & bit(31)) != 0;
+  model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
+  read_brand(cpu, abilities_.cpu);
+  find_idle_states(cpu, identity);
+  find_performance(cpu, identity);
+  find_turbo(cpu, identity);
+  find_rapl(cpu, identity);
+  find_counters(cpu, identity);
+  find_residencies(cpu, identity);
+}
+
+void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity) noexcept {
+  const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
+  ways_.hints.fill(no_hint);
+  add(IdleState::poll);
+  constexpr std::uint64_t monitor_bit = bit(3);
+  if ((identity.leaf1.ecx & monitor_bit) == 0 || identity.largest_leaf < 5) return;
+  const CpuidWords leaf5 = cpu.cpuid(5, 0);
+  const Hints known = model_ != nullptr ? model_->hints : usual_hints(identity.intel);
+  for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
+    const std::uint8_t hint = known[static_cast<unsigned>(state)];
+    if (hint != no_hint && hint_is_listed(hint, leaf5.edx)) ways_.hints[static_cast<unsigned>(state)] = hint;
+  }
+  // An MWAIT for which the CPU lists no state to go to has none to sleep in; so it is where a hypervisor or QEMU's emulator handles it.
+  mwait_lack_ = identity.hypervisor && is_tcg(cpu)                                  ? MwaitLack::emulated
+                : ways_.hints[static_cast<unsigned>(IdleState::c1)] == no_hint ? MwaitLack::no_states
+                                                                               : MwaitLack::none;
+  if (mwait_lack_ != MwaitLack::none) {
+    ways_.hints.fill(no_hint);
+    return;
+  }
+  ways_.mwait_sleeps = abilities_.mwait_sleeps = true;
+  add(IdleState::monitor);
+  for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
+    if (ways_.hints[static_cast<unsigned>(state)] == no_hint) continue;
+    add(state);
+    abilities_.deepest = state;
+  }
+  c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
+}
+
+void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexcept {
+  if (!identity.intel || identity.family != 6) return;
+  const auto info = cpu.read_msr(msr::platform_info);
+  if (!info) return;
+  // MSR_PLATFORM_INFO: 15:8 the highest ratio without turbo, 47:40 the most efficient one (volume 4).
+  const auto most = static_cast<std::uint8_t>(bits(*info, 8, 8));
+  const auto least = static_cast<std::uint8_t>(bits(*info, 40, 8));
+  if (most == 0 || least == 0 || least > most) return;
+  std::uint8_t turbo = most;
+  if (const auto limits = cpu.read_msr(msr::turbo_ratio_limit)) turbo = std::max(most, static_cast<std::uint8_t>(bits(*limits, 0, 8)));
+
+  constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7);
+  const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
+  if (hwp != 0) {
+    // 15.4.3: highest performance in bits 7:0; on servers in the same ratios. Once on it stays on until reset, and PERF_CTL is ignored.
+    if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
+    abilities_.hwp = true;
+  } else if ((identity.leaf1.ecx & speed_step_bit) == 0 || !cpu.read_msr(msr::perf_ctl)) {
+    return;
+  }
+  abilities_.performance = true;
+  abilities_.ratio_min = least;
+  abilities_.ratio_max = most;
+  abilities_.ratio_turbo_max = turbo;
+  abilities_.ratio_khz = ratio_step_khz(identity.model);
+}
+
+void CpuPower::find_turbo(CpuAccess& cpu, const Identity& identity) noexcept {
+  if (!identity.intel || identity.largest_leaf < 6) return;
+  const auto control = cpu.read_msr(msr::misc_enable);
+  // While it is off the CPU denies having it (SDM 2A, CPUID leaf 6, EAX bit 1).
+  constexpr std::uint64_t turbo_bit = bit(1);
+  abilities_.turbo = control && ((cpu.cpuid(6, 0).eax & turbo_bit) != 0 || (!identity.hypervisor && (*control & misc_enable_turbo_off) != 0));
+}
+
+void CpuPower::find_rapl(CpuAccess& cpu, const Identity& identity) noexcept {
+  if (!identity.intel || identity.family != 6) return;
+  const auto raw_units = cpu.read_msr(msr::rapl_power_unit);
+  if (!raw_units || *raw_units == 0) return;
+  const RaplUnits units = rapl_units(*raw_units);
+  if (units.power == 0 || units.energy == 0 || units.time == 0) return;
+  units_ = units;
+  // A meter that stands at zero after the machine has booted does not run.
+  if (cpu.read_msr(msr::package_energy).value_or(0) != 0) {
+    abilities_.counters |= counter::package_energy;
+    abilities_.energy_unit_exponent = units.energy;
+  }
+  if (model_ != nullptr && model_->dram_energy && cpu.read_msr(msr::dram_energy).value_or(0) != 0) {
+    abilities_.counters |= counter::dram_energy;
+    abilities_.dram_energy_unit_exponent = model_->dram_unit_exponent != 0 ? model_->dram_unit_exponent : units.energy;
+  }
+  // Where firmware set no limit and none can be set, all bits are zero.
+  const auto limit = cpu.read_msr(msr::package_power_limit);
+  const auto info = cpu.read_msr(msr::package_power_info);
+  if (!limit || !info || (*limit == 0 && *info == 0)) return;
+  abilities_.power_limit = true;
+  abilities_.power_limit_locked = (*limit & power_limit_lock) != 0;
+  abilities_.power_limit_least_mw = milliwatts_of(power_info_least(*info), units);
+  abilities_.power_limit_most_mw = milliwatts_of(power_info_most(*info), units);
+}
+
+void CpuPower::find_counters(CpuAccess& cpu, const Identity& identity) noexcept {
+  if (identity.largest_leaf < 10) return;
+  const CpuidWords leaf = cpu.cpuid(10, 0);
+  const auto version = bits(leaf.eax, 0, 8);
+  if (version < 2 || !cpu.read_msr(msr::perf_global_control)) return;  // from 2 on one register turns all on (20.2.2)
+  fixed_counters_ = static_cast<std::uint8_t>(std::min<std::uint64_t>(bits(leaf.edx, 0, 5), 3));
+  constexpr std::array in_order{counter::instructions, counter::cycles, counter::reference_cycles};
+  for (unsigned i = 0; i < fixed_counters_; ++i) abilities_.counters |= in_order[i];
+  // EBX has a bit for each architectural event that is NOT there, as many as EAX 31:24 says.
+  constexpr unsigned llc_misses_event = 4;
+  const bool misses = bits(leaf.eax, 8, 8) != 0 && bits(leaf.eax, 24, 8) > llc_misses_event && (leaf.ebx & bit(llc_misses_event)) == 0;
+  if (misses) abilities_.counters |= counter::llc_misses;
+}
+
+void CpuPower::find_residencies(CpuAccess& cpu, const Identity& identity) noexcept {
+  if (model_ == nullptr || identity.hypervisor) return;
+  for (const CounterPlace& place : counter_places) {
+    if ((model_->residencies & place.bit) != 0 && cpu.read_msr(place.msr)) abilities_.counters |= place.bit;
+  }
+}
+
+CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
+  CoreAtBoot at_boot;
+  if (abilities_.performance) at_boot.performance = cpu.read_msr(abilities_.hwp ? msr::hwp_request : msr::perf_ctl).value_or(0);
+  if (abilities_.power_limit) at_boot.power_limit = cpu.read_msr(msr::package_power_limit).value_or(0);
+  if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // else C1 is C1E, as firmware wished
+
+  const bool misses = (abilities_.counters & counter::llc_misses) != 0;
+  if (fixed_counters_ == 0 && !misses) return at_boot;
+  (void)cpu.write_msr(msr::perf_global_control, 0);
+  if (misses) {
+    (void)cpu.write_msr(msr::pmc0, 0);
+    (void)cpu.write_msr(msr::perf_event_select0, event_select_llc_misses);
+  }
+  for (unsigned i = 0; i < fixed_counters_; ++i) (void)cpu.write_msr(msr::fixed_counter0 + i, 0);
+  (void)cpu.write_msr(msr::fixed_counter_control, fixed_control_value(fixed_counters_));
+  (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses));
+  return at_boot;
+}
+
+Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept {
+  if (!abilities_.performance) return failure(ErrorCode::unsupported, "this CPU has no P-states that can be set");
+  if (abilities_.hwp) {
+    const auto before = cpu.read_msr(msr::hwp_request);
+    if (!before) return std::unexpected(before.error());
+    return cpu.write_msr(msr::hwp_request, raw == 0 ? at_boot.performance : hwp_request_value(*before, ratio_of(raw)));
+  }
+  // Firmware may leave P-states switched off; the bit may be locked, then this does nothing.
+  (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
+  return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
+}
+
+Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept {
+  if (!abilities_.power_limit) return failure(ErrorCode::unsupported, "this CPU has no power limit that can be set");
+  const auto before = cpu.read_msr(msr::package_power_limit);
+  if (!before) return std::unexpected(before.error());
+  if ((*before & power_limit_lock) != 0) return failure(ErrorCode::unsupported, "firmware has locked the power limit", *before);
+  if (milliwatts == 0) {
+    if (const auto written = cpu.write_msr(msr::package_power_limit, at_boot.power_limit); !written)
+      return std::unexpected(written.error());
+    return 0;
+  }
+  const auto least = std::max(abilities_.power_limit_least_mw, milliwatts_of(1, units_));
+  const auto most = abilities_.power_limit_most_mw != 0 ? abilities_.power_limit_most_mw : milliwatts_of(power_units_most, units_);
+  if (milliwatts < least || milliwatts > most) return failure(ErrorCode::invalid, "power limit out of the CPU's range", milliwatts);
+  const std::uint32_t power_units = power_units_of(milliwatts, units_);
+  const std::uint64_t value = power_limit_value(*before, power_units, units_);
+  if (const auto written = cpu.write_msr(msr::package_power_limit, value); !written) return std::unexpected(written.error());
+  // A hypervisor may swallow the write.
+  const auto after = cpu.read_msr(msr::package_power_limit);
+  if (!after || (*after & limit1_mask) != power_units) return failure(ErrorCode::unsupported, "the CPU did not take the power limit", value);
+  return milliwatts_of(power_units, units_);
+}
+
+Result<void> CpuPower::set_turbo(CpuAccess& cpu, bool on) const noexcept {
+  if (!abilities_.turbo) return failure(ErrorCode::unsupported, "this CPU has no turbo that can be set");
+  return on ? change_msr(cpu, msr::misc_enable, misc_enable_turbo_off, 0) : change_msr(cpu, msr::misc_enable, 0, misc_enable_turbo_off);
+}
+
+CounterSample CpuPower::sample(CpuAccess& cpu, std::uint16_t wanted) const noexcept {
+  CounterSample sample;
+  wanted &= abilities_.counters;
+  const auto read = [&](std::uint16_t bit, std::uint32_t number, auto& value) {
+    if ((wanted & bit) == 0) return;
+    if (const auto raw = cpu.read_msr(number)) {
+      value = static_cast<std::remove_reference_t<decltype(value)>>(*raw);
+      sample.present |= bit;
+    }
+  };
+  for (const CounterPlace& place : counter_places) read(place.bit, place.msr, sample.*place.value);
+  read(counter::package_energy, msr::package_energy, sample.package_energy);
+  read(counter::dram_energy, msr::dram_energy, sample.dram_energy);
+  return sample;
+}
+
+// --- In words ----------------------------------------------------------------------------------------------------------------------------
+
+void CpuPower::describe(Line& line) const noexcept {
+  line << "power: ";
+  if (model_ != nullptr) line << model_->name << "; ";
+  line << "idle states halt";
+  for (unsigned state = static_cast<unsigned>(IdleState::c1); state <= static_cast<unsigned>(IdleState::c7); ++state) {
+    if ((abilities_.idle_states & 1U << state) != 0) line << ' ' << idle_state_names[state];
+  }
+  switch (mwait_lack_) {
+    case MwaitLack::none:
+      line << " monitor";
+      break;
+    case MwaitLack::missing:
+      line << "; MWAIT is missing, so halt is used";
+      break;
+    case MwaitLack::no_states:
+      line << "; MWAIT has no state to sleep in here, so halt is used";
+      break;
+    case MwaitLack::emulated:
+      line << "; MWAIT returns at once here, so halt is used";
+      break;
+  }
+  line << "; ";
+  const char* lacks[3];
+  unsigned lacking = 0;
+  if (abilities_.performance) {
+    line << "P-states " << abilities_.ratio_min << " to " << abilities_.ratio_max << " (turbo " << abilities_.ratio_turbo_max << ") x "
+         << abilities_.ratio_khz / 1000 << " MHz by " << (abilities_.hwp ? "HWP; " : "PERF_CTL; ");
+  } else {
+    lacks[lacking++] = "no P-states";
+  }
+  if (abilities_.power_limit) {
+    line << "package limit ";
+    if (abilities_.power_limit_locked) {
+      line << "locked by firmware; ";
+    } else if (abilities_.power_limit_most_mw != 0) {
+      line << abilities_.power_limit_least_mw / 1000 << " to " << abilities_.power_limit_most_mw / 1000 << " W; ";
+    } else {
+      line << "without stated bounds; ";
+    }
+  } else {
+    lacks[lacking++] = "no power limit";
+  }
+  if (abilities_.counters != 0) {
+    constexpr std::array names{"instructions", "cycles",  "reference cycles", "LLC misses", "package energy", "DRAM energy", "C3",
+                               "C6",           "C7",      "package C2",       "package C3", "package C6",     "package C7"};
+    line << "counters ";
+    const char* between = "";
+    for (unsigned i = 0; i < names.size(); ++i) {
+      if ((abilities_.counters & 1U << i) == 0) continue;
+      line << between << names[i];
+      between = ", ";
+    }
+    if (lacking != 0) line << "; ";
+  } else {
+    lacks[lacking++] = "no counters";
+  }
+  for (unsigned i = 0; i < lacking; ++i) line << (i == 0 ? "" : ", ") << lacks[i];
+  if (lacking != 0) line << " on this CPU";
+}
+
+unsigned package_shift(CpuAccess& cpu) noexcept {
+  const std::uint32_t largest = cpu.cpuid(0, 0).eax;
+  constexpr unsigned levels_most = 8;
+  for (const std::uint32_t leaf : {0x1fU, 0x0bU}) {
+    if (largest < leaf || cpu.cpuid(leaf, 0).ebx == 0) continue;
+    // EAX 4:0 of the last valid level shifts to what lies above it: the package. ECX 15:8 of 0 ends the list.
+    unsigned shift = 0;
+    for (unsigned level = 0; level < levels_most; ++level) {
+      const CpuidWords words = cpu.cpuid(leaf, level);
+      if (bits(words.ecx, 8, 8) == 0) break;
+      shift = words.eax & 31;
+    }
+    return shift;
+  }
+  // Leaf 1: EBX 23:16 ids reserved for a package, if EDX 28 says that there may be more than one.
+  const CpuidWords leaf1 = cpu.cpuid(1, 0);
+  if ((leaf1.edx & bit(28)) == 0) return 0;
+  const auto ids = static_cast<std::uint32_t>(bits(leaf1.ebx, 16, 8));
+  return ids <= 1 ? 0 : static_cast<unsigned>(std::bit_width(ids - 1));
+}
+
+}  // namespace neap::x86::power

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/power/cpu_power.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel/x86/power/fake_cpu.hpp"
+
+namespace neap::x86::power {
+namespace {
+
+using test::emulated;
+using test::FakeCpu;
+using test::sandy_bridge_ep;
+using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+
+CpuPower found_on(FakeCpu& cpu) {
+  CpuPower power;
+  power.find(cpu);
+  EXPECT_EQ(cpu.writes, Writes{}) << "looking changes nothing";
+  return power;
+}
+std::string description(const CpuPower& power) {
+  Line line;
+  power.describe(line);
+  return std::string(line.text());
+}
+constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
+  std::uint16_t mask = 0;
+  for (const IdleState state : list) mask |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state));
+  return mask;
+}
+using enum IdleState;
+
+TEST(CpuPower, SandyBridgeHasEverything) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  const PowerAbilities& has = power.abilities();
+  EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(has.deepest, c7);
+  EXPECT_TRUE(has.mwait_sleeps);
+  EXPECT_TRUE(has.performance);
+  EXPECT_FALSE(has.hwp);
+  EXPECT_EQ(has.ratio_min, 12);
+  EXPECT_EQ(has.ratio_max, 29);
+  EXPECT_EQ(has.ratio_turbo_max, 38);
+  EXPECT_EQ(has.ratio_khz, 100'000U);
+  EXPECT_TRUE(has.power_limit);
+  EXPECT_FALSE(has.power_limit_locked);
+  EXPECT_EQ(has.power_limit_least_mw, 51'000U);
+  EXPECT_EQ(has.power_limit_most_mw, 200'000U);
+  EXPECT_TRUE(has.turbo);
+  EXPECT_EQ(has.counters, 0x1fff);
+  EXPECT_EQ(has.energy_unit_exponent, 16);
+  EXPECT_EQ(has.dram_energy_unit_exponent, 16);
+  EXPECT_EQ(description(power),
+            "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
+            "limit 51 to 200 W; counters instructions, cycles, reference cycles, LLC misses, package energy, DRAM energy, C3, C6, C7, package "
+            "C2, package C3, package C6, package C7");
+}
+
+// Whatever vendor the emulator names: its zeros are no answers.
+TEST(CpuPower, TheEmulatedCpuHasNothingAndSaysSo) {
+  for (const char* vendor : {"GenuineIntel", "AuthenticAMD"}) {
+    FakeCpu cpu = emulated(vendor);
+    const CpuPower power = found_on(cpu);
+    const PowerAbilities& has = power.abilities();
+    EXPECT_EQ(has.idle_states, states({halt, poll}));
+    EXPECT_EQ(has.deepest, halt);
+    EXPECT_FALSE(has.mwait_sleeps || has.performance || has.power_limit || has.turbo);
+    EXPECT_EQ(has.counters, 0);
+    EXPECT_EQ(description(power),
+              "power: idle states halt; MWAIT returns at once here, so halt is used; no P-states, no power limit, no counters on this CPU");
+    const CoreAtBoot at_boot = power.start_core(cpu);
+    EXPECT_EQ(power.set_performance(cpu, at_boot, 0x1800).error().code, ErrorCode::unsupported);
+    EXPECT_EQ(power.set_power_limit(cpu, at_boot, 35'000).error().code, ErrorCode::unsupported);
+    EXPECT_EQ(power.set_turbo(cpu, false).error().code, ErrorCode::unsupported);
+    EXPECT_EQ(power.sample(cpu, 0xffff).present, 0);
+    EXPECT_EQ(cpu.writes, Writes{}) << "not even at start";
+  }
+}
+
+TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsNoError) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.msrs.clear();
+  const CpuPower power = found_on(cpu);
+  EXPECT_FALSE(power.abilities().performance || power.abilities().power_limit || power.abilities().turbo);
+  EXPECT_EQ(power.abilities().counters, 0) << "whatever CPUID promises";
+  EXPECT_EQ(power.abilities().deepest, c7) << "MWAIT needs no MSR";
+}
+
+// As KVM shows a Sandy Bridge without its power management: RAPL and ratios read as zero.
+TEST(CpuPower, ZerosOfAHypervisorAreNotBelieved) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.model(0x2d, test::speed_step_feature | test::hypervisor_feature);
+  for (const std::uint32_t number : {msr::platform_info, msr::rapl_power_unit, msr::package_energy, msr::package_power_limit}) cpu.msrs[number] = 0;
+  const CpuPower power = found_on(cpu);
+  EXPECT_FALSE(power.abilities().performance);
+  EXPECT_FALSE(power.abilities().power_limit);
+  EXPECT_EQ(power.abilities().counters, counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses)
+      << "counters that CPUID promises, and no residencies";
+  EXPECT_EQ(power.abilities().idle_states, states({halt, poll}));
+  EXPECT_NE(description(power).find("MWAIT is missing, so halt is used"), std::string::npos);
+}
+
+TEST(CpuPower, IdleStatesAreTheModelsThatLeaf5Lists) {
+  struct Case {
+    std::uint8_t model;
+    std::uint32_t leaf5;
+    std::uint16_t has;
+    IdleState deepest;
+  };
+  for (const Case& now : {
+           Case{0x3e, 0x00021120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
+           Case{0x3f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
+           Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
+           Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1},
+           Case{0x2d, 0x00000000, states({halt, poll}), halt},
+           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID alone
+       }) {
+    FakeCpu cpu = sandy_bridge_ep();
+    cpu.model(now.model, test::monitor_feature);
+    cpu.leaves[{5, 0}].edx = now.leaf5;
+    const CpuPower power = found_on(cpu);
+    EXPECT_EQ(power.abilities().idle_states, now.has) << "model " << int{now.model};
+    EXPECT_EQ(power.abilities().deepest, now.deepest) << "model " << int{now.model};
+  }
+  FakeCpu amd;
+  amd.vendor("AuthenticAMD", 13);
+  amd.leaves[{1, 0}] = {.eax = 0x00a20f10, .ebx = 0, .ecx = test::monitor_feature, .edx = 0};
+  amd.leaves[{5, 0}] = {.eax = 64, .ebx = 64, .ecx = 3, .edx = 0x11};
+  EXPECT_EQ(found_on(amd).abilities().idle_states, states({halt, c1, poll, monitor}));
+}
+
+TEST(CpuPower, DramEnergyHasItsOwnUnitOnLaterServers) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.model(0x3f, test::monitor_feature);
+  cpu.msrs[msr::rapl_power_unit] = 0xa0e03;
+  const CpuPower power = found_on(cpu);
+  EXPECT_EQ(power.abilities().energy_unit_exponent, 14);
+  EXPECT_EQ(power.abilities().dram_energy_unit_exponent, 16);
+}
+
+TEST(CpuPower, CoreStartsItsCountersAndGivesC1ItsOwnMeaning) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  EXPECT_EQ(at_boot.performance, 0x1d00U);
+  EXPECT_EQ(at_boot.power_limit, 0x0007'8510'0014'8438U);
+  EXPECT_EQ(cpu.writes, (Writes{{0x1fc, 0x14'0059},
+                                {0x38f, 0},
+                                {0xc1, 0},
+                                {0x186, 0x43412e},
+                                {0x309, 0},
+                                {0x30a, 0},
+                                {0x30b, 0},
+                                {0x38d, 0x333},
+                                {0x38f, 0x7'0000'0001}}));
+}
+
+TEST(CpuPower, PerfCtlIsWrittenAsItIsAndZeroIsFirmwares) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  cpu.writes.clear();
+  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0).has_value());
+  EXPECT_EQ(cpu.writes, (Writes{{0x199, 0x1800}, {0x199, 0x1d00}})) << "SpeedStep was on already";
+  cpu.msrs[msr::misc_enable] = 0;
+  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x0c00).has_value());
+  EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x1'0000U) << "firmware had left P-states off";
+}
+
+TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.model(0x55, test::monitor_feature | test::speed_step_feature);
+  cpu.leaves[{6, 0}].eax |= 1 << 7;
+  cpu.msrs[msr::hwp_enable] = 1;
+  cpu.msrs[msr::hwp_capabilities] = 0x01'0a'1d'27;
+  cpu.msrs[msr::hwp_request] = 0x8000'2701;
+  const CpuPower power = found_on(cpu);
+  EXPECT_TRUE(power.abilities().hwp);
+  EXPECT_EQ(power.abilities().ratio_turbo_max, 39);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  cpu.writes.clear();
+  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0).has_value());
+  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0x8000'1818}, {0x774, 0x8000'2701}}));
+
+  cpu.msrs[msr::hwp_enable] = 0;  // there, but firmware left it off: PERF_CTL rules
+  CpuPower without;
+  without.find(cpu);
+  EXPECT_FALSE(without.abilities().hwp);
+  EXPECT_TRUE(without.abilities().performance);
+}
+
+TEST(CpuPower, PowerLimitIsRoundedCheckedAndGivenBack) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  cpu.writes.clear();
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).value(), 60'000U);
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'070).value(), 60'125U);
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 0).value(), 0U);
+  EXPECT_EQ(cpu.writes, (Writes{{0x610, 0x0007'8510'0015'81e0}, {0x610, 0x0007'8510'0015'81e1}, {0x610, 0x0007'8510'0014'8438}}));
+  cpu.writes.clear();
+  for (const std::uint32_t outside : {1U, 50'999U, 200'001U, 4'000'000U}) {
+    EXPECT_EQ(power.set_power_limit(cpu, at_boot, outside).error().code, ErrorCode::invalid) << outside;
+  }
+  EXPECT_EQ(cpu.writes, Writes{});
+}
+
+TEST(CpuPower, ALockedOrSwallowedPowerLimitIsRefused) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.msrs[msr::package_power_limit] |= power_limit_lock;
+  const CpuPower power = found_on(cpu);
+  EXPECT_TRUE(power.abilities().power_limit_locked);
+  EXPECT_NE(description(power).find("package limit locked by firmware"), std::string::npos);
+  const CoreAtBoot at_boot = power.start_core(cpu);
+  cpu.writes.clear();
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).error().code, ErrorCode::unsupported);
+  EXPECT_EQ(cpu.writes, Writes{});
+
+  cpu.msrs[msr::package_power_limit] &= ~power_limit_lock;
+  cpu.swallows.insert(msr::package_power_limit);
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).error().code, ErrorCode::unsupported) << "what was written is read back";
+}
+
+TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  ASSERT_TRUE(power.set_turbo(cpu, false).has_value());
+  EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x40'0085'0089U);
+  cpu.leaves[{6, 0}].eax &= ~2U;  // what the CPU says of itself then
+  cpu.writes.clear();
+  const CpuPower again = found_on(cpu);
+  EXPECT_TRUE(again.abilities().turbo);
+  ASSERT_TRUE(again.set_turbo(cpu, true).has_value());
+  EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x85'0089U);
+}
+
+TEST(CpuPower, OnlyWantedCountersAreSampled) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const CpuPower power = found_on(cpu);
+  const CounterSample some = power.sample(cpu, counter::cycles | counter::package_energy);
+  EXPECT_EQ(some.present, counter::cycles | counter::package_energy);
+  EXPECT_EQ(some.cycles, 2U);
+  EXPECT_EQ(some.package_energy, 0xffff'fff0U);
+  EXPECT_EQ(some.instructions, 0U);
+  cpu.msrs[msr::package_energy] = 0xdead'beef'0000'0005;
+  const CounterSample all = power.sample(cpu, 0xffff);
+  EXPECT_EQ(all.present, 0x1fff);
+  EXPECT_EQ(all.package_energy, 5U) << "32 bits, the rest is reserved";
+  EXPECT_EQ(all.instructions, 1U);
+  EXPECT_EQ(all.reference_cycles, 3U);
+  EXPECT_EQ(all.llc_misses, 77U);
+  EXPECT_EQ(all.core_c6, 106U);
+  EXPECT_EQ(all.package_c2, 202U);
+  cpu.msrs.erase(msr::core_c6_residency);
+  EXPECT_EQ(power.sample(cpu, 0xffff).present, 0x1fff & ~counter::core_c6) << "a fault is an absent counter";
+}
+
+TEST(CpuPower, BrandIsTrimmed) {
+  FakeCpu cpu = sandy_bridge_ep();
+  const char text[49] = "      Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz  ";
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    CpuidWords words;
+    std::memcpy(&words, text + i * sizeof words, sizeof words);
+    cpu.leaves[{0x80000002 + i, 0}] = words;
+  }
+  EXPECT_STREQ(found_on(cpu).abilities().cpu, "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
+}
+
+TEST(PackageShift, ComesFromTheBestLeafThereIs) {
+  FakeCpu cpu;
+  cpu.vendor("GenuineIntel", 0x1f);
+  cpu.leaves[{0x1f, 0}] = {.eax = 1, .ebx = 2, .ecx = 0x100, .edx = 0};
+  cpu.leaves[{0x1f, 1}] = {.eax = 7, .ebx = 80, .ecx = 0x201, .edx = 0};
+  EXPECT_EQ(package_shift(cpu), 7U);
+  cpu.leaves.erase({0x1f, 0});
+  cpu.leaves[{0x0b, 0}] = {.eax = 1, .ebx = 2, .ecx = 0x100, .edx = 0};
+  cpu.leaves[{0x0b, 1}] = {.eax = 5, .ebx = 16, .ecx = 0x201, .edx = 0};
+  EXPECT_EQ(package_shift(cpu), 5U);
+  FakeCpu old;
+  old.vendor("AuthenticAMD", 1);
+  EXPECT_EQ(package_shift(old), 0U);
+  old.leaves[{1, 0}] = {.eax = 0, .ebx = 6U << 16, .ecx = 0, .edx = 1U << 28};
+  EXPECT_EQ(package_shift(old), 3U);
+}
+
+}  // namespace
+}  // namespace neap::x86::power

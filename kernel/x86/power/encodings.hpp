@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSL-1.0
+// The MSRs of power management, and how values stand in them.
+//
+// Nothing here touches a CPU: a number goes in, a number comes out, and a test compares with what the manual says. Section numbers are
+// those of Intel's Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace neap::x86::power {
+
+namespace msr {
+constexpr std::uint32_t pmc0 = 0xc1;
+constexpr std::uint32_t platform_info = 0xce;
+constexpr std::uint32_t perf_event_select0 = 0x186;
+constexpr std::uint32_t perf_ctl = 0x199;
+constexpr std::uint32_t misc_enable = 0x1a0;
+constexpr std::uint32_t turbo_ratio_limit = 0x1ad;
+constexpr std::uint32_t power_ctl = 0x1fc;
+constexpr std::uint32_t fixed_counter0 = 0x309;
+constexpr std::uint32_t fixed_counter1 = 0x30a;
+constexpr std::uint32_t fixed_counter2 = 0x30b;
+constexpr std::uint32_t fixed_counter_control = 0x38d;
+constexpr std::uint32_t perf_global_control = 0x38f;
+constexpr std::uint32_t package_c3_residency = 0x3f8;
+constexpr std::uint32_t package_c6_residency = 0x3f9;
+constexpr std::uint32_t package_c7_residency = 0x3fa;
+constexpr std::uint32_t core_c3_residency = 0x3fc;
+constexpr std::uint32_t core_c6_residency = 0x3fd;
+constexpr std::uint32_t core_c7_residency = 0x3fe;
+constexpr std::uint32_t rapl_power_unit = 0x606;
+constexpr std::uint32_t package_c2_residency = 0x60d;
+constexpr std::uint32_t package_power_limit = 0x610;
+constexpr std::uint32_t package_energy = 0x611;
+constexpr std::uint32_t package_power_info = 0x614;
+constexpr std::uint32_t dram_energy = 0x619;
+constexpr std::uint32_t hwp_enable = 0x770;
+constexpr std::uint32_t hwp_capabilities = 0x771;
+constexpr std::uint32_t hwp_request = 0x774;
+}  // namespace msr
+
+/// `length` bits of `value` from bit `first` on.
+constexpr std::uint64_t bits(std::uint64_t value, unsigned first, unsigned length) {
+  return value >> first & ((std::uint64_t{1} << length) - 1);
+}
+constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number; }
+
+// --- Frequency ---------------------------------------------------------------------------------------------------------------------------
+
+/// IA32_PERF_CTL (15.1.1; the ratio's place: volume 4, tables of each model).
+constexpr std::uint64_t perf_ctl_value(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
+constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
+
+/// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the activity
+/// window stay as they were. Package control and its valid bits (15.4.4.2) go: the core's own request counts.
+constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t ratio) {
+  constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
+  return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
+}
+
+/// IA32_MISC_ENABLE: 16 enhanced SpeedStep on, 38 turbo off (volume 4, table 2-2).
+constexpr std::uint64_t misc_enable_speed_step = bit(16);
+constexpr std::uint64_t misc_enable_turbo_off = bit(38);
+
+/// MSR_POWER_CTL: 1 the CPU makes C1E of every C1 (volume 4, table 2-20).
+constexpr std::uint64_t power_ctl_c1e_promotion = bit(1);
+
+// --- Power limit and energy: RAPL (15.10) ------------------------------------------------------------------------------------------------
+
+/// MSR_RAPL_POWER_UNIT: each unit is 2^-exponent of a watt, a joule, a second (15.10.1).
+struct RaplUnits {
+  std::uint8_t power = 0, energy = 0, time = 0;
+};
+constexpr RaplUnits rapl_units(std::uint64_t raw) {
+  return {.power = static_cast<std::uint8_t>(bits(raw, 0, 4)),
+          .energy = static_cast<std::uint8_t>(bits(raw, 8, 5)),
+          .time = static_cast<std::uint8_t>(bits(raw, 16, 4))};
+}
+
+constexpr std::uint32_t power_units_most = 0x7fff;  // 15 bits
+
+/// Milliwatts of so many power units, rounded to the nearest.
+constexpr std::uint32_t milliwatts_of(std::uint32_t power_units, RaplUnits units) {
+  const std::uint64_t half = std::uint64_t{1} << units.power >> 1;
+  return static_cast<std::uint32_t>((std::uint64_t{power_units} * 1000 + half) >> units.power);
+}
+/// The nearest number of power units, at least one (a limit of zero is not what anybody means), at most what the field holds.
+constexpr std::uint32_t power_units_of(std::uint32_t milliwatts, RaplUnits units) {
+  const std::uint64_t nearest = ((std::uint64_t{milliwatts} << units.power) + 500) / 1000;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(nearest, 1, power_units_most));
+}
+
+/// A time window stands as 2^Y * (1 + Z/4) time units, Y in bits 4:0, Z in bits 6:5 of its field (15.10.3).
+constexpr std::uint64_t window_ticks(std::uint8_t field) { return (std::uint64_t{4} + (field >> 5 & 3)) << (field & 31) >> 2; }
+/// The field whose window is nearest to `milliseconds` (from below or above), at least one unit.
+constexpr std::uint8_t window_field(std::uint32_t milliseconds, RaplUnits units) {
+  const std::uint64_t quarters = std::max<std::uint64_t>((std::uint64_t{milliseconds} << (units.time + 2)) / 1000, 4);
+  auto y = static_cast<unsigned>(63 - std::countl_zero(quarters)) - 2;
+  auto z = (quarters + (bit(y) >> 1)) >> y;  // 4 to 8: (1 + Z/4) in quarters, rounded
+  if (z == 8) {
+    z = 4;
+    ++y;
+  }
+  return y > 31 ? std::uint8_t{0x7f} : static_cast<std::uint8_t>((z - 4) << 5 | y);
+}
+
+/// MSR_PKG_POWER_LIMIT (15.10.3). Limit 1 is the sustained one; limit 2, the short one, has the same fields from bit 32 on.
+constexpr std::uint64_t limit1_mask = 0x7fff;
+constexpr std::uint64_t limit1_enable = bit(15);
+constexpr std::uint64_t limit1_clamp = bit(16);  // may go below the frequency that the system asked for
+constexpr unsigned limit1_window_shift = 17;
+constexpr std::uint64_t limit1_window_mask = std::uint64_t{0x7f} << limit1_window_shift;
+constexpr std::uint64_t power_limit_lock = bit(63);
+/// Where firmware left no window.
+constexpr std::uint32_t window_default_ms = 1000;
+
+/// The register with `power_units` as sustained limit, in force. Everything else (limit 2, the window unless there is none) stays.
+constexpr std::uint64_t power_limit_value(std::uint64_t before, std::uint32_t power_units, RaplUnits units) {
+  std::uint64_t value = (before & ~limit1_mask) | (power_units & limit1_mask) | limit1_enable | limit1_clamp;
+  if ((value & limit1_window_mask) == 0) value |= std::uint64_t{window_field(window_default_ms, units)} << limit1_window_shift;
+  return value;
+}
+
+/// MSR_PKG_POWER_INFO (15.10.3): least and most that the package takes as a limit, in power units; 0 where it does not say.
+constexpr std::uint32_t power_info_least(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 16, 15)); }
+constexpr std::uint32_t power_info_most(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 32, 15)); }
+
+// --- Performance counters (chapter 20) ---------------------------------------------------------------------------------------------------
+
+/// Fixed counters 0 to `count` - 1 count at every privilege level and raise nothing (20.2.2, figure 20-2: four bits each).
+constexpr std::uint64_t fixed_control_value(unsigned count) {
+  constexpr std::uint64_t all_levels = 3;
+  std::uint64_t value = 0;
+  for (unsigned i = 0; i < count; ++i) value |= all_levels << (4 * i);
+  return value;
+}
+/// Last-level cache misses, the architectural event (20.2.1.2, table 20-1): event 2Eh, mask 41h; user, kernel, enabled.
+constexpr std::uint64_t event_select_llc_misses = 0x2e | 0x41 << 8 | bit(16) | bit(17) | bit(22);
+constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0) {
+  return (bit(fixed) - 1) << 32 | (programmable0 ? 1 : 0);
+}
+
+// --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
+
+/// Bits 7:4 of a hint name the C-state less one (15: C0), bits 3:0 the sub-state; leaf 5 counts each C-state's sub-states in four bits of EDX.
+/// True if the CPU lists this one.
+constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
+  const unsigned state = (hint >> 4) + 1U;
+  return state <= 7 && (hint & 0xfU) < (leaf5_edx >> (4 * state) & 0xfU);
+}
+
+}  // namespace neap::x86::power

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSL-1.0
+// What a CPU does not say of itself.
+//
+// CPUID tells how many MWAIT sub-states there are, not what they are called, and says nothing of residency counters or of the unit of DRAM
+// energy. That is known by model. Sources: SDM volume 4 (the MSR tables of each model) for MSRs; for the names of hints Intel's processor
+// datasheets, as Linux's intel_idle driver has them. A hint counts only if CPUID leaf 5 lists it too (encodings.hpp).
+//
+// Few models are here; one that is missing gets what CPUID alone allows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernel/power.hpp"
+
+namespace neap::x86::power {
+
+constexpr std::uint8_t no_hint = 0xff;
+/// By `IdleState`; `no_hint` where the state is not MWAIT's or not there.
+using Hints = std::array<std::uint8_t, idle_states>;
+
+struct Model {
+  std::uint8_t model;  ///< with the extended part; family 6
+  const char* name;
+  Hints hints;
+  std::uint16_t residencies;       ///< counters (namespace `counter`) that count on it
+  bool dram_energy;                ///< MSR_DRAM_ENERGY_STATUS is there
+  std::uint8_t dram_unit_exponent;  ///< 0: the package's; otherwise fixed, whatever MSR_RAPL_POWER_UNIT says
+};
+
+/// Null: not in the table.
+[[nodiscard]] const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept;
+
+/// For a model that is not in the table. Intel's hints have had these places since Nehalem; of others only the first is known.
+[[nodiscard]] Hints usual_hints(bool intel) noexcept;
+
+/// Frequency of one ratio step: 133.33 MHz on Nehalem and Westmere, 100 MHz since (SDM 4, MSR_PLATFORM_INFO of each).
+[[nodiscard]] std::uint32_t ratio_step_khz(std::uint8_t model) noexcept;
+
+}  // namespace neap::x86::power

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/power/sleep.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+namespace neap::x86::power {
+namespace {
+
+using enum IdleState;
+
+SleepWays all_ways() {
+  SleepWays ways{.mwait_sleeps = true};
+  ways.hints.fill(no_hint);
+  ways.hints[static_cast<unsigned>(c1)] = 0x00;
+  ways.hints[static_cast<unsigned>(c1e)] = 0x01;
+  ways.hints[static_cast<unsigned>(c6)] = 0x20;
+  return ways;
+}
+
+TEST(SleepWays, EachStateHasItsHintAndWhatIsMissingHalts) {
+  const SleepWays ways = all_ways();
+  const auto expect = [&](IdleState asked, bool watched, Way way, unsigned hint) {
+    const SleepPlan plan = ways.plan(asked, watched);
+    EXPECT_EQ(plan.way, way) << idle_state_names[static_cast<unsigned>(asked)];
+    EXPECT_EQ(plan.hint, hint) << idle_state_names[static_cast<unsigned>(asked)];
+  };
+  expect(c1, false, Way::mwait, 0x00);
+  expect(c1e, false, Way::mwait, 0x01);
+  expect(c6, false, Way::mwait, 0x20);
+  expect(monitor, true, Way::watch, 0x00);
+  expect(monitor, false, Way::halt, 0);
+  expect(c7, false, Way::halt, 0);
+  expect(halt, false, Way::halt, 0);
+}
+
+TEST(SleepWays, WhereMwaitDoesNotSleepEverythingHalts) {
+  SleepWays ways = all_ways();
+  ways.mwait_sleeps = false;
+  for (const IdleState asked : {halt, c1, c1e, c3, c6, c7, monitor}) EXPECT_EQ(ways.plan(asked, true).way, Way::halt);
+}
+
+constexpr OwnVectors own{.alarm = 0xf0, .wake = 0xf1};
+
+TEST(Judge, NamesTheFirstInterruptElseTheCall) {
+  EXPECT_EQ(judge(0xf0, true, own).cause, WakeCause::timer);
+  EXPECT_EQ(judge(0xf1, true, own).cause, WakeCause::wake_up);
+  EXPECT_EQ(judge(0x31, true, own).cause, WakeCause::interrupt);
+  EXPECT_EQ(judge(0x31, false, own).vector, 0x31);
+  EXPECT_EQ(judge(0, true, own).cause, WakeCause::memory);
+  EXPECT_EQ(judge(0, false, own).cause, WakeCause::unknown);
+}
+
+/// A core that really would sleep for ever if a call were lost: its two sleeping instructions end only by what the CPU promises.
+struct Model {
+  WakeWord word;
+  std::uint64_t card_line[8] = {};
+  bool work_queued = false;
+  bool interrupt_pending = false;
+  bool monitored_line_written = false;
+  const volatile void* monitored = nullptr;
+  std::uint8_t taken = 0;
+  std::string steps;
+  std::function<void(const std::string&)> at = [](const std::string&) {};  // what others do in each gap
+
+  void step(const std::string& name) {
+    steps += name + ' ';
+    at(name);
+  }
+  // Another core.
+  void call() {
+    work_queued = true;
+    const bool interrupt = word.wake();
+    if (monitored == word.line()) monitored_line_written = true;
+    if (interrupt) interrupt_pending = true;
+  }
+  // The card.
+  void write_line() {
+    card_line[0] = 1;
+    if (monitored == card_line) monitored_line_written = true;
+  }
+  // The core's instructions.
+  void monitor(const volatile void* line) {
+    step("before-monitor");
+    monitored = line;
+    monitored_line_written = false;
+    step("after-monitor");
+  }
+  void halt() {
+    step("before-sleep");
+    taken = 0;
+    EXPECT_TRUE(end_by_interrupt()) << "asleep for ever: " << steps;
+  }
+  void mwait(std::uint8_t) {
+    step("before-sleep");
+    taken = 0;
+    EXPECT_TRUE(monitored_line_written | end_by_interrupt()) << "asleep for ever: " << steps;
+  }
+  bool end_by_interrupt() {
+    if (!interrupt_pending) return false;
+    interrupt_pending = false;
+    taken = own.wake;
+    return true;
+  }
+  [[nodiscard]] std::uint8_t first_vector_taken() const { return taken; }
+};
+
+Model* model = nullptr;
+
+Sleep sleep_once(Model& now, SleepPlan plan) {
+  model = &now;
+  now.step("before-lying-down");
+  return lie_down_and_sleep(
+      now, now.word, plan, now.card_line,
+      []() noexcept {
+        model->step("before-look");
+        const bool idle = !model->work_queued && model->card_line[0] == 0;
+        model->step("after-look");
+        return idle;
+      },
+      own);
+}
+
+// Whichever gap the call falls into, the core does not stay asleep, and finds the work.
+TEST(Sleep, NoCallIsLostInAnyGap) {
+  for (const SleepPlan plan : {SleepPlan{Way::halt, 0}, SleepPlan{Way::mwait, 0x20}, SleepPlan{Way::watch, 0}}) {
+    for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+      if (plan.way == Way::halt && std::string(gap).ends_with("monitor")) continue;
+      Model now;
+      bool called = false;
+      now.at = [&](const std::string& step) {
+        if (step == gap && !called) {
+          called = true;
+          now.call();
+        }
+      };
+      const Sleep how = sleep_once(now, plan);
+      EXPECT_TRUE(called && now.work_queued) << gap;
+      if (plan.way == Way::mwait) {
+        EXPECT_FALSE(now.interrupt_pending) << "a write is enough, no interrupt was to be sent: " << gap;
+      }
+      const bool slept = now.steps.find("before-sleep") != std::string::npos;
+      const WakeCause expected = !slept ? WakeCause::not_asleep : plan.way == Way::mwait ? WakeCause::memory : WakeCause::wake_up;
+      EXPECT_EQ(how.cause, expected) << gap;
+      EXPECT_FALSE(now.word.was_called()) << "the next sleep starts afresh";
+    }
+  }
+}
+
+TEST(Sleep, NoWriteOfTheCardIsLostInAnyGap) {
+  for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+    Model now;
+    now.at = [&](const std::string& step) {
+      if (step == gap) now.write_line();
+    };
+    const Sleep how = sleep_once(now, {Way::watch, 0});
+    EXPECT_TRUE(how.cause == WakeCause::not_asleep || how.cause == WakeCause::unknown) << "the loop compares the line: " << gap;
+  }
+}
+
+TEST(Sleep, TheOrderIsMonitorLookSleep) {
+  Model now;
+  now.at = [&](const std::string& step) {
+    if (step == "before-sleep") now.call();
+  };
+  static_cast<void>(sleep_once(now, {Way::mwait, 0}));
+  EXPECT_EQ(now.steps, "before-lying-down before-monitor after-monitor before-look after-look before-sleep ");
+}
+
+}  // namespace
+}  // namespace neap::x86::power

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/x86/power/this_cpu.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/x86/apic.hpp"
+#include "kernel/x86/cpu.hpp"
+#include "kernel/x86/msr.hpp"
+#include "kernel/x86/power/cpu_power.hpp"
+
+namespace neap::x86::power {
+
+namespace {
+
+class ThisCpu final : public CpuAccess {
+ public:
+  [[nodiscard]] CpuidWords cpuid(std::uint32_t leaf, std::uint32_t subleaf) noexcept override {
+    const CpuidResult words = x86::cpuid(leaf, subleaf);
+    return {.eax = words.eax, .ebx = words.ebx, .ecx = words.ecx, .edx = words.edx};
+  }
+  [[nodiscard]] Result<std::uint64_t> read_msr(std::uint32_t msr) noexcept override { return x86::read_msr(msr); }
+  [[nodiscard]] Result<void> write_msr(std::uint32_t msr, std::uint64_t value) noexcept override { return x86::write_msr(msr, value); }
+};
+
+constinit ThisCpu this_cpu;
+constinit CpuPower cpu_power;
+constinit thread_local CoreAtBoot at_boot;
+
+// Cores start one after the other, each before core 0 counts it as running: so these are written by one core at a time, and read later.
+constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's own, by our number
+constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
+constinit std::atomic<unsigned> packages{0};
+
+std::uint8_t package_number(std::uint32_t id) {
+  const unsigned known = packages.load(std::memory_order_relaxed);
+  for (unsigned i = 0; i < known; ++i) {
+    if (package_ids[i] == id) return static_cast<std::uint8_t>(i);
+  }
+  package_ids[known] = id;
+  packages.store(known + 1, std::memory_order_relaxed);
+  return static_cast<std::uint8_t>(known);
+}
+
+}  // namespace
+
+void find_abilities() {
+  cpu_power.find(this_cpu);
+  Line line;
+  cpu_power.describe(line);
+  line.print();
+}
+
+void start_this_core(unsigned core) {
+  at_boot = cpu_power.start_core(this_cpu);
+  packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
+}
+
+SleepPlan plan_sleep(IdleState asked, bool watched) noexcept { return cpu_power.sleep_ways().plan(asked, watched); }
+
+}  // namespace neap::x86::power
+
+namespace neap::machine {
+
+using namespace x86;
+
+const PowerAbilities& power_abilities() noexcept { return power::cpu_power.abilities(); }
+
+unsigned package_of(unsigned core) noexcept { return power::packages_of_cores[core]; }
+unsigned package_count() noexcept { return power::packages.load(std::memory_order_relaxed); }
+
+Result<void> set_performance(std::uint64_t raw) noexcept { return power::cpu_power.set_performance(power::this_cpu, power::at_boot, raw); }
+Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
+  return power::cpu_power.set_power_limit(power::this_cpu, power::at_boot, milliwatts);
+}
+Result<void> set_turbo(bool on) noexcept { return power::cpu_power.set_turbo(power::this_cpu, on); }
+CounterSample sample_counters(std::uint16_t wanted) noexcept { return power::cpu_power.sample(power::this_cpu, wanted); }
+
+}  // namespace neap::machine
