@@ -14,6 +14,7 @@
 #include "kernel/events.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/power.hpp"
 #include "kernel/remote_queue.hpp"
 
 namespace neap {
@@ -37,6 +38,14 @@ struct CoreCounters {
   Counter events, interrupts, spurious, remote_received, remote_refused, sleeps, asleep_ns;
 };
 
+/// What policy.cpp keeps of a core; written by the core itself alone, except before it runs.
+struct PolicySlot {
+  std::atomic<IdleState> idle{IdleState::halt};
+  std::atomic<std::uint8_t> turbo{2};
+  std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, power_limit_mw{0}, generation{0};
+  std::atomic<std::uint64_t> performance{0};
+};
+
 struct Core {
   /// `Core::quiescent_epoch` of a core that sleeps or has not started: it holds no pointer, whatever the epoch.
   static constexpr std::uint64_t offline = ~std::uint64_t{0};
@@ -49,6 +58,7 @@ struct Core {
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};
   alignas(64) CoreCounters counters;
+  PolicySlot policy;
   std::array<VectorSlot, machine::vector_last - machine::vector_first + 1> vectors;
 };
 

@@ -4,10 +4,12 @@
 // A turn takes a bounded piece of every kind of work, so that a flood of one kind delays the others by a few events and never starves them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
+#include "kernel/power.hpp"
 
 namespace neap {
 
@@ -38,6 +40,12 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
+  /// What this core does when it finds nothing (policy.cpp): `state`, after it has looked for `poll_budget_ns` in vain.
+  void idle_by(IdleState state, std::uint64_t poll_budget_ns) noexcept {
+    idle_state_ = state;
+    poll_budget_ns_ = poll_budget_ns;
+  }
+
   void request(EventEndHook& hook) noexcept;
   void withdraw(EventEndHook& hook) noexcept;
   void add(IdleHook& hook) noexcept;
@@ -48,6 +56,8 @@ class EventLoop {
     EventEndHook* first = nullptr;
     EventEndHook* last = nullptr;
   };
+  /// The cache line that the card writes next, as words.
+  using WatchedLine = std::array<std::uint64_t, 8>;
 
   [[nodiscard]] bool hooks_wait() const noexcept { return hooks_.first != nullptr || last_hooks_.first != nullptr; }
   [[nodiscard]] HookList& list_of(const EventEndHook& hook) noexcept {
@@ -58,6 +68,12 @@ class EventLoop {
   bool run_remote() noexcept;
   bool run_local() noexcept;
   bool look_idle() noexcept;
+  void found_work() noexcept;
+  void be_idle() noexcept;
+  void poll() noexcept;
+  [[nodiscard]] bool poll_budget_lasts() noexcept;
+  [[nodiscard]] bool watch_card() noexcept;
+  [[nodiscard]] bool line_changed() const noexcept;
   void sleep() noexcept;
   void discard_queued() noexcept;
   void run_hooks() noexcept;
@@ -72,6 +88,13 @@ class EventLoop {
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
   bool stop_ = false;
+
+  IdleState idle_state_ = IdleState::halt;
+  std::uint64_t poll_budget_ns_ = 0;
+  std::uint64_t idle_since_ns_ = 0;       // the first look in vain since there was work; 0: there was some
+  std::uint64_t looked_at_tsc_ = 0;       // `poll`: the last look, if it was in vain
+  const volatile void* watched_ = nullptr;  // `monitor`: where the card writes next
+  WatchedLine watched_before_{};            // and what stood there before the last look
 };
 
 /// This core's loop.

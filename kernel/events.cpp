@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/events.hpp"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "kernel/core.hpp"
 #include "kernel/event_loop.hpp"
+#include "kernel/log.hpp"
 #include "kernel/memory/heap.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/policy.hpp"
 
 namespace neap {
 
@@ -142,7 +145,11 @@ void EventLoop::run() noexcept {
   stop_ = false;
   rcu::come_online();
   while (!stop_) {
-    if (!turn() && !look_idle() && !stop_) sleep();
+    if (turn() || look_idle()) {
+      found_work();
+    } else if (!stop_) {
+      be_idle();
+    }
   }
   rcu::go_offline();
   discard_queued();
@@ -210,24 +217,102 @@ bool EventLoop::look_idle() noexcept {
   return found || first_ != nullptr;
 }
 
+// --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
+
+void EventLoop::found_work() noexcept {
+  idle_since_ns_ = 0;
+  looked_at_tsc_ = 0;
+}
+
+void EventLoop::be_idle() noexcept {
+  log::before_sleep();
+  if (idle_state_ == IdleState::poll) {
+    poll();
+  } else if (poll_budget_ns_ != 0 && poll_budget_lasts()) {
+    machine::pause();
+  } else {
+    sleep();
+  }
+}
+
+// A core that polls is never `asleep`, so nobody sends it an interrupt: its next look finds what was queued. The log counts the time from one
+// look in vain to the next as idle.
+void EventLoop::poll() noexcept {
+  const std::uint64_t now = machine::timestamp();
+  if (looked_at_tsc_ != 0) log::slept(IdleState::poll, looked_at_tsc_, now, {});
+  looked_at_tsc_ = now;
+  machine::pause();
+}
+
+bool EventLoop::poll_budget_lasts() noexcept {
+  const std::uint64_t now = machine::now_ns();
+  if (idle_since_ns_ == 0) idle_since_ns_ = now;
+  return now - idle_since_ns_ < poll_budget_ns_;
+}
+
+namespace {
+
+// The card may write it at any moment.
+std::uint64_t load_word(const volatile void* line, std::size_t index) noexcept {
+  auto* const words = static_cast<std::uint64_t*>(const_cast<void*>(line));
+  return std::atomic_ref(words[index]).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+// Before the core sleeps on the card's next write: notes what stands there, then looks at the rings once more. What is written after that
+// changes the line, which still_idle sees; what is written after MONITOR ends the sleep. False: there is work, or nothing to sleep on.
+bool EventLoop::watch_card() noexcept {
+  const policy::Device* const device = policy::device();
+  const volatile void* const line = device == nullptr ? nullptr : device->next_receive_line(this_core());
+  if (line == nullptr) {
+    machine::pause();
+    return false;
+  }
+  for (std::size_t i = 0; i < watched_before_.size(); ++i) watched_before_[i] = load_word(line, i);
+  if (look_idle()) {
+    found_work();
+    return false;
+  }
+  watched_ = line;
+  return true;
+}
+
+bool EventLoop::line_changed() const noexcept {
+  for (std::size_t i = 0; i < watched_before_.size(); ++i) {
+    if (load_word(watched_, i) != watched_before_[i]) return true;
+  }
+  return false;
+}
+
 // Runs inside machine::sleep, after which a wake is not lost any more.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
-  return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.first_ == nullptr && !interrupts_marked() && !loop.stop_;
+  return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.first_ == nullptr && !interrupts_marked() && !loop.stop_ &&
+         (loop.watched_ == nullptr || !loop.line_changed());
 }
 
 void EventLoop::sleep() noexcept {
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
+  if (idle_state_ == IdleState::monitor && !watch_card()) return;
   arm_alarm_for_sleep();
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);
   self_->counters.sleeps.add();
+  const IdleState asked = idle_state_;
   const std::uint64_t from_ns = machine::now_ns();
-  machine::sleep(&EventLoop::still_idle);
+  const std::uint64_t from_tsc = machine::timestamp();
+  Sleep how = machine::sleep(asked, watched_, &EventLoop::still_idle);
+  const std::uint64_t until_tsc = machine::timestamp();
   self_->counters.asleep_ns.add(machine::now_ns() - from_ns);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
   alarm_may_have_fired();
+  if (watched_ != nullptr) {
+    if (how.cause == WakeCause::unknown && line_changed()) how.cause = WakeCause::memory;
+    watched_ = nullptr;
+  }
+  log::slept(asked, from_tsc, until_tsc, how);
 }
 
 // Only a test's loop ends. What was spawned is destroyed here, on its own core; other kinds of node belong to others.

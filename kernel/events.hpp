@@ -82,7 +82,7 @@ struct EventCounters {
   std::uint64_t spurious;         ///< interrupts on a vector that nobody owns
   std::uint64_t remote_received;  ///< events and nodes that came from other cores
   std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
-  std::uint64_t sleeps;           ///< times the core went to sleep
+  std::uint64_t sleeps;           ///< times the core went to sleep; polling is none
   std::uint64_t asleep_ns;        ///< and for how long in all
 };
 [[nodiscard]] EventCounters event_counters(unsigned core) noexcept;

@@ -46,6 +46,9 @@ void open_interrupt_window() noexcept;
 /// no sleep and may not be passed.
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept;
 
+/// A moment's rest between two looks of a core that polls: frees what other threads of the same physical core can use.
+void pause() noexcept;
+
 /// Ends `core`'s present or next `sleep`. Never lost, cheap if it does not sleep.
 void wake(unsigned core) noexcept;
 

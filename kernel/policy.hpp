@@ -25,7 +25,8 @@ namespace neap::policy {
 enum class Setting : std::uint8_t {
   idle = 0,         ///< an `IdleState` by name, or `deepest`; a core's
   itr = 1,          ///< interrupt moderation, "8us" or "8"; a core's queue
-  pstate = 2,       ///< "24" (ratio), "2400MHz", "2.4GHz", "0x1800" (PERF_CTL as it is); a core's, though a package may run at its fastest core's
+  pstate = 2,       ///< "24" (ratio), "2400MHz", "2.4GHz", "0x1800" (PERF_CTL as it is), "off" (firmware's); a core's, though a package may run
+                    ///< at its fastest core's
   power_limit = 3,  ///< "35W", "35", "off" (firmware's); a package's
   turbo = 4,        ///< "on", "off"; a package's
   poll_budget = 5,  ///< "50us" or "50": looks at the ring so long before it sleeps; a core's
@@ -54,12 +55,15 @@ struct Refusal {
   std::string why;  ///< one line, with what is accepted
 };
 struct Applied {
-  std::uint32_t generation;
+  std::uint32_t generation = 0;
   std::string value;  ///< as it was understood and rounded: "itr=8us"
+  std::string cores;  ///< those that it holds for: "0-3", "0,2,4"
 };
 
 /// Checks `value` for every core in scope, then applies it on each; complete when all have. `core`: one, or `all_cores`. A setting of
-/// package scope, asked for one core, holds for that core's package. Changes are applied one after the other, in the order of generations.
+/// package scope, asked for one core, holds for that core's package; `itr` for all cores for those that have a queue. Changes are applied one
+/// after the other, in the order of generations. If the CPU refuses what it said it can, the cores that had changed are set back, which is a
+/// change too.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
 [[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
 
@@ -76,7 +80,11 @@ struct Wishes {
 /// What a network card does for policy; one a machine. Calls come on the core concerned.
 class Device {
  public:
-  virtual ~Device() = default;
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  /// Takes it out of use.
+  virtual ~Device();
   /// What `itr_us` would be rounded to; does not change anything. Any core. Errors: `invalid`, `unsupported` with a static text that says
   /// what the card takes.
   [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
@@ -84,9 +92,14 @@ class Device {
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
   /// Whether this core's queue interrupts. Off in `poll` and `monitor`; turning it on raises one if work waits.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
-  /// The cache line that the card writes next when a frame arrives for this core; null if it has no queue.
+  /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue, or must not
+  /// sleep on it now because something else of the card's (a frame on its way out) would end unseen: then the core goes on looking.
   [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
 };
+/// Before a policy that concerns it is set; null: none any more.
 void use(Device* device) noexcept;
+/// Takes `device` out of use if it is in use. Before its queues stop.
+void forget(Device& device) noexcept;
+[[nodiscard]] Device* device() noexcept;
 
 }  // namespace neap::policy

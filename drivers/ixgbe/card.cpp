@@ -85,6 +85,7 @@ Card::Card(const pci::Device& device, Registers registers, bool sfp, Options opt
 
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
+  policy::forget(*this);
   set_link(false);
   if (!registers_.card_gone()) stop_card(registers_);
   device_.enable(false);
@@ -191,6 +192,7 @@ Result<void> Card::wire_vectors() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
   if (device_.msix_vectors() <= pairs) return failure(ErrorCode::unsupported, "ixgbe: too few MSI-X vectors", device_.msix_vectors());
   program_vectors(registers_, pairs, moderation_);
+  for (auto& itr_us : itr_us_) itr_us.store(moderation_.itr_us(), std::memory_order_relaxed);
   for (unsigned entry = 0; entry <= pairs; ++entry) {
     const bool queue = entry < pairs;
     const unsigned core = queue ? entry : home_core_;
@@ -269,11 +271,34 @@ unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination
   return rss::queue_of(rss_table_, rss::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
 }
 
-Result<Moderation> Card::set_moderation(unsigned core, std::uint32_t itr_us) {
-  if (core >= pairs_.size()) return failure(ErrorCode::invalid, "ixgbe: this core has no queue pair", core);
+Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const noexcept {
+  if (core >= pairs_.size()) return failure(ErrorCode::unsupported, "this core has no queue of the card: only the first 16 have", core);
   const auto moderation = Moderation::from_us(itr_us);
-  if (moderation) program_moderation(registers_, core, *moderation);
-  return moderation;
+  if (!moderation) return std::unexpected(moderation.error());
+  return moderation->itr_us();
+}
+
+std::uint32_t Card::itr_us(unsigned core) const noexcept { return core < pairs_.size() ? itr_us_[core].load(std::memory_order_relaxed) : 0; }
+
+void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
+  const auto moderation = Moderation::from_us(itr_us);
+  if (core >= pairs_.size() || !moderation) return;
+  program_moderation(registers_, core, *moderation);
+  itr_us_[core].store(moderation->itr_us(), std::memory_order_relaxed);
+}
+
+void Card::set_interrupt(unsigned core, bool on) noexcept {
+  if (core >= pairs_.size()) return;
+  if (!on) {
+    mask_vector(registers_, core);
+    return;
+  }
+  // What came while the vector was masked may have been seen by polling, or not.
+  unmask_vector(registers_, core, pairs_[core]->work_waits());
+}
+
+const volatile void* Card::next_receive_line(unsigned core) const noexcept {
+  return core < pairs_.size() ? pairs_[core]->next_receive_line() : nullptr;
 }
 
 const Statistics& Card::collect_statistics() noexcept {

@@ -11,6 +11,7 @@
 // Section numbers are those of the Intel 82599 datasheet, document 331520.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "drivers/ixgbe/statistics.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/pci.hpp"
+#include "kernel/policy.hpp"
 
 namespace neap::ixgbe {
 
@@ -46,7 +48,7 @@ struct CardCounters {
   std::uint64_t gone = 0;           ///< a read found all ones
 };
 
-class Card final : public NetDevice {
+class Card final : public NetDevice, public policy::Device {
  public:
   /// See `open` below. Public for `new` alone.
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
@@ -67,8 +69,12 @@ class Card final : public NetDevice {
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
 
-  /// Changes how long interrupts of `core`'s queues may be held back; returns what it was rounded to. Any core. Errors: `invalid`.
-  [[nodiscard]] Result<Moderation> set_moderation(unsigned core, std::uint32_t itr_us);
+  // policy::Device. `unsupported` for a core without a queue pair, `invalid` for a time that the card does not take.
+  [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
+  [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
+  void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
+  void set_interrupt(unsigned core, bool on) noexcept override;
+  [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
 
   /// The card's own counts, up to now. On the core that opened it.
   [[nodiscard]] const Statistics& collect_statistics() noexcept;
@@ -113,6 +119,7 @@ class Card final : public NetDevice {
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
+  std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as it stands in EITR
   std::vector<std::unique_ptr<LinkNews>> link_news_;
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
   Inspection inspection_;

@@ -59,6 +59,12 @@ class DescriptorRing {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   }
 
+  /// The cache line that it lies in; four descriptors share one (rings are aligned to pages).
+  [[nodiscard]] const volatile void* line_of(std::uint32_t position) const noexcept {
+    constexpr std::uint32_t descriptors_per_line = 64 / sizeof(Descriptor);
+    return &descriptors_[slot(position) / descriptors_per_line * descriptors_per_line];
+  }
+
   [[nodiscard]] std::uint64_t bus_address() const noexcept { return memory_.bus_address(); }
   [[nodiscard]] std::uint32_t bytes() const noexcept { return size() * static_cast<std::uint32_t>(sizeof(Descriptor)); }
 

@@ -25,7 +25,7 @@ struct Moderation {
 
   /// Rounds to the nearest step, an odd number up (so 1 does not become "off"). Errors: `invalid` above `itr_us_max`.
   [[nodiscard]] static constexpr Result<Moderation> from_us(std::uint32_t wanted_us) noexcept {
-    if (wanted_us > itr_us_max) return failure(ErrorCode::invalid, "interrupt moderation takes 0 to 1024 us", wanted_us);
+    if (wanted_us > itr_us_max) return failure(ErrorCode::invalid, "the card takes 0us to 1024us, in steps of 2us", wanted_us);
     const std::uint32_t steps = (wanted_us + step_us - 1) / step_us;
     return Moderation{.interval_steps = steps < interval_steps_max ? steps : interval_steps_max};
   }

@@ -57,12 +57,12 @@ Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
 void QueuePair::interrupt() noexcept {
   log::interrupt();
   ++counters_.interrupts;
-  if (!receive_.ready() && !transmit_.ready()) ++counters_.empty_interrupts;
+  if (!work_waits()) ++counters_.empty_interrupts;
   work();
 }
 
 void QueuePair::look() noexcept {
-  if (receive_.ready() || transmit_.ready()) log::poll();
+  if (work_waits()) log::poll();
   work();
 }
 
@@ -81,7 +81,7 @@ void QueuePair::work() noexcept {
 }
 
 bool QueuePair::look_before_sleep() noexcept {
-  if (receive_.ready() || transmit_.ready()) {
+  if (work_waits()) {
     ++counters_.idle_finds;
     log::poll();
     work();

@@ -74,6 +74,16 @@ class QueuePair {
   /// The event of this pair's vector.
   void interrupt() noexcept;
 
+  /// True if the card has written something back that was not looked at yet. On the pair's core.
+  [[nodiscard]] bool work_waits() const noexcept { return receive_.ready() || transmit_.ready(); }
+
+  /// On the pair's core: the cache line of the next receive descriptor to be written back. Null while frames are on their way out over a
+  /// link: their reports are written elsewhere, and memory and room for more hang on them.
+  [[nodiscard]] const volatile void* next_receive_line() const noexcept {
+    if (transmit_.pending() != 0 && link_up_.load(std::memory_order_relaxed)) return nullptr;
+    return receive_.next_line();
+  }
+
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }

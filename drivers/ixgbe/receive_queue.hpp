@@ -49,6 +49,9 @@ class ReceiveQueue {
   /// True if the card has written back another descriptor.
   [[nodiscard]] bool ready() const noexcept { return posted_ != 0 && is_done(ring_.load_status(head_)); }
 
+  /// The cache line with the descriptor that the card writes back next.
+  [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
+
   /// Gives the card as many buffers as there is room for, in whole batches. If the pool lacks them, the next releases call
   /// `wanted(context)`.
   void refill() noexcept;

@@ -46,6 +46,13 @@ void program_moderation(Registers registers, unsigned vector, Moderation moderat
   registers.write(reg::EITR(vector), {.itr_interval = moderation.interval_steps, .counter_write_disable = true});
 }
 
+void mask_vector(Registers registers, unsigned vector) { registers.write(reg::EIMC_EX(0), {.vectors = 1U << vector}); }
+
+void unmask_vector(Registers registers, unsigned vector, bool raise) {
+  registers.write(reg::EIMS_EX(0), {.vectors = 1U << vector});
+  if (raise) registers.write(reg::EICS_EX(0), {.vectors = 1U << vector});
+}
+
 reg::Eicr take_other_causes(Registers registers) {
   // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that comes at that moment. EICS shows the
   // causes and clears none; writing ones to EICR clears what was seen (so does Linux).

@@ -19,6 +19,12 @@ void enable_vectors(Registers registers, unsigned pairs);
 /// Changes the moderation of one vector, with traffic or without; holds from its next interrupt on (8.2.3.5.12).
 void program_moderation(Registers registers, unsigned vector, Moderation moderation);
 
+/// Stops messages of a queue pair's vector (EIMC), causes are kept; and lets them through again (EIMS), with a cause raised by software
+/// (EICS) if the caller knows of work. 7.3.1.4: a cause that was kept is sent with its enable; who relies on it alone trusts that nobody
+/// cleared it.
+void mask_vector(Registers registers, unsigned vector);
+void unmask_vector(Registers registers, unsigned vector, bool raise);
+
 /// Reads and clears the other causes; those of the queues stay.
 [[nodiscard]] reg::Eicr take_other_causes(Registers registers);
 

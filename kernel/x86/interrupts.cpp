@@ -1,38 +1,52 @@
 // SPDX-License-Identifier: BSL-1.0
 // Interrupts are closed except in two places, both here.
 //
-// Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt. Because both are calls as far as the
-// compiler can tell (all caller-saved registers are declared lost), the entry code need not save vector registers.
+// Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt or a write. Because both are calls as
+// far as the compiler can tell (all caller-saved registers are declared lost), the entry code need not save vector registers.
 #include "kernel/interrupts.hpp"
 
 #include <array>
-#include <atomic>
 
 #include "kernel/machine.hpp"
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
+#include "kernel/x86/power/this_cpu.hpp"
 
 namespace neap::x86 {
 
 namespace {
 
-enum class Sleep : std::uint32_t { awake, asleep, woken };
+constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 
-struct alignas(64) SleepState {
-  std::atomic<Sleep> state{Sleep::awake};
-};
-constinit std::array<SleepState, machine::cores_max> sleep_states{};
+// Of the interrupts taken since the core lay down, the first; 0: none.
+constinit thread_local std::uint8_t first_vector = 0;
 
 // Everything that a handler's C++ code may use beyond what the entry code saves.
 #define NEAP_VECTOR_REGISTERS \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
+// With ECX = 0 MWAIT ends by an interrupt only while they are open. Both instructions run in the shadow of STI: what was pending before
+// ends the sleep as it begins.
+struct SleepingCpu {
+  void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
+  void halt() {
+    first_vector = 0;
+    asm volatile("sti; hlt; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
+  }
+  void mwait(std::uint8_t hint) {
+    first_vector = 0;
+    asm volatile("sti; mwait; cli" ::"a"(std::uint32_t{hint}), "c"(0) : "memory", "cc", NEAP_VECTOR_REGISTERS);
+  }
+  [[nodiscard]] std::uint8_t first_vector_taken() const { return first_vector; }
+};
+
 }  // namespace
 
 extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
   const auto vector = static_cast<std::uint8_t>(number);
+  if (first_vector == 0) first_vector = vector;
   switch (vector) {
     case apic::vector_alarm:
       alarm_arrived();
@@ -62,20 +76,16 @@ void open_interrupt_window() noexcept {
   asm volatile("sti; nop; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
 }
 
-void sleep(bool (*still_idle)() noexcept) noexcept {
-  auto& state = sleep_states[this_core()].state;
-  // From here on a `wake` either finds `asleep` and sends an interrupt, which HLT takes because STI opens only after it, or has left
-  // `woken` before.
-  auto expected = Sleep::awake;
-  if (state.compare_exchange_strong(expected, Sleep::asleep, std::memory_order_seq_cst) && still_idle()) {
-    asm volatile("sti; hlt; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
-  }
-  state.exchange(Sleep::awake, std::memory_order_seq_cst);
+Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {
+  SleepingCpu cpu;
+  return power::lie_down_and_sleep(cpu, wake_words[this_core()], power::plan_sleep(state, watched != nullptr), watched, still_idle,
+                                   {.alarm = apic::vector_alarm, .wake = apic::vector_wake});
 }
 
+void pause() noexcept { x86::pause(); }
+
 void wake(unsigned core) noexcept {
-  if (sleep_states[core].state.exchange(Sleep::woken, std::memory_order_seq_cst) == Sleep::asleep)
-    apic::send(apic_id_of(core), apic::vector_wake);
+  if (wake_words[core].wake()) apic::send(apic_id_of(core), apic::vector_wake);
 }
 
 }  // namespace neap::machine

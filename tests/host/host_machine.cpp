@@ -14,6 +14,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "kernel/core.hpp"
@@ -33,6 +34,7 @@ struct HostCore {
   std::uint64_t alarm_ns = machine::alarm_none;
   std::uint64_t alarms_set = 0;
   std::atomic<bool> any_raised{false};  // so that an empty window costs a load
+  std::optional<IdleState> asleep_in;
   std::thread thread;
 };
 
@@ -61,16 +63,30 @@ HostCore& host_core(unsigned core) {
   return *cores[core];
 }
 
-void take_interrupts(HostCore& self) noexcept {
+/// Returns the lowest of them, 0 if there was none.
+std::uint8_t take_interrupts(HostCore& self) noexcept {
   std::array<std::uint64_t, 4> taken{};
   {
     const std::lock_guard lock(self.mutex);
     std::swap(taken, self.raised);
     self.any_raised.store(false, std::memory_order_relaxed);
   }
+  std::uint8_t first = 0;
   for (unsigned vector = 0; vector < 256; ++vector) {
-    if ((taken[vector / 64] >> (vector % 64)) & 1) interrupt_arrived(static_cast<std::uint8_t>(vector));
+    if (((taken[vector / 64] >> (vector % 64)) & 1) == 0) continue;
+    if (first == 0) first = static_cast<std::uint8_t>(vector);
+    interrupt_arrived(static_cast<std::uint8_t>(vector));
   }
+  return first;
+}
+
+/// What a device may write while the core looks.
+using Line = std::array<std::uint64_t, 8>;
+Line read_line(const volatile void* watched) noexcept {
+  Line line{};
+  auto* const words = static_cast<std::uint64_t*>(const_cast<void*>(watched));
+  for (std::size_t i = 0; i < line.size(); ++i) line[i] = std::atomic_ref(words[i]).load();
+  return line;
 }
 
 void make_core(unsigned core) {
@@ -103,23 +119,43 @@ void open_interrupt_window() noexcept {
   if (self != nullptr && self->any_raised.load(std::memory_order_relaxed)) take_interrupts(*self);
 }
 
-void sleep(bool (*still_idle)() noexcept) noexcept {
+Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {
+  constexpr std::chrono::milliseconds look_at_line{1};
   HostCore& self = host_core(own_core);
-  if (still_idle()) {
+  const Line before = watched != nullptr ? read_line(watched) : Line{};
+  const bool lies_down = still_idle();
+  Sleep how;
+  if (lies_down) {
     std::unique_lock lock(self.mutex);
-    const auto over = [&] { return self.woken || self.any_raised.load(std::memory_order_relaxed) || now_ns() >= self.alarm_ns; };
+    self.asleep_in = state;
+    const auto over = [&] {
+      return self.woken || self.any_raised.load(std::memory_order_relaxed) || now_ns() >= self.alarm_ns ||
+             (watched != nullptr && read_line(watched) != before);
+    };
     while (!over()) {
-      if (self.alarm_ns == alarm_none || manual_now_ns.load(std::memory_order_relaxed) != clock_runs) {
+      if (watched != nullptr) {
+        self.changed.wait_for(lock, look_at_line);
+      } else if (self.alarm_ns == alarm_none || manual_now_ns.load(std::memory_order_relaxed) != clock_runs) {
         self.changed.wait(lock);
       } else {
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
+    // As on the x86: MWAIT on the core's own word is ended by a write, the other ways by an interrupt.
+    const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
+    how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
+                : !self.woken             ? WakeCause::unknown
+                : by_interrupt            ? WakeCause::wake_up
+                                          : WakeCause::memory;
     self.woken = false;
-    if (now_ns() >= self.alarm_ns) self.alarm_ns = alarm_none;  // it goes off once
+    self.asleep_in.reset();
+    if (how.cause == WakeCause::timer) self.alarm_ns = alarm_none;  // it goes off once
   }
-  take_interrupts(self);
+  const std::uint8_t vector = take_interrupts(self);
+  return lies_down && vector != 0 ? Sleep{.cause = WakeCause::interrupt, .vector = vector} : how;
 }
+
+void pause() noexcept { std::this_thread::yield(); }
 
 void wake(unsigned core) noexcept {
   HostCore& target = host_core(core);
@@ -298,6 +334,12 @@ std::uint64_t alarms_set(unsigned core) {
   HostCore& target = host_core(core);
   const std::lock_guard lock(target.mutex);
   return target.alarms_set;
+}
+
+std::optional<IdleState> asleep_in(unsigned core) {
+  HostCore& target = host_core(core);
+  const std::lock_guard lock(target.mutex);
+  return target.asleep_in;
 }
 
 void set_command_line(std::string_view line) { command_line_text = line; }

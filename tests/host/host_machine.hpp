@@ -16,10 +16,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kernel/machine.hpp"
 #include "kernel/task.hpp"
@@ -62,6 +64,30 @@ class ManualClock {
 /// The alarm that `core` last asked for (`machine::alarm_none`: none), and how often it asked.
 [[nodiscard]] std::uint64_t alarm_of(unsigned core);
 [[nodiscard]] std::uint64_t alarms_set(unsigned core);
+
+/// The state that `core` sleeps in at this moment; nothing while it is awake.
+[[nodiscard]] std::optional<IdleState> asleep_in(unsigned core);
+
+// --- Power: a machine as the test wants it, that remembers what it was told (host_power.cpp) --------------------------------------------
+
+/// What the CPU can do from now on. Before the HostMachine is made. Without a call: halt and poll, nothing else.
+void set_power_abilities(const PowerAbilities& abilities);
+/// How many cores a package has; 0: all of them.
+void set_cores_per_package(unsigned cores);
+/// Counters that `machine::sample_counters` gives on `core` (those wanted of them).
+void set_counters(unsigned core, const CounterSample& sample);
+
+/// A setting that reached the machine.
+struct PowerCall {
+  enum class Kind : std::uint8_t { performance, power_limit, turbo } kind;
+  unsigned core;
+  std::uint64_t value;
+  bool operator==(const PowerCall&) const = default;
+};
+/// All since the last call, in order.
+[[nodiscard]] std::vector<PowerCall> take_power_calls();
+/// From now on such calls fail on `core`, with `unsupported`; `no_core`: nowhere.
+void fail_power_calls(unsigned core);
 
 /// What `machine::command_line` says from now on.
 void set_command_line(std::string_view line);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSL-1.0
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "kernel/machine.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap {
+namespace {
+
+constexpr PowerAbilities plain = [] {
+  PowerAbilities abilities;
+  abilities.idle_states |= 1 << static_cast<unsigned>(IdleState::poll);
+  return abilities;
+}();
+
+std::mutex mutex;
+PowerAbilities abilities = plain;
+unsigned cores_per_package = 0;
+unsigned failing_core = host::no_core;
+std::vector<host::PowerCall> calls;
+std::array<CounterSample, machine::cores_max> counters{};
+
+Result<void> note(host::PowerCall::Kind kind, std::uint64_t value) {
+  const std::lock_guard lock(mutex);
+  if (machine::this_core() == failing_core) return failure(ErrorCode::unsupported, "this MSR faults", value);
+  calls.push_back({kind, machine::this_core(), value});
+  return {};
+}
+
+}  // namespace
+
+namespace machine {
+
+const PowerAbilities& power_abilities() noexcept { return abilities; }
+unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 : core / cores_per_package; }
+unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
+
+Result<void> set_performance(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::performance, raw); }
+// Rounds to eighths of a watt, as most CPUs do.
+Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
+  const std::uint32_t rounded = (milliwatts + 62) / 125 * 125;
+  if (const auto noted = note(host::PowerCall::Kind::power_limit, rounded); !noted) return std::unexpected(noted.error());
+  return rounded;
+}
+Result<void> set_turbo(bool on) noexcept { return note(host::PowerCall::Kind::turbo, on ? 1 : 0); }
+
+CounterSample sample_counters(std::uint16_t wanted) noexcept {
+  const std::lock_guard lock(mutex);
+  CounterSample sample = counters[this_core()];
+  sample.present &= wanted;
+  return sample;
+}
+
+}  // namespace machine
+
+namespace host {
+
+void set_power_abilities(const PowerAbilities& wanted) { abilities = wanted; }
+void set_cores_per_package(unsigned cores) { cores_per_package = cores; }
+
+void set_counters(unsigned core, const CounterSample& sample) {
+  const std::lock_guard lock(mutex);
+  counters[core] = sample;
+}
+std::vector<PowerCall> take_power_calls() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(calls, {});
+}
+void fail_power_calls(unsigned core) {
+  const std::lock_guard lock(mutex);
+  failing_core = core;
+}
+
+}  // namespace host
+}  // namespace neap
