@@ -16,6 +16,10 @@ from tools.errors import Failure, UsageError
 COMMANDS = """\
 commands:
   run APP [options] [-- key=value ...]   build an application and run it on an emulated machine
+  ctl APP|HOST[:PORT] LINE ...           ask or set something on a machine that runs: status, 'itr,8us', 'idle,poll,2'
+  top APP|HOST[:PORT] [--once]           a live view of its cores
+  log collect|fetch HOST --out DIR       bring the cores' records here
+  log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP ...]                        build boot images (all by default) and the soft card
   test [LAYER ...]                       run the tests: host sim tools target system style
   soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
@@ -128,6 +132,20 @@ def _parser() -> Parser:
     soak.add_argument("layers", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
 
+    ctl = command("ctl", _ctl, "Send lines to a machine's control server and print its answers.", builds=False)
+    _add_target(ctl)
+    ctl.add_argument("lines", nargs="+", metavar="LINE", help="one command, in quotes; 'help' lists them")
+    ctl.add_argument("--json", action="store_true")
+
+    top = command("top", _top, "A live view of a machine's cores. Asking once a second wakes one of them: it disturbs a little.", builds=False)
+    _add_target(top)
+    top.add_argument("--once", action="store_true", help="one table, then end")
+    top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
+    top.add_argument("--json", action="store_true", help="a line of JSON each time")
+
+    log = command("log", _log, "Bring the cores' records here, and look at them.", builds=False)
+    _add_log_actions(log)
+
     doctor = command("doctor", _doctor, "Say what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", action="store_true")
 
@@ -138,6 +156,46 @@ def _parser() -> Parser:
     clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU and sources.", builds=False)
     clean.add_argument("--cache", action="store_true")
     return parser
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="APP|HOST[:PORT]")
+    parser.add_argument("--pid", type=int, metavar="N", help="which one, if APP runs several times here")
+    parser.add_argument("--token-file", metavar="F", help="a file with the token of control in its first line")
+
+
+def _add_log_actions(log: argparse.ArgumentParser) -> None:
+    actions = log.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, usage=f"./neap log {name} ...", description=summary, allow_abbrev=False)
+
+    collect = action("collect", "Bring a run here by the stream; goes on where it was broken off.")
+    collect.add_argument("--live", action="store_true", help="take the records as they come; default: when the run is over")
+    collect.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="how long to try again after a break (60)")
+    fetch = action("fetch", "Bring each core's log here by get,N.")
+    for bringing in (collect, fetch):
+        _add_target(bringing)
+        bringing.add_argument("--out", required=True, metavar="DIR")
+        bringing.add_argument("--json", action="store_true", help="print run.json instead of a line a core")
+    for name, summary in (
+        ("csv", "A run's records as CSV, on standard output or to a file."),
+        ("parquet", "A run's records as Parquet."),
+        ("summary", "What a run came to: counts, time asleep, energy and what follows from them."),
+        ("report", "One page of plots that needs no network: report.html."),
+    ):
+        reading = action(name, summary)
+        reading.add_argument("places", nargs="+", metavar="DIR|FILE")
+        if name == "summary":
+            reading.add_argument("--json", action="store_true")
+        else:
+            reading.add_argument("--out", metavar="F")
+        if name in ("csv", "parquet"):
+            reading.add_argument("--table", choices=("records", "settings", "idle"), default="records")
+            reading.add_argument("--untrimmed", action="store_true", help="not only what lies between the start and the stop anchor")
+        if name == "csv":
+            reading.add_argument("--study", metavar="ITR_DVFS_RAPL", help="files in the published studies' layout, into the folder --out")
+            reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
 
 
 # Modules are imported where they are used: `./neap --help` must not depend on what they need.
@@ -176,6 +234,54 @@ def _soak(arguments) -> int:
     from tools import testing
 
     return testing.soak(arguments.layers, arguments.minutes)
+
+
+def _ctl(arguments) -> int:
+    from tools import ctl
+
+    return ctl.ctl(arguments.target, arguments.lines, pid=arguments.pid, token_file=arguments.token_file, as_json=arguments.json)
+
+
+def _top(arguments) -> int:
+    from tools import top
+
+    return top.top(
+        arguments.target,
+        pid=arguments.pid,
+        token_file=arguments.token_file,
+        seconds=arguments.seconds,
+        once=arguments.once,
+        as_json=arguments.json,
+    )
+
+
+def _log(arguments) -> int:
+    if arguments.action not in ("collect", "fetch"):
+        return _log_reading(arguments)
+    from pathlib import Path
+
+    from tools import control
+    from tools.log import collect, fetch
+    from tools.running import find_control
+
+    token = control.read_token(arguments.token_file)
+    address = find_control(arguments.target, arguments.pid)
+    if arguments.action == "fetch":
+        return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json)
+    return collect.collect(
+        address, Path(arguments.out), live=arguments.live, token=token, as_json=arguments.json, patience_seconds=arguments.patience
+    )
+
+
+def _log_reading(arguments) -> int:
+    """Runs in an environment that has numpy and its like: if this is none, the launcher starts itself over in one."""
+    from tools import pythons
+
+    if not pythons.has_log_packages():
+        pythons.start_over(pythons.log_environment(), sys.argv)
+    from tools.log import commands
+
+    return commands.convert(arguments)
 
 
 def _doctor(arguments) -> int:

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tools import cache, qemu
+from tools import cache, qemu, running
 from tools.errors import Failure
 from tools.process import kill_group, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
@@ -155,6 +155,12 @@ class Machine:
         if self._run_lock is not None:
             os.close(self._run_lock)
             self._run_lock = None
+
+    def describe(self, application: str, control_port: int | None) -> None:
+        """Lets `./neap ctl` and its like find this run by name. `control_port`: the guest's port that is served, None if none is."""
+        assert self.directory
+        ports = {guest: host for host, guest in self._forward}
+        running.describe(self.directory, running.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
 
     @property
     def running(self) -> bool:
@@ -403,7 +409,7 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def _run_base() -> Path:
+def run_base() -> Path:
     """Where runs keep their files: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > MAX_RUN_BASE_BYTES:
@@ -415,7 +421,7 @@ def _run_base() -> Path:
 
 def _new_run_directory() -> tuple[Path, int]:
     """A private directory and the lock that says we live; removes those whose owners died."""
-    base = _run_base()
+    base = run_base()
     for old in base.glob(f"{RUN_PREFIX}*"):
         if not old.is_dir() or old.is_symlink() or old.stat().st_uid != os.getuid():
             continue

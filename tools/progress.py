@@ -20,24 +20,25 @@ _guard = threading.Lock()
 _status = ""
 
 
-def _on_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
 def say(text: str) -> None:
     """One line to standard error, above the status line if there is one."""
     with _guard:
-        if _status and _on_terminal():
+        if _status and on_terminal():
             sys.stderr.write(f"\r\x1b[K{text}\n{_status}")
         else:
             sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
-def _show_status(text: str) -> None:
+def on_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def show_status(text: str) -> None:
+    """On a terminal: replaces the status line ("" takes it away). Else: a line."""
     global _status
     with _guard:
-        if _on_terminal():
+        if on_terminal():
             sys.stderr.write(f"\r\x1b[K{text[:118]}")
             _status = text[:118]
         elif text:
@@ -92,8 +93,8 @@ class Plan:
         finally:
             stopped.set()
             watcher.join()
-            if _on_terminal():
-                _show_status("")
+            if on_terminal():
+                show_status("")
         seconds = time.monotonic() - start
         self._done_weight += self._weights[name]
         self._done_seconds += seconds
@@ -119,6 +120,6 @@ class Plan:
         return f"{percent}%, about {duration(max(left, 1))} left"
 
     def _watch(self, name: str, start: float, stopped: threading.Event) -> None:
-        interval = TERMINAL_INTERVAL_SECONDS if _on_terminal() else QUIET_INTERVAL_SECONDS
+        interval = TERMINAL_INTERVAL_SECONDS if on_terminal() else QUIET_INTERVAL_SECONDS
         while not stopped.wait(interval):
-            _show_status(f"neap: {self.title}: {name}, {self._line(name, time.monotonic() - start)}")
+            show_status(f"neap: {self.title}: {name}, {self._line(name, time.monotonic() - start)}")

@@ -1,21 +1,53 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The Python that runs tests: a virtual environment in the cache with the packages of tools/requirements.txt, by hash."""
+"""Pythons with packages: virtual environments in the cache, made on first use from requirements files whose hashes pip checks.
+
+The launcher itself needs nothing but the standard library. What decodes and draws logs runs in an environment of its own
+(tools/log/requirements.txt); tests run in one that has theirs (tools/requirements.txt) as well.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tools import cache, progress
 from tools.process import run_logged
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+TESTS = Path(__file__).with_name("requirements.txt")
+LOG = Path(__file__).with_name("log") / "requirements.txt"
 
 
 def environment() -> Path:
-    """The environment's `bin` directory; made if it is not there."""
-    key = cache.digest(REQUIREMENTS.read_bytes(), sys.version, sys.base_prefix)
-    entry = cache.Entry("python", key)
+    """The `bin` directory of the environment that tests run in; made if it is not there."""
+    return _environment([LOG, TESTS], "fetching the Python packages that tests need")
+
+
+def log_environment() -> Path:
+    """The `bin` directory of the environment that decodes logs; made if it is not there."""
+    return _environment([LOG], "fetching the Python packages that ./neap log needs (once)")
+
+
+def has_log_packages() -> bool:
+    """Whether this very Python runs in an environment that has them, ours or the tests'."""
+    return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
+
+
+def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
+    """The same program with the same words in another Python: this process becomes it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(directory / "python", [str(directory / "python"), str(Path(words[0]).resolve()), *words[1:]])
+
+
+def _entry(requirements: Sequence[Path]) -> cache.Entry:
+    return cache.Entry("python", cache.digest(*(path.read_bytes() for path in requirements), sys.version, sys.base_prefix))
+
+
+def _environment(requirements: Sequence[Path], what: str) -> Path:
+    entry = _entry(requirements)
     # A virtual environment dies with the Python it was made from.
     if entry.ready and not (entry.path / "bin/python").exists():
         cache.remove(entry.path)
@@ -24,8 +56,9 @@ def environment() -> Path:
             if mine:
                 log = cache.root() / "python.log"
                 log.unlink(missing_ok=True)
-                with progress.step("fetching the Python packages that tests need"):
+                with progress.step(what):
                     run_logged([sys.executable, "-m", "venv", str(entry.path)], log, "python -m venv", timeout_seconds=300)
-                    pip = [str(entry.path / "bin/python"), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(REQUIREMENTS)]
+                    pip = [str(entry.path / "bin/python"), "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary=:all:"]
+                    pip += [word for path in requirements for word in ("-r", str(path))]
                     run_logged(pip, log, "pip install", timeout_seconds=900)
     return entry.path / "bin"

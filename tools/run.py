@@ -16,9 +16,12 @@ from collections.abc import Callable, Sequence
 
 from tools import build, machine, packages, process, progress, qemu, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.running import CONTROL_PORT
 
 # host port -> guest port, where the user names none for that guest port.
 DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),)}
+# Applications without a network, so without a control server.
+WITHOUT_CONTROL = ("hello",)
 MAX_CORES = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
@@ -45,14 +48,16 @@ def run(options: Options) -> int:
     forwards = choose_forwards(options.application, options.forwards)
     require_free_ports(forwards)
 
+    served = control_port(options.application, options.arguments)
     preset = "image-debug" if options.debug else "image"
     require_build_packages()
-    console = Console(options.application, forwards)
     with contextlib.ExitStack() as running:
         # Held until QEMU has read the image: after that, another neap may build over it.
         with build.building(preset):
             in_parallel([lambda: build.build_locked(preset, [f"{options.application}.elf"]), prepare_machine])
             require_free_ports(forwards)
+            forwards += control_forward(served, forwards)
+            console = Console(options.application, forwards)
             vm = machine.Machine(
                 build.image(options.application, preset),
                 cores=options.cores,
@@ -62,8 +67,9 @@ def run(options: Options) -> int:
                 outside=True,
                 on_line=console.show,
             )
+            console.stop_machine_with = vm.stop
             running.enter_context(vm)
-        console.stop_machine_with = vm.stop
+            vm.describe(options.application, served)
         return guest_status(vm.wait_exit(None))
 
 
@@ -101,6 +107,25 @@ def parse_forward(word: str) -> tuple[int, int]:
     return int(match.group(1)), int(match.group(2))
 
 
+def control_port(application: str, words: Sequence[str]) -> int | None:
+    """The guest's port on which control is served, None if it is not: by the last `control=` among the image's words."""
+    if application in WITHOUT_CONTROL:
+        return None
+    said = [word.removeprefix("control=") for word in words if word.startswith("control=")]
+    if not said:
+        return CONTROL_PORT
+    # What the image will not understand it refuses itself.
+    return int(said[-1]) if said[-1].isdecimal() and 1 <= int(said[-1]) <= 65535 else None
+
+
+def control_forward(guest: int | None, forwards: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The forward of the control port, unless the user has one: the same port here if it is free, else some free one."""
+    if guest is None or guest in [named for _, named in forwards]:
+        return []
+    taken = [host for host, _ in forwards]
+    return [(guest if guest not in taken and machine.port_is_free(guest) else machine.free_port(), guest)]
+
+
 def require_free_ports(forwards: Sequence[tuple[int, int]]) -> None:
     for host, guest in forwards:
         if not machine.port_is_free(host):
@@ -135,7 +160,7 @@ class Console:
     """Shows the machine's console on standard output, and says where the application answers once it listens."""
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
-        self._listening = re.compile(rf"^{re.escape(application)}: listening on .*:(\d+)")
+        self._listening = re.compile(rf"^({re.escape(application)}|control): listening on .*:(\d+)")
         self._forwards = {guest: host for host, guest in forwards}
         self.stop_machine_with: Callable[[], None] | None = None
 
@@ -148,7 +173,11 @@ class Console:
             if self.stop_machine_with:
                 threading.Thread(target=self.stop_machine_with, daemon=True).start()
             return
-        if (match := self._listening.match(line)) and (host := self._forwards.get(int(match.group(1)))):
+        if not (match := self._listening.match(line)) or not (host := self._forwards.get(int(match.group(2)))):
+            return
+        if match.group(1) == "control":
+            progress.say(f"neap: control on {machine.LOOPBACK}:{host}")
+        else:
             progress.say(f"neap: answers on {machine.LOOPBACK}:{host} (Ctrl-C ends it)")
 
 

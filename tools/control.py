@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Talking to a machine's control server: one line out, one line back (docs/control.md).
+
+Every wait has a time-out, a line back has a bound, and the token is never part of an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+from tools.errors import Failure
+
+ANSWER_SECONDS = 15.0
+CONNECT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 1 << 20
+MAX_LINE_BYTES = 4096
+MAX_TOKEN_BYTES = 1024
+
+
+class Lost(Failure):
+    """The connection did not come about, or ended, or nothing came in time. Trying again may help."""
+
+
+class Refused(Failure):
+    """The machine answered with an error."""
+
+
+class Control:
+    """One connection. A context manager. Raises Lost if there is none, Refused if the token is wrong."""
+
+    def __init__(self, host: str, port: int, token: str | None = None, answer_seconds: float = ANSWER_SECONDS):
+        self.name = f"{host}:{port}"
+        self._answer_seconds = answer_seconds
+        self._buffer = bytearray()
+        try:
+            self._socket = socket.create_connection((host, port), CONNECT_SECONDS)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise Lost(f"nothing answers on {self.name}: {reason}", "is the machine up, and control served there?") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if token is not None:
+            try:
+                answer = self.ask(f"token,{token}")
+                if answer.startswith("error"):
+                    raise Refused(f"{self.name} refused the token")
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def send(self, line: str) -> None:
+        """One line; no answer is waited for."""
+        try:
+            self._socket.settimeout(self._answer_seconds)
+            self._socket.sendall(line.encode() + b"\n")
+        except OSError as error:
+            raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
+
+    def ask(self, line: str) -> str:
+        """Sends one line and gives the one that comes back."""
+        self.send(line)
+        return self.read_line()
+
+    def read_line(self) -> str:
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > MAX_ANSWER_BYTES:
+                raise Lost(f"{self.name} answers with no end; that is no control server")
+            if not self._receive(self._answer_seconds):
+                raise Lost(f"{self.name} ended the connection without an answer", "does that port lead to a machine that serves control?")
+        line = bytes(self._buffer[:end]).decode("utf-8", "replace").rstrip("\r")
+        del self._buffer[: end + 1]
+        return line
+
+    def read(self, count: int, seconds: float) -> bytes:
+        """Exactly `count` bytes, or what there was before the end. Raises Lost if nothing comes for `seconds`."""
+        while len(self._buffer) < count and self._receive(seconds):
+            pass
+        data = bytes(self._buffer[:count])
+        del self._buffer[: len(data)]
+        return data
+
+    def _receive(self, seconds: float) -> bool:
+        try:
+            self._socket.settimeout(seconds)
+            data = self._socket.recv(1 << 18)
+        except TimeoutError:
+            raise Lost(f"{self.name} said nothing for {seconds:g} s") from None
+        except OSError as error:
+            raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
+        self._buffer += data
+        return bool(data)
+
+
+def read_token(path: str | None) -> str | None:
+    """The token in a file: its first line. Raises Failure."""
+    if path is None:
+        return None
+    try:
+        with open(Path(path), "rb") as data:
+            text = data.read(MAX_TOKEN_BYTES + 1).split(b"\n")[0].strip()
+    except OSError as error:
+        raise Failure(f"cannot read the token file {path}: {error.strerror}") from None
+    if not text or len(text) > MAX_TOKEN_BYTES or not text.isascii() or b"," in text:
+        raise Failure(f"{path} holds no token in its first line")
+    return text.decode()
+
+
+def fields_of(answer: str) -> dict[str, str]:
+    """'ok a=1; b=2' -> {"a": "1", "b": "2"}; parts without a '=' are left out."""
+    text = answer.removeprefix("ok").strip()
+    return dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers, one a line, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tools import control
+from tools.errors import EXIT_FAILURE, UsageError
+from tools.running import find_control
+
+# Answered by bytes that are no line.
+NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
+
+
+def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str | None, as_json: bool) -> int:
+    """Status 1 if any answer is an error; what follows that line is sent all the same."""
+    for line in lines:
+        check_line(line)
+    host, port = find_control(target, pid)
+    token = control.read_token(token_file)
+    answers = []
+    with control.Control(host, port, token) as connection:
+        for line in lines:
+            answer = connection.ask(line)
+            shown = "token,..." if line.strip().lower().startswith("token") else line
+            answers.append({"line": shown, "ok": answer == "ok" or answer.startswith("ok "), "answer": answer})
+            if not as_json:
+                print(answer, flush=True)
+    if as_json:
+        print(json.dumps(answers, indent=2))
+    return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
+
+
+def check_line(line: str) -> None:
+    """Raises UsageError for what is not one line of the protocol."""
+    if not line.strip() or "\n" in line or "\r" in line:
+        raise UsageError("ctl takes one command a word, in quotes", "./neap ctl memcached 'itr,8us' status")
+    if len(line.encode()) >= control.MAX_LINE_BYTES:
+        raise UsageError(f"a line has at most {control.MAX_LINE_BYTES - 1} bytes")
+    name = line.split(",")[0].strip().lower()
+    if name in NOT_LINES:
+        raise UsageError(f"{name} answers with a log, not with a line", f"{NOT_LINES[name]} writes it to files")

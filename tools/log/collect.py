@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log collect`: brings all cores' records over the `stream` connection, without a hole and without a double.
+
+The machine sends numbered blocks, each with a checksum, and says for each core at which position its lines go on. So whatever breaks
+(the network, the machine's patience, a block), the collector connects again and asks for what comes next; the same holds for a second
+collector that finds what a killed one left. Nothing is asked for twice, and what comes twice all the same is dropped by its position.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+from tools import control, progress
+from tools.errors import Failure
+from tools.log import layout
+from tools.log.folder import RUN, UNFINISHED, Folder, Identity, describe_run, log_files
+
+# The machine says something at least once a second.
+SILENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = (0.1, 2.0)
+REFUSALS = 5
+STATUS_SECONDS_TERMINAL = 1.0
+STATUS_SECONDS_PIPE = 10.0
+
+
+class Tally:
+    """What has come, and how fast; says so as it goes."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.lost = 0
+        self.doubles = 0
+        self.breaks = 0
+        self.waiting = True
+        self.start = time.monotonic()
+        self._shown_at = self.start
+        self._shown_lines = 0
+
+    def show(self) -> None:
+        now = time.monotonic()
+        seconds = now - self._shown_at
+        if seconds < (STATUS_SECONDS_TERMINAL if progress.on_terminal() else STATUS_SECONDS_PIPE):
+            return
+        rate = (self.lines - self._shown_lines) / seconds
+        self._shown_at, self._shown_lines = now, self.lines
+        if self.waiting:
+            progress.show_status(f"neap: waiting for the end of the run, {progress.duration(now - self.start)}")
+            return
+        progress.show_status(
+            f"neap: {self.lines:,} lines, {rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s, lost {self.lost:,}, breaks {self.breaks}"
+        )
+
+
+class Collector:
+    """One collection into one folder, over as many connections as it takes."""
+
+    def __init__(self, address: tuple[str, int], folder: Folder, *, live: bool, token: str | None, patience_seconds: float):
+        self._address = address
+        self._folder = folder
+        self._mode = "live" if live else "after"
+        self._token = token
+        self._patience_seconds = patience_seconds
+        found = folder.unfinished()
+        self.identity = Identity(found["boot_id"], found["run"]) if found else None
+        self.tally = Tally()
+        self._headers: dict[int, layout.Header] = {}
+        self._expected: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._cores = 0
+        self._connected_before = False
+
+    def run(self) -> None:
+        """Until the machine says that this was all. Raises Failure if it cannot be had; what has come stays and a next call goes on."""
+        quiet_since = time.monotonic()
+        pause = PAUSE_SECONDS[0]
+        refusals = 0
+        while True:
+            before = self.tally.lines
+            began = time.monotonic()
+            try:
+                self._connection()
+                return
+            except control.Refused as refusal:
+                refusals += 1
+                if not self._connected_before or refusals >= REFUSALS:
+                    raise
+                problem: Failure = refusal
+            except control.Lost as lost:
+                problem = lost
+            except layout.DamagedBlock as damage:
+                problem = Failure(f"{control_name(self._address)}: {damage}")
+            now = time.monotonic()
+            if self.tally.lines > before or now - began > SILENCE_SECONDS + control.CONNECT_SECONDS:
+                # It went well for a while.
+                quiet_since, pause, refusals = now, PAUSE_SECONDS[0], 0
+            if not self._connected_before or now - quiet_since > self._patience_seconds:
+                raise Failure(problem.message, self._advice(problem))
+            self.tally.breaks += 1
+            progress.say(f"neap: {problem.message}; going on from there")
+            time.sleep(pause * random.uniform(0.7, 1.3))
+            pause = min(2 * pause, PAUSE_SECONDS[1])
+
+    def _advice(self, problem: Failure) -> str | None:
+        kept = self._folder.kept_lines()
+        return f"{kept} lines are in {self._folder.path}; the same command goes on" if kept else problem.hint
+
+    # ---- one connection ----
+
+    def _request(self) -> str:
+        words = ["stream", self._mode]
+        if self.identity:
+            words.append(f"run={self.identity.run}")
+        for core in sorted(set(self._folder.parts) | set(self._folder_done())):
+            word = f"{core}={self._folder.position(core)}"
+            # A core that is left out is sent from its beginning, and what is there already is dropped.
+            if len(",".join([*words, word])) < control.MAX_LINE_BYTES and not word.endswith("=0"):
+                words.append(word)
+        return ",".join(words)
+
+    def _folder_done(self) -> list[int]:
+        return [core for core in range(layout.MAX_CORES) if self._folder.done(core)]
+
+    def _connection(self) -> None:
+        with control.Control(*self._address, self._token) as connection:
+            request = self._request()
+            answer = connection.ask(request)
+            if answer != "ok" and not answer.startswith("ok "):
+                raise control.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
+            self._connected_before = True
+            self._headers.clear()
+            self._expected.clear()
+            self._ended.clear()
+            number = 0
+            while True:
+                block, payload = self._next(connection, number)
+                number += 1
+                self._identify(block)
+                if block.type == layout.BLOCK_END:
+                    self._require_all()
+                    return
+                self._take(block, payload)
+                self.tally.show()
+
+    def _next(self, connection: control.Control, number: int) -> tuple[layout.Block, bytes]:
+        raw = connection.read(layout.BLOCK_HEADER_BYTES, SILENCE_SECONDS)
+        if len(raw) < layout.BLOCK_HEADER_BYTES:
+            raise control.Lost(f"{connection.name} ended the stream before its end")
+        block = layout.parse_block(raw)
+        if block.number != number:
+            raise layout.DamagedBlock(f"block {block.number} came where block {number} belongs")
+        payload = connection.read(block.payload_bytes, SILENCE_SECONDS)
+        if len(payload) < block.payload_bytes:
+            raise control.Lost(f"{connection.name} ended the stream in the middle of a block")
+        if layout.crc32c(payload) != block.payload_crc:
+            raise layout.DamagedBlock(f"block {number} does not fit its checksum")
+        return block, payload
+
+    def _identify(self, block: layout.Block) -> None:
+        identity = Identity(block.boot, block.run)
+        if self.identity is None:
+            if finished := self._folder.finished():
+                self._folder.require_same(finished, identity)
+            self._folder.write_json(UNFINISHED, {"boot_id": identity.boot_id, "run": identity.run, "from": control_name(self._address)})
+            self.identity = identity
+        elif identity != self.identity:
+            self._folder.require_same({"boot_id": self.identity.boot_id, "run": self.identity.run}, identity)
+
+    def _take(self, block: layout.Block, payload: bytes) -> None:
+        core = block.core
+        if block.type == layout.BLOCK_ALIVE or self._folder.done(core):
+            return
+        self.tally.waiting = False
+        expected = self._expected.get(core, self._folder.position(core))
+        if block.type == layout.BLOCK_LINES:
+            self._take_lines(core, expected, block, payload)
+        elif block.type == layout.BLOCK_GAP:
+            end = block.position + block.count
+            self.tally.lost += max(0, end - max(expected, block.position))
+            self._expected[core] = max(expected, end)
+        elif block.type == layout.BLOCK_HEADER:
+            header = layout.parse_header(payload, f"core {core}'s header in the stream")
+            if header.core != core or (header.boot_id, header.run) != (block.boot, block.run):
+                raise layout.DamagedBlock(f"core {core} was sent the header of something else")
+            self._cores = header.cores
+            self._headers[core] = header
+        elif block.type == layout.BLOCK_CORE_END:
+            self._ended.add(core)
+        if core in self._ended and core in self._headers:
+            self._folder.seal(self._headers[core])
+
+    def _take_lines(self, core: int, expected: int, block: layout.Block, payload: bytes) -> None:
+        position, lines = block.position, payload
+        if position > expected:
+            # The machine names what is missing before it goes on behind it, except for what was gone before the stream began.
+            self.tally.lost += position - expected
+        elif position < expected:
+            doubles = min(expected - position, block.count)
+            self.tally.doubles += doubles
+            position, lines = position + doubles, lines[doubles * layout.LINE_BYTES :]
+        if lines:
+            self._folder.append(core, position, lines)
+            self.tally.lines += len(lines) // layout.LINE_BYTES
+            self._expected[core] = position + len(lines) // layout.LINE_BYTES
+
+    def _require_all(self) -> None:
+        missing = [core for core in range(self._cores) if not self._folder.done(core)]
+        if missing or not self._cores:
+            raise layout.DamagedBlock(f"the stream ended without core {missing[0] if missing else 0}")
+
+
+def collect(address: tuple[str, int], out: Path, *, live: bool, token: str | None, as_json: bool, patience_seconds: float) -> int:
+    """Collects a run into `out`. Prints what came; as_json: run.json."""
+    with Folder(out) as folder:
+        finished = folder.finished()
+        collector = Collector(address, folder, live=live, token=token, patience_seconds=patience_seconds)
+        if finished and collector.identity is None:
+            raise Failure(f"{out} holds run {finished['run']} of boot {finished['boot_id']} already, whole", "choose another folder: --out")
+        try:
+            collector.run()
+        finally:
+            if progress.on_terminal():
+                progress.show_status("")
+        tally = collector.tally
+        seconds = time.monotonic() - tally.start
+        about = {"from": control_name(address), "mode": "live" if live else "after", "breaks": tally.breaks}
+        content = describe_run(log_files(out), **about)
+        folder.finish(content)
+    return report(content, out, tally.lines, seconds, as_json)
+
+
+def report(content: dict, out: Path, lines: int, seconds: float, as_json: bool) -> int:
+    """Says what was brought: a line a core, and one of sums; losses by name."""
+    if as_json:
+        print(json.dumps(content, indent=2))
+        return 0
+    for row in content["files"]:
+        full = f", {row['unwritten']:,} more found the log full" if row["unwritten"] else ""
+        print(f"core {row['core']}: {row['lines']:,} lines in {', '.join(row['files'])}{full}")
+    for gap in content["gaps"]:
+        print(f"core {gap['core']}: {gap['lines']:,} lines from {gap['first']:,} on are lost: overwritten before they were sent")
+    total = sum(row["lines"] for row in content["files"])
+    lost = sum(gap["lines"] for gap in content["gaps"]) + sum(row["unwritten"] for row in content["files"])
+    rate = lines / max(seconds, 1e-3)
+    print(
+        f"run {content['run']} of {content['application']}: {total:,} lines of {len(content['files'])} cores in {out}; "
+        f"{lines:,} came now in {seconds:.1f} s ({rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s); lost {lost:,}; "
+        f"{len(content['settings'])} settings in {RUN}"
+    )
+    return 0
+
+
+def control_name(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log fetch`: each core's log by `get,N`, one connection a core, as `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log` does.
+
+Simple, and for a run that is over enough; a break costs the core at hand. `./neap log collect` goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tools import cache, control, progress
+from tools.errors import Failure
+from tools.log import layout
+from tools.log.collect import SILENCE_SECONDS, control_name, report
+from tools.log.folder import Folder, Identity, describe_run, log_files
+
+
+def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool) -> int:
+    """Fetches all cores into `out`. A file has its name only when it is whole."""
+    start = time.monotonic()
+    with Folder(out) as folder:
+        found = folder.finished() or folder.unfinished()
+        if found and folder.finished() is None:
+            raise Failure(f"{out} holds a collection that is not finished", "./neap log collect finishes it; or choose another folder: --out")
+        first = _fetch_core(address, token, folder, 0, None, found)
+        for core in range(1, first.cores):
+            progress.show_status(f"neap: core {core} of {first.cores}")
+            _fetch_core(address, token, folder, core, first, found)
+        if progress.on_terminal():
+            progress.show_status("")
+        content = describe_run(log_files(out), **{"from": control_name(address), "mode": "get"})
+        folder.finish(content)
+    return report(content, out, sum(row["lines"] for row in content["files"]), time.monotonic() - start, as_json)
+
+
+def _fetch_core(
+    address: tuple[str, int], token: str | None, folder: Folder, core: int, like: layout.Header | None, found: dict | None
+) -> layout.Header:
+    with control.Control(*address, token) as connection:
+        connection.send(f"get,{core}")
+        raw = connection.read(layout.HEADER_BYTES, SILENCE_SECONDS)
+        if raw.startswith(b"error"):
+            answer = raw.split(b"\n")[0].decode("ascii", "replace")
+            raise control.Refused(f"{connection.name} answered '{answer}' to get,{core}")
+        if len(raw) < layout.HEADER_BYTES:
+            raise control.Lost(f"{connection.name} ended the connection after {len(raw)} bytes of core {core}'s header")
+        header = layout.parse_header(raw, f"what {connection.name} sent for core {core}")
+        identity = Identity(header.boot_id, header.run)
+        if header.core != core:
+            raise Failure(f"{connection.name} sent core {header.core} for core {core}")
+        if like and identity != Identity(like.boot_id, like.run):
+            raise Failure(f"{connection.name}: run {header.run} began while run {like.run} was fetched", "fetch again when it is over")
+        if found:
+            folder.require_same(found, identity)
+        making = folder.log_path(core).with_suffix(".log.new")
+        try:
+            with cache.disk_full_named(str(folder.log_path(core))), open(making, "wb") as file:
+                file.write(raw)
+                left = header.lines * layout.LINE_BYTES
+                while left:
+                    data = connection.read(min(left, 1 << 18), SILENCE_SECONDS)
+                    if not data:
+                        raise control.Lost(f"{connection.name} ended the connection {left} bytes before the end of core {core}")
+                    file.write(data)
+                    left -= len(data)
+                if connection.read(1, SILENCE_SECONDS):
+                    raise Failure(f"{connection.name} sent more than core {core}'s header says")
+                file.flush()
+                os.fsync(file.fileno())
+            making.rename(folder.log_path(core))
+        finally:
+            making.unlink(missing_ok=True)
+    return header

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The folder that a log is brought into: `core0.log`, `core1.log`, ... and `run.json`, and what is there before they are whole.
+
+A copy may end at any moment: the network breaks, the disk is full, somebody kills us. So what has come lies in parts, each a file of
+lines without a hole, `core3.from-20480.part`, whose size says how far it goes: there is no index that could be wrong. Room for the
+header is at the front of each from the beginning. When a core is whole, its header is written there and the part gets its last name.
+
+Where lines are missing between two parts, both become files: the last part of the run is `core3.log`, earlier ones keep their
+positions in their names. Files of one core put one after the other are what the machine had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tools.errors import DiskFull, Failure
+from tools.log.layout import HEADER_BYTES, LINE_BYTES, Header, read_header, rebuild_header, settings_lines
+
+RUN = "run.json"
+UNFINISHED = "collecting.json"
+CHUNK_BYTES = 1 << 20
+PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
+LOG = re.compile(r"core([0-9]{1,3})(?:\.from-([0-9]{1,18}))?\.log")
+
+
+@dataclasses.dataclass
+class Part:
+    """Lines of one core without a hole. `lines` are those that are whole on the disk."""
+
+    path: Path
+    core: int
+    first: int
+    lines: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.first + self.lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Which run of which boot."""
+
+    boot_id: str
+    run: int
+
+
+class Folder:
+    """A folder that one of us writes. A context manager: holds the folder's lock."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.parts: dict[int, list[Part]] = {}
+        self._lock: int | None = None
+        self._open: dict[int, int] = {}  # core -> descriptor of its last part
+
+    def __enter__(self) -> Folder:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.path)
+        except OSError as error:
+            raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
+        if self._lock is None:
+            raise Failure(f"another neap is writing to {self.path}", "choose another folder, or wait for it")
+        for path in sorted(self.path.iterdir()):
+            if match := PART.fullmatch(path.name):
+                self._take_up(Part(path, int(match.group(1)), int(match.group(2))))
+        for parts in self.parts.values():
+            parts.sort(key=lambda part: part.first)
+            for before, after in zip(parts, parts[1:]):
+                # Left by an end in the middle of _split.
+                if before.end > after.first:
+                    self._truncate(before, after.first - before.first)
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _take_up(self, part: Part) -> None:
+        size = part.path.stat().st_size
+        self._truncate(part, max(0, size - HEADER_BYTES) // LINE_BYTES)
+        self.parts.setdefault(part.core, []).append(part)
+
+    # ---- which run ----
+
+    def finished(self) -> dict | None:
+        return self._read_json(RUN)
+
+    def unfinished(self) -> dict | None:
+        return self._read_json(UNFINISHED)
+
+    def _read_json(self, name: str) -> dict | None:
+        try:
+            found = json.loads((self.path / name).read_text())
+            if isinstance(found, dict) and isinstance(found.get("boot_id"), str) and isinstance(found.get("run"), int):
+                return found
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError):
+            pass
+        raise Failure(f"{self.path / name} cannot be understood", "choose another folder, or remove it")
+
+    def write_json(self, name: str, content: dict) -> None:
+        making = self.path / f"{name}.new"
+        with self._disk():
+            try:
+                making.write_text(json.dumps(content, indent=2) + "\n")
+                making.rename(self.path / name)
+            except BaseException:
+                making.unlink(missing_ok=True)
+                raise
+
+    def finish(self, content: dict) -> None:
+        self.write_json(RUN, content)
+        (self.path / UNFINISHED).unlink(missing_ok=True)
+
+    def require_same(self, found: dict, identity: Identity) -> None:
+        if (found["boot_id"], found["run"]) != (identity.boot_id, identity.run):
+            raise Failure(
+                f"{self.path} holds run {found['run']} of boot {found['boot_id']}, the machine has run {identity.run} of boot {identity.boot_id}",
+                "choose another folder: --out",
+            )
+
+    # ---- lines ----
+
+    def done(self, core: int) -> bool:
+        return self.log_path(core).exists()
+
+    def log_path(self, core: int) -> Path:
+        return self.path / f"core{core}.log"
+
+    def position(self, core: int) -> int:
+        """Where this core's next line belongs."""
+        if self.done(core):
+            header = read_header(self.log_path(core))
+            return header.first + header.lines
+        parts = self.parts.get(core)
+        return parts[-1].end if parts else 0
+
+    def kept_lines(self) -> int:
+        """How many lines are here, in parts and in whole logs."""
+        return sum(part.lines for parts in self.parts.values() for part in parts) + sum(read_header(path).lines for path in log_files(self.path))
+
+    def append(self, core: int, position: int, lines: bytes) -> None:
+        """Writes lines that follow `position`; a hole before them begins a new part. Raises DiskFull; whole lines stay."""
+        parts = self.parts.setdefault(core, [])
+        if not parts or parts[-1].end != position:
+            self._begin(core, position)
+        part = parts[-1]
+        with self._disk(part):
+            if core not in self._open:
+                self._open[core] = os.open(part.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            view = memoryview(lines)
+            while view:
+                view = view[os.write(self._open[core], view) :]
+        part.lines += len(lines) // LINE_BYTES
+
+    def _begin(self, core: int, position: int) -> None:
+        if core in self._open:
+            os.close(self._open.pop(core))
+        parts = self.parts.setdefault(core, [])
+        if parts and not parts[-1].lines:
+            parts.pop().path.unlink(missing_ok=True)
+        part = Part(self.path / f"core{core}.from-{position}.part", core, position)
+        with self._disk(part):
+            part.path.write_bytes(bytes(HEADER_BYTES))
+        parts.append(part)
+
+    def _truncate(self, part: Part, lines: int) -> None:
+        part.lines = lines
+        with contextlib.suppress(OSError):  # on a full disk an emptied file stays without room for its header, and is begun anew
+            size = part.path.stat().st_size
+            if size != HEADER_BYTES + lines * LINE_BYTES:
+                os.truncate(part.path, HEADER_BYTES + lines * LINE_BYTES)
+
+    @contextlib.contextmanager
+    def _disk(self, part: Part | None = None) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if part is not None:
+                self._truncate(part, part.lines)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(
+                    f"no space left on the disk for {self.path}",
+                    f"{self.kept_lines()} lines there are whole; make room, and the same command goes on",
+                ) from None
+            raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
+
+    # ---- the end of a core ----
+
+    def seal(self, header: Header) -> None:
+        """A core is whole: its parts become log files."""
+        core = header.core
+        if core in self._open:
+            os.close(self._open.pop(core))
+        parts = self.parts.setdefault(core, [])
+        if not parts:
+            self._begin(core, header.first)
+        self._split(parts, header)
+        if not parts[-1].lines and len(parts) > 1:
+            parts.pop().path.unlink()
+        if parts[-1].end != header.first + header.lines:
+            raise Failure(f"core {core}: the stream brought lines up to {parts[-1].end}, its header says {header.first + header.lines}")
+        for part in parts[:-1]:
+            self._name(part, rebuild_header(header, part.lines, part.first), f"core{core}.from-{part.first}.log")
+        last = parts[-1]
+        whole = (last.first, last.lines) == (header.first, header.lines)
+        self._name(last, header.raw if whole else rebuild_header(header, last.lines, last.first), f"core{core}.log")
+        del self.parts[core]
+
+    def _split(self, parts: list[Part], header: Header) -> None:
+        """Lines that came live and were overwritten later go into a file of their own, so that `core3.log` is what `get,3` gives."""
+        part = parts[-1]
+        if not part.first < header.first < part.end:
+            return
+        tail = Part(self.path / f"core{header.core}.from-{header.first}.part", header.core, header.first, part.end - header.first)
+        making = tail.path.with_suffix(".part.new")
+        with self._disk(), open(part.path, "rb") as source, open(making, "wb") as copy:
+            copy.write(bytes(HEADER_BYTES))
+            source.seek(HEADER_BYTES + (header.first - part.first) * LINE_BYTES)
+            left = tail.lines * LINE_BYTES
+            while left:
+                data = source.read(min(left, CHUNK_BYTES))
+                copy.write(data)
+                left -= len(data)
+        making.rename(tail.path)
+        self._truncate(part, header.first - part.first)
+        parts.append(tail)
+
+    def _name(self, part: Part, header: bytes, name: str) -> None:
+        with self._disk(), open(part.path, "r+b") as data:
+            data.write(header)
+            data.flush()
+            os.fsync(data.fileno())
+        part.path.rename(self.path / name)
+
+
+def _lock(path: Path) -> int | None:
+    """Takes the lock of a folder itself; None if somebody has it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def log_files(folder: Path) -> list[Path]:
+    """The log files in a folder, by core and position."""
+    found = []
+    for path in folder.iterdir():
+        if match := LOG.fullmatch(path.name):
+            found.append((int(match.group(1)), int(match.group(2)) if match.group(2) else 1 << 62, path))
+    return [path for _, _, path in sorted(found)]
+
+
+def describe_run(paths: Sequence[Path], **more) -> dict:
+    """The content of run.json: what was set when, as the cores' `Settings` lines say, and what is missing."""
+    headers = [(path, read_header(path)) for path in paths]
+    last = headers[-1][1]
+    cores: dict[int, dict] = {}
+    settings = []
+    gaps = []
+    for path, header in headers:
+        row = cores.setdefault(header.core, {"core": header.core, "files": [], "lines": 0, "unwritten": header.unwritten, "next": 0})
+        if header.first > row["next"]:
+            gaps.append({"core": header.core, "first": row["next"], "lines": header.first - row["next"]})
+        row["next"] = header.first + header.lines
+        row["files"].append(path.name)
+        row["lines"] += header.lines
+        settings += [{"core": header.core, **_when(setting, header), **setting} for setting in _settings_of(path)]
+    for row in cores.values():
+        row.pop("next")
+    about = {name: last.about.get(name) for name in ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full")}
+    settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
+    return {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps, "settings": settings}
+
+
+def _settings_of(path: Path) -> Iterator[dict]:
+    with open(path, "rb") as data:
+        data.seek(HEADER_BYTES)
+        while lines := data.read(CHUNK_BYTES):
+            yield from settings_lines(lines)
+
+
+def _when(setting: dict, header: Header) -> dict:
+    """A moment in seconds since boot, and as Unix time in nanoseconds if the header has what that takes."""
+    try:
+        ticks = setting["tsc"] - int(header.about["tsc_at_boot"])
+        return {
+            "seconds_since_boot": ticks / header.tsc_hz,
+            "wall_clock_ns": int(header.about["wall_clock_at_boot_ns"]) + ticks * 1_000_000_000 // header.tsc_hz,
+        }
+    except (KeyError, TypeError, ValueError):
+        return {"seconds_since_boot": None, "wall_clock_ns": None}

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log report`: one HTML page that holds everything it shows, and opens without a network.
+
+A million interrupts are more than a browser draws. So the page carries the records themselves, packed, and report.js thins them for the
+part of the time that is looked at: of each stretch of records the least and the greatest value, so that no peak is lost, and single
+records as soon as there is room for them. Beyond POINTS_MOST records the page carries the least and greatest of each few.
+
+A policy in the page's head forbids it every connection, whatever Plotly or a log's text might want.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+from plotly.offline import get_plotlyjs
+
+from tools.log import summary
+from tools.log.decode import RunLog
+from tools.log.tables import Making
+from tools.log.trim import CoreRun, package_energy, packages, trim
+
+HERE = Path(__file__).parent
+POINTS_MOST = 2_000_000
+TIME_BINS = 500
+SERIES_POINTS = 2000
+MARKS_MOST = 200
+HISTOGRAM_BINS_PER_DECADE = 10
+FIELDS = ("rx_bytes", "tx_bytes", "rx_descriptors", "tx_descriptors")
+
+
+def write(run: RunLog, out: Path) -> int:
+    """Writes the page; gives its size in bytes. Raises Failure if it cannot be written."""
+    page = build(run)
+    with Making(out) as making, open(making, "w", encoding="utf-8") as file:
+        file.write(page)
+    return len(page)
+
+
+def build(run: RunLog) -> str:
+    found = summary.summarise(run)
+    cores = [trim(core) for core in run.cores]
+    begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
+    marks = policy_marks(found["settings"])
+    if len(marks) > MARKS_MOST:
+        found["remarks"].append(f"{len(marks)} policy changes; the first {MARKS_MOST} are marked in the plots")
+    data = {
+        "seconds": found["total"]["seconds"],
+        "cores": [_core(core, begin, POINTS_MOST // max(1, len(cores))) for core in cores],
+        "histogram": _histogram(cores),
+        "packages": [_package(run, number, members, begin) for number, members in packages(cores).items()],
+        "marks": marks[:MARKS_MOST],
+    }
+    title = f"run {found['run']} of {found['application']}"
+    replacements = {
+        "@TITLE@": html.escape(title),
+        "@STYLE@": (HERE / "report.css").read_text(),
+        "@SUMMARY@": _summary_html(found),
+        "@PLOTLY@": get_plotlyjs(),
+        "@DATA@": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "@SCRIPT@": (HERE / "report.js").read_text(),
+    }
+    page = (HERE / "report.html").read_text()
+    # In one pass over the page's own text: what is put in may contain anything.
+    parts = []
+    for line in page.splitlines():
+        name = line.strip()
+        parts.append(replacements.get(name) or line.replace("@TITLE@", replacements["@TITLE@"]))
+    return "\n".join(parts) + "\n"
+
+
+# ---- records ----
+
+
+def pack(values: np.ndarray) -> dict:
+    """Unsigned integers as base64 of deflated byte planes: all low bytes first, which packs far better than number after number."""
+    most = int(values.max()) if len(values) else 0
+    width = next(width for width in (1, 2, 4) if most < 1 << 8 * width or width == 4)
+    plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")
+    planes = np.ascontiguousarray(plain.view(np.uint8).reshape(-1, width).T)
+    return {"width": width, "count": len(plain), "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
+
+
+def _core(core: CoreRun, begin: int, points_most: int) -> dict:
+    records = core.inside
+    ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
+    hz = core.log.tsc_hz
+    offsets = records["tsc"].astype(np.int64) - begin
+    step = max(1, -(-len(records) // points_most))
+    groups = np.arange(0, len(records), step)
+    # Times as differences, in units that keep the longest in 32 bits.
+    moments = offsets[groups] if len(records) else offsets
+    deltas = np.diff(moments, prepend=0)
+    unit = max(1, -(-int(deltas.max(initial=1)) // ((1 << 32) - 1)))
+    rounded = np.diff(np.maximum(moments, 0) // unit, prepend=0)
+    interval_unit = max(1, -(-int(ticks.max(initial=1)) // ((1 << 32) - 1)))
+    columns = {name: records[name].astype(np.int64) for name in FIELDS} | {"interval": ticks // interval_unit}
+    found = {
+        "core": core.log.core,
+        "records": len(records),
+        "step": step,
+        "time_unit": unit / hz,
+        "interval_unit": interval_unit * 1e6 / hz,
+        "time": pack(rounded),
+        "most": {name: pack(np.maximum.reduceat(values, groups) if len(values) else values) for name, values in columns.items()},
+        "asleep": _asleep(core, ticks, offsets / hz),
+        "non_idle": _ratio_over_time(core, "reference_cycles", begin),
+        "residency": {state: _ratio_over_time(core, f"core_{state}", begin) for state in ("c3", "c6", "c7")},
+        "asleep_by_state": {summary.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()},
+    }
+    if step > 1:
+        found["least"] = {name: pack(np.minimum.reduceat(values, groups)) for name, values in columns.items()}
+    return found
+
+
+def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
+    """The share of time asleep, by stretches of time; a record's interval counts where it ends."""
+    if not len(seconds):
+        return {"x": [], "y": []}
+    edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
+    spent, _ = np.histogram(seconds, edges, weights=ticks)
+    slept, _ = np.histogram(seconds, edges, weights=core.inside["idle_ticks"])
+    there = spent > 0
+    middle = (edges[:-1] + edges[1:]) / 2
+    return {"x": _short(middle[there]), "y": _short(np.minimum(slept[there] / spent[there], 1))}
+
+
+def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
+    """What a counter grew by for each TSC tick, between samples; None if this CPU does not have it."""
+    at, total = core.sampled(counter)
+    if len(at) < 2:
+        return None
+    chosen = np.unique(np.linspace(0, len(at) - 1, min(len(at), TIME_BINS + 1)).astype(int))
+    tsc = core.tsc[at[chosen]].astype(np.int64)
+    grown = np.diff(total[chosen].astype(np.float64))
+    return {"x": _short((tsc[1:] - begin) / core.log.tsc_hz), "y": _short(grown / np.maximum(np.diff(tsc), 1))}
+
+
+def _histogram(cores: list[CoreRun]) -> list[dict]:
+    """How often an interval was so long, by core: bins of equal ratio, microseconds."""
+    found = []
+    for core in cores:
+        ticks = core.interval_ticks[core.interval_ticks > 0]
+        places = np.floor(np.log10(ticks * 1e6 / core.log.tsc_hz) * HISTOGRAM_BINS_PER_DECADE).astype(int)
+        bins, counts = np.unique(places, return_counts=True)
+        spread = np.arange(bins[0], bins[-1] + 1) if len(bins) else bins
+        filled = np.zeros(len(spread), int)
+        filled[bins - (bins[0] if len(bins) else 0)] = counts
+        middle = 10 ** ((spread + 0.5) / HISTOGRAM_BINS_PER_DECADE)
+        found.append({"core": core.log.core, "x": _short(middle), "y": filled.tolist()})
+    return found
+
+
+# ---- packages and policy ----
+
+
+def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> dict:
+    found: dict = {"package": number, "cores": [core.log.core for core in members]}
+    for counter, name in (("package_energy", "package"), ("dram_energy", "memory")):
+        series = package_energy(run, members, counter)
+        if series is None:
+            found[name] = None
+            continue
+        # Two readings at one moment have no power between them.
+        tsc, last = np.unique(series.tsc[::-1], return_index=True)
+        joules = series.joules[::-1][last]
+        chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
+        seconds = (tsc[chosen].astype(np.int64) - begin) / members[0].log.tsc_hz
+        watts = np.diff(joules[chosen]) / np.maximum(np.diff(seconds), 1e-9)
+        found[name] = {"x": _short(seconds), "joules": _short(joules[chosen]), "watts": _short(watts)}
+    witness = members[0]
+    found["residency"] = {state: _ratio_over_time(witness, f"package_{state}", begin) for state in ("c2", "c3", "c6", "c7")}
+    return found
+
+
+def policy_marks(settings: list[dict]) -> list[dict]:
+    """One mark a change, where its first core took it: seconds and 'itr=8us', with the core if it was for one alone."""
+    marks: dict[int, dict] = {}
+    for row in settings:
+        if row["changed"] == "start" or row["seconds"] < 0:
+            continue
+        mark = marks.setdefault(row["generation"], {"x": round(row["seconds"], 9), "text": summary.change_text(row), "cores": []})
+        mark["cores"].append(row["core"])
+    for mark in marks.values():
+        if len(mark["cores"]) == 1:
+            mark["text"] += f" (core {mark['cores'][0]})"
+    return list(marks.values())
+
+
+def _short(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.9g}") for value in values.tolist()]
+
+
+# ---- text ----
+
+
+def _summary_html(found: dict) -> str:
+    total = found["total"]
+    lines = summary.head(found)
+    parts = [f"<p>{html.escape(line)}</p>" for line in lines]
+    parts.append(_table_html(found["cores_detail"], summary.CORE_COLUMNS))
+    parts.append(_table_html(found["packages"], summary.PACKAGE_COLUMNS))
+    if total["joules"] is None:
+        parts.append("<p>This CPU has no energy counter: energy and power are not drawn.</p>")
+    parts += [f'<p class="remark">{html.escape(remark)}</p>' for remark in found["remarks"]]
+    return "\n".join(parts)
+
+
+def _table_html(rows: list[dict], columns: tuple) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name, _ in columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell(row))}</td>" for _, cell in columns) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log csv --study ITR_DVFS_RAPL`: rows as the published studies' scripts read them, a file a core.
+
+Columns, separated by spaces, no line of names: `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3
+c6 c7 joules tsc`. Files: `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As there, 0 in a counter's column says "not sampled in this row"; and,
+what those scripts cannot know, also "not on this CPU". Counters are cumulative; c1 to c7 count entries into a state asked for, HLT as
+c1, and are written where the other counters are. `joules` are counts of 15.26 uJ (2^-16 J) whatever the CPU's own unit, and do not wrap.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from tools.errors import Failure, UsageError
+from tools.log.decode import RunLog
+from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
+
+COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
+# Our `IdleState`s by column.
+ENTRIES = {"c1": (0, 1), "c1e": (2,), "c3": (3,), "c6": (4,), "c7": (5,)}
+COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "reference_cycles", "llc_miss": "llc_misses"}
+UNITS_PER_JOULE = 65536
+NAME = re.compile(r"[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}")
+ROWS_AT_ONCE = 100_000
+
+
+def check_name(text: str) -> str:
+    """'8_0x1800_135' as it is. Raises UsageError."""
+    if not NAME.fullmatch(text):
+        raise UsageError(f"--study takes ITR_DVFS_RAPL, like 8_0x1800_135, not '{text}'")
+    return text
+
+
+def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
+    """Writes one file a core, named by the settings that the user says were in force."""
+    cores = [trim(core) for core in run.cores]
+    energy = {number: package_energy(run, members, "package_energy") for number, members in packages(cores).items()}
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for core in cores:
+            path = folder / f"{run.about.get('application', 'neap')}.log.{repetition}_{core.log.core}_{name}"
+            rows = table(core, energy[core.log.package])
+            with open(path, "w") as out:
+                for at in range(0, len(rows), ROWS_AT_ONCE):
+                    out.writelines(" ".join(map(str, row)) + "\n" for row in rows[at : at + ROWS_AT_ONCE].tolist())
+            written.append(path)
+    except OSError as error:
+        raise Failure(f"cannot write to {folder}: {error.strerror}") from None
+    return written
+
+
+def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
+    """The rows of one core as unsigned integers, in COLUMNS' order."""
+    records = core.records
+    columns = {name: np.zeros(len(records), np.uint64) for name in COLUMNS}
+    columns["i"] = np.arange(len(records), dtype=np.uint64)
+    columns["tsc"] = records["tsc"]
+    for name, field in (("rx_desc", "rx_descriptors"), ("rx_bytes", "rx_bytes"), ("tx_desc", "tx_descriptors"), ("tx_bytes", "tx_bytes")):
+        columns[name] = records[field].astype(np.uint64)
+    sampled = np.zeros(len(records), bool)
+    for name, counter in COUNTERS.items():
+        found = core.log.counters[counter]
+        present = found.present[core.first : core.end]
+        columns[name][present] = found.values[core.first : core.end][present]
+        sampled |= present
+    if energy is not None:
+        found = core.log.counters["package_energy"]
+        present = found.present[core.first : core.end]
+        sampled |= present
+        at = np.searchsorted(energy.tsc, records["tsc"][present])
+        counts = np.round(energy.joules[np.minimum(at, len(energy.joules) - 1)] * UNITS_PER_JOULE).astype(np.uint64)
+        # From 1 on: 0 would say that nothing was sampled.
+        columns["joules"][present] = counts + np.uint64(1)
+    for name, states in ENTRIES.items():
+        entries = np.cumsum(np.where(np.isin(records["idle_state"], states), records["idle_entries"], 0).astype(np.uint64))
+        columns[name][sampled] = entries[sampled]
+    return np.column_stack([columns[name].astype(np.uint64) for name in COLUMNS]) if len(records) else np.zeros((0, len(COLUMNS)), np.uint64)

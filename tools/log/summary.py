@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log summary`: what a run came to, a row a core and a row a package, and the figures that studies derive from them.
+
+None stands for what is not known: on paper "not on this CPU", in JSON null. It is never 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog, idle_name
+from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
+
+COUNTED = COUNTS[:10]
+PERCENTILES = (1, 50, 99)
+NOT_HERE = "not on this CPU"
+
+
+def summarise(run: RunLog) -> dict:
+    """The whole summary, as --json prints it. Times in seconds, energy in joules, power in watts, intervals in microseconds."""
+    cores = [trim(core) for core in run.cores]
+    rows = [_core(core) for core in cores]
+    package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
+    about = run.about
+    names = ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full", "control_core")
+    return {
+        **{name: about.get(name) for name in names},
+        "tsc_hz": cores[0].log.tsc_hz,
+        "total": _total(cores, rows, package_rows),
+        "packages": package_rows,
+        "cores_detail": rows,
+        "settings": settings(run),
+        "remarks": remarks(run, cores, package_rows),
+    }
+
+
+def _core(core: CoreRun) -> dict:
+    inside = core.inside
+    seconds = core.seconds
+    ticks = core.ticks
+    kinds = inside["kind"]
+    instructions, cycles, reference, misses = (core.grown(name) for name in ("instructions", "cycles", "reference_cycles", "llc_misses"))
+    asleep = {idle_name(state): core_ticks / ticks for state, core_ticks in idle_ticks(core).items()} if ticks else {}
+    row = {
+        "core": core.log.core,
+        "package": core.log.package,
+        "seconds": seconds,
+        "records": len(inside),
+        "interrupts": int(np.count_nonzero(kinds == INTERRUPT)),
+        "polls": int(np.count_nonzero(kinds == POLL)),
+        **{name: core.sum(name) for name in COUNTED},
+    }
+    for direction in ("rx", "tx"):
+        for unit in ("frames", "bytes"):
+            row[f"application_{direction}_{unit}"] = row[f"{direction}_{unit}"] - row[f"control_{direction}_{unit}"]
+    row |= {
+        "interrupts_per_second": ratio(row["interrupts"], seconds),
+        "interval_us": intervals(core),
+        "sleeps": core.sum("idle_entries"),
+        "asleep_share": ratio(core.sum("idle_ticks"), ticks),
+        "asleep_share_by_state": asleep,
+        "requests": core.requests(),
+        "instructions": instructions,
+        "cycles": cycles,
+        "reference_cycles": reference,
+        "llc_misses": misses,
+        "non_idle_ratio": ratio(reference, _sampled_ticks(core, "reference_cycles")),
+        "ipc": ratio(instructions, cycles),
+        "misses_per_1000_instructions": ratio(misses, instructions, 1000),
+        "residency_share": {name: ratio(core.grown(f"core_{name}"), _sampled_ticks(core, f"core_{name}")) for name in ("c3", "c6", "c7")},
+        "unwritten": core.log.header.unwritten,
+        "lost": sum(count for _, count in core.log.gaps),
+    }
+    return row
+
+
+def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -> dict:
+    package = package_energy(run, cores, "package_energy")
+    dram = package_energy(run, cores, "dram_energy")
+    seconds = span_seconds(cores)
+    joules, dram_joules = _total_of(package), _total_of(dram)
+    watts = ratio(joules, _series_seconds(package, cores))
+    instructions = total_or_none([row["instructions"] for row in rows if row["package"] == number])
+    witness = next((core for core in cores if core.grown("package_c2") is not None), cores[0])
+    names = ("c2", "c3", "c6", "c7")
+    return {
+        "package": number,
+        "cores": [core.log.core for core in cores],
+        "seconds": seconds,
+        "joules": joules,
+        "watts": watts,
+        "dram_joules": dram_joules,
+        "dram_watts": ratio(dram_joules, _series_seconds(dram, cores)),
+        "energy_doubtful": bool(package and package.doubtful),
+        "instructions_per_second_per_watt": ratio(ratio(instructions, seconds), watts),
+        "energy_delay_product_joule_seconds": None if joules is None else joules * seconds,
+        "residency_share": {
+            name: ratio(witness.grown(f"package_{name}"), _sampled_ticks(witness, f"package_{name}")) for name in names
+        },
+    }
+
+
+def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> dict:
+    seconds = span_seconds(cores)
+    sums = {name: sum(row[name] for row in rows) for name in ("records", "interrupts", "polls", *COUNTED, "unwritten", "lost")}
+    for direction in ("rx", "tx"):
+        for unit in ("frames", "bytes"):
+            sums[f"application_{direction}_{unit}"] = sum(row[f"application_{direction}_{unit}"] for row in rows)
+    instructions, cycles, reference, misses, requests = (
+        total_or_none([row[name] for row in rows]) for name in ("instructions", "cycles", "reference_cycles", "llc_misses", "requests")
+    )
+    joules = total_or_none([row["joules"] for row in package_rows])
+    watts = total_or_none([row["watts"] for row in package_rows])
+    core_ticks = sum(core.ticks for core in cores)
+    return {
+        "seconds": seconds,
+        **sums,
+        "requests": requests,
+        "requests_per_second": ratio(requests, seconds),
+        "interrupts_per_second": ratio(sums["interrupts"], seconds),
+        "asleep_share": ratio(sum(core.sum("idle_ticks") for core in cores), core_ticks),
+        "instructions": instructions,
+        "cycles": cycles,
+        "reference_cycles": reference,
+        "llc_misses": misses,
+        "non_idle_ratio": ratio(reference, None if reference is None else sum(_sampled_ticks(core, "reference_cycles") or 0 for core in cores)),
+        "ipc": ratio(instructions, cycles),
+        "joules": joules,
+        "watts": watts,
+        "dram_joules": total_or_none([row["dram_joules"] for row in package_rows]),
+        "joules_per_request": ratio(joules, requests),
+        "instructions_per_second_per_watt": ratio(ratio(instructions, seconds), watts),
+        "energy_delay_product_joule_seconds": None if joules is None else joules * seconds,
+    }
+
+
+def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
+    """None where either is unknown or there is nothing to divide by."""
+    return None if part is None or not whole else factor * part / whole
+
+
+def total_or_none(values: list) -> float | int | None:
+    """The sum; None if any is unknown: a sum of some of the cores is nobody's figure."""
+    return None if not values or any(value is None for value in values) else sum(values)
+
+
+def span_seconds(cores: list[CoreRun]) -> float:
+    """From the first core's begin to the last one's end."""
+    there = [core for core in cores if len(core.records)]
+    if not there:
+        return 0.0
+    return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
+
+
+def idle_ticks(core: CoreRun) -> dict[int, int]:
+    """Ticks asleep in the run by state asked for."""
+    states = core.inside["idle_state"]
+    return {
+        int(state): int(core.inside["idle_ticks"][states == state].sum())
+        for state in np.unique(states)
+        if np.any(core.inside["idle_entries"][states == state])
+    }
+
+
+def intervals(core: CoreRun) -> dict[str, float] | None:
+    """Percentiles of the time between records, microseconds."""
+    ticks = core.interval_ticks[core.interval_ticks > 0]
+    if not len(ticks):
+        return None
+    found = np.percentile(ticks, PERCENTILES) * 1e6 / core.log.tsc_hz
+    return {f"p{percent}": float(value) for percent, value in zip(PERCENTILES, found)}
+
+
+def _sampled_ticks(core: CoreRun, counter: str) -> int | None:
+    """TSC ticks between a counter's first and last sample."""
+    at, _ = core.sampled(counter)
+    return int(core.tsc[at[-1]]) - int(core.tsc[at[0]]) if len(at) > 1 else None
+
+
+def _total_of(series: EnergySeries | None) -> float | None:
+    return series.total if series else None
+
+
+def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float | None:
+    return (int(series.tsc[-1]) - int(series.tsc[0])) / cores[0].log.tsc_hz if series else None
+
+
+def settings(run: RunLog) -> list[dict]:
+    """What was set in the run, by moment: seconds since its begin; the first row of a core may be what held at the start."""
+    begin = min((trim(core).begin_tsc for core in run.cores), default=0)
+    rows = [
+        {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
+    ]
+    return sorted(rows, key=lambda row: (row["tsc"], row["core"]))
+
+
+def change_text(setting: dict) -> str:
+    """'itr=8us': what a change changed."""
+    value = {
+        "idle": setting["idle"],
+        "itr": f"{setting['itr_us']}us",
+        "pstate": setting["pstate"],
+        "power_limit": f"{setting['power_limit_mw'] / 1000:g}W" if setting["power_limit_mw"] else "off",
+        "turbo": setting["turbo"],
+        "poll_budget": f"{setting['poll_budget_us']}us",
+    }.get(setting["changed"])
+    if value is None:
+        return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
+    return f"{setting['changed']}={value}"
+
+
+def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
+    """What a reader of the figures has to know of the log."""
+    said = []
+    expected = run.cores[0].header.cores
+    missing = sorted(set(range(expected)) - {core.core for core in run.cores})
+    if missing:
+        said.append(f"{len(missing)} of {expected} cores are not among the files: {', '.join(map(str, missing))}")
+    for core in cores:
+        log: CoreLog = core.log
+        if not core.started:
+            said.append(f"core {log.core}: no start anchor, counted from its first record")
+        if not core.stopped:
+            said.append(f"core {log.core}: no stop anchor, counted to its last record")
+        if log.header.unwritten:
+            said.append(f"core {log.core}: {log.header.unwritten:,} lines found the log full and were not written")
+        said += [f"core {log.core}: {count:,} lines from position {first:,} on are missing" for first, count in log.gaps]
+        if log.unknown:
+            said.append(f"core {log.core}: {log.unknown:,} lines are of kinds that this version does not know")
+    for row in package_rows:
+        if row["energy_doubtful"]:
+            said.append(f"package {row['package']}: between two energy readings the counter may have come around more than once")
+    return said
+
+
+def head(summary: dict) -> list[str]:
+    """What a run was and came to, in a few lines."""
+    total = summary["total"]
+    return [
+        f"run {summary['run']} of {summary['application']} {summary['neap']} on {summary['cores']} cores, {summary['cpu']}, "
+        f"TSC {summary['tsc_hz'] / 1e6:.1f} MHz",
+        f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {total['polls']:,} polls, "
+        f"{'no' if total['requests'] is None else _number(total['requests'])} requests counted, asleep {_percent(total['asleep_share'])}",
+        f"energy {_joules(total['joules'])}, power {_watts(total['watts'])}, memory {_joules(total['dram_joules'])}",
+        f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, instructions/s per watt "
+        f"{_number(total['instructions_per_second_per_watt'])}, energy-delay product {_with_unit(total['energy_delay_product_joule_seconds'], 'Js')}",
+    ]
+
+
+def text(summary: dict) -> str:
+    """For people."""
+    lines = [
+        *head(summary),
+        "",
+        *_table(summary["cores_detail"], CORE_COLUMNS),
+        "",
+        *_table(summary["packages"], PACKAGE_COLUMNS),
+    ]
+    if summary["settings"]:
+        lines += ["", "set:"]
+        lines += [f"  {row['seconds']:12.6f} s  core {row['core']:3}  {change_text(row)}  (generation {row['generation']})" for row in summary["settings"]]
+    if summary["remarks"]:
+        lines += ["", *(f"note: {remark}" for remark in summary["remarks"])]
+    return "\n".join(lines)
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return NOT_HERE
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return NOT_HERE if value is None else f"{_number(value)} {unit}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def _joules(value: float | None) -> str:
+    return NOT_HERE if value is None else f"{value:.3f} J"
+
+
+def _watts(value: float | None) -> str:
+    return NOT_HERE if value is None else f"{value:.2f} W"
+
+
+def _short(value: float | int | None) -> str:
+    return "n/a" if value is None else _number(value)
+
+
+CORE_COLUMNS = (
+    ("core", lambda row: str(row["core"])),
+    ("seconds", lambda row: f"{row['seconds']:.3f}"),
+    ("interrupts", lambda row: f"{row['interrupts']:,}"),
+    ("polls", lambda row: f"{row['polls']:,}"),
+    ("p50 us", lambda row: f"{row['interval_us']['p50']:.1f}" if row["interval_us"] else "-"),
+    ("rx frames", lambda row: f"{row['application_rx_frames']:,}"),
+    ("rx bytes", lambda row: f"{row['application_rx_bytes']:,}"),
+    ("tx frames", lambda row: f"{row['application_tx_frames']:,}"),
+    ("tx bytes", lambda row: f"{row['application_tx_bytes']:,}"),
+    ("control", lambda row: f"{row['control_rx_frames'] + row['control_tx_frames']:,}"),
+    ("asleep", lambda row: _percent(row["asleep_share"])),
+    ("non-idle", lambda row: _short(row["non_idle_ratio"])),
+    ("IPC", lambda row: _short(row["ipc"])),
+    ("misses", lambda row: _short(row["llc_misses"])),
+)
+PACKAGE_COLUMNS = (
+    ("package", lambda row: str(row["package"])),
+    ("seconds", lambda row: f"{row['seconds']:.3f}"),
+    ("energy", lambda row: _joules(row["joules"])),
+    ("power", lambda row: _watts(row["watts"])),
+    ("memory", lambda row: _joules(row["dram_joules"])),
+    ("ins/s/W", lambda row: _short(row["instructions_per_second_per_watt"])),
+    ("EDP", lambda row: _short(row["energy_delay_product_joule_seconds"])),
+)
+
+
+def _table(rows: list[dict], columns: tuple) -> list[str]:
+    cells = [[name for name, _ in columns]] + [[cell(row) for _, cell in columns] for row in rows]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)) for row in cells]
+
+

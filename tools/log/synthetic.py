@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Logs that no machine wrote, for tests: with energy and residencies, which the emulated CPU does not have, and of any length.
+
+Everything that a reader computes is known beforehand: `Truth` says what must come out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from tools.log import layout
+from tools.log.decode import (
+    ANCHOR,
+    ANCHOR_TYPE,
+    COUNTERS,
+    IDLE,
+    IDLE_TYPE,
+    IN_SAMPLE,
+    INTERRUPT,
+    POLICY,
+    RECORD_TYPE,
+    RESIDENCY,
+    RESIDENCY_TYPE,
+    SAMPLE,
+    SAMPLE_TYPE,
+    SETTINGS,
+    START,
+    STOP,
+)
+
+SETTINGS_TYPE = np.dtype(
+    [
+        ("tsc", "<u8"),
+        ("kind", "u1"),
+        ("idle_state", "u1"),
+        ("changed", "u1"),
+        ("turbo", "u1"),
+        ("generation", "<u4"),
+        ("itr_us", "<u4"),
+        ("poll_budget_us", "<u4"),
+        ("performance", "<u8"),
+        ("power_limit_mw", "<u4"),
+        ("reserved", "V28"),
+    ]
+)
+ALL_FLAGS = (1 << len(COUNTERS)) - 1
+BOOT_ID = "0123456789abcdef"
+COUNTER_MASK = (1 << 48) - 1
+
+
+@dataclasses.dataclass
+class Shape:
+    """What to make. `counters`: those that this CPU has."""
+
+    cores: int = 2
+    packages: int = 1
+    records: int = 1000
+    tsc_hz: int = 2_000_000_000
+    seconds: float = 1.0
+    watts: float = 40.0
+    counters: tuple[str, ...] = COUNTERS
+    sample_every: int = 10
+    changes: int = 3  # policy changes, evenly spaced
+    idle_records: bool = False
+    energy_start: int = (1 << 32) - 1000  # so that it wraps soon
+    counter_start: int = COUNTER_MASK - 5000
+    seed: int = 1
+    run: int = 1
+    application: str = "memcached"
+
+
+@dataclasses.dataclass
+class Truth:
+    """What a reader must find: by core, and joules by package."""
+
+    interrupts: list[int]
+    rx_bytes: list[int]
+    control_rx_bytes: list[int]
+    instructions: list[int]
+    joules: list[float]
+
+
+def about(shape: Shape, core: int) -> dict:
+    """The header's JSON."""
+    energy = 16 if "package_energy" in shape.counters else None
+    return {
+        "format": "neap-log",
+        "version": 1,
+        "boot_id": BOOT_ID,
+        "run": shape.run,
+        "application": shape.application,
+        "neap": "0.1.0",
+        "core": core,
+        "cores": shape.cores,
+        "package": core * shape.packages // shape.cores,
+        "packages": shape.packages,
+        "cpu": "Synthetic CPU",
+        "tsc_hz": shape.tsc_hz,
+        "wall_clock_at_boot_ns": 1_700_000_000_000_000_000,
+        "tsc_at_boot": 0,
+        "energy_unit_exponent": energy,
+        "dram_energy_unit_exponent": 16 if "dram_energy" in shape.counters else None,
+        "counters": list(shape.counters),
+        "idle_states": list(layout.IDLE_STATES),
+        "sample_period_us": 1000,
+        "when_full": "stop",
+        "control_core": None,
+    }
+
+
+def make(shape: Shape) -> tuple[list[bytes], Truth]:
+    """Each core's log file, and what is in it."""
+    truth = Truth([], [], [], [], [0.0] * shape.packages)
+    files = [_core(shape, core, truth) for core in range(shape.cores)]
+    if "package_energy" in shape.counters:
+        truth.joules = [round(shape.watts * shape.seconds * 65536) / 65536] * shape.packages
+    return files, truth
+
+
+def write(folder: Path, shape: Shape) -> Truth:
+    """The same as core0.log, core1.log, ... in a folder."""
+    files, truth = make(shape)
+    folder.mkdir(parents=True, exist_ok=True)
+    for core, data in enumerate(files):
+        (folder / f"core{core}.log").write_bytes(data)
+    return truth
+
+
+def _core(shape: Shape, core: int, truth: Truth) -> bytes:
+    random = np.random.default_rng([shape.seed, core])
+    begin = 5_000_000_000
+    ticks = int(shape.seconds * shape.tsc_hz)
+    records = np.zeros(shape.records + 2, RECORD_TYPE)  # start, those between, stop
+    times = np.sort(random.integers(1, ticks, shape.records, dtype=np.uint64))
+    records["tsc"] = begin + np.concatenate([[0], times, [ticks]]).astype(np.uint64)
+    records["kind"] = INTERRUPT
+    records["kind"][0], records["kind"][-1] = START, STOP
+    change_at = np.linspace(0, shape.records, shape.changes + 2, dtype=int)[1:-1] if shape.records > shape.changes else np.zeros(0, int)
+    records["kind"][change_at] = POLICY
+    records["generation"] = 1
+    for change in change_at:
+        records["generation"][change + 1 :] += 1
+    frames = random.poisson(3, len(records)).astype(np.uint32)
+    records["rx_frames"] = records["rx_descriptors"] = frames
+    records["rx_bytes"] = frames * random.integers(66, 1514, len(records), dtype=np.uint32)
+    records["tx_frames"] = frames
+    records["tx_descriptors"] = 2 * frames
+    records["tx_bytes"] = frames * 200
+    records["control_rx_frames"][1::50] = np.minimum(frames[1::50], 1)
+    records["control_rx_bytes"] = records["control_rx_frames"] * np.uint32(66)
+    interval = np.concatenate([[0], np.diff(records["tsc"])]).astype(np.uint64)
+    records["idle_entries"] = 1
+    records["idle_ticks"] = interval * np.uint64(6) // np.uint64(10)
+    records["idle_state"] = 5
+    # The start record counts what was before the run.
+    records["rx_bytes"][0] = 1_000_000
+
+    sampled = np.zeros(len(records), bool)
+    sampled[:: shape.sample_every] = True
+    sampled[-1] = True
+    flags = sum(1 << COUNTERS.index(name) for name in shape.counters)
+    records["flags"] = np.where(sampled, flags, 0)
+    elapsed = (records["tsc"] - np.uint64(begin)).astype(np.float64)
+
+    def cumulative(share: float, start: int, mask: int) -> np.ndarray:
+        grown = np.floor(elapsed * share).astype(np.uint64)
+        return (np.uint64(start) + grown) & np.uint64(mask)
+
+    values = {
+        "instructions": cumulative(0.6, shape.counter_start, COUNTER_MASK),
+        "cycles": cumulative(0.5, shape.counter_start, COUNTER_MASK),
+        "reference_cycles": cumulative(0.4, 7, COUNTER_MASK),
+        "llc_misses": cumulative(0.001, 3, COUNTER_MASK),
+        "dram_energy": cumulative(5 * 65536 / shape.tsc_hz, 11, (1 << 32) - 1),
+        **{name: cumulative(share, 9, (1 << 64) - 1) for name, share in zip(COUNTERS[6:], (0.05, 0.2, 0.3, 0.04, 0.05, 0.1, 0.15))},
+    }
+    counts = np.round(elapsed / shape.tsc_hz * shape.watts * 65536).astype(np.uint64)
+    values["package_energy"] = (np.uint64(shape.energy_start) + counts) & np.uint64((1 << 32) - 1)
+    lines = _interleave(shape, core, records, sampled, flags, values, change_at)
+
+    inside = records[1:]
+    truth.interrupts.append(int(np.count_nonzero(inside["kind"] == INTERRUPT)))
+    truth.rx_bytes.append(int(inside["rx_bytes"].sum()))
+    truth.control_rx_bytes.append(int(inside["control_rx_bytes"].sum()))
+    truth.instructions.append(int(np.floor(ticks * 0.6)))
+    return layout.build_header(core, len(lines), 0, 0, shape.tsc_hz, about(shape, core)) + lines.tobytes()
+
+
+def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: dict, change_at) -> np.ndarray:
+    """Records with the lines that follow them, in the order of the format."""
+    has_sample = sampled & bool(flags & 0x7F)
+    has_residency = sampled & bool(flags >> 7)
+    has_settings = np.zeros(len(records), bool)
+    has_settings[change_at] = True
+    has_settings[0] = True
+    has_anchor = np.isin(records["kind"], (START, STOP))
+    has_idle = np.full(len(records), shape.idle_records)
+    has_idle[0] = False
+    counts = has_idle.astype(int) + 1 + has_sample + has_residency + has_settings + has_anchor
+    at = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    lines = np.zeros(int(counts.sum()), RECORD_TYPE)
+
+    idle = np.zeros(int(has_idle.sum()), IDLE_TYPE)
+    idle["tsc"] = records["tsc"][has_idle]
+    idle["tsc_asleep"] = idle["tsc"] - records["idle_ticks"][has_idle]
+    idle["kind"], idle["idle_state"], idle["cause"], idle["vector"] = IDLE, 5, 1, 64 + core
+    lines[at[has_idle]] = idle.view(RECORD_TYPE)
+    at = at + has_idle
+    lines[at] = records
+    at = at + 1
+    for mask, dtype, kind, names in (
+        (has_sample, SAMPLE_TYPE, SAMPLE, IN_SAMPLE),
+        (has_residency, RESIDENCY_TYPE, RESIDENCY, COUNTERS[len(IN_SAMPLE) :]),
+    ):
+        rows = np.zeros(int(mask.sum()), dtype)
+        rows["tsc"], rows["kind"], rows["flags"] = records["tsc"][mask], kind, flags
+        for name in names:
+            if name in shape.counters:
+                rows[name] = values[name][mask]
+        lines[at[mask]] = rows.view(RECORD_TYPE)
+        at = at + mask
+    anchors = np.zeros(int(has_anchor.sum()), ANCHOR_TYPE)
+    anchors["tsc"], anchors["kind"] = records["tsc"][has_anchor], ANCHOR
+    anchors["requests"] = [1000, 1000 + shape.records]
+    anchors["package"], anchors["run"] = core * shape.packages // shape.cores, shape.run
+    lines[at[has_anchor]] = anchors.view(RECORD_TYPE)
+    at = at + has_anchor
+    settings = np.zeros(int(has_settings.sum()), SETTINGS_TYPE)
+    settings["tsc"], settings["kind"], settings["idle_state"] = records["tsc"][has_settings], SETTINGS, 5
+    settings["generation"] = np.arange(1, len(settings) + 1)
+    settings["changed"] = [255, *([1] * (len(settings) - 1))]
+    settings["itr_us"] = 8 * settings["generation"]
+    settings["turbo"] = 2
+    lines[at[has_settings]] = settings.view(RECORD_TYPE)
+    return lines

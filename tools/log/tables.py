@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap log csv` and `parquet`: one table of a run, the same in both, made core by core.
+
+What was not sampled in a record, or what the CPU does not have, is an empty cell (CSV) or null (Parquet).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+
+from tools.errors import Failure
+from tools.log.decode import COUNTERS, KIND_NAMES, WAKE_CAUSES, RunLog, idle_name
+from tools.log.trim import COUNTS, CoreRun, package_energy, packages, trim, whole
+
+TABLES = ("records", "settings", "idle")
+FIELDS = ("generation", *COUNTS)
+RAW_COUNTERS = tuple(name for name in COUNTERS if not name.endswith("_energy"))
+ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
+
+
+def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
+    """One table a core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in it."""
+    cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
+    begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
+    joules = _joules(run, cores) if which == "records" else {}
+    for core in cores:
+        if which == "records":
+            yield _records(core, begin, joules)
+        elif which == "idle":
+            yield _idle(core, begin)
+        else:
+            yield _settings(core, begin)
+
+
+def _seconds(tsc: np.ndarray, begin: int, hz: int) -> np.ndarray:
+    return (tsc.astype(np.int64) - begin) / hz
+
+
+def _names(numbers: np.ndarray, name) -> pa.Array:
+    known = np.unique(numbers)
+    return pa.array(np.array([name(int(number)) for number in known], object)[np.searchsorted(known, numbers)], pa.string())
+
+
+def _joules(run: RunLog, cores: list[CoreRun]) -> dict:
+    found = {}
+    for counter in ENERGIES:
+        for number, members in packages(cores).items():
+            found[counter, number] = package_energy(run, members, counter)
+    return found
+
+
+def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
+    records = core.records
+    log = core.log
+    columns = {
+        "core": pa.array(np.full(len(records), log.core, np.uint16)),
+        "seconds": pa.array(_seconds(records["tsc"], begin, log.tsc_hz)),
+        "tsc": pa.array(records["tsc"]),
+        "kind": _names(records["kind"], KIND_NAMES.__getitem__),
+        "idle_state": _names(records["idle_state"], idle_name),
+        **{name: pa.array(np.ascontiguousarray(records[name])) for name in FIELDS},
+    }
+    for name in RAW_COUNTERS:
+        counter = log.counters[name]
+        present = counter.present[core.first : core.end]
+        columns[name] = pa.array(counter.values[core.first : core.end], mask=~present)
+    for counter, name in ENERGIES.items():
+        series = joules[counter, log.package]
+        present = log.counters[counter].present[core.first : core.end] & (series is not None)
+        values = np.zeros(len(records))
+        if series is not None:
+            # At equal moments of two cores, either reading will do.
+            values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
+        columns[name] = pa.array(values, mask=~present)
+    return pa.table(columns)
+
+
+def _idle(core: CoreRun, begin: int) -> pa.Table:
+    idle = core.log.idle
+    inside = (idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)
+    idle = idle[inside]
+    return pa.table(
+        {
+            "core": pa.array(np.full(len(idle), core.log.core, np.uint16)),
+            "seconds": pa.array(_seconds(idle["tsc"], begin, core.log.tsc_hz)),
+            "tsc_asleep": pa.array(np.ascontiguousarray(idle["tsc_asleep"])),
+            "tsc_awake": pa.array(np.ascontiguousarray(idle["tsc"])),
+            "idle_state": _names(idle["idle_state"], idle_name),
+            "cause": _names(idle["cause"], lambda number: WAKE_CAUSES[number] if number < len(WAKE_CAUSES) else str(number)),
+            "vector": pa.array(np.ascontiguousarray(idle["vector"])),
+        }
+    )
+
+
+_SETTINGS_SCHEMA = pa.schema(
+    [
+        ("core", pa.uint16()),
+        ("seconds", pa.float64()),
+        ("tsc", pa.uint64()),
+        ("generation", pa.uint32()),
+        ("changed", pa.string()),
+        ("idle", pa.string()),
+        ("itr_us", pa.uint32()),
+        ("poll_budget_us", pa.uint32()),
+        ("pstate", pa.string()),
+        ("power_limit_mw", pa.uint32()),
+        ("turbo", pa.string()),
+    ]
+)
+
+
+def _settings(core: CoreRun, begin: int) -> pa.Table:
+    rows = [
+        {"core": core.log.core, "seconds": (row["tsc"] - begin) / core.log.tsc_hz, **row}
+        for row in core.log.settings
+        if core.begin_tsc <= row["tsc"] <= core.end_tsc
+    ]
+    return pa.Table.from_pylist(rows, _SETTINGS_SCHEMA)
+
+
+def write_csv(pieces: Iterator[pa.Table], out: str) -> None:
+    """To a file, or to standard output for '-'."""
+    if out == "-":
+        sys.stdout.flush()
+        _csv(pieces, sys.stdout.buffer)
+        return
+    with Making(Path(out)) as making, open(making, "wb") as file:
+        _csv(pieces, file)
+
+
+def _csv(pieces: Iterator[pa.Table], file) -> None:
+    options = csv.WriteOptions(include_header=False, quoting_style="needed")
+    writer = None
+    for piece in pieces:
+        if writer is None:
+            file.write((",".join(piece.column_names) + "\n").encode())
+            writer = csv.CSVWriter(file, piece.schema, write_options=options)
+        writer.write_table(piece)
+    if writer:
+        writer.close()
+
+
+def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
+    """The headers' JSON is in the file's metadata, under `neap`."""
+    headers = json.dumps([core.header.about for core in run.cores])
+    with Making(Path(out)) as making:
+        writer = None
+        for piece in pieces:
+            schema = piece.schema.with_metadata({"neap": headers})
+            writer = writer or parquet.ParquetWriter(making, schema, compression="zstd")
+            writer.write_table(piece.cast(schema))
+        if writer:
+            writer.close()
+
+
+class Making:
+    """A file that has its name only when it is whole. Gives the name to write to; raises Failure for what the disk says."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._new = path.with_name(path.name + ".new")
+
+    def __enter__(self) -> Path:
+        return self._new
+
+    def __exit__(self, kind, error, trace) -> None:
+        if error is None:
+            self._new.rename(self._path)
+            return
+        self._new.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise Failure(f"cannot write {self._path}: {error.strerror or error}") from None
+
+

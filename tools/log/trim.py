@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSL-1.0
+"""From records to quantities: a run's bounds, seconds, joules, and counts that neither wrap nor are counted twice.
+
+A run lies between its anchors: the `start` record opens the first interval and the `stop` record closes the last one. What the start
+record itself counted happened before. Energy belongs to a package: all its cores read the same counter, so their readings are one series.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from tools.log.decode import START, STOP, CoreLog, RunLog
+
+# What a record counts since the one before it.
+COUNTS = (
+    *("rx_descriptors", "rx_frames", "rx_bytes", "tx_descriptors", "tx_frames", "tx_bytes"),
+    *("control_rx_frames", "control_rx_bytes", "control_tx_frames", "control_tx_bytes", "idle_entries", "idle_ticks"),
+)
+# Performance counters are 48 bits wide on the CPUs that are known here (CPUID 0x0A states it; SDM volume 3, "Architectural Performance
+# Monitoring"); residencies have 64. Energy counters have 32 (SDM volume 3, "RAPL Interfaces").
+COUNTER_BITS = 48
+ENERGY_BITS = 32
+# Two cores that read the same energy counter at the same moment may note it in the other order: so far back is no wrap.
+ENERGY_DISORDER_COUNTS = 1 << 16
+# No package takes more; a pause in which a counter could come around twice at this power cannot be trusted.
+MOST_WATTS = 500.0
+
+
+@dataclasses.dataclass
+class CoreRun:
+    """One core between its anchors. Index 0 of all arrays is where the run begins; its own counts are of before the run."""
+
+    log: CoreLog
+    first: int  # of log.records
+    end: int
+    started: bool  # the start anchor is there
+    stopped: bool
+
+    @functools.cached_property
+    def records(self) -> np.ndarray:
+        """From the start record on, whose own counts are taken away."""
+        records = self.log.records[self.first : self.end]
+        if self.started:
+            records = records.copy()
+            for name in COUNTS:
+                records[name][0] = 0
+        return records
+
+    @property
+    def inside(self) -> np.ndarray:
+        """The records that close an interval of the run."""
+        return self.records[1:] if self.started else self.records
+
+    @property
+    def tsc(self) -> np.ndarray:
+        return self.records["tsc"]
+
+    @property
+    def begin_tsc(self) -> int:
+        return int(self.tsc[0]) if len(self.records) else 0
+
+    @property
+    def end_tsc(self) -> int:
+        return int(self.tsc[-1]) if len(self.records) else 0
+
+    @property
+    def ticks(self) -> int:
+        return max(0, self.end_tsc - self.begin_tsc)
+
+    @property
+    def seconds(self) -> float:
+        return self.ticks / self.log.tsc_hz
+
+    @functools.cached_property
+    def interval_ticks(self) -> np.ndarray:
+        """From the record before to this one; 0 where that is not known: at the beginning and behind a gap."""
+        tsc = self.tsc.astype(np.int64)
+        ticks = np.zeros(len(tsc), np.int64)
+        if len(tsc) > 1:
+            ticks[1:] = np.maximum(np.diff(tsc), 0)
+        ticks[self.log.follows_gap[self.first : self.end]] = 0
+        return ticks
+
+    def sum(self, field: str) -> int:
+        return int(self.inside[field].astype(np.uint64).sum())
+
+    def sampled(self, counter: str) -> tuple[np.ndarray, np.ndarray]:
+        """Where a counter was sampled (indices into `records`), and what it had grown to by then since the first of these."""
+        found = self.log.counters[counter]
+        at = np.flatnonzero(found.present[self.first : self.end])
+        values = found.values[self.first : self.end][at]
+        if not len(at):
+            return at, np.zeros(0, np.uint64)
+        bits = 64 if counter.startswith(("core_", "package_c")) else COUNTER_BITS
+        steps = np.diff(values) & np.uint64((1 << bits) - 1)
+        return at, np.concatenate([[np.uint64(0)], np.cumsum(steps, dtype=np.uint64)])
+
+    def grown(self, counter: str) -> int | None:
+        """What a counter grew by in the run; None if the CPU does not have it, or fewer than two samples are there."""
+        at, total = self.sampled(counter)
+        return int(total[-1]) if len(at) > 1 else None
+
+    def requests(self) -> int | None:
+        """What the application counted between the anchors."""
+        inside = (self.log.anchor_of >= self.first) & (self.log.anchor_of < self.end)
+        counts = self.log.anchors["requests"][inside]
+        return int(counts[-1]) - int(counts[0]) if len(counts) > 1 and self.started and self.stopped else None
+
+
+def trim(core: CoreLog) -> CoreRun:
+    """From the start anchor to the stop anchor; from the first, or to the last record, where an anchor is missing."""
+    kinds = core.records["kind"]
+    starts = np.flatnonzero(kinds == START)
+    first = int(starts[0]) if len(starts) else 0
+    stops = np.flatnonzero(kinds[first:] == STOP)
+    end = first + int(stops[0]) + 1 if len(stops) else len(kinds)
+    return CoreRun(core, first, end, bool(len(starts)), bool(len(stops)))
+
+
+def whole(core: CoreLog) -> CoreRun:
+    """All records, what came before the run included."""
+    return CoreRun(core, 0, len(core.records), False, False)
+
+
+@dataclasses.dataclass
+class EnergySeries:
+    """A package's energy since its first reading in the run: joules at TSC moments, in order. `doubtful`: a wrap may have been missed."""
+
+    tsc: np.ndarray
+    joules: np.ndarray
+    doubtful: bool
+
+    @property
+    def total(self) -> float | None:
+        return float(self.joules[-1] - self.joules[0]) if len(self.joules) > 1 else None
+
+
+def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
+    """The readings of all cores of one package as one series. None if the CPU has no such counter or nobody read it twice."""
+    unit = run.energy_unit(counter)
+    if unit is None:
+        return None
+    tsc_of, counts_of = [], []
+    for core in cores:
+        found = core.log.counters[counter]
+        at = np.flatnonzero(found.present[core.first : core.end])
+        tsc_of.append(core.tsc[at])
+        counts_of.append(found.values[core.first : core.end][at])
+    tsc = np.concatenate(tsc_of)
+    order = np.argsort(tsc, kind="stable")
+    tsc, counts = tsc[order], np.concatenate(counts_of)[order].astype(np.int64)
+    if len(tsc) < 2:
+        return None
+    steps = np.diff(counts) % (1 << ENERGY_BITS)
+    steps = np.where(steps >= (1 << ENERGY_BITS) - ENERGY_DISORDER_COUNTS, steps - (1 << ENERGY_BITS), steps)
+    joules = np.concatenate([[0.0], np.cumsum(steps) * unit])
+    longest_seconds = float(np.diff(tsc).max()) / cores[0].log.tsc_hz
+    return EnergySeries(tsc, joules, longest_seconds * MOST_WATTS > (1 << ENERGY_BITS) * unit)
+
+
+def packages(cores: list[CoreRun]) -> dict[int, list[CoreRun]]:
+    """The cores of each package."""
+    found: dict[int, list[CoreRun]] = {}
+    for core in cores:
+        found.setdefault(core.log.package, []).append(core)
+    return dict(sorted(found.items()))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Which machines `./neap run` runs here, and where one answers: `./neap ctl memcached` has to find it.
+
+Each run describes itself in machine.json in its private directory, whose lock it holds as long as it lives (machine.py). So what is
+listed here runs, and what was killed is not listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+from tools import build, cache
+from tools.errors import Failure, UsageError
+
+DESCRIPTION = "machine.json"
+CONTROL_PORT = 5002
+MAX_DESCRIPTION_BYTES = 65536
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """One run: the launcher's process, and where its guest's ports are reached, guest port -> port of 127.0.0.1."""
+
+    application: str
+    pid: int
+    ports: dict[int, int]
+    control_port: int | None
+
+    def line(self) -> str:
+        control = f"control on 127.0.0.1:{self.control_port}" if self.control_port else "without control"
+        return f"--pid {self.pid}: {self.application}, {control}"
+
+
+def describe(directory: Path, running: Running) -> None:
+    """Writes machine.json, whole or not at all."""
+    fields = {
+        "application": running.application,
+        "pid": running.pid,
+        "ports": {str(guest): host for guest, host in running.ports.items()},
+        "control_port": running.control_port,
+    }
+    making = directory / f"{DESCRIPTION}.new"
+    making.write_text(json.dumps(fields, indent=2) + "\n")
+    making.rename(directory / DESCRIPTION)
+
+
+def machines(base: Path, prefix: str) -> list[Running]:
+    """This user's runs that live, by process number."""
+    found = []
+    for directory in base.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            if directory.is_symlink() or directory.stat().st_uid != os.getuid():
+                continue
+            if (held := cache.try_lock(directory / "lock")) is not None:
+                os.close(held)  # its owner is dead
+                continue
+            with open(directory / DESCRIPTION, "rb") as data:
+                fields = json.loads(data.read(MAX_DESCRIPTION_BYTES))
+            ports = {int(guest): int(host) for guest, host in fields["ports"].items()}
+            found.append(Running(str(fields["application"]), int(fields["pid"]), ports, fields.get("control_port")))
+    return sorted(found, key=lambda running: running.pid)
+
+
+def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
+    """Host and port of the control server that a user means by the name of an application that runs here, or by HOST[:PORT].
+
+    Raises Failure if nothing of that name runs, if several do and `pid` names none of them, or if it serves no control.
+    """
+    from tools import machine
+
+    here = machines(machine.run_base(), machine.RUN_PREFIX)
+    named = [running for running in here if running.application == target]
+    if not named and target not in build.applications():
+        if pid is not None:
+            raise UsageError("--pid chooses among applications that run here", f"{target} is none; HOST:PORT needs no --pid")
+        return parse_address(target)
+    if not named:
+        hint = f"./neap run {target} starts one" + (f"; running: {', '.join(sorted({one.application for one in here}))}" if here else "")
+        raise Failure(f"no {target} runs on this host", hint)
+    chosen = [running for running in named if pid in (None, running.pid)]
+    lines = [running.line() for running in named]
+    if not chosen:
+        raise Failure(f"no {target} runs as process {pid}", "choose one of those above", lines)
+    if len(chosen) > 1:
+        raise Failure(f"{target} runs {len(chosen)} times on this host", "choose one by --pid", lines)
+    if chosen[0].control_port is None:
+        raise Failure(f"{target} (process {chosen[0].pid}) was started without control", "start it without control=off")
+    return machine.LOOPBACK, chosen[0].control_port
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """'10.0.0.7', '10.0.0.7:6000', '[fe80::1]:5002', 'server' -> host and port. Raises UsageError."""
+    match = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::([0-9]{1,5}))?|([A-Za-z0-9._-]+)(?::([0-9]{1,5}))?", text)
+    if match:
+        host, port = match.group(1) or match.group(3), match.group(2) or match.group(4) or str(CONTROL_PORT)
+        if 1 <= int(port) <= 65535:
+            return host, int(port)
+    raise UsageError(f"'{text}' is neither an application nor HOST[:PORT]", f"applications: {', '.join(build.applications())}")
