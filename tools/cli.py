@@ -137,7 +137,9 @@ def _parser() -> Parser:
     ctl.add_argument("lines", nargs="+", metavar="LINE", help="one command, in quotes; 'help' lists them")
     ctl.add_argument("--json", action="store_true")
 
-    top = command("top", _top, "A live view of a machine's cores. Asking once a second wakes one of them: it disturbs a little.", builds=False)
+    top = command(
+        "top", _top, "A live view of a machine's cores. Asking once a second wakes one of them: it disturbs a little.", builds=False
+    )
     _add_target(top)
     top.add_argument("--once", action="store_true", help="one table, then end")
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")

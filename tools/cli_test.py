@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools import cache
-from tools.conftest import REPOSITORY
-
-
-def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
-    argv = [sys.executable, str(directory / "neap"), *words]
-    return subprocess.run(
-        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd="/"
-    )
+from tools.conftest import REPOSITORY, neap
 
 
 @pytest.mark.parametrize(
@@ -27,6 +20,18 @@ def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subpr
         (["walk"], "there is no 'walk'"),
         (["run"], "the following arguments are required: APP"),
         (["run", "no-such-application"], "there is no application 'no-such-application'"),
+        (["ctl", "memcached"], "the following arguments are required: LINE"),
+        (["ctl", "memcached", "--json", "--", "x"], "the following arguments are required: LINE"),
+        (["ctl", "memcached", "get,0"], "get answers with a log, not with a line"),
+        (["ctl", "memcached", "a\nb"], "ctl takes one command a word"),
+        (["ctl", "no,where", "status"], "'no,where' is neither an application nor HOST[:PORT]"),
+        (["ctl", "127.0.0.1:0", "status"], "'127.0.0.1:0' is neither an application nor HOST[:PORT]"),
+        (["ctl", "127.0.0.1", "status", "--pid", "7"], "--pid chooses among applications that run here"),
+        (["top", "127.0.0.1", "--seconds", "0"], "--seconds takes 0.1 to 3600, not 0"),
+        (["log"], "the following arguments are required: ACTION"),
+        (["log", "burn"], "there is no 'burn'"),
+        (["log", "collect", "memcached"], "the following arguments are required: --out"),
+        (["log", "csv"], "the following arguments are required: DIR|FILE"),
         (["run", "hello", "--fast"], "unrecognized arguments: --fast"),
         (["run", "hello", "--cores", "many"], "argument --cores: invalid int value: 'many'"),
         (["run", "hello", "key=value"], "unrecognized arguments: key=value"),
@@ -54,7 +59,7 @@ def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, word
 def test_help_names_every_command() -> None:
     done = neap("--help")
     assert done.returncode == 0
-    for command in ("run", "build", "test", "soak", "doctor", "toolchain", "clean"):
+    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "doctor", "toolchain", "clean"):
         assert f"\n  {command} " in done.stdout
         assert neap(command, "--help").returncode == 0
 

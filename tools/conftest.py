@@ -68,6 +68,14 @@ def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
     fake.close()
 
 
+def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
+    """Runs the launcher as its users do."""
+    argv = [sys.executable, str(directory / "neap"), *words]
+    return subprocess.run(
+        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd="/"
+    )
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:

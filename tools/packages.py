@@ -60,6 +60,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "host-tests": (COMPILER, Need("libgtest-dev"), Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
+    # A judge of pages: what it does not draw is not there.
+    "browser-tests": (Need("chromium", "chromium"), Need("fonts-dejavu-core")),
     "system-tests": (
         Need("netcat-openbsd", "nc"),
         Need("iproute2", "ip"),

@@ -121,7 +121,7 @@ def _sim() -> Outcome:
 
 
 def _tools() -> Outcome:
-    _require_images("tools-tests")
+    _require_images("tools-tests", "browser-tests")
     toolchain.require()
     qemu.command()
     return _pytest("tools", ["tools", "drivers/ixgbe"], timeout_seconds=1800)

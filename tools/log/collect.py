@@ -51,7 +51,8 @@ class Tally:
             progress.show_status(f"neap: waiting for the end of the run, {progress.duration(now - self.start)}")
             return
         progress.show_status(
-            f"neap: {self.lines:,} lines, {rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s, lost {self.lost:,}, breaks {self.breaks}"
+            f"neap: {self.lines:,} lines, {rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s, "
+            f"lost {self.lost:,}, breaks {self.breaks}"
         )
 
 

@@ -214,6 +214,10 @@ collect.collect((host, int(port)), Path(out), live=True, token=None, as_json=Fal
 """
 
 
+def collected(out: Path) -> int:
+    return sum(max(0, path.stat().st_size - layout.HEADER_BYTES) for path in out.glob("core*"))
+
+
 def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(3):
@@ -222,11 +226,8 @@ def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Pa
             argv = [sys.executable, "-c", COLLECT, machine.address[0], str(machine.address[1]), str(out)]
             collector = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-            def size() -> int:
-                return sum(max(0, path.stat().st_size - layout.HEADER_BYTES) for path in out.glob("core*"))
-
-            before = size()
-            assert wait_until(lambda: size() > before, 20, 0.005) is not None
+            before = collected(out)
+            assert wait_until(lambda: collected(out) > before, 20, 0.005) is not None  # noqa: B023 - called here and now
             collector.send_signal(signal.SIGKILL)
             collector.wait()
     with FakeMachine(FILES) as machine:

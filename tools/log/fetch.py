@@ -23,7 +23,9 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
     with Folder(out) as folder:
         found = folder.finished() or folder.unfinished()
         if found and folder.finished() is None:
-            raise Failure(f"{out} holds a collection that is not finished", "./neap log collect finishes it; or choose another folder: --out")
+            raise Failure(
+                f"{out} holds a collection that is not finished", "./neap log collect finishes it; or choose another folder: --out"
+            )
         first = _fetch_core(address, token, folder, 0, None, found)
         for core in range(1, first.cores):
             progress.show_status(f"neap: core {core} of {first.cores}")

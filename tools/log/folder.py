@@ -129,7 +129,8 @@ class Folder:
     def require_same(self, found: dict, identity: Identity) -> None:
         if (found["boot_id"], found["run"]) != (identity.boot_id, identity.run):
             raise Failure(
-                f"{self.path} holds run {found['run']} of boot {found['boot_id']}, the machine has run {identity.run} of boot {identity.boot_id}",
+                f"{self.path} holds run {found['run']} of boot {found['boot_id']}, "
+                f"the machine has run {identity.run} of boot {identity.boot_id}",
                 "choose another folder: --out",
             )
 
@@ -151,7 +152,9 @@ class Folder:
 
     def kept_lines(self) -> int:
         """How many lines are here, in parts and in whole logs."""
-        return sum(part.lines for parts in self.parts.values() for part in parts) + sum(read_header(path).lines for path in log_files(self.path))
+        return sum(part.lines for parts in self.parts.values() for part in parts) + sum(
+            read_header(path).lines for path in log_files(self.path)
+        )
 
     def append(self, core: int, position: int, lines: bytes) -> None:
         """Writes lines that follow `position`; a hole before them begins a new part. Raises DiskFull; whole lines stay."""
@@ -285,7 +288,9 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
         settings += [{"core": header.core, **_when(setting, header), **setting} for setting in _settings_of(path)]
     for row in cores.values():
         row.pop("next")
-    about = {name: last.about.get(name) for name in ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full")}
+    about = {
+        name: last.about.get(name) for name in ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full")
+    }
     settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
     return {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps, "settings": settings}
 

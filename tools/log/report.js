@@ -116,7 +116,8 @@ function layout(yTitle, more) {
   });
 }
 
-const config = { responsive: true, displaylogo: false, scrollZoom: false };
+// Nothing of a log is ever offered to anybody's server.
+const config = { responsive: true, displaylogo: false, scrollZoom: false, showSendToCloud: false, plotlyServerURL: "" };
 
 function none(id, why) {
   const place = document.getElementById(id);
@@ -137,7 +138,8 @@ function fieldOf(id) {
 
 async function redrawRecords(id) {
   const place = document.getElementById(id);
-  await Plotly.react(id, recordTraces(fieldOf(id)), Object.assign({}, place.layout, { xaxis: Object.assign({}, place.layout.xaxis, { range: range.slice(), autorange: false }) }));
+  const axis = Object.assign({}, place.layout.xaxis, { range: range.slice(), autorange: false });
+  await Plotly.react(id, recordTraces(fieldOf(id)), Object.assign({}, place.layout, { xaxis: axis }));
 }
 
 let following = false;
@@ -185,23 +187,26 @@ async function draw() {
   const energyOf = (series) => series && { x: series.x, y: series.joules };
   const powerOf = (series) => series && { x: series.x.slice(1), y: series.watts };
   const byPackage = (of, name, dash) => data.packages.map((row, index) => ({
-    name: `package ${row.package}${name === "memory" ? " memory" : ""}`, series: of(row[name]), colour: colour(index), dash, shape: of === powerOf ? "vh" : "linear",
+    name: `package ${row.number}${name === "memory" ? " memory" : ""}`, series: of(row[name]), colour: colour(index), dash,
+    shape: of === powerOf ? "vh" : "linear",
   }));
   const noEnergy = "This CPU has no energy counter.";
-  await drawOver("power", lineTraces([...byPackage(powerOf, "package"), ...byPackage(powerOf, "memory", "dot")]), layout("watts"), noEnergy);
-  await drawOver("energy", lineTraces([...byPackage(energyOf, "package"), ...byPackage(energyOf, "memory", "dot")]), layout("joules"), noEnergy);
+  const bothOf = (of) => lineTraces([...byPackage(of, "package"), ...byPackage(of, "memory", "dot")]);
+  await drawOver("power", bothOf(powerOf), layout("watts"), noEnergy);
+  await drawOver("energy", bothOf(energyOf), layout("joules"), noEnergy);
 
   const byCore = (name, of, dash) => data.cores.map((core, index) => ({
     name: `core ${core.core}${name}`, series: of(core), colour: colour(index), dash,
   }));
   const share = { range: [0, 1.02] };
-  await drawOver("asleep", lineTraces([...byCore(" asleep", (core) => core.asleep), ...byCore(" not idle", (core) => core.non_idle, "dot")]), layout("share", share), noRecords);
+  const sleep = [...byCore(" asleep", (core) => core.asleep), ...byCore(" not idle", (core) => core.non_idle, "dot")];
+  await drawOver("asleep", lineTraces(sleep), layout("share", share), noRecords);
   const states = [["c3", "dot"], ["c6", "dash"], ["c7", "solid"]];
   const residencies = states.flatMap(([state, dash]) => byCore(` ${state}`, (core) => core.residency[state], dash));
   const packageStates = [["c2", "dot"], ["c3", "dashdot"], ["c6", "dash"], ["c7", "longdash"]];
   for (const [state, dash] of packageStates) {
     data.packages.forEach((row, index) => residencies.push({
-      name: `package ${row.package} ${state}`, series: row.residency[state], colour: colour(index + data.cores.length), dash,
+      name: `package ${row.number} ${state}`, series: row.residency[state], colour: colour(index + data.cores.length), dash,
     }));
   }
   await drawOver("residency", lineTraces(residencies), layout("share", share), "This CPU has no residency counters.");
@@ -216,10 +221,13 @@ async function draw() {
     y: data.cores.map((core) => Math.max(0, 1 - Object.values(core.asleep_by_state).reduce((sum, value) => sum + value, 0))),
   });
   await drawOver("shares", bars, {
-    height: 300, margin: { l: 70, r: 20, t: 20, b: 40 }, barmode: "stack", showlegend: true, yaxis: { title: { text: "share of time" }, range: [0, 1.02] },
+    height: 300, margin: { l: 70, r: 20, t: 20, b: 40 }, barmode: "stack", showlegend: true,
+    yaxis: { title: { text: "share of time" }, range: [0, 1.02] },
   }, noRecords);
 
-  for (const id of ["bytes", "descriptors"]) document.getElementById(`${id}-of`).addEventListener("change", () => drawn.has(id) && redrawRecords(id));
+  for (const id of ["bytes", "descriptors"]) {
+    document.getElementById(`${id}-of`).addEventListener("change", () => drawn.has(id) && redrawRecords(id));
+  }
   document.getElementById("state").remove();
   document.documentElement.dataset.drawn = [...drawn].join(" ");
 }

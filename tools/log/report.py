@@ -22,7 +22,7 @@ from plotly.offline import get_plotlyjs
 from tools.log import summary
 from tools.log.decode import RunLog
 from tools.log.tables import Making
-from tools.log.trim import CoreRun, package_energy, packages, trim
+from tools.log.trim import CoreRun, package_energy, packages, ticks_since, trim
 
 HERE = Path(__file__).parent
 POINTS_MOST = 2_000_000
@@ -89,7 +89,7 @@ def _core(core: CoreRun, begin: int, points_most: int) -> dict:
     records = core.inside
     ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
     hz = core.log.tsc_hz
-    offsets = records["tsc"].astype(np.int64) - begin
+    offsets = ticks_since(records["tsc"], begin)
     step = max(1, -(-len(records) // points_most))
     groups = np.arange(0, len(records), step)
     # Times as differences, in units that keep the longest in 32 bits.
@@ -135,9 +135,9 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
     if len(at) < 2:
         return None
     chosen = np.unique(np.linspace(0, len(at) - 1, min(len(at), TIME_BINS + 1)).astype(int))
-    tsc = core.tsc[at[chosen]].astype(np.int64)
+    tsc = ticks_since(core.tsc[at[chosen]], begin)
     grown = np.diff(total[chosen].astype(np.float64))
-    return {"x": _short((tsc[1:] - begin) / core.log.tsc_hz), "y": _short(grown / np.maximum(np.diff(tsc), 1))}
+    return {"x": _short(tsc[1:] / core.log.tsc_hz), "y": _short(grown / np.maximum(np.diff(tsc), 1))}
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
@@ -159,7 +159,7 @@ def _histogram(cores: list[CoreRun]) -> list[dict]:
 
 
 def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> dict:
-    found: dict = {"package": number, "cores": [core.log.core for core in members]}
+    found: dict = {"number": number, "cores": [core.log.core for core in members]}
     for counter, name in (("package_energy", "package"), ("dram_energy", "memory")):
         series = package_energy(run, members, counter)
         if series is None:
@@ -169,7 +169,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
-        seconds = (tsc[chosen].astype(np.int64) - begin) / members[0].log.tsc_hz
+        seconds = ticks_since(tsc[chosen], begin) / members[0].log.tsc_hz
         watts = np.diff(joules[chosen]) / np.maximum(np.diff(seconds), 1e-9)
         found[name] = {"x": _short(seconds), "joules": _short(joules[chosen]), "watts": _short(watts)}
     witness = members[0]

@@ -78,4 +78,6 @@ def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
     for name, states in ENTRIES.items():
         entries = np.cumsum(np.where(np.isin(records["idle_state"], states), records["idle_entries"], 0).astype(np.uint64))
         columns[name][sampled] = entries[sampled]
-    return np.column_stack([columns[name].astype(np.uint64) for name in COLUMNS]) if len(records) else np.zeros((0, len(COLUMNS)), np.uint64)
+    return (
+        np.column_stack([columns[name].astype(np.uint64) for name in COLUMNS]) if len(records) else np.zeros((0, len(COLUMNS)), np.uint64)
+    )

@@ -94,9 +94,7 @@ def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -
         "energy_doubtful": bool(package and package.doubtful),
         "instructions_per_second_per_watt": ratio(ratio(instructions, seconds), watts),
         "energy_delay_product_joule_seconds": None if joules is None else joules * seconds,
-        "residency_share": {
-            name: ratio(witness.grown(f"package_{name}"), _sampled_ticks(witness, f"package_{name}")) for name in names
-        },
+        "residency_share": {name: ratio(witness.grown(f"package_{name}"), _sampled_ticks(witness, f"package_{name}")) for name in names},
     }
 
 
@@ -123,7 +121,9 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
         "cycles": cycles,
         "reference_cycles": reference,
         "llc_misses": misses,
-        "non_idle_ratio": ratio(reference, None if reference is None else sum(_sampled_ticks(core, "reference_cycles") or 0 for core in cores)),
+        "non_idle_ratio": ratio(
+            reference, None if reference is None else sum(_sampled_ticks(core, "reference_cycles") or 0 for core in cores)
+        ),
         "ipc": ratio(instructions, cycles),
         "joules": joules,
         "watts": watts,
@@ -242,8 +242,9 @@ def head(summary: dict) -> list[str]:
         f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {total['polls']:,} polls, "
         f"{'no' if total['requests'] is None else _number(total['requests'])} requests counted, asleep {_percent(total['asleep_share'])}",
         f"energy {_joules(total['joules'])}, power {_watts(total['watts'])}, memory {_joules(total['dram_joules'])}",
-        f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, instructions/s per watt "
-        f"{_number(total['instructions_per_second_per_watt'])}, energy-delay product {_with_unit(total['energy_delay_product_joule_seconds'], 'Js')}",
+        f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, "
+        f"instructions/s per watt {_number(total['instructions_per_second_per_watt'])}, "
+        f"energy-delay product {_with_unit(total['energy_delay_product_joule_seconds'], 'Js')}",
     ]
 
 
@@ -258,7 +259,10 @@ def text(summary: dict) -> str:
     ]
     if summary["settings"]:
         lines += ["", "set:"]
-        lines += [f"  {row['seconds']:12.6f} s  core {row['core']:3}  {change_text(row)}  (generation {row['generation']})" for row in summary["settings"]]
+        lines += [
+            f"  {row['seconds']:12.6f} s  core {row['core']:3}  {change_text(row)}  (generation {row['generation']})"
+            for row in summary["settings"]
+        ]
     if summary["remarks"]:
         lines += ["", *(f"note: {remark}" for remark in summary["remarks"])]
     return "\n".join(lines)
@@ -321,5 +325,3 @@ def _table(rows: list[dict], columns: tuple) -> list[str]:
     cells = [[name for name, _ in columns]] + [[cell(row) for _, cell in columns] for row in rows]
     widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
     return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)) for row in cells]
-
-

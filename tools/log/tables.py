@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-
 from tools.errors import Failure
 from tools.log.decode import COUNTERS, KIND_NAMES, WAKE_CAUSES, RunLog, idle_name
-from tools.log.trim import COUNTS, CoreRun, package_energy, packages, trim, whole
+from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_since, trim, whole
 
 TABLES = ("records", "settings", "idle")
 FIELDS = ("generation", *COUNTS)
@@ -41,7 +40,7 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
 
 
 def _seconds(tsc: np.ndarray, begin: int, hz: int) -> np.ndarray:
-    return (tsc.astype(np.int64) - begin) / hz
+    return ticks_since(tsc, begin) / hz
 
 
 def _names(numbers: np.ndarray, name) -> pa.Array:
@@ -178,5 +177,3 @@ class Making:
         self._new.unlink(missing_ok=True)
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             raise Failure(f"cannot write {self._path}: {error.strerror or error}") from None
-
-

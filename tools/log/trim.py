@@ -110,6 +110,11 @@ class CoreRun:
         return int(counts[-1]) - int(counts[0]) if len(counts) > 1 and self.started and self.stopped else None
 
 
+def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
+    """Signed differences, whatever the TSC's highest bit."""
+    return (tsc - np.uint64(begin)).astype(np.int64)
+
+
 def trim(core: CoreLog) -> CoreRun:
     """From the start anchor to the stop anchor; from the first, or to the last record, where an anchor is missing."""
     kinds = core.records["kind"]

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`ctl`, `top` and how they find the machine that is meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tools import build, cache, control, ctl, machine, run, running, top
+from tools.errors import Failure, UsageError
+from tools.log.fake_machine import FakeMachine
+from tools.running import Running
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No run but ours is seen."""
+    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
+    monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
+    return tmp_path
+
+
+class Run:
+    """A run's directory, held as `Machine` holds it."""
+
+    def __init__(self, base: Path, name: str, application: str, pid: int, control_port: int | None):
+        self.directory = base / f"{machine.RUN_PREFIX}{name}"
+        self.directory.mkdir()
+        self.lock = cache.try_lock(self.directory / "lock")
+        running.describe(self.directory, Running(application, pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port))
+
+
+def test_one_that_runs_is_found_by_its_name(runs: Path) -> None:
+    Run(runs, "a", "memcached", 7, 5002)
+    assert running.find_control("memcached") == ("127.0.0.1", 5002)
+    assert running.machines(runs, machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
+
+
+def test_nothing_that_runs_is_one_error_with_what_to_do(runs: Path) -> None:
+    with pytest.raises(Failure, match="no memcached runs on this host") as caught:
+        running.find_control("memcached")
+    assert caught.value.hint == "./neap run memcached starts one"
+
+
+def test_several_of_a_name_are_listed_and_pid_chooses(runs: Path) -> None:
+    Run(runs, "a", "memcached", 7, 5002)
+    Run(runs, "b", "memcached", 8, 40000)
+    with pytest.raises(Failure, match="memcached runs 2 times on this host") as caught:
+        running.find_control("memcached")
+    assert caught.value.details == [f"--pid {pid}: memcached, control on 127.0.0.1:{port}" for pid, port in ((7, 5002), (8, 40000))]
+    assert running.find_control("memcached", 8) == ("127.0.0.1", 40000)
+    with pytest.raises(Failure, match="no memcached runs as process 9"):
+        running.find_control("memcached", 9)
+
+
+def test_a_run_that_was_killed_or_is_starting_is_not_listed(runs: Path) -> None:
+    dead = Run(runs, "a", "memcached", 7, 5002)
+    os.close(dead.lock)
+    starting = Run(runs, "b", "memcached", 8, 5002)
+    (starting.directory / running.DESCRIPTION).write_text("{")
+    assert running.machines(runs, machine.RUN_PREFIX) == []
+
+
+def test_a_run_without_control_says_so(runs: Path) -> None:
+    Run(runs, "a", "memcached", 7, None)
+    with pytest.raises(Failure, match="was started without control"):
+        running.find_control("memcached")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("server", ("server", 5002)),
+        ("10.0.0.7", ("10.0.0.7", 5002)),
+        ("10.0.0.7:6000", ("10.0.0.7", 6000)),
+        ("[fe80::1]:77", ("fe80::1", 77)),
+        ("[::1]", ("::1", 5002)),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+    assert running.find_control(text) == address
+
+
+@pytest.mark.parametrize("text", ["", ":5002", "host:", "host:0", "host:65536", "a b", "::1", "host:12:3"])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"neither an application nor HOST\[:PORT\]"):
+        running.parse_address(text)
+
+
+def test_the_control_port_is_forwarded_to_itself_or_a_free_one() -> None:
+    assert run.control_port("hello", []) is None
+    assert run.control_port("memcached", []) == 5002
+    assert run.control_port("memcached", ["memory=1G", "control=6000"]) == 6000
+    assert run.control_port("memcached", ["control=off"]) is None
+    port = machine.free_port()
+    assert run.control_forward(port, [(11211, 11211)]) == [(port, port)]
+    ((host, guest),) = run.control_forward(port, [(port, 11211)])
+    assert guest == port and host != port
+    assert run.control_forward(port, [(2000, port)]) == [] and run.control_forward(None, []) == []
+
+
+def ask(machine_: FakeMachine, *lines: str, token_file: str | None = None, as_json: bool = False) -> int:
+    return ctl.ctl(f"127.0.0.1:{machine_.address[1]}", lines, pid=None, token_file=token_file, as_json=as_json)
+
+
+ANSWERS = {"status": lambda: "ok run=1; logging=on", "itr": lambda: "ok itr=8us generation=5 cores=0-3"}
+
+
+def test_answers_are_printed_in_order_and_an_error_is_the_status(capsys) -> None:
+    with FakeMachine([], answers=ANSWERS) as fake:
+        assert ask(fake, "itr,8us", "status") == 0
+        assert capsys.readouterr().out.splitlines() == ["ok itr=8us generation=5 cores=0-3", "ok run=1; logging=on"]
+        assert ask(fake, "walk", "status") == 1
+        assert capsys.readouterr().out.splitlines() == ["error: no command walk", "ok run=1; logging=on"]
+        assert ask(fake, "walk", "status", as_json=True) == 1
+        rows = json.loads(capsys.readouterr().out)
+    assert [(row["line"], row["ok"]) for row in rows] == [("walk", False), ("status", True)]
+
+
+def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) -> None:
+    (tmp_path / "token").write_text("s3cret\nsecond line\n")
+    (tmp_path / "wrong").write_text("oth3r\n")
+    with FakeMachine([], answers=ANSWERS, token="s3cret") as fake:
+        assert ask(fake, "status") == 1
+        assert ask(fake, "status", token_file=str(tmp_path / "token")) == 0
+        with pytest.raises(control.Refused) as caught:
+            ask(fake, "status", token_file=str(tmp_path / "wrong"))
+        assert ask(fake, "token,s3cret", "status", as_json=True) == 0
+    output = capsys.readouterr()
+    assert "oth3r" not in caught.value.report() and "s3cret" not in output.out + output.err
+    for content in (b"", b"\n", b"a,b\n", b"\xff\n"):
+        (tmp_path / "token").write_bytes(content)
+        with pytest.raises(Failure, match="holds no token in its first line"):
+            control.read_token(str(tmp_path / "token"))
+    with pytest.raises(Failure, match="cannot read the token file"):
+        control.read_token(str(tmp_path / "none"))
+
+
+def test_a_port_that_nobody_serves_or_that_closes_is_one_error() -> None:
+    with pytest.raises(control.Lost, match="nothing answers on 127.0.0.1"):
+        ctl.ctl(f"127.0.0.1:{machine.free_port()}", ["status"], pid=None, token_file=None, as_json=False)
+    with FakeMachine([]) as fake:
+        fake._serve = lambda connection: connection.close()
+        with pytest.raises(control.Lost, match="ended the connection"):
+            ask(fake, "status")
+
+
+class Counting:
+    """Answers to `cores`: each second of the machine's clock, 500 interrupts and half the time asleep."""
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.guard = threading.Lock()
+
+    def __call__(self) -> str:
+        with self.guard:
+            self.second += 1
+            t = self.second
+        rows = [
+            f"{core} idle=halt itr_us=8 poll_budget_us=0 pstate=0x0 power_limit_mw=0 turbo=unknown generation=1 interrupts={500 * t} "
+            f"records={600 * t} unwritten=0 rx_frames={1000 * t} rx_bytes={66000 * t} tx_frames={10 * t} tx_bytes={1000 * t} "
+            f"sleeps={400 * t} asleep_ns={500_000_000 * t} now_ns={1_000_000_000 * t}"
+            for core in (0, 1)
+        ]
+        return "ok " + "; ".join(rows)
+
+
+def test_top_shows_differences_over_the_machines_own_clock(capsys) -> None:
+    with FakeMachine([], answers={"cores": Counting()}) as fake:
+        target = f"127.0.0.1:{fake.address[1]}"
+        assert top.top(target, pid=None, token_file=None, seconds=0.1, once=True, as_json=True) == 0
+        row = json.loads(capsys.readouterr().out)["cores"][1]
+        assert (row["core"], row["interrupts_per_second"], row["rx_bytes_per_second"], row["asleep_share"]) == (1, 500, 66000, 0.5)
+        assert (row["idle"], row["itr_us"], row["seconds"]) == ("halt", 8, 1.0)
+        assert top.top(target, pid=None, token_file=None, seconds=0.1, once=True, as_json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "each look wakes the core" in lines[0] and "\x1b" not in "".join(lines)
+    assert lines[2].split()[:8] == ["0", "500", "1,000", "66.0", "10", "1.0", "400", "50.0%"]
+
+
+def test_a_counter_that_the_machine_does_not_give_is_not_zero() -> None:
+    rows = top.parse("ok 0 idle=poll now_ns=5", "a")
+    row = top.rates(rows[0], top.parse("ok 0 idle=poll now_ns=9", "a")[0])
+    assert row["interrupts_per_second"] is None and row["asleep_share"] is None
+    assert top.table("a", [row], 1)[2].split()[:3] == ["0", "-", "-"]
+
+
+@pytest.mark.parametrize("answer", ["error: no", "ok", "ok x", "ok 0", "ok 0 now_ns", "ok 0 now_ns=x", "ok a now_ns=1"])
+def test_an_answer_that_is_none_is_one_error(answer: str) -> None:
+    with pytest.raises(Failure):
+        top.parse(answer, "a machine")

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Whatever a file holds, it is decoded or refused with one line; and what is decoded is what the kernel's structs say."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tools.conftest import REPOSITORY
+from tools.errors import Failure
+from tools.log import decode, layout, report, study, summary, synthetic, tables
+from tools.log.crc32c import crc32c
+from tools.log.synthetic import SETTINGS_TYPE
+from tools.log.trim import trim
+
+SEED = 20261121
+HEADER = layout.HEADER_BYTES
+FILES, _ = synthetic.make(synthetic.Shape(cores=1, records=200, idle_records=True))
+FILE = FILES[0]
+WIDTHS = {"std::uint8_t": 1, "std::uint16_t": 2, "std::uint32_t": 4, "std::uint64_t": 8}
+
+
+def c_structs() -> dict[str, dict[str, tuple[int, int]]]:
+    """The structs of kernel/log_record.hpp: field -> (offset, bytes), laid out by the x86-64 rules."""
+    text = (REPOSITORY / "kernel/log_record.hpp").read_text()
+    found = {}
+    for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE):
+        fields = {}
+        at = 0
+        for kind, field, count in re.findall(r"^\s+(std::uint\d+_t) (\w+)(?:\[(\d+)\])?;", body, re.MULTILINE):
+            width = WIDTHS[kind]
+            at = -(-at // width) * width
+            fields[field] = (at, width * int(count or 1))
+            at += width * int(count or 1)
+        found[name] = fields
+    return found
+
+
+@pytest.mark.parametrize(
+    ("struct", "dtype"),
+    [
+        ("Record", decode.RECORD_TYPE),
+        ("Sample", decode.SAMPLE_TYPE),
+        ("Residency", decode.RESIDENCY_TYPE),
+        ("Anchor", decode.ANCHOR_TYPE),
+        ("Idle", decode.IDLE_TYPE),
+        ("Settings", SETTINGS_TYPE),
+    ],
+)
+def test_the_types_here_are_the_kernels(struct: str, dtype: np.dtype) -> None:
+    fields = c_structs()[struct]
+    assert dtype.itemsize == layout.LINE_BYTES
+    ours = {name: (offset, kind.itemsize) for name, (kind, offset) in dtype.fields.items() if not name.startswith("reserved")}
+    assert ours == {name: place for name, place in fields.items() if not name.startswith("reserved")}
+
+
+def test_a_settings_line_reads_the_same_with_and_without_numpy() -> None:
+    line = np.zeros(1, SETTINGS_TYPE)
+    line["tsc"], line["kind"], line["idle_state"], line["changed"], line["turbo"] = 7, 18, 6, 3, 1
+    line["generation"], line["itr_us"], line["poll_budget_us"], line["performance"], line["power_limit_mw"] = 4, 100, 50, 0x1800, 35000
+    found = layout.describe_settings(line.tobytes())
+    assert found == {
+        "tsc": 7,
+        "generation": 4,
+        "changed": "power_limit",
+        "idle": "poll",
+        "itr_us": 100,
+        "poll_budget_us": 50,
+        "pstate": "0x1800",
+        "power_limit_mw": 35000,
+        "turbo": "on",
+    }
+    assert summary.change_text(found) == "power_limit=35W"
+
+
+def test_the_checksum_is_crc32c_at_every_length() -> None:
+    # RFC 3720, appendix B.4.
+    assert crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c(bytes(range(32))) == 0x46DD794E
+    assert crc32c(b"123456789") == 0xE3069283
+    data = random.Random(SEED).randbytes(5000)
+    for length in (0, 1, 63, 64, 511, 512, 513, 575, 576, 4096, 5000):
+        byte_by_byte = 0
+        for at in range(length):
+            byte_by_byte = crc32c(data[at : at + 1], byte_by_byte)
+        assert crc32c(data[:length]) == byte_by_byte, length
+
+
+def changed(at: int, new: bytes) -> bytes:
+    return FILE[:at] + new + FILE[at + len(new) :]
+
+
+def with_checksum(raw: bytes) -> bytes:
+    size = int.from_bytes(raw[56:60], "little")
+    return raw[:60] + crc32c(raw[:60] + raw[64 : 64 + size]).to_bytes(4, "little") + raw[64:]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "cut off in its header, 0 of 4096 bytes"),
+        (FILE[:4000], "cut off in its header, 4000 of 4096 bytes"),
+        (b"error: no such core\n", "not a log but the machine's answer 'error: no such core'"),
+        (changed(0, b"LOG"), "not a Neap log"),
+        (with_checksum(changed(8, b"\x02")), "format version 2, this Neap reads version 1"),
+        (changed(48, b"\x01"), "its checksum does not fit"),
+        (changed(100, b"\x01"), "its checksum does not fit"),
+        (with_checksum(changed(56, b"\xff\xff")), "it states 4096 and 64 bytes with a text of 65535"),
+        (with_checksum(changed(64, b"[")), "its text is not what the format says"),
+        (with_checksum(changed(48, bytes(8))), "its text is not what the format says"),
+        (with_checksum(changed(20, b"\x05")), "its text is not what the format says"),
+        (FILE[:-1], "cut off"),
+        (FILE[:-64], "cut off"),
+        (FILE + b"x", "longer than it should be"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "core0.log"
+    path.write_bytes(content)
+    with pytest.raises(layout.Damaged) as caught:
+        decode.load([str(path)])
+    assert said in caught.value.message and str(path) in caught.value.message and "\n" not in caught.value.report()
+
+
+def test_random_damage_is_refused_or_decoded_but_never_a_traceback(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    path = tmp_path / "core0.log"
+    refused = 0
+    for turn in range(300):
+        content = bytearray(FILE)
+        if turn % 3 == 0:
+            content = content[: chance.randrange(len(content))]
+        for _ in range(chance.randrange(1, 20)):
+            content[chance.randrange(len(content) or 1) : 0] = b"" if not content else bytes([chance.randrange(256)])
+        if turn % 3 == 1:
+            content = bytearray(FILE)
+            content[chance.randrange(HEADER)] ^= 1 << chance.randrange(8)
+        path.write_bytes(bytes(content))
+        try:
+            summary.summarise(decode.load([str(path)]))
+        except Failure:
+            refused += 1
+    assert refused > 200
+
+
+def test_random_lines_in_a_whole_file_are_only_strange(tmp_path: Path) -> None:
+    chance = np.random.default_rng(SEED)
+    header = layout.parse_header(FILE[:HEADER], "a test")
+    path = tmp_path / "core0.log"
+    kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 32, 77], np.uint8)
+    for turn in range(40):
+        count = int(chance.integers(0, 60))
+        lines = chance.integers(0, 256, (count, layout.LINE_BYTES), np.uint8)
+        if turn % 2 and count:
+            lines[:, 8] = chance.choice(kinds, count)
+            lines[:, 6:8] = 0  # times that fit into a file of years
+        path.write_bytes(layout.build_header(0, count, 0, 0, header.tsc_hz, header.about) + lines.tobytes())
+        run = decode.load([str(path)])
+        summary.text(summary.summarise(run))
+        report.build(run) if turn % 10 == 1 else None
+        study.table(trim(run.cores[0]), None)
+        for which in tables.TABLES:
+            assert sum(1 for _ in tables.tables(run, which, False)) == 1
+
+
+def test_files_of_different_runs_and_doubles_are_refused(tmp_path: Path) -> None:
+    others, _ = synthetic.make(synthetic.Shape(cores=1, records=200, run=2))
+    (tmp_path / "core0.log").write_bytes(FILE)
+    (tmp_path / "copy.log").write_bytes(FILE)
+    (tmp_path / "other.log").write_bytes(others[0])
+    with pytest.raises(Failure, match="core 0 is there twice"):
+        decode.load([str(tmp_path / "core0.log"), str(tmp_path / "copy.log")])
+    with pytest.raises(Failure, match="are of different runs"):
+        decode.load([str(tmp_path / "core0.log"), str(tmp_path / "other.log")])
+    with pytest.raises(Failure, match="cannot read .*: No such file"):
+        decode.load([str(tmp_path / "none.log")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Failure, match="holds no whole log"):
+        decode.load([str(tmp_path / "empty")])

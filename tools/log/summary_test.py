@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Figures against hand-computed ones: wraps, packages, what is missing; and that tables and study files say the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from tools.conftest import neap
+from tools.errors import UsageError
+from tools.log import decode, layout, study, summary, synthetic
+from tools.log.decode import ANCHOR, ANCHOR_TYPE, COUNTERS, INTERRUPT, POLL, RECORD_TYPE, SAMPLE, SAMPLE_TYPE, START, STOP
+
+HZ = 1_000_000_000
+
+
+def line(dtype: np.dtype, **fields) -> bytes:
+    made = np.zeros(1, dtype)
+    for name, value in fields.items():
+        made[name] = value
+    return made.tobytes()
+
+
+def record(kind: int, tsc: int, sampled: dict | None = None, **fields) -> bytes:
+    flags = sum(1 << COUNTERS.index(name) for name in sampled or {})
+    data = line(RECORD_TYPE, kind=kind, tsc=tsc, flags=flags, **fields)
+    return data + (line(SAMPLE_TYPE, kind=SAMPLE, tsc=tsc, flags=flags, **sampled) if sampled else b"")
+
+
+def write_core(folder: Path, core: int, lines: bytes, **about) -> None:
+    text = {**synthetic.about(synthetic.Shape(cores=2, tsc_hz=HZ), core), "package": 0, **about}
+    header = layout.build_header(core, len(lines) // 64, 0, 0, HZ, text)
+    (folder / f"core{core}.log").write_bytes(header + lines)
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> Path:
+    """Two cores of one package over two seconds. Energy unit 2^-16 J; the counter starts 65,536 counts (1 J) before its wrap."""
+    near_wrap = (1 << 32) - 65536
+    counters = {"instructions": (1 << 48) - 10, "cycles": 100, "reference_cycles": 0, "llc_misses": 5}
+    later = {"instructions": 990, "cycles": 600, "reference_cycles": 500_000_000, "llc_misses": 25}
+    first = [
+        record(START, 1 * HZ, {**counters, "package_energy": near_wrap}, rx_bytes=777, rx_frames=7, idle_ticks=9),
+        line(ANCHOR_TYPE, kind=ANCHOR, tsc=1 * HZ, requests=100),
+        record(INTERRUPT, 1 * HZ + 500_000_000, rx_bytes=1000, rx_frames=10, idle_entries=1, idle_ticks=400_000_000, idle_state=1),
+        record(POLL, 2 * HZ, {"package_energy": 65536}, rx_bytes=60, rx_frames=1, control_rx_frames=1, control_rx_bytes=60),
+        record(STOP, 3 * HZ, {**later, "package_energy": 131072}, tx_bytes=5, idle_entries=1, idle_ticks=600_000_000, idle_state=5),
+        line(ANCHOR_TYPE, kind=ANCHOR, tsc=3 * HZ, requests=1100),
+        record(INTERRUPT, 4 * HZ, rx_bytes=888),
+    ]
+    second = [
+        record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
+        line(ANCHOR_TYPE, kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
+        # Reads the same counter a moment after the other core wrote down a later value.
+        record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
+        record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
+        line(ANCHOR_TYPE, kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
+    ]
+    write_core(tmp_path, 0, b"".join(first))
+    write_core(tmp_path, 1, b"".join(second))
+    return tmp_path
+
+
+def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
+    found = summary.summarise(decode.load([str(by_hand)]))
+    core = found["cores_detail"][0]
+    total = found["total"]
+    assert core["seconds"] == 2.0 and total["seconds"] == 2.0
+    # What the start record counted was before the run, what came behind the stop record after it.
+    assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
+    assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
+    assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)
+    assert core["asleep_share"] == 0.5 and core["asleep_share_by_state"] == {"c1": 0.2, "c7": 0.3}
+    # A 48-bit counter that came around; 1000 instructions in 500 cycles.
+    assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
+    assert core["misses_per_1000_instructions"] == 20.0
+    assert core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
+    # 65,536 counts to the wrap and 131,072 behind it: 3 J, once for both cores.
+    assert [package["joules"] for package in found["packages"]] == [3.0] and total["joules"] == 3.0
+    assert total["watts"] == 1.5 and total["requests"] == 1050
+    assert total["energy_delay_product_joule_seconds"] == 6.0
+    assert total["instructions_per_second_per_watt"] == pytest.approx(2000 / 2 / 1.5)
+    assert total["joules_per_request"] == pytest.approx(3 / 1050)
+    assert core["interval_us"]["p50"] == 500_000.0
+    assert found["remarks"] == []
+
+
+def test_what_the_cpu_does_not_have_is_unknown_and_never_zero(tmp_path: Path) -> None:
+    synthetic.write(tmp_path, synthetic.Shape(cores=2, records=100, counters=("instructions",)))
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    core = found["cores_detail"][0]
+    assert core["instructions"] > 0
+    unknown = [core[name] for name in ("cycles", "ipc", "llc_misses", "non_idle_ratio")] + list(core["residency_share"].values())
+    unknown += [found["total"][name] for name in ("joules", "watts", "ipc", "joules_per_request", "energy_delay_product_joule_seconds")]
+    unknown += [found["packages"][0][name] for name in ("joules", "watts", "dram_joules")]
+    assert unknown == [None] * len(unknown)
+    text = summary.text(found)
+    assert "energy not on this CPU" in text and "IPC not on this CPU" in text
+
+
+def test_a_log_without_its_anchors_is_counted_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
+    lines = b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10))
+    write_core(tmp_path, 0, lines)
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    assert found["total"]["rx_bytes"] == 10 and found["total"]["requests"] is None
+    assert [remark.split(":")[0] for remark in found["remarks"]] == ["1 of 2 cores are not among the files", "core 0", "core 0"]
+
+
+def test_a_log_with_no_record_at_all_has_no_figures_and_no_error(tmp_path: Path) -> None:
+    write_core(tmp_path, 0, b"")
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    assert found["total"]["seconds"] == 0 and found["total"]["ipc"] is None
+    summary.text(found)
+
+
+def test_a_long_pause_between_energy_readings_is_doubted(tmp_path: Path) -> None:
+    lines = record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536})
+    write_core(tmp_path, 0, lines)
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    assert found["packages"][0]["joules"] == 1.0 and found["packages"][0]["energy_doubtful"]
+    assert "may have come around more than once" in summary.text(found)
+
+
+def test_synthetic_truth_is_found_over_packages(tmp_path: Path) -> None:
+    truth = synthetic.write(tmp_path, synthetic.Shape(cores=4, packages=2, records=500, seconds=3, idle_records=True))
+    found = summary.summarise(decode.load([str(tmp_path)]))
+    for core, row in enumerate(found["cores_detail"]):
+        assert row["interrupts"] == truth.interrupts[core] and row["instructions"] == truth.instructions[core]
+        assert (row["rx_bytes"], row["control_rx_bytes"]) == (truth.rx_bytes[core], truth.control_rx_bytes[core])
+    assert [row["joules"] for row in found["packages"]] == truth.joules
+    assert found["total"]["joules"] == sum(truth.joules)
+
+
+# ---- tables ----
+
+
+def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
+    synthetic.write(tmp_path, synthetic.Shape(cores=2, records=200, idle_records=True, counters=COUNTERS[:5]))
+    for which in ("records", "settings", "idle"):
+        done = neap("log", "csv", str(tmp_path), "--table", which)
+        assert done.returncode == 0, done.stderr
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        assert neap("log", "parquet", str(tmp_path), "--table", which).returncode == 0
+        table = parquet.read_table(tmp_path / f"{which}.parquet")
+        assert list(rows[0]) == table.column_names and len(rows) == table.num_rows
+        for name in table.column_names:
+            values = table[name].to_pylist()
+            for row, value in zip(rows, values):
+                cell = row[name]
+                assert (value is None) == (cell == ""), (name, row)
+                if value is not None:
+                    assert type(value)(cell) == value, (name, row)
+        assert json.loads(table.schema.metadata[b"neap"])[1]["core"] == 1
+        if which == "records":
+            assert {row["core_c7"] for row in rows} == {""}, "not on this CPU"
+            assert {row["instructions"] == "" for row in rows} == {True, False}, "sampled now and then"
+
+
+def test_sums_over_the_table_are_the_summarys(by_hand: Path) -> None:
+    rows = list(csv.DictReader(neap("log", "csv", str(by_hand)).stdout.splitlines()))
+    found = summary.summarise(decode.load([str(by_hand)]))
+    assert sum(int(row["rx_bytes"]) for row in rows) == found["total"]["rx_bytes"]
+    assert max(float(row["package_joules"]) for row in rows if row["package_joules"]) == 3.0
+    assert [float(row["seconds"]) for row in rows if row["core"] == "0"] == [0.0, 0.5, 1.0, 2.0]
+    whole = list(csv.DictReader(neap("log", "csv", str(by_hand), "--untrimmed").stdout.splitlines()))
+    assert len(whole) == len(rows) + 1
+
+
+def test_summary_as_json_is_the_summary(by_hand: Path) -> None:
+    assert json.loads(neap("log", "summary", str(by_hand), "--json").stdout)["total"]["joules"] == 3.0
+
+
+# ---- the published studies' layout ----
+
+
+def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampled(by_hand: Path) -> None:
+    done = neap("log", "csv", str(by_hand), "--study", "8_0x1800_135", "--repetition", "3")
+    folder = by_hand / "study"
+    assert done.stdout.splitlines() == [str(folder / f"memcached.log.3_{core}_8_0x1800_135") for core in (0, 1)]
+    rows = [dict(zip(study.COLUMNS, map(int, text.split(" ")))) for text in (folder / "memcached.log.3_0_8_0x1800_135").open()]
+    names = "i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc"
+    assert tuple(names.split()) == study.COLUMNS
+    assert [row["i"] for row in rows] == [0, 1, 2, 3]
+    assert [row["tsc"] for row in rows] == [HZ, HZ + HZ // 2, 2 * HZ, 3 * HZ]
+    assert [row["rx_bytes"] for row in rows] == [0, 1000, 60, 0]
+    assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, 990]
+    assert [row["ref_cycles"] for row in rows] == [0, 0, 0, 500_000_000]
+    # Entries so far by the state asked for, where something was sampled.
+    assert [row["c1"] for row in rows] == [0, 0, 1, 1] and [row["c7"] for row in rows] == [0, 0, 0, 1]
+    # Counts of 2^-16 J, from 1 on, across the wrap.
+    assert [row["joules"] for row in rows] == [1, 0, 131073, 196609]
+
+
+@pytest.mark.parametrize("name", ["", "8", "8_0x1800", "8_0x1800_135_2", "8/_0_1", "a b_c_d"])
+def test_a_study_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="--study takes ITR_DVFS_RAPL"):
+        study.check_name(name)
