@@ -139,7 +139,8 @@ class Collector:
             while True:
                 block, payload = self._next(connection, number)
                 number += 1
-                self._identify(block)
+                if block.type != layout.BLOCK_ALIVE:
+                    self._identify(block)
                 if block.type == layout.BLOCK_END:
                     self._require_all()
                     return
