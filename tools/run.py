@@ -160,7 +160,7 @@ class Console:
     """Shows the machine's console on standard output, and says where the application answers once it listens."""
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
-        self._listening = re.compile(rf"^({re.escape(application)}|control): listening on .*:(\d+)")
+        self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:(\d+)")
         self._forwards = {guest: host for host, guest in forwards}
         self.stop_machine_with: Callable[[], None] | None = None
 

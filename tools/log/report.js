@@ -111,7 +111,8 @@ function markTexts() {
 function layout(yTitle, more) {
   return Object.assign({
     height: 300, margin: { l: 70, r: 20, t: data.marks.length ? 60 : 20, b: 40 }, showlegend: true, hovermode: "closest",
-    xaxis: { title: { text: "seconds" }, range: range.slice() }, yaxis: Object.assign({ title: { text: yTitle }, rangemode: "tozero" }, more),
+    xaxis: { title: { text: "seconds" }, range: range.slice() },
+    yaxis: Object.assign({ title: { text: yTitle }, rangemode: "tozero" }, more),
     shapes: marks(), annotations: markTexts(),
   });
 }
