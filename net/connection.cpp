@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-constexpr unsigned closing_polls_max = 60;  // seconds without progress after our side closed
+constexpr unsigned closing_polls_max = 60;  // seconds without progress after our side closed; the stack's clock runs for them
 
 void piece_goes_home(RemoteNode* node) noexcept;
 
@@ -76,9 +76,9 @@ void Connection::end_sending() {
 void Connection::close() {
   ConnectionState& self = ConnectionState::of(*this);
   if (self.gone() || self.close_wanted_) return;
-  self.close_wanted_ = true;
+  self.close_wanted_ = self.end_wanted_ = true;
   self.quiet_polls_ = 0;
-  end_sending();
+  self.stack_.mark_dirty(self);
 }
 
 void Connection::abort() { ConnectionState::of(*this).request_abort(); }
@@ -284,11 +284,11 @@ void ConnectionState::settle() noexcept {
   if (end_wanted_ && !end_sent_ && queued_.empty()) {
     if (tcp_shutdown(pcb_, 0, 1) == ERR_OK) {
       end_sent_ = true;
-      tcp_poll(pcb_, &on_poll, poll_ticks);
     } else {
       complete = false;
     }
   }
+  if (close_wanted_ && end_sent_) tcp_poll(pcb_, &on_poll, poll_ticks);
   if (tcp_output(pcb_) != ERR_OK || !complete) stack_.mark_blocked(*this);
 }
 

@@ -154,6 +154,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   Stack& stack = *group_.stack(this_core());
   const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);
   if (port == 0) co_return failure(ErrorCode::full, "no local port is left", remote.port);
+  stack.wake_clock(true);
   tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
   if (pcb == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
   auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);

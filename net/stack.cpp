@@ -127,6 +127,7 @@ void Stack::end_of_event() noexcept {
     retry_blocked_ = false;
     while (ConnectionState* connection = blocked_.pop_front()) dirty_.push_back(*connection);
   }
+  if (!dirty_.empty()) wake_clock(true);
   while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();

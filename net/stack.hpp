@@ -48,8 +48,10 @@ struct Addresses {
 /// Why and when a stack wakes its core (stack_timers.cpp). Milliseconds of the boot clock; `never` when nobody needs it.
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t tcp = never;         ///< while there are connections, TIME-WAIT included: 50 ms
-  std::uint64_t arp = never;         ///< 1 s while a request waits for its answer, 30 s while entries only age
+  std::uint64_t tcp = never;         ///< 50 ms while `tcp_ticking`; else when an idle connection or TIME-WAIT is next looked at
+  std::uint64_t tcp_counted = 0;     ///< up to when lwIP's ticks have counted
+  bool tcp_ticking = false;          ///< a connection has something pending
+  std::uint64_t arp = never;         ///< 1 s while a request waits for its answer
   std::uint64_t arp_last = 0;        ///< up to when the table has aged
   std::uint64_t reassembly = never;  ///< 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
@@ -103,6 +105,11 @@ class Stack final : public FrameReceiver {
   bool pass_on_reassembled(pbuf* datagram) noexcept;
   void want_event_end() noexcept { end_of_event_.request(); }
   void arp_used() noexcept { arp_dirty_ = true; }
+  /// To be called before lwIP is asked for anything that looks at its time: it stands still while no connection needs it. `for_tcp`: and it
+  /// is to run again, since something may be pending after this event.
+  void wake_clock(bool for_tcp) noexcept {
+    if (!times_.tcp_ticking) end_pause(for_tcp);
+  }
 
   // For connections (connection.cpp).
   void mark_dirty(ConnectionState& connection) noexcept {
@@ -143,6 +150,10 @@ class Stack final : public FrameReceiver {
   void publish_addresses() noexcept;
   void update_timers() noexcept;
   void timer_fired() noexcept;
+  void make_up_ticks(std::uint64_t now) noexcept;
+  void end_pause(bool for_tcp) noexcept;
+  void tcp_tick(std::uint64_t now) noexcept;
+  void age_neighbours(std::uint64_t now) noexcept;
 
   static constinit thread_local Stack* this_cores_;
 

@@ -37,6 +37,7 @@ std::uint16_t read_u16(const std::byte* at) noexcept {
 struct Outside {
   std::uint16_t ethertype = 0;
   bool fragment = false;
+  bool tcp = false;
   bool for_dhcp_client = false;
 };
 
@@ -46,6 +47,7 @@ Outside look(const std::byte* frame, std::size_t bytes) noexcept {
   const std::byte* const ip = frame + ethernet_bytes;
   outside.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
   const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
+  outside.tcp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_TCP;
   if (std::to_integer<unsigned>(ip[9]) == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
     outside.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
   }
@@ -121,6 +123,7 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
   }
   if (outside.fragment) times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
   if (arp) arp_dirty_ = true;
+  wake_clock(outside.tcp);
 
   if (held_buffers_ >= held_buffers_max) {
     ReceiveBuffer* const copy = copied_bytes_ + bytes <= copied_bytes_max ? copy_to_heap(frame, bytes) : nullptr;
@@ -208,6 +211,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info)
         stack->times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
       }
       if (outside.ethertype == ETHTYPE_ARP) stack->arp_dirty_ = true;
+      stack->wake_clock(outside.tcp);
       stack->input(frame.release(), info);
     };
     if (spawn_on(core, std::move(there)).has_value()) {

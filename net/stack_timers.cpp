@@ -14,8 +14,8 @@ namespace neap::net {
 
 namespace {
 
-constexpr std::uint64_t arp_waiting_ms = ARP_TMR_INTERVAL;
 constexpr std::uint64_t arp_ageing_ms = 30 * ARP_TMR_INTERVAL;  // entries live 300 s: so coarse is fine enough
+constexpr std::uint64_t coarse_ms = 15'000;  // what may be late is put off to the next multiple of this, so that many such share a wake-up
 
 std::uint64_t now_ms() noexcept {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now().time_since_epoch()).count());
@@ -32,33 +32,125 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 
 }  // namespace
 
+// --- TCP's ticks
+// ---------------------------------------------------------------------------------------------------------------------------
+//
+// lwIP counts its time in calls of tcp_tmr(): every 50 ms delayed acknowledgements, every second time (a "slow" tick of 100 ms) the rest.
+// They run from the first thing that TCP has to do until a tick finds that no connection needs them. Then `tcp_ticks` stands still, and
+// what the next event compares with it (ages; round trips are measured only while ticks run) would be wrong: so it is made up first.
+
+namespace {
+
+constexpr std::uint64_t slow_tick_ms = TCP_SLOW_INTERVAL;
+
+/// Whether something can happen to the connection within seconds, without a frame and without its application.
+bool needs_ticks(const tcp_pcb& pcb) noexcept {
+  const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.poll == nullptr);
+  return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
+         pcb.persist_backoff > 0 || (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
+}
+
+/// Slow ticks until tcp_slowtmr() finds `pcb` idle for longer than `limit_ms`, as it counts.
+std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
+  const std::uint64_t limit = limit_ms / slow_tick_ms + 1;
+  const std::uint32_t idle = tcp_ticks - pcb.tmr;
+  return limit > idle ? limit - idle : 1;
+}
+
+/// Slow ticks until something is due, all connections being idle; `never` if nothing is.
+std::uint64_t ticks_until_due() noexcept {
+  std::uint64_t ticks = StackTimes::never;
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    if (!ip_get_option(pcb, SOF_KEEPALIVE) || (pcb->state != ESTABLISHED && pcb->state != CLOSE_WAIT)) continue;
+    const std::uint64_t probes = std::uint64_t{pcb->keep_cnt_sent} * pcb->keep_intvl;
+    ticks = std::min(ticks, ticks_until(*pcb, pcb->keep_idle + probes));
+  }
+  for (const tcp_pcb* pcb = tcp_tw_pcbs; pcb != nullptr; pcb = pcb->next) ticks = std::min(ticks, ticks_until(*pcb, 2 * TCP_MSL));
+  return ticks;
+}
+
+}  // namespace
+
+/// While ticks do not run: counts those of the time that has passed.
+void Stack::make_up_ticks(std::uint64_t now) noexcept {
+  if (now <= times_.tcp_counted) return;
+  const std::uint64_t ticks = (now - times_.tcp_counted) / slow_tick_ms;
+  tcp_ticks += static_cast<u32_t>(ticks);
+  times_.tcp_counted += ticks * slow_tick_ms;
+}
+
+void Stack::end_pause(bool for_tcp) noexcept {
+  const std::uint64_t now = now_ms();
+  make_up_ticks(now);
+  age_neighbours(now);
+  if (!for_tcp) return;
+  times_.tcp_ticking = true;
+  times_.tcp = now + TCP_TMR_INTERVAL;
+  want_event_end();
+}
+
+void Stack::tcp_tick(std::uint64_t now) noexcept {
+  if (times_.tcp_ticking) {
+    times_.tcp_counted += TCP_TMR_INTERVAL;
+    tcp_tmr();
+  } else {
+    make_up_ticks(now);
+    times_.tcp_counted += slow_tick_ms;  // the call counts one itself
+    tcp_slowtmr();
+  }
+  if (!blocked_.empty()) retry_blocked_ = true;
+
+  bool ticks = !blocked_.empty();
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr && !ticks; pcb = pcb->next) ticks = needs_ticks(*pcb);
+  times_.tcp_ticking = ticks;
+  if (ticks) {
+    times_.tcp = now + TCP_TMR_INTERVAL;
+    return;
+  }
+  const std::uint64_t due = ticks_until_due();
+  times_.tcp = due == StackTimes::never ? due : (now + due * slow_tick_ms + coarse_ms - 1) / coarse_ms * coarse_ms;
+}
+
+// --- Neighbours --------------------------------------------------------------------------------------------------------------------------
+
+/// A core that slept through several periods makes up for them, so that entries age by the clock.
+void Stack::age_neighbours(std::uint64_t now) noexcept {
+  if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
+  const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
+  const std::uint64_t ticks = std::min<std::uint64_t>(passed, ARP_MAXAGE + 1);
+  for (std::uint64_t tick = 0; tick < ticks; ++tick) etharp_tmr();
+  times_.arp = StackTimes::never;
+  times_.arp_last += passed * ARP_TMR_INTERVAL;
+  arp_dirty_ = true;
+  want_event_end();
+}
+
+// --- The one timer -----------------------------------------------------------------------------------------------------------------------
+
 // Runs at the end of every event of the stack, so it looks at little: the ARP table only when it was used.
 void Stack::update_timers() noexcept {
-  const bool tcp = tcp_active_pcbs != nullptr || tcp_tw_pcbs != nullptr;
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
   const bool dhcp_holds = lease != nullptr && lease->state != DHCP_STATE_OFF;
-  const bool changed = tcp != (times_.tcp != StackTimes::never) || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
+  const bool changed = times_.tcp < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
                        dhcp_holds != (times_.dhcp_coarse != StackTimes::never) || arp_dirty_ ||
                        (times_.reassembly_until != 0 && times_.reassembly == StackTimes::never);
   if (!changed) return;
 
   const std::uint64_t now = now_ms();
-  want(times_.tcp, tcp, now, TCP_TMR_INTERVAL);
   want(times_.dhcp_fine, dhcp_waits, now, DHCP_FINE_TIMER_MSECS);
   want(times_.dhcp_coarse, dhcp_holds, now, DHCP_COARSE_TIMER_MSECS);
   want(times_.reassembly, times_.reassembly_until != 0, now, IP_TMR_INTERVAL);
   if (arp_dirty_) {
     arp_dirty_ = false;
     const unsigned activity = etharp_activity();
-    const std::uint64_t period = activity == 2 ? arp_waiting_ms : arp_ageing_ms;
     if (activity == 0) {
-      times_.arp = StackTimes::never;
       times_.arp_last = 0;
-    } else {
-      if (times_.arp_last == 0) times_.arp_last = now;
-      times_.arp = std::min(times_.arp, now + period);
+    } else if (times_.arp_last == 0) {
+      times_.arp_last = now;
     }
+    // Entries that only age are aged before they are used next (`end_pause`), without a wake-up.
+    times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
   const std::uint64_t due = std::min({times_.tcp, times_.arp, times_.reassembly, times_.dhcp_fine, times_.dhcp_coarse});
@@ -76,19 +168,8 @@ void Stack::timer_fired() noexcept {
   timer_due_ms_ = StackTimes::never;
   arp_dirty_ = true;  // so that the end of the event arms the timer anew
   want_event_end();
-  if (times_.tcp <= now) {
-    times_.tcp = now + TCP_TMR_INTERVAL;
-    tcp_tmr();
-    if (!blocked_.empty()) retry_blocked_ = true;
-  }
-  if (times_.arp <= now) {
-    times_.arp = StackTimes::never;
-    const std::uint64_t last = times_.arp_last;
-    // A core that slept through several periods makes up for them, so that entries age by the clock.
-    const std::uint64_t ticks = std::min<std::uint64_t>((now - last) / ARP_TMR_INTERVAL, ARP_MAXAGE + 1);
-    for (std::uint64_t tick = 0; tick < ticks; ++tick) etharp_tmr();
-    times_.arp_last = now - (now - last) % ARP_TMR_INTERVAL;
-  }
+  age_neighbours(now);
+  if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
     ip_reass_tmr();
     times_.reassembly = now + IP_TMR_INTERVAL;

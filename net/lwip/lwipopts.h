@@ -114,8 +114,8 @@
 #define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000
 #define TCP_SYN_RCVD_TIMEOUT 20000
-#define LWIP_TCP_KEEPALIVE 1 /* a peer that vanished is noticed after 5 + 2.5 minutes */
-#define TCP_KEEPIDLE_DEFAULT 300000UL
+#define LWIP_TCP_KEEPALIVE 1 /* a peer that vanished is noticed after 2 hours (RFC 1122, 4.2.3.6) and a few minutes */
+#define TCP_KEEPIDLE_DEFAULT 7200000UL
 #define TCP_KEEPINTVL_DEFAULT 30000UL
 #define TCP_KEEPCNT_DEFAULT 5U
 #define LWIP_TCP_CALC_INITIAL_CWND(mss) ((tcpwnd_size_t)(10U * (mss))) /* RFC 6928 */

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSL-1.0
+// A stack's clock when nothing happens: an idle core is not woken, and what was measured across the pause is still true. On a clock that
+// only the test moves.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lwip/priv/tcp_priv.h"
+#include "net/testing/handlers.hpp"
+#include "net/testing/two_machines.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr Endpoint service{.address = server_address, .port = 7};
+
+/// Two machines by a clock of the test's own. The clock runs by itself, a hundred times as fast as the test, unless the test has taken it.
+class IdleTest : public ::testing::Test {
+ protected:
+  IdleTest() {
+    world_.emplace();
+    world_->listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  }
+  ~IdleTest() override {
+    running_ = true;  // the end waits for moments too
+    world_.reset();
+    ended_ = true;
+    runner_.join();
+  }
+
+  std::shared_ptr<Record> connect(RecordingHandler::Behaviour behaviour = {.check_seed = 3, .close_when_sent = false}) {
+    auto record = std::make_shared<Record>();
+    EXPECT_EQ(world_->connect(service,
+                              [&](Connection& connection) {
+                                connection_ = &connection;
+                                return std::make_unique<RecordingHandler>(record, behaviour);
+                              }),
+              std::nullopt);
+    return record;
+  }
+  /// On the client's core: 100 bytes of the pattern that `connect` expects back.
+  void send() {
+    world_->machine.on(world_->client_core, [&] {
+      std::array<std::byte, 100> bytes;
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(sent_ + i, 3);
+      sent_ += bytes.size();
+      EXPECT_TRUE(connection_->send(Buffer::copy(bytes)).has_value());
+    });
+  }
+  /// Lets the clock run until no core will be woken within `quiet`; then the clock is the test's.
+  [[nodiscard]] bool becomes_quiet(std::chrono::nanoseconds quiet) {
+    running_ = true;
+    const bool is_quiet =
+        HostMachine::wait_until([&] { return earliest_alarm() > clock_now() + static_cast<std::uint64_t>(quiet.count()); });
+    running_ = false;
+    std::this_thread::sleep_for(5ms);  // the runner's last step
+    return is_quiet;
+  }
+  /// Moves the clock in steps until `condition`; returns how far, at most `limit`.
+  std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
+                                       std::chrono::milliseconds step = 5ms) {
+    auto passed = 0ms;
+    for (; passed < limit && !condition(); passed += step) {
+      clock_.advance(step);
+      settle();
+    }
+    return passed;
+  }
+  /// Until everything that is due has run, with what it sends to the other machine.
+  void settle() {
+    for (int i = 0; i < 3; ++i) {
+      world_->machine.on(0, [] {});
+      world_->machine.on(world_->client_core, [] {});
+    }
+  }
+  [[nodiscard]] std::uint64_t clock_now() {
+    std::uint64_t now = 0;
+    world_->machine.on(0, [&] { now = machine::now_ns(); });
+    return now;
+  }
+  [[nodiscard]] std::uint64_t earliest_alarm() { return std::min(host::alarm_of(0), host::alarm_of(world_->client_core)); }
+  template <typename Value>
+  Value on_client(Value (*ask)()) {
+    Value value{};
+    world_->machine.on(world_->client_core, [&] { value = ask(); });
+    return value;
+  }
+
+  host::ManualClock clock_{1'000'000'000};
+  std::atomic<bool> running_{true}, ended_{false};
+  std::thread runner_{[this] {
+    while (!ended_) {
+      if (running_) clock_.advance(10ms);
+      std::this_thread::sleep_for(100us);
+    }
+  }};
+  std::optional<TwoMachines> world_;
+  Connection* connection_ = nullptr;
+  std::size_t sent_ = 0;
+};
+
+// What makes an idle server cost nothing: neither connections nor known neighbours wake it.
+TEST_F(IdleTest, ThousandConnectionsWakeNobodyForAnHour) {
+  std::vector<std::shared_ptr<Record>> records;
+  for (int i = 0; i < 1000; ++i) {
+    records.push_back(connect());
+    if (i % 10 == 0) send();
+  }
+  EXPECT_TRUE(HostMachine::wait_until([&] { return records[990]->received == 100; }));
+  ASSERT_TRUE(becomes_quiet(1h));
+  const std::uint64_t alarms = host::alarms_set(0) + host::alarms_set(world_->client_core);
+  for (int minute = 0; minute < 60; ++minute) {
+    clock_.advance(1min);
+    settle();
+  }
+  EXPECT_EQ(host::alarms_set(0) + host::alarms_set(world_->client_core), alarms);
+  EXPECT_EQ(world_->counters_of(0).connections_open, 1000U);
+  EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
+}
+
+// After an idle hour a lost segment is repeated as if there had been no pause: neither at once nor late, and round trips measured after it
+// are as short as before.
+TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
+  std::atomic<bool> losing{false};
+  std::atomic<int> data_segments{0};
+  world_->client_card.tap([&](const Bytes& frame) {
+    if (frame.size() < 100) return true;
+    ++data_segments;
+    return !losing;
+  });
+  const auto record = connect();
+  for (int i = 1; i <= 20; ++i) {  // the retransmission time comes down to what was measured
+    send();
+    EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
+  }
+  for (int hour = 0; hour < 3; ++hour) {
+    losing = false;
+    send();
+    EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
+    ASSERT_TRUE(becomes_quiet(30min));
+    clock_.advance(1h - 20min * hour);  // and not always the same phase
+    clock_.advance(37ms * hour);
+    settle();
+    losing = true;
+    const int before = data_segments;
+    send();
+    settle();
+    EXPECT_EQ(data_segments, before + 1);
+    const auto waited = time_until([&] { return data_segments > before + 1; }, 2s);
+    EXPECT_GE(waited, 100ms);
+    EXPECT_LE(waited, 500ms);
+    losing = false;
+    running_ = true;
+    EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
+  }
+  EXPECT_EQ(record->mismatches, 0U);
+}
+
+// TIME-WAIT is aged in big steps, but it ends: 30 s at least, 15 s later at most (and what the ticks are late).
+TEST_F(IdleTest, TimeWaitEnds) {
+  const auto record = connect();
+  running_ = false;
+  std::this_thread::sleep_for(5ms);
+  world_->machine.on(world_->client_core, [&] { connection_->close(); });
+  EXPECT_LE(time_until([&] { return record->destroyed > 0; }, 2s), 500ms);
+  const auto waiting = [] { return tcp_tw_pcbs != nullptr; };
+  EXPECT_TRUE(on_client<bool>(waiting));
+  const std::uint64_t alarms = host::alarms_set(world_->client_core);
+  const auto waited = time_until([&] { return !on_client<bool>(waiting); }, 60s, 50ms);
+  EXPECT_GE(waited, 29s);
+  EXPECT_LE(waited, 46s);
+  EXPECT_LE(host::alarms_set(world_->client_core) - alarms, 10U);
+  EXPECT_TRUE(becomes_quiet(10h));
+}
+
+// Idle ages are true across pauses: a peer that vanished is found by keep-alive after two hours and some minutes, not before.
+TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
+  const auto record = connect();
+  send();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
+  ASSERT_TRUE(becomes_quiet(1h));
+  world_->server_card.cut();
+  for (int minute = 0; minute < 119; ++minute) {
+    clock_.advance(1min);
+    settle();
+  }
+  EXPECT_EQ(record->closed, 0);
+  int seconds = 0;
+  for (; seconds < 600 && record->closed == 0; ++seconds) {
+    clock_.advance(1s);
+    settle();
+  }
+  EXPECT_EQ(record->closed, 1);
+  EXPECT_GE(seconds, 60 + 120);
+}
+
+// A peer that answers keeps its connection for as long as it likes.
+TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
+  const auto record = connect();
+  for (int minute = 0; minute < 10 * 60; ++minute) {
+    running_ = false;
+    clock_.advance(1min);
+    settle();
+  }
+  running_ = true;
+  EXPECT_EQ(record->closed, 0);
+  send();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
+}
+
+}  // namespace
+}  // namespace neap::net::testing
