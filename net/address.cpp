@@ -19,7 +19,9 @@ std::optional<unsigned> parse_number(std::string_view text, unsigned most) {
   return value;
 }
 
-std::optional<Ipv4Address> parse_address(std::string_view text) {
+}  // namespace
+
+std::optional<Ipv4Address> Ipv4Address::parse(std::string_view text) {
   std::uint32_t value = 0;
   for (int part = 0; part < 4; ++part) {
     const std::size_t dot = text.find('.');
@@ -32,7 +34,14 @@ std::optional<Ipv4Address> parse_address(std::string_view text) {
   return Ipv4Address{value};
 }
 
-}  // namespace
+std::optional<Endpoint> Endpoint::parse(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto address = Ipv4Address::parse(text.substr(0, colon));
+  const auto port = parse_number(text.substr(colon + 1), 65535);
+  if (!address || !port || address->value == 0 || *port == 0) return std::nullopt;
+  return Endpoint{.address = *address, .port = static_cast<std::uint16_t>(*port)};
+}
 
 std::string Ipv4Address::to_string() const {
   std::string text;
@@ -52,7 +61,7 @@ AddressSetting AddressSetting::from(Arguments& arguments) {
   std::string_view rest = text;
   const std::size_t comma = rest.find(',');
   if (comma != std::string_view::npos) {
-    const auto gateway = parse_address(rest.substr(comma + 1));
+    const auto gateway = Ipv4Address::parse(rest.substr(comma + 1));
     if (!gateway) {
       arguments.reject("ip", form);
       return setting;
@@ -61,7 +70,7 @@ AddressSetting AddressSetting::from(Arguments& arguments) {
     rest = rest.substr(0, comma);
   }
   const std::size_t slash = rest.find('/');
-  const auto address = parse_address(rest.substr(0, slash));
+  const auto address = Ipv4Address::parse(rest.substr(0, slash));
   const auto bits = slash == std::string_view::npos ? std::nullopt : parse_number(rest.substr(slash + 1), 32);
   if (!address || !bits) {
     arguments.reject("ip", form);

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernel/arguments.hpp"
 #include "kernel/net_device.hpp"
@@ -21,6 +23,8 @@ namespace neap::net {
 /// IPv4, host byte order.
 struct Ipv4Address {
   std::uint32_t value = 0;
+  /// "A.B.C.D", all of the text.
+  [[nodiscard]] static std::optional<Ipv4Address> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(Ipv4Address, Ipv4Address) = default;
 };
@@ -28,6 +32,8 @@ struct Ipv4Address {
 struct Endpoint {
   Ipv4Address address;
   std::uint16_t port = 0;
+  /// "A.B.C.D:PORT", neither of them zero.
+  [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
 };
 
 /// Static address, or none for DHCP (RFC 2131).

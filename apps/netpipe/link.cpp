@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/netpipe/link.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace neap::netpipe {
+
+namespace {
+
+/// A piece of a message whose contents are checked.
+net::Buffer checked_piece(const Session& session, std::size_t bytes) {
+  auto block = std::make_unique<std::vector<std::byte>>(bytes);
+  session.fill_bulk(*block);
+  const std::span<const std::byte> span(*block);
+  return net::Buffer::reference(span, [](void* owner) noexcept { delete static_cast<std::vector<std::byte>*>(owner); }, block.release());
+}
+
+}  // namespace
+
+Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const Filling& filling, Done done)
+    : link_(connection), session_(std::move(session)), filling_(filling), done_(std::move(done)) {
+  session_->begin();
+  watch_.arm(patience, [this] { watch(); });
+  work();
+}
+
+Link::~Link() {
+  // Not told of the end: the handler was refused, or the machine's network ends.
+  if (session_ != nullptr) {
+    session_->connection_lost("the connection ended");
+    give_back();
+  }
+}
+
+void Link::received(net::Buffer data) {
+  if (ending_) return;
+  moved_ = true;
+  input_.append(std::move(data));
+  work();
+}
+
+void Link::writable() {
+  if (ending_) return;
+  moved_ = true;
+  work();
+}
+
+void Link::peer_closed() {
+  if (ending_) return;
+  work();
+  if (ending_) return;
+  session_->connection_lost("the peer closed the connection");
+  look_at_state();
+}
+
+void Link::closed() {
+  watch_.cancel();
+  ending_ = true;
+  input_.clear();
+  unsent_.clear();
+  if (session_ == nullptr) return;
+  session_->connection_lost("the connection was reset or timed out");
+  give_back();
+}
+
+/// Consumes and sends by turns until neither goes on.
+void Link::work() {
+  for (bool going = true; going;) {
+    going = false;
+    while (!input_.empty()) {
+      const std::size_t used = session_->consume(input_.front());
+      if (used == 0) break;
+      input_.drop_front(used);
+      going = true;
+    }
+    if (send_output()) going = true;
+  }
+  look_at_state();
+}
+
+/// Hands over what may leave; true if that was anything.
+bool Link::send_output() {
+  bool any = false;
+  while (session_->has_output()) {  // what of it was refused before lies in `unsent_`
+    std::size_t bulk = 0;
+    if (unsent_.empty()) {
+      if (const auto text = session_->text(); !text.empty()) {
+        unsent_ = net::Buffer::copy(text);
+      } else {
+        bulk = static_cast<std::size_t>(std::min<std::uint64_t>(session_->bulk_bytes(), Filling::block_bytes));
+        unsent_ =
+            session_->options().integrity ? checked_piece(*session_, bulk) : net::Buffer::reference(filling_.first(bulk), nullptr, nullptr);
+      }
+      if (unsent_.empty()) throw std::bad_alloc();
+    }
+    const std::size_t bytes = unsent_.bytes();
+    const bool was_text = !session_->text().empty();
+    if (!link_.send(std::move(unsent_)).has_value()) return any;  // `writable` or `closed` follows
+    if (was_text) {
+      session_->text_sent();
+    } else {
+      session_->bulk_sent(bytes);
+    }
+    any = true;
+  }
+  return any;
+}
+
+void Link::look_at_state() {
+  if (ending_ || session_->state() == Session::State::running || session_->has_output()) return;
+  ending_ = true;
+  input_.clear();
+  unsent_.clear();
+  if (session_->state() == Session::State::failed) {
+    link_.abort();
+  } else {
+    link_.close();
+  }
+  if (session_->role() == Role::receiver) give_back();
+}
+
+void Link::give_back() { std::exchange(done_, nullptr)(std::move(session_)); }
+
+void Link::watch() {
+  if (!std::exchange(moved_, false)) {
+    if (session_ != nullptr) session_->fail("nothing came or went for 20 s");
+    link_.abort();  // `closed` follows
+    return;
+  }
+  watch_.arm(patience, [this] { watch(); });
+}
+
+}  // namespace neap::netpipe

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/netpipe/service.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "kernel/console.hpp"
+#include "kernel/events.hpp"
+#include "kernel/machine.hpp"
+
+namespace neap::netpipe {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// For a peer that has to listen again, or cut us off because it had not yet.
+constexpr milliseconds connect_again_after{5};
+constexpr std::chrono::seconds connect_again_limit{10};
+
+std::string to_string(net::Endpoint endpoint) { return endpoint.address.to_string() + ":" + std::to_string(endpoint.port); }
+
+std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_ns() + static_cast<std::uint64_t>(delay.count()); }
+
+}  // namespace
+
+Service::Service(net::Network& network, const Options& serving) : network_(network), serving_(serving) { waiting_.reserve(waiting_max); }
+
+Options Service::serving() const {
+  const std::lock_guard guard(lock_);
+  return serving_;
+}
+
+void Service::set_serving(const Options& options) {
+  const std::lock_guard guard(lock_);
+  serving_ = options;
+}
+
+Run Service::run(unsigned number) {
+  static_cast<void>(take_waiting({}));
+  return runs_.copy(number);
+}
+
+// --- What others begin -------------------------------------------------------------------------------------------------------------------
+
+task<Result<void>> Service::serve(std::uint16_t port) {
+  co_return co_await network_.listen(port, [this](net::Connection& connection) { return accept(connection); });
+}
+
+std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connection) {
+  const net::Endpoint peer = connection.remote();
+  std::unique_ptr<Session> session = take_waiting(peer.address);
+  if (session == nullptr) {
+    if (sessions_.fetch_add(1) >= sessions_max) {
+      --sessions_;
+      ++counters_.refused;
+      return nullptr;
+    }
+    // Gives the place back with the last copy of the report, which is the session's.
+    std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
+    session = std::make_unique<Session>(
+        Role::receiver, serving(), &machine::now_ns,
+        [this, place = std::move(place), name = to_string(peer)](Session& own, const Measurement& point) { report(own, name, point); });
+    ++counters_.begun;
+  }
+  return std::make_unique<Link>(connection, std::move(session), filling_,
+                                [this, peer](std::unique_ptr<Session> own) { served(std::move(own), peer); });
+}
+
+void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
+  if (session->state() == Session::State::between) {
+    if (put_waiting(peer.address, session)) return;
+    session->fail("too many measurements wait for their next connection");
+  }
+  over(*session);
+}
+
+/// A receiver's run begins with its first result, so that strangers push no results out.
+void Service::report(Session& session, const std::string& peer, const Measurement& point) {
+  if (session.run == 0) {
+    session.run = runs_.begin(session.role(), peer, session.options());
+    print("netpipe: run ", session.run, ": measured by ", peer);
+  }
+  runs_.add(session.run, point);
+  print(point.shown_line());
+}
+
+void Service::over(const Session& session) {
+  if (session.state() == Session::State::finished) {
+    ++counters_.finished;
+    if (session.run != 0) print("netpipe: run ", session.run, " finished");
+  } else if (session.role() == Role::receiver && !session.introduced()) {
+    ++counters_.strangers;
+  } else {
+    ++counters_.failed;
+    print("netpipe: run ", session.run, " failed: ", session.reason());
+  }
+  runs_.end(session.run, session.state(), session.reason());
+}
+
+std::unique_ptr<Session> Service::take_waiting(net::Ipv4Address peer) {
+  std::unique_ptr<Session> found;
+  std::vector<Waiting> late;
+  {
+    const std::lock_guard guard(lock_);
+    if (waiting_.empty()) return nullptr;
+    for (auto entry = waiting_.begin(); entry != waiting_.end();) {
+      const bool expired = machine::now_ns() >= entry->until_ns;
+      if (!expired && (found != nullptr || entry->peer != peer)) {
+        ++entry;
+        continue;
+      }
+      if (expired) {
+        late.push_back(std::move(*entry));
+      } else {
+        found = std::move(entry->session);
+      }
+      entry = waiting_.erase(entry);
+    }
+  }
+  for (Waiting& entry : late) {
+    entry.session->fail("the peer opened no further connection within 20 s");
+    over(*entry.session);
+  }
+  return found;
+}
+
+bool Service::put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session) {
+  static_cast<void>(take_waiting({}));
+  const std::lock_guard guard(lock_);
+  if (waiting_.size() == waiting_max) return false;
+  waiting_.push_back({.peer = peer, .until_ns = in(waiting_limit), .session = std::move(session)});
+  return true;
+}
+
+// --- What we begin -----------------------------------------------------------------------------------------------------------------------
+
+Result<unsigned> Service::begin(const ClientOptions& client) {
+  return begin(client, [] {});
+}
+
+task<Result<Run>> Service::measure(ClientOptions client) {
+  Completion<> done;
+  const Result<unsigned> number = begin(client, [&done] { done.fulfil(); });
+  if (!number.has_value()) co_return std::unexpected(number.error());
+  co_await done;
+  co_return run(*number);
+}
+
+/// `ended` is called on this core.
+Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
+  if (measuring_.exchange(true)) return failure(ErrorCode::full, "a measurement is under way");
+  try {
+    const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer), client.measured);
+    neap::start(drive(client, number, this_core(), std::move(ended)));
+    return number;
+  } catch (const std::bad_alloc&) {
+    measuring_ = false;
+    return failure(ErrorCode::out_of_memory, "no memory for a measurement");
+  }
+}
+
+task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, Ended ended) {
+  struct There {
+    There(Service& service_, const ClientOptions& client_, unsigned run_) : service(service_), client(client_), run(run_) {}
+    Service& service;
+    const ClientOptions& client;
+    const unsigned run;
+    Completion<> done;
+  };
+  There there(*this, client, run);
+  There* const at = &there;
+  print("netpipe: run ", run, ": measuring with ", to_string(client.peer), " on core ", client.core);
+  co_await on_core(client.core, [at, home] {
+    neap::start([](There* here, unsigned back) -> task<void> {
+      Service& self = here->service;
+      const std::string peer = to_string(here->client.peer);
+      auto session = std::make_unique<Session>(Role::transmitter, here->client.measured, &machine::now_ns,
+                                               [&self, peer](Session& own, const Measurement& point) { self.report(own, peer, point); });
+      session->run = here->run;
+      ++self.counters_.begun;
+      session = co_await self.drive_connections(here->client, std::move(session));
+      if (session != nullptr) {
+        self.over(*session);
+      } else {
+        self.runs_.end(here->run, Session::State::failed, "no memory for a connection");
+      }
+      co_await on_core(back, [here] { here->done.fulfil(); });
+    }(at, home));
+  });
+  co_await there.done;
+  measuring_ = false;
+  ended();
+}
+
+/// The session through all its connections, on the core that measures; returned when it has ended.
+task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
+  measuring_core_ = this_core();
+  measuring_session_ = session.get();
+  std::uint64_t limit_ns = 0;  // the first connection must be taken at once
+  for (;;) {
+    Completion<std::unique_ptr<Session>> back;
+    net::Acceptor acceptor = [this, &session, &back](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {
+      return std::make_unique<Link>(connection, std::move(session), filling_,
+                                    [&back](std::unique_ptr<Session> own) { back.fulfil(std::move(own)); });
+    };
+    const Result<void> connected = co_await network_.connect(client.peer, std::move(acceptor));
+    if (session == nullptr && !connected.has_value()) break;  // no memory: it went with its connection
+    if (session == nullptr) session = co_await back;
+    if (session->touched()) limit_ns = in(connect_again_limit);
+    const bool refused = !connected.has_value() && connected.error().code == ErrorCode::closed;
+    const bool again = connected.has_value() || (refused && machine::now_ns() < limit_ns);
+    if (!again) session->fail(connected.error().message);
+    if (session->state() != Session::State::between || machine::now_ns() >= limit_ns) break;
+    co_await sleep_for(connect_again_after);
+  }
+  measuring_session_ = nullptr;
+  if (session != nullptr && session->state() == Session::State::between) session->fail("the peer closes every further connection at once");
+  co_return std::move(session);
+}
+
+task<bool> Service::stop() {
+  if (!measuring_) co_return false;
+  co_return co_await on_core(measuring_core_, [this] {
+    if (measuring_session_ == nullptr) return false;
+    measuring_session_->stop();
+    return true;
+  });
+}
+
+}  // namespace neap::netpipe

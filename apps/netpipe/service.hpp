@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSL-1.0
+// The measurements of one machine: those that others begin here, and the one that it may have begun itself.
+//
+// A connection's session lives on the connection's core. Where each trial has its own connection, the next one may come to another core: in
+// between the session waits here, by its peer's address, for whichever core gets it. (So two such measurements from one address at a time
+// would take each other's connections; NPtcp itself serves one at a time.)
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/netpipe/link.hpp"
+#include "apps/netpipe/options.hpp"
+#include "apps/netpipe/runs.hpp"
+#include "kernel/spin_lock.hpp"
+#include "kernel/task.hpp"
+#include "net/network.hpp"
+
+namespace neap::netpipe {
+
+class Service {
+ public:
+  /// What may be measured at once with others as transmitters; more are refused.
+  static constexpr unsigned sessions_max = 256;
+  /// Sessions between two connections; a further one is given up.
+  static constexpr std::size_t waiting_max = 16;
+  static constexpr std::chrono::seconds waiting_limit{20};
+
+  /// Lives as long as the machine. Throws `bad_alloc`.
+  Service(net::Network& network, const Options& serving);
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// Serves `port` on every core. Errors as `net::Network::listen`.
+  [[nodiscard]] task<Result<void>> serve(std::uint16_t port);
+  /// Begins to measure with a peer that listens, from `client.core`, and returns the run's number. Errors: `full` (one is under way),
+  /// `out_of_memory`.
+  [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
+  /// The same, and waits for its end; how that was stands in the run.
+  [[nodiscard]] task<Result<Run>> measure(ClientOptions client);
+  /// The measurement under way ends before its next length; false if there is none.
+  [[nodiscard]] task<bool> stop();
+
+  /// Cores that can measure.
+  [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
+  /// What the next sessions that others begin are measured with. Any core.
+  [[nodiscard]] Options serving() const;
+  void set_serving(const Options& options);
+  /// Sessions that nobody continued in time have ended in what this returns.
+  [[nodiscard]] Run run(unsigned number);
+
+  struct Counters {
+    std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
+    std::atomic<std::uint64_t> strangers{0};  ///< connections that did not speak the protocol
+    std::atomic<std::uint64_t> refused{0};    ///< beyond `sessions_max`, or without memory
+  };
+  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+
+ private:
+  struct Waiting {
+    net::Ipv4Address peer;
+    std::uint64_t until_ns = 0;
+    std::unique_ptr<Session> session;
+  };
+  using Ended = std::move_only_function<void()>;
+
+  std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
+  void served(std::unique_ptr<Session> session, net::Endpoint peer);
+  void report(Session& session, const std::string& peer, const Measurement& point);
+  void over(const Session& session);
+  [[nodiscard]] std::unique_ptr<Session> take_waiting(net::Ipv4Address peer);
+  [[nodiscard]] bool put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session);
+  [[nodiscard]] Result<unsigned> begin(const ClientOptions& client, Ended ended);
+  task<void> drive(ClientOptions client, unsigned run, unsigned home, Ended ended);
+  task<std::unique_ptr<Session>> drive_connections(const ClientOptions& client, std::unique_ptr<Session> session);
+
+  net::Network& network_;
+  const Filling filling_;
+  Runs runs_;
+  Counters counters_;
+  std::atomic<unsigned> sessions_{0};
+  std::atomic<bool> measuring_{false};
+  std::atomic<unsigned> measuring_core_{0};
+  Session* measuring_session_ = nullptr;  // touched on that core only
+
+  mutable SpinLock lock_;  // for what follows
+  Options serving_;
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace neap::netpipe

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/netpipe/session.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace neap::netpipe {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::string_view sync = "SyncMe";
+constexpr std::string_view quit = "QUIT\0"sv;
+constexpr double ticks_per_second = 1e8;  // of the time on the wire
+constexpr std::size_t word_bytes = sizeof(std::uint32_t);
+
+/// Byte `at` of a message whose contents are checked: words in the order of x86, each its own number. What is left after the last whole
+/// word is not looked at.
+constexpr std::byte checked_byte(std::uint64_t at) noexcept { return static_cast<std::byte>(at / word_bytes >> (at % word_bytes * 8)); }
+
+}  // namespace
+
+Session::Session(Role role, const Options& options, Clock clock, Report report)
+    : role_(role),
+      options_(options),
+      clock_(clock),
+      report_(std::move(report)),
+      sweep_(options.from, options.to, options.perturbation),
+      bytes_before_(options.from) {}
+
+void Session::begin() {
+  assert(state_ == State::between);
+  state_ = State::running;
+  untouched_ = true;
+  enter(step_);
+  advance();
+}
+
+// --- Steps -------------------------------------------------------------------------------------------------------------------------------
+
+void Session::enter(Step step) {
+  step_ = step;
+  switch (step) {
+    case Step::probe_sync:
+    case Step::probe_end_sync:
+    case Step::trial_sync:
+      if (transmits()) say(sync);
+      expect_text(sync.size());
+      break;
+    case Step::size_sync:
+      // A peer that ends says QUIT here, which is shorter.
+      if (transmits()) say(sync);
+      expect_text(quit.size());
+      break;
+    case Step::probe:
+      begin_exchange(transmits() ? Exchange::send_then_receive : Exchange::receive_then_send, options_.from, probe_round_trips);
+      break;
+    case Step::probe_reset:
+    case Step::trial_reset:
+    case Step::quit:
+      if (transmits()) say(quit);
+      expect_text(quit.size());
+      break;
+    case Step::repeats:
+      if (transmits()) {
+        say_number(repeats_);
+      } else {
+        expect_text(word_bytes);
+      }
+      break;
+    case Step::trial:
+      if (options_.stream) {
+        begin_exchange(transmits() ? Exchange::send_only : Exchange::receive_only, point_.bytes, repeats_);
+      } else {
+        begin_exchange(transmits() || options_.bidirectional ? Exchange::send_then_receive : Exchange::receive_then_send, point_.bytes,
+                       repeats_);
+      }
+      break;
+    case Step::time:
+      if (transmits()) {
+        expect_text(word_bytes);
+      } else {
+        say_number(static_cast<std::uint32_t>(std::min(best_seconds_ * ticks_per_second, 4294967295.0)));
+      }
+      break;
+  }
+}
+
+/// Goes on for as long as neither input nor output is waited for.
+void Session::advance() {
+  while (state_ == State::running && !has_output() && text_wanted_ == 0 && bulk_wanted_ == 0) {
+    if ((step_ == Step::probe || step_ == Step::trial) && messages_left_ > 0) {
+      next_message();
+    } else {
+      step_done();
+    }
+  }
+}
+
+void Session::step_done() {
+  switch (step_) {
+    case Step::probe_sync:
+      return enter(Step::probe);
+    case Step::probe:
+    case Step::trial:
+      return exchange_done();
+    case Step::probe_end_sync:
+      return options_.resets() ? enter(Step::probe_reset) : begin_size();
+    case Step::probe_reset:
+    case Step::trial_reset:
+      return end_connection();
+    case Step::size_sync:
+      return enter(Step::repeats);
+    case Step::repeats:
+      trial_ = 0;
+      best_seconds_ = 0;
+      return enter(Step::trial_sync);
+    case Step::trial_sync:
+      return enter(Step::trial);
+    case Step::time:
+      return size_done(best_seconds_);
+    case Step::quit:
+      state_ = State::finished;
+      return;
+  }
+}
+
+/// The connection of this step is over; the step after it begins in the next one.
+void Session::end_connection() {
+  state_ = State::between;
+  const bool more_trials = step_ == Step::trial_reset && trial_ < (options_.integrity ? 1 : Sweep::trials);
+  if (more_trials) {
+    step_ = Step::trial_sync;
+  } else if (step_ == Step::trial_reset && options_.stream) {
+    step_ = Step::time;
+  } else if (step_ == Step::trial_reset) {
+    // The size's result first, then what is next, which is not begun before there is a connection.
+    size_done(best_seconds_);
+  } else {
+    begin_size();
+  }
+}
+
+void Session::begin_size() {
+  const auto point = sweep_.next();
+  const bool enough = transmits() && point && point->new_length && (stop_wanted_ || seconds_before_ >= Sweep::seconds_a_message_max);
+  Step next = Step::quit;
+  if (point && !enough) {
+    point_ = *point;
+    repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
+    next = Step::size_sync;
+  }
+  if (state_ == State::running) {
+    enter(next);
+  } else {
+    step_ = next;
+  }
+}
+
+void Session::size_done(double seconds) {
+  if (seconds <= 0) seconds = 1e-6;  // as NetPIPE does: a stream of small messages may seem to take no time
+  bytes_before_ = point_.bytes;
+  seconds_before_ = seconds;
+  report_(*this, {.index = point_.index,
+                  .bytes = point_.bytes,
+                  .repeats = repeats_,
+                  .seconds = seconds,
+                  .bidirectional = options_.bidirectional,
+                  .checked = options_.integrity});
+  begin_size();
+}
+
+// --- Messages ----------------------------------------------------------------------------------------------------------------------------
+
+void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32_t messages) {
+  exchange_ = exchange;
+  message_bytes_ = bytes;
+  sent_at_ = received_at_ = 0;
+  began_ns_ = clock_();
+  if (exchange == Exchange::send_only) {
+    bulk_bytes_ = bytes * messages;
+    messages_left_ = 0;
+  } else if (exchange == Exchange::receive_only) {
+    bulk_wanted_ = bytes * messages;
+    messages_left_ = 0;
+  } else {
+    messages_left_ = messages;
+    next_message();
+  }
+}
+
+void Session::next_message() {
+  --messages_left_;
+  bulk_wanted_ = message_bytes_;
+  if (exchange_ == Exchange::send_then_receive) bulk_bytes_ = message_bytes_;
+}
+
+void Session::exchange_done() {
+  const double seconds = static_cast<double>(clock_() - began_ns_) * 1e-9;
+  if (step_ == Step::probe) {
+    seconds_before_ = seconds / (2.0 * probe_round_trips);
+    enter(Step::probe_end_sync);
+    return;
+  }
+  double one_way = seconds / repeats_;
+  if (!options_.stream && !options_.bidirectional) one_way /= 2;
+  best_seconds_ = trial_ == 0 ? one_way : std::min(best_seconds_, one_way);
+  ++trial_;
+  if (options_.resets()) {
+    enter(Step::trial_reset);
+  } else if (trial_ < (options_.integrity ? 1 : Sweep::trials)) {
+    enter(Step::trial_sync);
+  } else {
+    size_done(best_seconds_);
+  }
+}
+
+void Session::fill_bulk(std::span<std::byte> out) const noexcept {
+  std::uint64_t at = sent_at_ % message_bytes_;
+  for (std::byte& byte : out) {
+    byte = checked_byte(at);
+    if (++at == message_bytes_) at = 0;
+  }
+}
+
+bool Session::check(std::span<const std::byte> bytes) noexcept {
+  std::uint64_t at = received_at_ % message_bytes_;
+  const std::uint64_t whole_words = message_bytes_ / word_bytes * word_bytes;
+  for (const std::byte byte : bytes) {
+    if (at < whole_words && byte != checked_byte(at)) {
+      fail("integrity check failed: a message of " + std::to_string(message_bytes_) + " bytes has " +
+           std::to_string(std::to_integer<unsigned>(byte)) + " where " + std::to_string(std::to_integer<unsigned>(checked_byte(at))) +
+           " was expected, at byte " + std::to_string(at));
+      return false;
+    }
+    if (++at == message_bytes_) at = 0;
+  }
+  return true;
+}
+
+// --- Input -------------------------------------------------------------------------------------------------------------------------------
+
+std::size_t Session::consume(std::span<const std::byte> bytes) {
+  std::size_t used = 0;
+  while (state_ == State::running && used < bytes.size()) {
+    const std::size_t left = bytes.size() - used;
+    if (text_wanted_ > 0) {
+      untouched_ = false;
+      const std::size_t taken = std::min(left, text_wanted_);
+      std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(used), taken, heard_.begin() + static_cast<std::ptrdiff_t>(text_heard_));
+      text_heard_ += taken;
+      text_wanted_ -= taken;
+      used += taken;
+      if (text_wanted_ == 0) text_complete();
+    } else if (bulk_wanted_ > 0) {
+      const std::size_t taken = static_cast<std::size_t>(std::min<std::uint64_t>(left, bulk_wanted_));
+      if (options_.integrity && step_ == Step::trial && !check(bytes.subspan(used, taken))) break;
+      received_at_ += taken;
+      bulk_wanted_ -= taken;
+      used += taken;
+      if (bulk_wanted_ == 0 && exchange_ == Exchange::receive_then_send) bulk_bytes_ = message_bytes_;
+    } else {
+      break;  // our output is due first
+    }
+    advance();
+  }
+  return used;
+}
+
+void Session::text_complete() {
+  switch (step_) {
+    case Step::probe_sync:
+    case Step::probe_end_sync:
+    case Step::trial_sync:
+      if (heard() != sync) return fail("the peer said something else than SyncMe");
+      introduced_ = true;
+      if (!transmits()) say(sync);
+      return;
+    case Step::size_sync:
+      if (heard() == quit) {
+        if (!transmits()) say(quit);
+        step_ = Step::quit;  // a transmitter's peer has had enough
+        return;
+      }
+      if (text_heard_ < sync.size() && heard() == sync.substr(0, text_heard_)) {
+        text_wanted_ = sync.size() - text_heard_;
+        return;
+      }
+      if (heard() != sync) return fail("the peer said neither SyncMe nor QUIT");
+      if (!transmits()) say(sync);
+      return;
+    case Step::probe_reset:
+    case Step::trial_reset:
+      if (heard() != quit) return fail("the peer said something else than QUIT at a trial's end");
+      if (!transmits()) say(quit);
+      return;
+    case Step::quit:
+      // Ours is the last word; a transmitter that wanted to go on hears from a receiver that it was enough.
+      if (!transmits()) say(quit);
+      return;
+    case Step::repeats:
+      repeats_ = heard_number();
+      if (repeats_ == 0 || repeats_ > Options::repeats_max) fail("the peer asks for " + std::to_string(repeats_) + " repeats");
+      return;
+    case Step::time:
+      best_seconds_ = heard_number() / ticks_per_second;
+      return;
+    case Step::probe:
+    case Step::trial:
+      break;
+  }
+  assert(false && "no text is expected within an exchange");
+}
+
+std::string_view Session::heard() const noexcept { return {reinterpret_cast<const char*>(heard_.data()), text_heard_}; }
+
+std::uint32_t Session::heard_number() const noexcept {
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < word_bytes; ++i) number = number << 8 | std::to_integer<std::uint32_t>(heard_[i]);
+  return number;
+}
+
+void Session::expect_text(std::size_t bytes) noexcept {
+  text_wanted_ = bytes;
+  text_heard_ = 0;
+}
+
+// --- Output ------------------------------------------------------------------------------------------------------------------------------
+
+void Session::say(std::string_view words) {
+  assert(text_bytes_ + words.size() <= text_.size());
+  std::memcpy(text_.data() + text_bytes_, words.data(), words.size());
+  text_bytes_ += words.size();
+}
+
+void Session::say_number(std::uint32_t number) {
+  char bytes[word_bytes];
+  for (std::size_t i = 0; i < word_bytes; ++i) bytes[i] = static_cast<char>(number >> (24 - 8 * i));
+  say({bytes, word_bytes});
+}
+
+void Session::text_sent() {
+  text_bytes_ = 0;
+  advance();
+}
+
+void Session::bulk_sent(std::uint64_t bytes) {
+  assert(bytes <= bulk_bytes_);
+  bulk_bytes_ -= bytes;
+  sent_at_ += bytes;
+  advance();
+}
+
+// --- Ends --------------------------------------------------------------------------------------------------------------------------------
+
+void Session::fail(std::string reason) {
+  if (state_ == State::finished || state_ == State::failed) return;
+  state_ = State::failed;
+  reason_ = std::move(reason);
+  text_bytes_ = 0;
+  bulk_bytes_ = text_wanted_ = bulk_wanted_ = 0;
+}
+
+void Session::connection_lost(const char* why) {
+  if (state_ != State::running) return;
+  // The answer to a transmitter's QUIT is a courtesy.
+  if (step_ == Step::quit && transmits()) {
+    state_ = State::finished;
+    return;
+  }
+  // NPtcp closes its listener with each connection and opens it again: who comes in between is cut off, and tries once more.
+  if (options_.resets() && introduced_ && untouched_) {
+    state_ = State::between;
+    text_bytes_ = text_wanted_ = 0;
+    return;
+  }
+  fail(why);
+}
+
+}  // namespace neap::netpipe

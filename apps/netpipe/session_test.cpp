@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSL-1.0
+// The protocol without a network: two sessions against each other, one against the words that NPtcp 3.7.2 was seen to say, and one against
+// peers that mean no good.
+#include "apps/netpipe/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace neap::netpipe {
+namespace {
+
+using namespace std::string_view_literals;
+
+std::uint64_t clock_ns = 0;
+std::uint64_t read_clock() noexcept { return clock_ns; }
+
+std::span<const std::byte> bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
+
+/// A session with all that it reported, and what it sends as a stream.
+struct Side {
+  Side(Role role, const Options& options)
+      : session(role, options, &read_clock, [this](Session&, const Measurement& point) { points.push_back(point); }) {}
+
+  /// Up to `limit` bytes of what it has to send.
+  std::vector<std::byte> take(std::size_t limit) {
+    std::vector<std::byte> out;
+    if (const auto text = session.text(); !text.empty()) {
+      out.assign(text.begin(), text.end());
+      session.text_sent();
+    } else if (session.bulk_bytes() > 0) {
+      out.resize(static_cast<std::size_t>(std::min<std::uint64_t>(limit, session.bulk_bytes())), std::byte{'a'});
+      if (session.options().integrity) session.fill_bulk(out);
+      session.bulk_sent(out.size());
+    }
+    sent += out.size();
+    return out;
+  }
+  /// What it says until it waits, messages included.
+  std::string said() {
+    std::string text;
+    while (session.has_output()) {
+      for (const std::byte byte : take(1 << 20)) text += static_cast<char>(byte);
+    }
+    return text;
+  }
+  std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
+  /// Hears all of it, or the test fails.
+  void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
+
+  std::vector<Measurement> points;
+  Session session;
+  std::size_t sent = 0;
+};
+
+/// Lets two sides talk until both have ended; every byte takes 10 ns, and cuts fall anywhere. Returns the number of connections.
+int converse(Side& one, Side& other, unsigned seed) {
+  std::mt19937 random(seed);
+  one.session.begin();
+  other.session.begin();
+  int connections = 1;
+  std::vector<std::byte> to_other, to_one;
+  const auto pass = [&](Side& from, Side& to, std::vector<std::byte>& waiting) {
+    const auto more = from.take(1 + random() % 5000);
+    waiting.insert(waiting.end(), more.begin(), more.end());
+    clock_ns += more.size() * 10;
+    const std::size_t offered = waiting.empty() ? 0 : 1 + random() % waiting.size();
+    const std::size_t used = to.session.consume(std::span(waiting).first(offered));
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(used));
+    return !more.empty() || used > 0;
+  };
+  const auto running = [](const Side& side) { return side.session.state() == Session::State::running; };
+  for (int idle = 0; idle < 100;) {
+    const bool moved = pass(one, other, to_other) | pass(other, one, to_one);
+    idle = moved ? 0 : idle + 1;
+    if (!running(one) && !running(other)) {
+      if (one.session.state() != Session::State::between) break;
+      if (one.session.has_output() || other.session.has_output()) continue;
+      EXPECT_EQ(other.session.state(), Session::State::between);
+      EXPECT_TRUE(to_other.empty() && to_one.empty());
+      one.session.begin();
+      other.session.begin();
+      ++connections;
+    }
+  }
+  return connections;
+}
+
+// --- What is measured --------------------------------------------------------------------------------------------------------------------
+
+// Both sides must come to the same sizes without a word. These are NPtcp's, as it printed them.
+TEST(Sweep, SizesAreThoseOfNPtcp) {
+  Sweep sweep(1, 200, 3);
+  std::vector<std::uint64_t> sizes;
+  while (const auto point = sweep.next()) sizes.push_back(point->bytes);
+  EXPECT_EQ(sizes, (std::vector<std::uint64_t>{1,  2,  3,  4,  6,  8,  12, 13, 16, 19,  21,  24,  27,  29,  32, 35,
+                                               45, 48, 51, 61, 64, 67, 93, 96, 99, 125, 128, 131, 189, 192, 195}));
+}
+
+TEST(Sweep, BoundsAndPerturbationsMoveTheSizes) {
+  const auto sizes = [](std::uint32_t from, std::uint32_t to, std::uint32_t perturbation) {
+    Sweep sweep(from, to, perturbation);
+    std::vector<std::uint64_t> all;
+    while (const auto point = sweep.next()) all.push_back(point->bytes);
+    return all;
+  };
+  EXPECT_EQ(sizes(1, 64, 0), (std::vector<std::uint64_t>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}));
+  EXPECT_EQ(sizes(100, 400, 0), (std::vector<std::uint64_t>{100, 150, 200, 300, 400}));
+  EXPECT_EQ(sizes(1, 1, 3), (std::vector<std::uint64_t>{1}));
+}
+
+TEST(Sweep, EverySizeIsPositiveAndBounded) {
+  std::minstd_rand random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const auto to = static_cast<std::uint32_t>(1 + random() % Options::bytes_max);
+    const auto from = static_cast<std::uint32_t>(1 + random() % to);
+    const auto perturbation = static_cast<std::uint32_t>(random() % (random() % 2 == 0 ? 8 : Options::perturbation_max));
+    Sweep sweep(from, to, perturbation);
+    unsigned points = 0;
+    for (; const auto point = sweep.next(); ++points) {
+      ASSERT_GE(point->bytes, 1U) << from << " " << to << " " << perturbation;
+      ASSERT_LE(point->bytes, std::uint64_t{to} + perturbation);
+    }
+    ASSERT_LE(points, Sweep::points_max + 2);
+  }
+}
+
+// Seen: after 148.51 us for 2 bytes NPtcp repeated 3 bytes 673 times, after 122.25 us for 3 bytes 4 bytes 545 times.
+TEST(Sweep, RepeatsAreThoseOfNPtcp) {
+  EXPECT_EQ(Sweep::repeats(2, 1, 148.51e-6), 673U);
+  EXPECT_EQ(Sweep::repeats(3, 2, 122.25e-6), 545U);
+  EXPECT_EQ(Sweep::repeats(1000, 1, 10.0), 3U);
+  EXPECT_EQ(Sweep::repeats(1, 1, 0.0), 100'000'000U);
+}
+
+// The same numbers as in a run of NPtcp: what it showed and what it wrote.
+TEST(Measurement, LinesAreThoseOfNPtcp) {
+  const Measurement point{.index = 16, .bytes = 45, .repeats = 355, .seconds = 160.93e-6};
+  EXPECT_EQ(point.shown_line(), " 16:      45 bytes    355 times -->      2.13 Mbps in     160.93 usec");
+  EXPECT_EQ((Measurement{.bytes = 12, .repeats = 436, .seconds = 151.585e-6}.file_line()), "      12 0.603970   0.00015159");
+  EXPECT_EQ((Measurement{.index = 3, .bytes = 100, .repeats = 7, .seconds = 1, .checked = true}.shown_line()),
+            "  3:     100 bytes      7 times -->  Integrity check passed");
+  EXPECT_EQ((Measurement{.bytes = 100, .repeats = 7, .seconds = 1, .checked = true}.file_line()), "     100 7");
+  EXPECT_EQ((Measurement{.bytes = 1048576, .seconds = 1, .bidirectional = true}.file_line()), " 2097152 16.000000   1.00000000");
+}
+
+TEST(Options, WordsAreCheckedTogether) {
+  const auto complaints = [](const char* words) {
+    Arguments arguments(words);
+    static_cast<void>(Options::from_words(arguments, {}));
+    return arguments.complaints();
+  };
+  EXPECT_EQ(complaints("stream=on from=10 to=1M perturbation=0 repeats=5 integrity=on reset=on"), "");
+  EXPECT_NE(complaints("stream=on bidirectional=on"), "");
+  EXPECT_NE(complaints("from=10 to=9"), "");
+  EXPECT_NE(complaints("from=0"), "");
+  EXPECT_NE(complaints("to=1G"), "");
+  EXPECT_NE(complaints("perturbation=-1"), "");
+  EXPECT_NE(complaints("nonsense=1"), "");
+  Arguments arguments("integrity=on");
+  const Options checked = Options::from_words(arguments, {});
+  EXPECT_EQ(checked.from, 5U);
+  EXPECT_EQ(checked.perturbation, 0U);
+}
+
+// --- How it is said ----------------------------------------------------------------------------------------------------------------------
+
+// NPtcp's words as a transmitter, one size, as strace showed them.
+TEST(Session, ReceiverAnswersAsNPtcpDoes) {
+  Side receiver(Role::receiver, {.from = 2, .to = 2});
+  receiver.session.begin();
+  EXPECT_EQ(receiver.said(), "");
+  receiver.must_hear("SyncMe");
+  EXPECT_EQ(receiver.said(), "SyncMe");
+  for (int i = 0; i < 100; ++i) {
+    receiver.must_hear("ab");
+    EXPECT_EQ(receiver.said(), "aa");
+  }
+  receiver.must_hear("SyncMe");
+  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_hear("SyncMe");
+  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_hear("\0\0\0\4"sv);
+  for (int trial = 0; trial < 3; ++trial) {
+    receiver.must_hear("SyncMe");
+    EXPECT_EQ(receiver.said(), "SyncMe");
+    for (int i = 0; i < 4; ++i) {
+      clock_ns += trial == 1 ? 30'000 : 80'000;
+      receiver.must_hear("ab");
+      EXPECT_EQ(receiver.said(), "aa");
+    }
+  }
+  ASSERT_EQ(receiver.points.size(), 1U);
+  EXPECT_EQ(receiver.points[0].repeats, 4U);
+  EXPECT_NEAR(receiver.points[0].seconds, 15e-6, 1e-9);  // the best trial's, one way
+  receiver.must_hear("QUIT\0"sv);
+  EXPECT_EQ(receiver.said(), "QUIT\0"sv);
+  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+}
+
+TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
+  Side transmitter(Role::transmitter, {.from = 3, .to = 3, .repeats = 258});
+  transmitter.session.begin();
+  EXPECT_EQ(transmitter.said(), "SyncMe");
+  transmitter.must_hear("SyncMe");
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(transmitter.said(), "aaa");
+    transmitter.must_hear("aab");
+  }
+  EXPECT_EQ(transmitter.said(), "SyncMe");
+  // NPtcp does not wait for ours before it says the next one: two may come at once.
+  transmitter.must_hear("SyncMe");
+  EXPECT_EQ(transmitter.said(), "SyncMe");
+  transmitter.must_hear("SyncMe");
+  EXPECT_EQ(transmitter.said(), "\0\0\1\2SyncMe"sv);
+  transmitter.must_hear("SyncMe");
+  for (int i = 0; i < 258; ++i) {
+    EXPECT_EQ(transmitter.said(), "aaa");
+    transmitter.must_hear(i == 257 ? "aabSyncMe" : "aab");
+  }
+  EXPECT_EQ(transmitter.said(), "SyncMeaaa");
+  EXPECT_EQ(transmitter.session.state(), Session::State::running);
+}
+
+TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
+  const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
+  Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
+  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's, and after it and each trial another one
+  EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
+  EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+  ASSERT_EQ(transmitter.points.size(), 1U);
+  ASSERT_EQ(receiver.points.size(), 1U);
+  EXPECT_NEAR(transmitter.points[0].seconds, receiver.points[0].seconds, 1e-8);
+}
+
+struct Mode {
+  const char* name;
+  Options options;
+};
+class EveryMode : public ::testing::TestWithParam<Mode> {};
+
+// However the bytes are cut, both sides come to the same points and to an orderly end.
+TEST_P(EveryMode, BothSidesAgreeWhateverTheCuts) {
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    Side transmitter(Role::transmitter, GetParam().options), receiver(Role::receiver, GetParam().options);
+    const int connections = converse(transmitter, receiver, seed);
+    EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
+    EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+    EXPECT_GT(transmitter.points.size(), 5U);
+    ASSERT_EQ(transmitter.points.size(), receiver.points.size());
+    const auto trials = GetParam().options.integrity ? 1 : 3;
+    EXPECT_EQ(connections, GetParam().options.resets() ? 2 + trials * static_cast<int>(receiver.points.size()) : 1);
+    for (std::size_t i = 0; i < receiver.points.size(); ++i) {
+      EXPECT_EQ(transmitter.points[i].bytes, receiver.points[i].bytes);
+      EXPECT_EQ(transmitter.points[i].repeats, receiver.points[i].repeats);
+      EXPECT_GT(transmitter.points[i].seconds, 0.0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Session, EveryMode,
+    ::testing::Values(Mode{"PingPong", {.to = 1000, .repeats = 3}}, Mode{"Stream", {.to = 5000, .repeats = 7, .stream = true}},
+                      Mode{"Bidirectional", {.to = 3000, .repeats = 4, .bidirectional = true}},
+                      Mode{"Integrity", {.from = 5, .to = 9000, .perturbation = 0, .repeats = 3, .integrity = true}},
+                      Mode{"IntegrityStream", {.from = 5, .to = 9000, .repeats = 3, .stream = true, .integrity = true}},
+                      Mode{"Reset", {.to = 500, .repeats = 2, .reset = true}}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
+  const Options options{.from = 1000, .to = 1000, .perturbation = 0};
+  Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
+  converse(transmitter, receiver, 3);  // 10 us each way
+  ASSERT_EQ(transmitter.points.size(), 1U);
+  EXPECT_NEAR(transmitter.points[0].repeats, 5010, 20);  // the step is 500: 1000/501 times 10 us are expected
+  EXPECT_NEAR(transmitter.points[0].seconds, 10e-6, 1e-7);
+}
+
+// --- Ends --------------------------------------------------------------------------------------------------------------------------------
+
+/// A receiver past its probe, waiting for the first size.
+void introduce(Side& receiver) {
+  receiver.session.begin();
+  receiver.must_hear("SyncMe");
+  EXPECT_EQ(receiver.said(), "SyncMe");
+  for (int i = 0; i < 100; ++i) {
+    receiver.must_hear("b");
+    EXPECT_EQ(receiver.said(), "a");
+  }
+  receiver.must_hear("SyncMe");
+  EXPECT_EQ(receiver.said(), "SyncMe");
+}
+
+TEST(Session, EitherSideMayHaveEnoughFirst) {
+  Side shorter(Role::transmitter, {.to = 10, .repeats = 3}), longer(Role::receiver, {.to = 1000});
+  converse(shorter, longer, 1);
+  EXPECT_EQ(shorter.session.state(), Session::State::finished);
+  EXPECT_EQ(longer.session.state(), Session::State::finished);
+  Side eager(Role::transmitter, {.to = 1000, .repeats = 3}), reluctant(Role::receiver, {.to = 10});
+  converse(eager, reluctant, 1);
+  EXPECT_EQ(reluctant.session.state(), Session::State::finished);
+  EXPECT_EQ(eager.session.state(), Session::State::finished) << eager.session.reason();
+  EXPECT_EQ(eager.points.size(), reluctant.points.size());
+}
+
+TEST(Session, StopEndsBeforeTheNextLength) {
+  Side transmitter(Role::transmitter, {.to = 1000, .repeats = 3}), receiver(Role::receiver, {.to = 1000});
+  transmitter.session.stop();
+  converse(transmitter, receiver, 1);
+  EXPECT_EQ(transmitter.session.state(), Session::State::finished);
+  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+  EXPECT_EQ(receiver.points.size(), 0U);
+}
+
+TEST(Session, WrongContentsFailTheIntegrityCheck) {
+  const Options options{.from = 6, .to = 6, .integrity = true};
+  for (const bool wrong : {false, true}) {
+    Side receiver(Role::receiver, options);
+    receiver.session.begin();
+    receiver.must_hear("SyncMe");
+    receiver.said();
+    for (int i = 0; i < 100; ++i) {
+      receiver.must_hear("xxxxxx");  // nobody looks yet
+      receiver.said();
+    }
+    for (const auto words : {"SyncMe"sv, "SyncMe"sv, "\0\0\0\2"sv, "SyncMe"sv}) {
+      receiver.must_hear(words);
+      receiver.said();
+    }
+    receiver.must_hear("\0\0\0\0\7\7"sv);  // after the last whole word nobody looks
+    EXPECT_EQ(receiver.said().substr(0, 4), "\0\0\0\0"sv);
+    receiver.hear(wrong ? "\0\0\1\0xx"sv : "\0\0\0\0xx"sv);
+    EXPECT_EQ(receiver.session.state(), wrong ? Session::State::failed : Session::State::running);
+    EXPECT_EQ(receiver.session.reason(), wrong ? "integrity check failed: a message of 6 bytes has 1 where 0 was expected, at byte 2" : "");
+  }
+}
+
+TEST(Session, WrongWordsFail) {
+  for (const auto words : {"SyncMf"sv, "GET / HTTP/1.0"sv, "QUIT\0QUIT"sv, "\0\0\0\0\0\0"sv}) {
+    Side receiver(Role::receiver, {});
+    receiver.session.begin();
+    receiver.hear(words);
+    EXPECT_EQ(receiver.session.state(), Session::State::failed);
+    EXPECT_FALSE(receiver.session.introduced());
+    EXPECT_FALSE(receiver.session.has_output());
+    EXPECT_EQ(receiver.hear("SyncMe"), 0U);
+  }
+  for (const auto number : {"\0\0\0\0"sv, "\x80\0\0\0"sv, "\xFF\xFF\xFF\xFF"sv}) {
+    Side receiver(Role::receiver, {});
+    introduce(receiver);
+    receiver.must_hear("SyncMe");
+    receiver.said();
+    receiver.hear(number);
+    EXPECT_EQ(receiver.session.state(), Session::State::failed);
+  }
+}
+
+// A peer that asks for much and reads nothing makes us count, not keep.
+TEST(Session, UnreadAnswersStopTheInput) {
+  Side receiver(Role::receiver, {});
+  introduce(receiver);
+  receiver.must_hear("SyncMe");
+  receiver.said();
+  receiver.must_hear("\x7F\xFF\xFF\xFF"sv);
+  receiver.must_hear("SyncMe");
+  receiver.said();
+  EXPECT_EQ(receiver.hear(std::string(1000, 'b')), 1U);
+  EXPECT_EQ(receiver.session.bulk_bytes(), 1U);
+  EXPECT_EQ(receiver.hear(std::string(1000, 'b')), 0U);
+}
+
+TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
+  Side receiver(Role::receiver, {});
+  introduce(receiver);
+  receiver.session.connection_lost("gone");
+  EXPECT_EQ(receiver.session.state(), Session::State::failed);
+  EXPECT_EQ(receiver.session.reason(), "gone");
+  // Where each trial has its own connection, one that ends before a word was said is tried again.
+  Side resetting(Role::receiver, {.reset = true});
+  introduce(resetting);
+  resetting.must_hear("QUIT\0"sv);
+  EXPECT_EQ(resetting.said(), "QUIT\0"sv);
+  EXPECT_EQ(resetting.session.state(), Session::State::between);
+  resetting.session.begin();
+  resetting.session.connection_lost("gone");
+  EXPECT_EQ(resetting.session.state(), Session::State::between);
+  resetting.session.begin();
+  resetting.must_hear("Syn");
+  resetting.session.connection_lost("gone");
+  EXPECT_EQ(resetting.session.state(), Session::State::failed);
+}
+
+// Whatever is said: no crash, no sanitizer's report, no output beyond what was asked for, and an end that stays one.
+TEST(Session, SurvivesAnyPeer) {
+  std::mt19937 random(4711);
+  constexpr std::string_view vocabulary[] = {"SyncMe"sv,           "QUIT\0"sv, "\0\0\0\3"sv, "\0\0\0\0"sv,
+                                             "\xFF\xFF\xFF\xFF"sv, "b"sv,      "bbbbbbbb"sv, "Sync"sv};
+  int failed = 0, finished = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    Options options{.from = 1 + static_cast<std::uint32_t>(random() % 4), .to = 50, .repeats = 2};
+    options.stream = random() % 3 == 0;
+    options.bidirectional = !options.stream && random() % 3 == 0;
+    options.integrity = random() % 4 == 0;
+    options.reset = random() % 4 == 0;
+    Side side(random() % 2 == 0 ? Role::receiver : Role::transmitter, options);
+    side.session.begin();
+    for (int turn = 0; turn < 300; ++turn) {
+      std::string words;
+      if (random() % 40 != 0) {
+        // mostly what moves it on
+        side.said();
+        words = random() % 5 == 0 ? "QUIT\0"sv : random() % 3 == 0 ? "SyncMe"sv : "bbbb"sv.substr(0, options.from);
+      } else {
+        words = vocabulary[random() % std::size(vocabulary)];
+      }
+      side.hear(words);
+      ASSERT_LE(side.session.text().size(), 16U);
+      if (side.session.state() == Session::State::between) side.session.begin();
+      if (random() % 200 == 0) side.session.connection_lost("gone");
+    }
+    failed += side.session.state() == Session::State::failed;
+    finished += side.session.state() == Session::State::finished;
+  }
+  EXPECT_GT(failed, 1000);
+  EXPECT_GT(finished, 0);
+}
+
+}  // namespace
+}  // namespace neap::netpipe

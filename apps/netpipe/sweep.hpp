@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSL-1.0
+// Which sizes are measured, and how often: NetPIPE 3.7.2's own series, which both sides walk through without a word about it.
+//
+// Lengths grow by a step that doubles at every second length, and around each (once the step leaves room) lie the perturbations: 1, 2, 3,
+// 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace neap::netpipe {
+
+class Sweep {
+ public:
+  static constexpr unsigned points_max = 7997;
+  static constexpr double seconds_a_trial = 0.1;
+  static constexpr double seconds_a_message_max = 1.0;  ///< beyond it a transmitter begins no further length
+  static constexpr std::uint32_t trials = 3;
+
+  struct Point {
+    unsigned index = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t step = 0;   ///< to the next length
+    bool new_length = false;  ///< not a further perturbation of the length before
+  };
+
+  Sweep(std::uint32_t from, std::uint32_t to, std::uint32_t perturbation) noexcept
+      : to_(to), perturbation_(perturbation), length_(from), step_(from > 1 ? from / 2 : 1), lengths_(from > 1 ? 1 : 0) {}
+
+  /// The next one; none when all are done. Every size is at least 1 and at most `to` + `perturbation`.
+  [[nodiscard]] std::optional<Point> next() noexcept;
+
+  /// How often a transmitter repeats `point`'s message, from what the one before it took (`seconds`, one way). 3 to 2^31 - 1.
+  [[nodiscard]] static std::uint32_t repeats(std::uint64_t bytes_before, std::uint64_t step, double seconds) noexcept;
+
+ private:
+  std::uint64_t to_, perturbation_, length_, step_;
+  std::int64_t offset_ = 0;
+  unsigned lengths_;
+  unsigned index_ = 0;
+  bool within_length_ = false;
+};
+
+}  // namespace neap::netpipe
