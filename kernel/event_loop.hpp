@@ -83,16 +83,16 @@ class EventLoop {
   RemoteNode* first_ = nullptr;  // local events, oldest first
   RemoteNode* last_ = nullptr;
   RemoteNode* received_ = nullptr;  // handed over, taken from the shared list, oldest first
-  HookList hooks_;       // asked for in this event
-  HookList last_hooks_;  // and those that let all others go first
+  HookList hooks_;                  // asked for in this event
+  HookList last_hooks_;             // and those that let all others go first
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
   std::uint64_t poll_budget_ns_ = 0;
-  std::uint64_t idle_since_ns_ = 0;       // the first look in vain since there was work; 0: there was some
-  std::uint64_t looked_at_tsc_ = 0;       // `poll`: the last look, if it was in vain
+  std::uint64_t idle_since_ns_ = 0;         // the first look in vain since there was work; 0: there was some
+  std::uint64_t looked_at_tsc_ = 0;         // `poll`: the last look, if it was in vain
   const volatile void* watched_ = nullptr;  // `monitor`: where the card writes next
   WatchedLine watched_before_{};            // and what stood there before the last look
 };

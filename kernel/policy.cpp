@@ -240,11 +240,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
 /// Lives in the frame of who wants it.
 struct Change : RemoteNode {
   Change(Setting wanted, std::string text, unsigned for_core) noexcept
-      : RemoteNode{.run = &Change::arrive, .next = nullptr},
-        setting(wanted),
-        value(std::move(text)),
-        core(for_core),
-        home(this_core()) {}
+      : RemoteNode{.run = &Change::arrive, .next = nullptr}, setting(wanted), value(std::move(text)), core(for_core), home(this_core()) {}
   Change(const Change&) = delete;
   Change& operator=(const Change&) = delete;
 

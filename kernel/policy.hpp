@@ -23,10 +23,10 @@ namespace neap::policy {
 
 /// The numbers stand in log records.
 enum class Setting : std::uint8_t {
-  idle = 0,         ///< an `IdleState` by name, or `deepest`; a core's
-  itr = 1,          ///< interrupt moderation, "8us" or "8"; a core's queue
-  pstate = 2,       ///< "24" (ratio), "2400MHz", "2.4GHz", "0x1800" (PERF_CTL as it is), "off" (firmware's); a core's, though a package may run
-                    ///< at its fastest core's
+  idle = 0,    ///< an `IdleState` by name, or `deepest`; a core's
+  itr = 1,     ///< interrupt moderation, "8us" or "8"; a core's queue
+  pstate = 2,  ///< "24" (ratio), "2400MHz", "2.4GHz", "0x1800" (PERF_CTL as it is), "off" (firmware's); a core's, though a package may run
+               ///< at its fastest core's
   power_limit = 3,  ///< "35W", "35", "off" (firmware's); a package's
   turbo = 4,        ///< "on", "off"; a package's
   poll_budget = 5,  ///< "50us" or "50": looks at the ring so long before it sleeps; a core's
@@ -61,9 +61,9 @@ struct Applied {
 };
 
 /// Checks `value` for every core in scope, then applies it on each; complete when all have. `core`: one, or `all_cores`. A setting of
-/// package scope, asked for one core, holds for that core's package; `itr` for all cores for those that have a queue. Changes are applied one
-/// after the other, in the order of generations. If the CPU refuses what it said it can, the cores that had changed are set back, which is a
-/// change too.
+/// package scope, asked for one core, holds for that core's package; `itr` for all cores for those that have a queue. Changes are applied
+/// one after the other, in the order of generations. If the CPU refuses what it said it can, the cores that had changed are set back, which
+/// is a change too.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
 [[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
 
@@ -92,8 +92,8 @@ class Device {
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
   /// Whether this core's queue interrupts. Off in `poll` and `monitor`; turning it on raises one if work waits.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
-  /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue, or must not
-  /// sleep on it now because something else of the card's (a frame on its way out) would end unseen: then the core goes on looking.
+  /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue, or must
+  /// not sleep on it now because something else of the card's (a frame on its way out) would end unseen: then the core goes on looking.
   [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
 };
 /// Before a policy that concerns it is set; null: none any more.

@@ -117,8 +117,8 @@ Parsed parse_pstate(std::string_view text, const PowerAbilities& abilities) {
     const auto mhz = [&](std::uint64_t of) { return std::to_string(of * abilities.ratio_khz / 1000); };
     return wrong(Setting::pstate, text,
                  "a ratio of " + std::to_string(abilities.ratio_min) + " to " + std::to_string(most) + ", " + mhz(abilities.ratio_min) +
-                     "MHz to " + mhz(most) + "MHz, " + hexadecimal(std::uint64_t{abilities.ratio_min} << 8) + " to " + hexadecimal(most << 8) +
-                     ", off");
+                     "MHz to " + mhz(most) + "MHz, " + hexadecimal(std::uint64_t{abilities.ratio_min} << 8) + " to " +
+                     hexadecimal(most << 8) + ", off");
   }
   value.performance = *ratio << 8;
   return value;
@@ -152,7 +152,8 @@ Parsed parse_turbo(std::string_view text, const PowerAbilities& abilities) {
 }  // namespace
 
 std::unexpected<Refusal> refuse(ErrorCode code, Setting setting, std::string_view why) {
-  return std::unexpected(Refusal{.code = code, .why = std::string(setting_names[static_cast<unsigned>(setting)]) + ": " + std::string(why)});
+  return std::unexpected(
+      Refusal{.code = code, .why = std::string(setting_names[static_cast<unsigned>(setting)]) + ": " + std::string(why)});
 }
 
 std::string accepted_idle_states(const PowerAbilities& abilities) {

@@ -65,7 +65,7 @@ struct CounterSample {
 /// What this CPU can be told. The same on all cores.
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
-  IdleState deepest = IdleState::halt;                                     ///< the default policy
+  IdleState deepest = IdleState::halt;                                      ///< the default policy
   bool mwait_sleeps = false;  ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
 
   bool performance = false;  ///< PERF_CTL or HWP_REQUEST can be set
@@ -73,15 +73,15 @@ struct PowerAbilities {
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
 
-  bool power_limit = false;         ///< the package's limit can be set (it may be locked)
+  bool power_limit = false;  ///< the package's limit can be set (it may be locked)
   bool power_limit_locked = false;
   std::uint32_t power_limit_least_mw = 0, power_limit_most_mw = 0;  ///< as the CPU states them; 0: it does not
-  bool turbo = false;               ///< can be turned on and off
+  bool turbo = false;                                               ///< can be turned on and off
 
-  std::uint16_t counters = 0;               ///< bits of namespace `counter`
+  std::uint16_t counters = 0;                  ///< bits of namespace `counter`
   std::uint8_t energy_unit_exponent = 0;       ///< package energy counts in 2^-n joules
   std::uint8_t dram_energy_unit_exponent = 0;  ///< its own on some server CPUs
-  char cpu[49] = "";                        ///< brand string
+  char cpu[49] = "";                           ///< brand string
 };
 
 }  // namespace neap

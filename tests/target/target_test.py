@@ -110,6 +110,14 @@ RUNS = [
     Run("no_wakeup_is_lost", cores=4),
     Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
     Run("msr_fault_is_an_error", cores=2),
+    Run(
+        "idle_policy_is_honest",
+        cores=2,
+        says=[r"^power: idle states halt; MWAIT returns at once here, so halt is used; no P-states, no power limit, no counters on this CPU$"],
+    ),
+    Run("idle_policy_is_honest", cores=2, qemu=cpu("qemu64"), says=["^power: .*MWAIT is missing"], name="idle_policy_is_honest-old-cpu"),
+    # Whatever an emulated CPU calls itself, its zeros are no answers.
+    Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
     Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
     Run("ends_as_asked", words="way=off", ends=POWER_OFF, says=[r"^random 0x[0-9a-f]{8,}$"], name="power-off"),

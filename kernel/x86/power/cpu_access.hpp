@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // CPUID and MSRs as something that can be handed over.
 //
-// What there is to know about power is knowledge about numbers: which leaf, which MSR, which bits. It goes wrong on machines that nobody has
-// at hand. So all of it is written against this interface: on the CPU the instructions are behind it, in a test a table.
+// What there is to know about power is knowledge about numbers: which leaf, which MSR, which bits. It goes wrong on machines that nobody
+// has at hand. So all of it is written against this interface: on the CPU the instructions are behind it, in a test a table.
 #pragma once
 
 #include <cstdint>

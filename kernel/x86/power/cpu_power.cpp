@@ -91,7 +91,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity) noexce
     if (hint != no_hint && hint_is_listed(hint, leaf5.edx)) ways_.hints[static_cast<unsigned>(state)] = hint;
   }
   // An MWAIT for which the CPU lists no state to go to has none to sleep in; so it is where a hypervisor or QEMU's emulator handles it.
-  mwait_lack_ = identity.hypervisor && is_tcg(cpu)                                  ? MwaitLack::emulated
+  mwait_lack_ = identity.hypervisor && is_tcg(cpu)                             ? MwaitLack::emulated
                 : ways_.hints[static_cast<unsigned>(IdleState::c1)] == no_hint ? MwaitLack::no_states
                                                                                : MwaitLack::none;
   if (mwait_lack_ != MwaitLack::none) {
@@ -140,7 +140,8 @@ void CpuPower::find_turbo(CpuAccess& cpu, const Identity& identity) noexcept {
   const auto control = cpu.read_msr(msr::misc_enable);
   // While it is off the CPU denies having it (SDM 2A, CPUID leaf 6, EAX bit 1).
   constexpr std::uint64_t turbo_bit = bit(1);
-  abilities_.turbo = control && ((cpu.cpuid(6, 0).eax & turbo_bit) != 0 || (!identity.hypervisor && (*control & misc_enable_turbo_off) != 0));
+  abilities_.turbo =
+      control && ((cpu.cpuid(6, 0).eax & turbo_bit) != 0 || (!identity.hypervisor && (*control & misc_enable_turbo_off) != 0));
 }
 
 void CpuPower::find_rapl(CpuAccess& cpu, const Identity& identity) noexcept {
@@ -239,7 +240,8 @@ Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot
   if (const auto written = cpu.write_msr(msr::package_power_limit, value); !written) return std::unexpected(written.error());
   // A hypervisor may swallow the write.
   const auto after = cpu.read_msr(msr::package_power_limit);
-  if (!after || (*after & limit1_mask) != power_units) return failure(ErrorCode::unsupported, "the CPU did not take the power limit", value);
+  if (!after || (*after & limit1_mask) != power_units)
+    return failure(ErrorCode::unsupported, "the CPU did not take the power limit", value);
   return milliwatts_of(power_units, units_);
 }
 
@@ -309,8 +311,8 @@ void CpuPower::describe(Line& line) const noexcept {
     lacks[lacking++] = "no power limit";
   }
   if (abilities_.counters != 0) {
-    constexpr std::array names{"instructions", "cycles",  "reference cycles", "LLC misses", "package energy", "DRAM energy", "C3",
-                               "C6",           "C7",      "package C2",       "package C3", "package C6",     "package C7"};
+    constexpr std::array names{"instructions", "cycles", "reference cycles", "LLC misses", "package energy", "DRAM energy", "C3",
+                               "C6",           "C7",     "package C2",       "package C3", "package C6",     "package C7"};
     line << "counters ";
     const char* between = "";
     for (unsigned i = 0; i < names.size(); ++i) {

@@ -58,10 +58,11 @@ TEST(CpuPower, SandyBridgeHasEverything) {
   EXPECT_EQ(has.counters, 0x1fff);
   EXPECT_EQ(has.energy_unit_exponent, 16);
   EXPECT_EQ(has.dram_energy_unit_exponent, 16);
-  EXPECT_EQ(description(power),
-            "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
-            "limit 51 to 200 W; counters instructions, cycles, reference cycles, LLC misses, package energy, DRAM energy, C3, C6, C7, package "
-            "C2, package C3, package C6, package C7");
+  EXPECT_EQ(
+      description(power),
+      "power: Sandy Bridge-EP; idle states halt c1 c1e c3 c6 c7 monitor; P-states 12 to 29 (turbo 38) x 100 MHz by PERF_CTL; package "
+      "limit 51 to 200 W; counters instructions, cycles, reference cycles, LLC misses, package energy, DRAM energy, C3, C6, C7, package "
+      "C2, package C3, package C6, package C7");
 }
 
 // Whatever vendor the emulator names: its zeros are no answers.
@@ -98,7 +99,8 @@ TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsNoError) {
 TEST(CpuPower, ZerosOfAHypervisorAreNotBelieved) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x2d, test::speed_step_feature | test::hypervisor_feature);
-  for (const std::uint32_t number : {msr::platform_info, msr::rapl_power_unit, msr::package_energy, msr::package_power_limit}) cpu.msrs[number] = 0;
+  for (const std::uint32_t number : {msr::platform_info, msr::rapl_power_unit, msr::package_energy, msr::package_power_limit})
+    cpu.msrs[number] = 0;
   const CpuPower power = found_on(cpu);
   EXPECT_FALSE(power.abilities().performance);
   EXPECT_FALSE(power.abilities().power_limit);
@@ -121,8 +123,7 @@ TEST(CpuPower, IdleStatesAreTheModelsThatLeaf5Lists) {
            Case{0x4f, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
            Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
            Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
-           Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1},
-           Case{0x2d, 0x00000000, states({halt, poll}), halt},
+           Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1}, Case{0x2d, 0x00000000, states({halt, poll}), halt},
            Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID alone
        }) {
     FakeCpu cpu = sandy_bridge_ep();

@@ -53,8 +53,8 @@ constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number
 constexpr std::uint64_t perf_ctl_value(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
-/// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the activity
-/// window stay as they were. Package control and its valid bits (15.4.4.2) go: the core's own request counts.
+/// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the
+/// activity window stay as they were. Package control and its valid bits (15.4.4.2) go: the core's own request counts.
 constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t ratio) {
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
@@ -144,8 +144,8 @@ constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0)
 
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
 
-/// Bits 7:4 of a hint name the C-state less one (15: C0), bits 3:0 the sub-state; leaf 5 counts each C-state's sub-states in four bits of EDX.
-/// True if the CPU lists this one.
+/// Bits 7:4 of a hint name the C-state less one (15: C0), bits 3:0 the sub-state; leaf 5 counts each C-state's sub-states in four bits of
+/// EDX. True if the CPU lists this one.
 constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
   const unsigned state = (hint >> 4) + 1U;
   return state <= 7 && (hint & 0xfU) < (leaf5_edx >> (4 * state) & 0xfU);

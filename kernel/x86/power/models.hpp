@@ -23,8 +23,8 @@ struct Model {
   std::uint8_t model;  ///< with the extended part; family 6
   const char* name;
   Hints hints;
-  std::uint16_t residencies;       ///< counters (namespace `counter`) that count on it
-  bool dram_energy;                ///< MSR_DRAM_ENERGY_STATUS is there
+  std::uint16_t residencies;        ///< counters (namespace `counter`) that count on it
+  bool dram_energy;                 ///< MSR_DRAM_ENERGY_STATUS is there
   std::uint8_t dram_unit_exponent;  ///< 0: the package's; otherwise fixed, whatever MSR_RAPL_POWER_UNIT says
 };
 

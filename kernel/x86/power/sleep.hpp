@@ -9,8 +9,8 @@
 //   MONITOR finds it; or after, and then MWAIT ends or falls through (SDM 2B, MWAIT).
 // - watch: the monitored line is the card's next descriptor, so others send an interrupt as for halt.
 //
-// In all three the word changes before the last look, by a sequentially consistent exchange; and a sender queues its work before it looks at
-// the word. So either the look finds the work or the sender finds the word.
+// In all three the word changes before the last look, by a sequentially consistent exchange; and a sender queues its work before it looks
+// at the word. So either the look finds the work or the sender finds the word.
 //
 // The instructions are behind `Cpu`, so that tests can put a wake-up into every gap.
 #pragma once
