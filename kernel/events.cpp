@@ -235,8 +235,8 @@ void EventLoop::be_idle() noexcept {
   }
 }
 
-// A core that polls is never `asleep`, so nobody sends it an interrupt: its next look finds what was queued. The log counts the time from one
-// look in vain to the next as idle.
+// A core that polls is never `asleep`, so nobody sends it an interrupt: its next look finds what was queued. The log counts the time from
+// one look in vain to the next as idle.
 void EventLoop::poll() noexcept {
   const std::uint64_t now = machine::timestamp();
   if (looked_at_tsc_ != 0) log::slept(IdleState::poll, looked_at_tsc_, now, {});
@@ -261,10 +261,12 @@ std::uint64_t load_word(const volatile void* line, std::size_t index) noexcept {
 }  // namespace
 
 // Before the core sleeps on the card's next write: notes what stands there, then looks at the rings once more. What is written after that
-// changes the line, which still_idle sees; what is written after MONITOR ends the sleep. False: there is work, or nothing to sleep on.
+// changes the line, which still_idle sees; what is written after MONITOR ends the sleep. False: there is work, or the card wants the core
+// to look again soon. Without a card there is nothing to watch, and the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
-  const volatile void* const line = device == nullptr ? nullptr : device->next_receive_line(this_core());
+  if (device == nullptr) return true;
+  const volatile void* const line = device->next_receive_line(this_core());
   if (line == nullptr) {
     machine::pause();
     return false;

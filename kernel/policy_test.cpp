@@ -60,7 +60,9 @@ class TestCard final : public Device {
     wrong_core += core != this_core() ? 1 : 0;
     interrupts[core] = on;
   }
-  [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override { return lines[core].words.data(); }
+  [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override {
+    return busy ? nullptr : lines[core].words.data();
+  }
 
   struct alignas(64) Line {
     std::array<std::uint64_t, 8> words{};
@@ -68,6 +70,7 @@ class TestCard final : public Device {
   std::array<std::atomic<std::uint32_t>, cores> itr{16, 16, 16, 16};
   std::array<std::atomic<bool>, cores> interrupts{true, true, true, true};
   std::array<Line, cores> lines;
+  std::atomic<bool> busy{false};
   std::atomic<int> wrong_core{0};
 };
 
@@ -184,8 +187,9 @@ TEST_F(PolicyTest, RefusalsSayWhatIsAccepted) {
   EXPECT_EQ(why(Setting::itr, "8", 3), "itr: no queue");
   EXPECT_EQ(why(Setting::itr, "8", 4), "itr: core 4 does not run; accepted here: 0 to 3");
   EXPECT_EQ(why(Setting::idle, "c2"), "idle: \"c2\" is not accepted; accepted here: halt c1 c1e c3 c6 c7 poll monitor deepest");
-  EXPECT_EQ(why(Setting::idle, "monitor"), "idle: monitor sleeps on a queue of the network card, and core 3 has none; accepted here: halt c1 "
-                                           "c1e c3 c6 c7 poll monitor deepest");
+  EXPECT_EQ(why(Setting::idle, "monitor"),
+            "idle: monitor sleeps on a queue of the network card, and core 3 has none; accepted here: halt c1 "
+            "c1e c3 c6 c7 poll monitor deepest");
   EXPECT_EQ(why(Setting::pstate, "40"),
             "pstate: \"40\" is not accepted; accepted here: a ratio of 12 to 38, 1200MHz to 3800MHz, 0xc00 to 0x2600, off");
   EXPECT_EQ(why(Setting::power_limit, "5W"), "power_limit: \"5W\" is not accepted; accepted here: 51W to 200W, off");
@@ -312,7 +316,8 @@ TEST_F(PolicyTest, ACoreSleepsInTheStateThatIsAskedFor) {
       EXPECT_TRUE(HostMachine::wait_until([&] {
         const auto asleep = host::asleep_in(core);
         return asleep && idle_state_names[static_cast<unsigned>(*asleep)] == std::string(state);
-      })) << "core " << core << ", " << state;
+      })) << "core "
+          << core << ", " << state;
     }
   }
 }
@@ -362,9 +367,11 @@ TEST_F(PolicyTest, MonitorSleepsOnTheCardsLineAndMissesNoWrite) {
     line().store(frame);
     ASSERT_TRUE(HostMachine::wait_until([&] { return found == frame; })) << frame;
   }
-  std::atomic<bool> called{false};
-  machine->on(1, [&] { called = true; });
-  EXPECT_TRUE(called);
+  card.busy = true;
+  machine->on(1, [] {});
+  EXPECT_EQ(host::asleep_in(1), std::nullopt) << "a card that must not be slept on is polled";
+  card.busy = false;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(1) == IdleState::monitor; }));
   ASSERT_TRUE(set(Setting::idle, "halt", 1).has_value());
   EXPECT_TRUE(card.interrupts[1]);
   machine->on(1, [&] { hook.reset(); });

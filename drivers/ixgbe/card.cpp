@@ -278,7 +278,9 @@ Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const
   return moderation->itr_us();
 }
 
-std::uint32_t Card::itr_us(unsigned core) const noexcept { return core < pairs_.size() ? itr_us_[core].load(std::memory_order_relaxed) : 0; }
+std::uint32_t Card::itr_us(unsigned core) const noexcept {
+  return core < pairs_.size() ? itr_us_[core].load(std::memory_order_relaxed) : 0;
+}
 
 void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
   const auto moderation = Moderation::from_us(itr_us);

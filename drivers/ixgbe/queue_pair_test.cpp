@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
+
 #include "drivers/ixgbe/test_card.hpp"
 #include "kernel/interrupts.hpp"
 #include "tests/host/host_machine.hpp"
@@ -220,6 +223,49 @@ TEST_F(QueuePairTest, DetachSaysWhetherAnEventIsStillQueued) {
     });
   });
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
+}
+
+// What `monitor` sleeps on: the line changes with the next frame's write-back, wherever in the ring that is.
+TEST_F(QueuePairTest, TheNextReceiveLineIsTheOneThatTheNextFrameChanges) {
+  start({.receive_descriptors = 64, .receive_buffers = 256});
+  attach();
+  const auto words = [](const volatile void* line) {
+    std::array<std::uint64_t, 8> copy{};
+    std::memcpy(copy.data(), const_cast<const void*>(line), sizeof copy);
+    return copy;
+  };
+  for (std::uint32_t i = 0; i < 150; ++i) {
+    machine.on(0, [&] {
+      EXPECT_FALSE(pair->work_waits());
+      const volatile void* const line = pair->next_receive_line();
+      ASSERT_NE(line, nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(line) % 64, 0U);
+      const auto before = words(line);
+      ASSERT_TRUE(card.receive(frame_of(i, 100)));
+      EXPECT_NE(words(line), before) << i;
+      EXPECT_TRUE(pair->work_waits());
+      pair->interrupt();
+    });
+  }
+}
+
+// Their completion is written elsewhere: a core that slept on the receive ring would keep their memory for ever.
+TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreOnTheirWayOut) {
+  start();
+  attach();
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  machine.on(0, [&] { EXPECT_TRUE(pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100}).has_value()); });
+  machine.on(0, [&] {
+    EXPECT_EQ(pair->next_receive_line(), nullptr);
+    card.transmit();
+    EXPECT_TRUE(pair->work_waits());
+    pair->interrupt();
+    EXPECT_NE(pair->next_receive_line(), nullptr);
+    EXPECT_TRUE(pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100}).has_value());
+    pair->set_link(false);
+    EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may stay for as long as that takes";
+  });
 }
 
 struct QueuePairClockTest : testing::Test {

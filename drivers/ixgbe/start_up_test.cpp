@@ -118,6 +118,30 @@ TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
   }
 }
 
+TEST_F(StartUpTest, ItrIsWrittenInStepsAndLeavesTheRunningCount) {
+  struct Case {
+    std::uint32_t itr_us, raw;
+  };
+  // 8.2.3.5.12: bits 11:3 the interval in 2 us, bit 31 "do not write the counters".
+  for (const Case& now : {Case{0, 0x8000'0000}, Case{1, 0x8000'0008}, Case{8, 0x8000'0020}, Case{100, 0x8000'0190}, Case{1000, 0x8000'0fa0},
+                          Case{1024, 0x8000'0ff8}}) {
+    program_moderation(registers, 5, *Moderation::from_us(now.itr_us));
+    EXPECT_EQ(registers.read(reg::EITR(5)).raw(), now.raw) << now.itr_us;
+  }
+}
+
+TEST_F(StartUpTest, OneVectorIsMaskedAndUnmaskedAndRaisedIfWorkWaits) {
+  mask_vector(registers, 3);
+  EXPECT_EQ(registers.read(reg::EIMC_EX(0)).vectors, 1U << 3);
+  EXPECT_EQ(registers.read(reg::EIMS_EX(0)).vectors, 0U);
+  unmask_vector(registers, 3, false);
+  EXPECT_EQ(registers.read(reg::EIMS_EX(0)).vectors, 1U << 3);
+  EXPECT_EQ(registers.read(reg::EICS_EX(0)).vectors, 0U);
+  unmask_vector(registers, 2, true);
+  EXPECT_EQ(registers.read(reg::EIMS_EX(0)).vectors, 1U << 2);
+  EXPECT_EQ(registers.read(reg::EICS_EX(0)).vectors, 1U << 2);
+}
+
 TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
   program_receive(registers, rss::table_for(3), 9000);
   for (unsigned i = 0; i < reg::RETA.count; ++i) {

@@ -113,7 +113,9 @@ RUNS = [
     Run(
         "idle_policy_is_honest",
         cores=2,
-        says=[r"^power: idle states halt; MWAIT returns at once here, so halt is used; no P-states, no power limit, no counters on this CPU$"],
+        says=[
+            r"^power: idle states halt; MWAIT returns at once here, so halt is used; no P-states, no power limit, no counters on this CPU$"
+        ],
     ),
     Run("idle_policy_is_honest", cores=2, qemu=cpu("qemu64"), says=["^power: .*MWAIT is missing"], name="idle_policy_is_honest-old-cpu"),
     # Whatever an emulated CPU calls itself, its zeros are no answers.

@@ -8,6 +8,7 @@
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
 //   ethertype 88B6                ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
 //                                 is what the card counted for its queues
+// The words of the policy (docs/policy.md) hold on all cores; with change_policy=on it changes all the while.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "drivers/ixgbe/card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
+#include "kernel/policy.hpp"
 #include "kernel/task.hpp"
 
 namespace {
@@ -167,6 +169,36 @@ bool agree(const log::Traffic& ours, const ixgbe::QueueStatistics& cards, unsign
   return false;
 }
 
+struct Changes {
+  bool go_on = true;
+  unsigned made = 0;
+  Completion<void> over;
+};
+
+/// Goes through settings, each on all cores, until told to stop.
+task<void> change_policy(Changes& changes) {
+  using policy::Setting;
+  struct Step {
+    Setting setting;
+    const char* value;
+  };
+  static constexpr std::array steps{Step{Setting::idle, "poll"},       Step{Setting::itr, "0"},     Step{Setting::idle, "halt"},
+                                    Step{Setting::itr, "200us"},       Step{Setting::idle, "poll"}, Step{Setting::idle, "deepest"},
+                                    Step{Setting::poll_budget, "1ms"}, Step{Setting::itr, "8us"},   Step{Setting::poll_budget, "0"}};
+  while (changes.go_on) {
+    for (const Step& step : steps) {
+      const auto done = co_await policy::set(step.setting, step.value, policy::all_cores);
+      if (!done) {
+        print("ixgbe_echo: ", done.error().why);
+        machine::exit(machine::ExitStatus::failure);
+      }
+      ++changes.made;
+      co_await sleep_for(std::chrono::milliseconds{2});
+    }
+  }
+  changes.over.fulfil();
+}
+
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
@@ -182,6 +214,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   options.queues.transmit_descriptors = static_cast<std::uint32_t>(arguments.number("transmit_descriptors", 512, {64, 4096}, "ring size"));
   options.queues.receive_buffers =
       static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
+  const auto wishes = policy::Wishes::from(arguments);
+  const bool change = arguments.flag("change_policy", false, "change idle, itr and poll_budget all the while");
   arguments.finish();
 
   auto opened = co_await ixgbe::open({}, options);
@@ -199,8 +233,20 @@ neap::task<int> neap::application(Arguments& arguments) {
     echoes.back()->stop = &stop;
     co_await on_core(core, [&card, echo = echoes.back().get()] { card.attach(*echo); });
   }
+  policy::use(&card);
+  if (const auto applied = co_await policy::apply(wishes); !applied) {
+    print("ixgbe_echo: ", applied.error().why);
+    co_return 1;
+  }
+  Changes changes;
+  if (change) start(change_policy(changes));
   print("ixgbe_echo: ready on ", card.limits().queue_pairs, " cores");
   co_await stop;
+  if (change) {
+    changes.go_on = false;
+    co_await changes.over;
+    print("ixgbe_echo: ", changes.made, " changes of policy");
+  }
   co_await sleep_for(std::chrono::milliseconds{100});  // the last replies leave
   bool complete = true;
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {

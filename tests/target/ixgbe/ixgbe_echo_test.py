@@ -345,3 +345,36 @@ def test_odd_moderation_is_rounded_and_said():
         echo.machine.wait_for_line("moderation of 99 us rounded to 100 us", 1)
         exchange(echo.peer, [echo_frame(i, 100) for i in range(50)], echoed)
         echo.finish()
+
+
+def test_a_polling_core_takes_no_interrupt():
+    with booted(cores=2, words="idle=poll") as echo:
+        exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 200) for i in range(200)], udp_echoed, window=1)
+        counters = echo.finish()
+    assert sum(core["frames"] for core in counters.values()) == 201
+    assert [core["interrupts"] for core in counters.values()] == [0, 0]
+
+
+def test_no_frame_is_lost_while_policy_changes():
+    """One frame at a time: one that an interrupt turned off and on again stranded would never be answered."""
+    with booted(cores=2, words="change_policy=on") as echo:
+        exchange(echo.peer, [udp_frame(i, 1000 + i % 16, 60 + i % 1000) for i in range(500)], udp_echoed, window=1)
+        exchange(echo.peer, [echo_frame(i, 200) for i in range(1000)], echoed, window=32)
+        counters = echo.finish()
+        changes = next(int(match[1]) for line in echo.machine.lines if (match := re.search(r"(\d+) changes of policy", line)))
+    assert sum(core["frames"] for core in counters.values()) == 1501
+    assert all(core["refused"] == core["dropped"] == core["hangs"] == 0 for core in counters.values())
+    assert changes > 20, "too few to have met a frame"
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        ("itr=2ms", "itr: the card takes 0us to 1024us, in steps of 2us"),
+        ("idle=monitor", "idle: monitor needs an MWAIT that sleeps; accepted here: halt poll deepest"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_at_boot(words: str, complaint: str):
+    with Machine(IMAGE, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
+        machine.wait_for_line(re.escape(complaint), START_SECONDS)
+        assert machine.wait_exit(ANSWER_SECONDS) == FAILURE
