@@ -39,6 +39,8 @@ from tools.conftest import REPOSITORY, neap
         (["build", "hello", "--", "a=1"], "build takes nothing after --"),
         (["test", "no-such-layer"], "there is no test layer 'no-such-layer'"),
         (["soak", "--minutes", "0"], "--minutes takes more than 0"),
+        (["bench"], "the following arguments are required: NAME"),
+        (["bench", "no-such-benchmark"], "there is no benchmark 'no-such-benchmark'"),
         (["toolchain"], "the following arguments are required: build|export|import"),
         (["toolchain", "destroy"], "there is no 'destroy'"),
         (["toolchain", "import"], "toolchain import takes the name of a file"),
@@ -59,7 +61,7 @@ def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, word
 def test_help_names_every_command() -> None:
     done = neap("--help")
     assert done.returncode == 0
-    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "doctor", "toolchain", "clean"):
+    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "bench", "doctor", "toolchain", "clean"):
         assert f"\n  {command} " in done.stdout
         assert neap(command, "--help").returncode == 0
 

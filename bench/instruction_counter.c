@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSL-1.0
+// Counts the instructions that a guest executes: a plugin for QEMU's TCG.
+//
+// Cost is judged by instructions, since on an emulated machine time says nothing. Each instruction calls us before it runs, so counts are
+// exact, exceptions and interrupts included. Between two marker instructions of the image (bench/marks.hpp) they are kept by region; what
+// each CPU executed in all is kept too. A repeated string instruction counts once, however often it repeats.
+//
+// QEMU's header for plugins is in no package that runs them, and would bring GLib with it. What is needed of it is small, and declared
+// here. Its callbacks changed once: until API version 6 (QEMU 11.0) they get the plugin's number first, from 7 on their user data last.
+// Both fit the same registers: see `translated`.
+//
+//   -plugin libinstruction_counter.so,out=FILE[,skip=LOW:HIGH]...    hexadecimal addresses; what lies in [LOW, HIGH) is not counted
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef PLUGIN_API
+#define PLUGIN_API 7
+#endif
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+typedef void (*ExecuteCallback)(unsigned cpu, void* data);
+typedef void (*TranslateCallback)(void* first, void* second);
+typedef void (*ExitCallback)(void);
+enum { no_registers = 0 };
+
+extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb* block);
+extern struct qemu_plugin_insn* qemu_plugin_tb_get_insn(const struct qemu_plugin_tb* block, size_t index);
+extern size_t qemu_plugin_insn_data(const struct qemu_plugin_insn* instruction, void* to, size_t bytes);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn* instruction);
+extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn* instruction);
+extern void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t plugin, TranslateCallback callback, void* data);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn* instruction, ExecuteCallback callback, int flags, void* data);
+extern void qemu_plugin_register_atexit_cb(uint64_t plugin, ExitCallback callback, void* data);
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int qemu_plugin_version = PLUGIN_API;
+EXPORT int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv);
+
+enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7 };
+
+/// One CPU's; written by its thread alone.
+struct Cpu {
+  uint64_t executed;
+  uint64_t repeating;  // address of the repeated instruction that ran last; 0: another one did
+  uint64_t region_began[regions_max];
+  bool region_open[regions_max];
+} __attribute__((aligned(64)));
+
+struct Region {
+  uint64_t visits, instructions;
+  uint64_t kept[visits_kept];  // of the first visits, for the median
+  uint64_t unmatched;          // ends without a beginning
+};
+
+static struct Cpu cpus[cpus_max];
+static struct Region regions[regions_max];
+static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  uint64_t low, high;
+} skips[skips_max];
+static size_t skip_count;
+static const char* out_path;
+
+static void executed(unsigned cpu, void* data) {
+  (void)data;
+  if (cpu >= cpus_max) return;
+  ++cpus[cpu].executed;
+  cpus[cpu].repeating = 0;
+}
+
+static void executed_repeated(unsigned cpu, void* data) {
+  if (cpu >= cpus_max || cpus[cpu].repeating == (uintptr_t)data) return;
+  ++cpus[cpu].executed;
+  cpus[cpu].repeating = (uintptr_t)data;
+}
+
+static void region_begins(unsigned cpu, void* data) {
+  if (cpu >= cpus_max) return;
+  const uintptr_t region = (uintptr_t)data;
+  cpus[cpu].repeating = 0;
+  cpus[cpu].region_began[region] = cpus[cpu].executed;
+  cpus[cpu].region_open[region] = true;
+}
+
+static void region_ends(unsigned cpu, void* data) {
+  if (cpu >= cpus_max) return;
+  struct Cpu* const self = &cpus[cpu];
+  struct Region* const region = &regions[(uintptr_t)data];
+  const uint64_t instructions = self->executed - self->region_began[(uintptr_t)data];
+  self->repeating = 0;
+  pthread_mutex_lock(&regions_lock);
+  if (!self->region_open[(uintptr_t)data]) {
+    ++region->unmatched;
+  } else {
+    if (region->visits < visits_kept) region->kept[region->visits] = instructions;
+    ++region->visits;
+    region->instructions += instructions;
+  }
+  pthread_mutex_unlock(&regions_lock);
+  self->region_open[(uintptr_t)data] = false;
+}
+
+/// Intel SDM volume 2, 2.1.1 and the instructions of "REP": prefixes in any order, REX last, then INS, OUTS, MOVS, CMPS, STOS, LODS, SCAS.
+static bool repeats(const uint8_t* code, size_t bytes) {
+  bool repeat = false;
+  size_t i = 0;
+  for (; i < bytes; ++i) {
+    const uint8_t byte = code[i];
+    if (byte == 0xF2 || byte == 0xF3) {
+      repeat = true;
+    } else if (byte != 0x66 && byte != 0x67 && byte != 0x2E && byte != 0x36 && byte != 0x3E && byte != 0x26 && byte != 0x64 &&
+               byte != 0x65) {
+      break;
+    }
+  }
+  if (i < bytes && (code[i] & 0xF0) == 0x40) ++i;
+  if (!repeat || i >= bytes) return false;
+  const uint8_t opcode = code[i];
+  return (opcode >= 0x6C && opcode <= 0x6F) || (opcode >= 0xA4 && opcode <= 0xA7) || (opcode >= 0xAA && opcode <= 0xAF);
+}
+
+/// nopl disp32(%rax) with displacement bytes 'N' 'B' region 1 (begins) or 2 (ends).
+static int marker(const uint8_t* code, size_t bytes, uintptr_t* region) {
+  static const uint8_t opening[] = {0x0F, 0x1F, 0x80, 'N', 'B'};
+  if (bytes != marker_bytes || memcmp(code, opening, sizeof opening) != 0 || code[5] >= regions_max) return 0;
+  *region = code[5];
+  return code[6] == 1 || code[6] == 2 ? code[6] : 0;
+}
+
+static bool skipped(uint64_t address) {
+  for (size_t i = 0; i < skip_count; ++i) {
+    if (address >= skips[i].low && address < skips[i].high) return true;
+  }
+  return false;
+}
+
+/// Up to API 6: (number, block). From 7 on: (block, user data), and ours is null.
+static void translated(void* first, void* second) {
+  const struct qemu_plugin_tb* const block = second != NULL ? second : first;
+  const size_t count = qemu_plugin_tb_n_insns(block);
+  for (size_t i = 0; i < count; ++i) {
+    struct qemu_plugin_insn* const instruction = qemu_plugin_tb_get_insn(block, i);
+    const uint64_t address = qemu_plugin_insn_vaddr(instruction);
+    uint8_t code[16] = {0};
+    size_t bytes = qemu_plugin_insn_size(instruction);
+    if (bytes > sizeof code) bytes = sizeof code;
+    bytes = qemu_plugin_insn_data(instruction, code, bytes);
+    uintptr_t region = 0;
+    const int mark = marker(code, bytes, &region);
+    if (mark != 0) {
+      qemu_plugin_register_vcpu_insn_exec_cb(instruction, mark == 1 ? region_begins : region_ends, no_registers, (void*)region);
+    } else if (!skipped(address)) {
+      const bool repeated = repeats(code, bytes);
+      qemu_plugin_register_vcpu_insn_exec_cb(instruction, repeated ? executed_repeated : executed, no_registers,
+                                             repeated ? (void*)(uintptr_t)address : NULL);
+    }
+  }
+}
+
+static int compare(const void* one, const void* other) {
+  const uint64_t a = *(const uint64_t*)one, b = *(const uint64_t*)other;
+  return a < b ? -1 : a > b;
+}
+
+static void report(void) {
+  FILE* const out = fopen(out_path, "w");
+  if (out == NULL) {
+    perror(out_path);
+    return;
+  }
+  fprintf(out, "{\"cpus\": [");
+  size_t last = 0;
+  for (size_t cpu = 0; cpu < cpus_max; ++cpu) {
+    if (cpus[cpu].executed != 0) last = cpu;
+  }
+  for (size_t cpu = 0; cpu <= last; ++cpu) fprintf(out, "%s%llu", cpu == 0 ? "" : ", ", (unsigned long long)cpus[cpu].executed);
+  fprintf(out, "], \"regions\": {");
+  const char* separator = "";
+  for (size_t i = 0; i < regions_max; ++i) {
+    struct Region* const region = &regions[i];
+    if (region->visits == 0 && region->unmatched == 0) continue;
+    const size_t kept = region->visits < visits_kept ? region->visits : visits_kept;
+    qsort(region->kept, kept, sizeof region->kept[0], compare);
+    fprintf(out,
+            "%s\"%zu\": {\"visits\": %llu, \"instructions\": %llu, \"least\": %llu, \"median\": %llu, \"most\": %llu, \"unmatched\": %llu}",
+            separator, i, (unsigned long long)region->visits, (unsigned long long)region->instructions, (unsigned long long)region->kept[0],
+            (unsigned long long)region->kept[kept / 2], (unsigned long long)region->kept[kept == 0 ? 0 : kept - 1],
+            (unsigned long long)region->unmatched);
+    separator = ", ";
+  }
+  fprintf(out, "}}\n");
+  fclose(out);
+}
+
+/// Not strtoull: newer C libraries give it a name that older ones lack.
+static bool parse_hex(const char** text, uint64_t* value) {
+  const char* at = *text;
+  *value = 0;
+  for (;; ++at) {
+    const char c = *at;
+    unsigned digit;
+    if (c >= '0' && c <= '9') {
+      digit = (unsigned)(c - '0');
+    } else if (c >= 'a' && c <= 'f') {
+      digit = (unsigned)(c - 'a') + 10;
+    } else {
+      break;
+    }
+    *value = *value << 4 | digit;
+  }
+  const bool any = at != *text;
+  *text = at;
+  return any;
+}
+
+static bool parse_skip(const char* text) {
+  if (skip_count == skips_max || !parse_hex(&text, &skips[skip_count].low) || *text++ != ':') return false;
+  if (!parse_hex(&text, &skips[skip_count].high) || *text != '\0') return false;
+  ++skip_count;
+  return true;
+}
+
+int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv) {
+  (void)info;
+  for (int i = 0; i < argc; ++i) {
+    if (strncmp(argv[i], "out=", 4) == 0) {
+      out_path = argv[i] + 4;
+    } else if (strncmp(argv[i], "skip=", 5) != 0 || !parse_skip(argv[i] + 5)) {
+      fprintf(stderr, "instruction counter: cannot use '%s'\n", argv[i]);
+      return 1;
+    }
+  }
+  if (out_path == NULL) {
+    fprintf(stderr, "instruction counter: out=FILE is missing\n");
+    return 1;
+  }
+  qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, NULL);
+  qemu_plugin_register_atexit_cb(plugin, report, NULL);
+  return 0;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSL-1.0
+// What it costs to be watched: instructions of the log's calls, as the driver makes them. tools/bench.py counts them.
+//
+// Each region is what stands between two marks, 10,000 times over: the call, its arguments, and the function.
+#include <array>
+#include <cstddef>
+
+#include "bench/marks.hpp"
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/log.hpp"
+#include "kernel/machine.hpp"
+
+namespace {
+
+using namespace neap;
+
+// tools/bench.py knows these numbers.
+enum Region : unsigned { known_sequence, string_instruction, interrupt_off, interrupt_on, interrupt_control, slept_on, poll_on };
+
+constexpr unsigned repetitions = 10'000;
+
+log::Traffic traffic;
+
+template <Region region, class Call>
+void repeat(Call call) {
+  for (unsigned i = 0; i < 100; ++i) call();  // warm: pages, translations, the first chunks
+  for (unsigned i = 0; i < repetitions; ++i) {
+    traffic.rx_descriptors.add(3);
+    traffic.rx_frames.add(3);
+    traffic.rx_bytes.add(1'500);
+    traffic.tx_descriptors.add(4);
+    bench::begin_counting<region>();
+    call();
+    bench::end_counting<region>();
+  }
+}
+
+void count_known_sequences() {
+  std::array<std::byte, 777> memory;
+  for (unsigned i = 0; i < 100; ++i) {
+    bench::begin_counting<known_sequence>();
+    asm volatile(".rept 1000\n\tnop\n\t.endr");
+    bench::end_counting<known_sequence>();
+    void* to = memory.data();
+    std::size_t bytes = memory.size();
+    bench::begin_counting<string_instruction>();
+    asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
+    bench::end_counting<string_instruction>();
+  }
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  arguments.finish();
+  count_known_sequences();
+  log::watch(&traffic);
+  repeat<interrupt_off>([] { log::interrupt(); });
+  if (!co_await log::prepare({.records_per_core = 256 * 1024, .sample_period_us = 0})) co_return 1;
+  if (!co_await log::start({})) co_return 1;
+  repeat<interrupt_on>([] { log::interrupt(); });
+  repeat<poll_on>([] { log::poll(); });
+  repeat<slept_on>([] { log::slept(IdleState::halt, 1'000, 2'000, {}); });
+  repeat<interrupt_control>([] {
+    ++log::control_traffic().rx_frames;
+    log::interrupt();
+  });
+  if (!co_await log::stop()) co_return 1;
+  const log::Extent extent = log::extent(0);
+  print("bench_observe: ", extent.end, " lines, ", extent.unwritten, " unwritten");
+  log::watch(nullptr);
+  co_return extent.unwritten == 0 ? 0 : 1;
+}

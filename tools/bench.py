@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench NAME`: what things cost, in instructions of the guest.
+
+Time on an emulated machine says nothing about real ones; instructions do not depend on the machine's mood. They are counted by a plugin
+of QEMU (bench/instruction_counter.c), in release images: between two marks of an image from bench/, or over a whole run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools import build, packages, progress, qemu, run
+from tools.errors import Failure, UsageError
+from tools.machine import SUCCESS, Machine
+from tools.process import run_logged
+
+COUNTER_SOURCE = build.REPOSITORY / "bench/instruction_counter.c"
+COUNTER_DIRECTORY = build.BUILD / "instruction_counter"
+# The plugin interface that QEMU speaks from a version on; older ones take the older number.
+PLUGIN_API = (((11, 1), 7), ((0,), 5))
+RUN_SECONDS = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of a benchmark's table. `target`: what the value should stay below, None: nothing is promised."""
+
+    name: str
+    unit: str
+    value: float
+    target: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """What was counted between two marks. The median is of the first 16,384 visits."""
+
+    visits: int
+    instructions: int
+    least: int
+    median: int
+    most: int
+
+    @property
+    def mean(self) -> float:
+        return self.instructions / self.visits
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Instructions of a run: by CPU, and by region."""
+
+    cpus: tuple[int, ...]
+    regions: dict[int, Region]
+
+
+def bench(name: str, as_json: bool) -> int:
+    """Runs one benchmark and prints its table; status 1 if a value misses its target."""
+    if name not in BENCHMARKS:
+        raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
+    run.require_build_packages()
+    rows = BENCHMARKS[name]()
+    print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) if as_json else table(rows))
+    return 1 if any(row.target is not None and row.value >= row.target for row in rows) else 0
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Aligned columns; a target is what the value stays below."""
+    cells = [("name", "value", "target", "unit")]
+    cells += [(row.name, f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit) for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(4)]
+    lines = [f"{a:{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in cells]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def observe() -> list[Row]:
+    """What the log's calls cost the core that makes them, a release image, 10,000 times each."""
+    counts = run_image("bench_observe")
+    require_exact(counts)
+    # The numbers of bench/observe.cpp.
+    names = {
+        3: ("observe.record", 60),
+        2: ("observe.record_without_a_run", None),
+        6: ("observe.poll_record", None),
+        5: ("observe.sleep", None),
+        4: ("observe.record_with_control_traffic", None),
+    }
+    rows = []
+    for number, (name, target) in names.items():
+        region = counts.regions[number]
+        rows += [
+            Row(name, "instructions, mean", region.mean, target),
+            Row(f"{name}.median", "instructions", region.median, target),
+            Row(f"{name}.most", "instructions", region.most),
+        ]
+    return rows
+
+
+def require_exact(counts: Counts) -> None:
+    """The image runs a thousand NOPs, and one repeated string instruction, between marks: if they do not count so, nothing else does."""
+    for number, expected in ((0, 1000), (1, 1)):
+        region = counts.regions[number]
+        if (region.least, region.most) != (expected, expected):
+            raise Failure(f"the instruction counter is wrong: {region.least} to {region.most} where {expected} ran")
+
+
+def run_image(name: str, preset: str = "image", words: Sequence[str] = ()) -> Counts:
+    """Builds an image of bench/, boots it without a card, counts, and waits for its end. Raises Failure if it does not end well."""
+    build.build(preset, [f"{name}.elf"])
+    image = build.BUILD / preset / "bench" / f"{name}.elf"
+    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
+        out = Path(directory) / "counts.json"
+        with progress.step(f"counting instructions of {name}"):
+            with Machine(image, memory="256M", card=False, arguments=words, qemu_options=counter_options(out)) as machine:
+                status = machine.wait_exit(RUN_SECONDS)
+            if status != SUCCESS:
+                raise Failure(f"{name} ended with status {status}", details=machine.lines[-20:])
+        return read_counts(out)
+
+
+def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
+    """QEMU's words for counting into the file `out`; `skip`: ranges of addresses that do not count."""
+    if "," in str(out):
+        raise Failure(f"a comma in {out}: QEMU cannot be told of such a file", "set TMPDIR to another directory")
+    words = [str(counter()), f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    return ["-plugin", ",".join(words)]
+
+
+def read_counts(path: Path) -> Counts:
+    """Reads what the counter wrote when QEMU ended."""
+    try:
+        written = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise Failure(f"the instruction counter wrote nothing: {error}") from None
+    regions = {}
+    for number, fields in written["regions"].items():
+        if fields.pop("unmatched") or not fields["visits"]:
+            raise Failure(f"region {number} of the image ends without a beginning")
+        regions[int(number)] = Region(**fields)
+    return Counts(tuple(written["cpus"]), regions)
+
+
+def counter() -> Path:
+    """The plugin for the QEMU that runs machines; compiled if its source is newer."""
+    version = qemu.version_of(qemu.command())
+    if version is None:
+        raise Failure("QEMU does not say its version")
+    api = plugin_api(version)
+    library = COUNTER_DIRECTORY / f"instruction_counter-{api}.so"
+    if library.is_file() and library.stat().st_mtime > COUNTER_SOURCE.stat().st_mtime:
+        return library
+    packages.require("card")
+    COUNTER_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    fresh = library.with_suffix(".new")
+    argv = ["gcc", "-std=c17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
+    run_logged([*argv, "-o", str(fresh), str(COUNTER_SOURCE)], build.log_path("instruction_counter"), "building the instruction counter")
+    fresh.replace(library)
+    return library
+
+
+def plugin_api(version: str) -> int:
+    """The number of the plugin interface for a QEMU like '11.1.3'."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version))
+    return next(api for since, api in PLUGIN_API if numbers >= since)
+
+
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {"observe": observe}
