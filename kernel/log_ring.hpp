@@ -30,20 +30,21 @@ struct alignas(record_bytes) Line {
   std::uint64_t words[words_count];
 };
 
-/// 64 bytes on their way: four registers.
+/// 64 bytes on their way: two general registers, three of 16 bytes.
 struct LineInRegisters {
-  __m128i parts[4];
+  std::uint64_t words[2];
+  __m128i parts[3];
 };
 
 inline void store(Line* to, const LineInRegisters& line) noexcept {
 #if defined(__SANITIZE_THREAD__)
   // The thread sanitizer sees no non-temporal store; these it does, with the order that the fence gives the others.
-  std::uint64_t words[Line::words_count];
-  std::memcpy(words, line.parts, sizeof words);
+  std::uint64_t words[Line::words_count] = {line.words[0], line.words[1]};
+  std::memcpy(words + 2, line.parts, sizeof line.parts);
   for (std::size_t i = 0; i < Line::words_count; ++i) __atomic_store_n(&to->words[i], words[i], __ATOMIC_RELEASE);
 #else
-  auto* const parts = reinterpret_cast<__m128i*>(to);
-  for (std::size_t i = 0; i < 4; ++i) _mm_stream_si128(parts + i, line.parts[i]);
+  for (std::size_t i = 0; i < 2; ++i) _mm_stream_si64(reinterpret_cast<long long*>(&to->words[i]), static_cast<long long>(line.words[i]));
+  for (std::size_t i = 0; i < 3; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(&to->words[2 + 2 * i]), line.parts[i]);
 #endif
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 
 #include "kernel/machine.hpp"
@@ -56,8 +57,9 @@ void Writer::record(Kind kind) noexcept {
     record_fully(kind, tsc, counters_due(tsc), 0);
     return;
   }
-  if (next_ == limit_ && !next_chunk()) [[unlikely]] {
-    ring_->count_unwritten(1);
+  Line* const to = next_;
+  if (to == limit_) [[unlikely]] {
+    record_in_next_chunk(kind);
     return;
   }
   const auto* const counters = reinterpret_cast<const std::byte*>(traffic_);
@@ -69,15 +71,21 @@ void Writer::record(Kind kind) noexcept {
     record_fully(kind, tsc, 0, 0);
     return;
   }
-  for (unsigned i = 0; i < 3; ++i) seen[i] = now[i];
-  Line* const to = next_;
   next_ = to + 1;
+  for (unsigned i = 0; i < 3; ++i) seen[i] = now[i];
   auto* const idle = reinterpret_cast<__m128i*>(idle_);
   const __m128i idle_now = *idle;
   *idle = _mm_setzero_si128();
-  const auto head = static_cast<long long>(head_ | static_cast<std::uint64_t>(kind));
-  store(to, {{_mm_set_epi64x(head, static_cast<long long>(tsc)), low_halves(passed[0], passed[1]),
-              _mm_shuffle_epi32(passed[2], _MM_SHUFFLE(3, 1, 2, 0)), idle_now}});
+  store(to, {.words = {tsc, head_ | static_cast<std::uint64_t>(kind)},
+             .parts = {low_halves(passed[0], passed[1]), _mm_shuffle_epi32(passed[2], _MM_SHUFFLE(3, 1, 2, 0)), idle_now}});
+}
+
+void Writer::record_in_next_chunk(Kind kind) noexcept {
+  if (next_chunk()) {
+    record(kind);
+  } else {
+    ring_->count_unwritten(1);
+  }
 }
 
 // --- The long way ------------------------------------------------------------------------------------------------------------------------
@@ -170,8 +178,10 @@ void Writer::put_residency(const CounterSample& sample, std::uint64_t tsc) noexc
 template <class Struct>
 void Writer::put(const Struct& line) noexcept {
   static_assert(sizeof(Struct) == record_bytes);
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&line);
-  put(LineInRegisters{{load(bytes), load(bytes + 16), load(bytes + 32), load(bytes + 48)}});
+  LineInRegisters registers;
+  static_assert(sizeof registers == record_bytes);
+  std::memcpy(&registers, &line, sizeof line);
+  put(registers);
 }
 
 /// The caller has made sure of room.

@@ -61,6 +61,7 @@ class Writer {
   static constexpr std::uint64_t stop_lines = 4;
 
   [[gnu::noinline]] bool record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, unsigned more_lines) noexcept;
+  [[gnu::noinline]] void record_in_next_chunk(Kind kind) noexcept;
   void put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_anchor(const RunPlan& plan, std::uint64_t tsc) noexcept;

@@ -84,9 +84,9 @@ inline void invalidate_page(std::uint64_t address) { asm volatile("invlpg (%0)" 
 // --- Time, waiting, interrupts -----------------------------------------------------------------------------------------------------------
 
 inline std::uint64_t read_tsc() {
-  std::uint32_t low, high;
+  std::uint64_t low, high;  // the upper halves are cleared (SDM 2B, RDTSC)
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
-  return static_cast<std::uint64_t>(high) << 32 | low;
+  return high << 32 | low;
 }
 /// Waits for all earlier loads; what follows is not begun before (SDM 2B, RDTSC).
 inline std::uint64_t read_tsc_ordered() {
