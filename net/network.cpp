@@ -64,6 +64,7 @@ class NetworkOfStacks final : public NetworkControl {
   }
 
   [[nodiscard]] Ipv4Address address() const noexcept override { return {group_.address.load(std::memory_order_acquire)}; }
+  [[nodiscard]] Ipv4Address netmask() const noexcept override { return {group_.netmask.load(std::memory_order_acquire)}; }
   [[nodiscard]] unsigned cores() const noexcept override { return group_.cores; }
   [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
                                           std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
@@ -116,6 +117,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   }
   // The others learn it from the first one's event; it is told again here so that no connection is taken before every core can answer.
   const Addresses addresses = primary.addresses();
+  group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
   for (unsigned core = group_.first + 1; core < end(); ++core) {
     co_await on_core(core, [this, core, addresses] { group_.stack(core)->set_addresses(addresses); });

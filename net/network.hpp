@@ -136,6 +136,8 @@ class Network {
   virtual ~Network() = default;
   /// 0.0.0.0 while there is none (a lease ran out).
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
+  /// Of the network that the address is in.
+  [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
   /// Cores with a stack: 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
   /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors:

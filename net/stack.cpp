@@ -192,6 +192,7 @@ void Stack::publish_addresses() noexcept {
     if (published_.address.value != 0 && now.address.value != 0) print("net: the address changed, connections are reset");
   }
   published_ = now;
+  group_.netmask.store(now.netmask.value, std::memory_order_release);
   group_.address.store(now.address.value, std::memory_order_release);
   if (group_.cores > 1) start(tell_addresses(group_, now));
 }

@@ -35,6 +35,7 @@ struct StackGroup {
   unsigned first = 0;
   unsigned cores = 0;
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: none
+  std::atomic<std::uint32_t> netmask{0};          ///< the same
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept { return stacks[core - first].load(std::memory_order_acquire); }
