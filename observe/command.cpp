@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "observe/command.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "observe/line.hpp"
+
+namespace neap::observe {
+
+Shape shape_of(std::string_view usage) noexcept {
+  Shape shape;
+  unsigned depth = 0;
+  for (const char letter : usage) {
+    if (letter == '[') ++depth;
+    if (letter == ']') --depth;
+    if (letter != ',') continue;
+    ++shape.words_most;
+    if (depth == 0) ++shape.words_least;
+  }
+  std::string_view last = usage;
+  while (last.ends_with(']')) last.remove_suffix(1);
+  if (last.ends_with("...")) shape.words_most = any_number;
+  shape.core_last = last.ends_with(",CORE");
+  return shape;
+}
+
+std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores) {
+  if (text == "all") return std::nullopt;
+  if (const auto core = parse_number(text, cores - 1)) return static_cast<unsigned>(*core);
+  const std::string accepted = cores == 1 ? "0" : "0 to " + std::to_string(cores - 1);
+  return std::unexpected("there is no core '" + shown(text) + "' (" + accepted + ", or all)");
+}
+
+std::expected<Checked, std::string> check_words(std::string_view usage, std::span<const std::string_view> words, unsigned cores) {
+  const Shape shape = shape_of(usage);
+  Checked checked{.words = words.subspan(1), .core = std::nullopt};
+  if (checked.words.size() < shape.words_least || checked.words.size() > shape.words_most) {
+    return std::unexpected("usage: " + std::string(usage));
+  }
+  if (shape.core_last && checked.words.size() == shape.words_most) {
+    const auto core = parse_core(checked.words.back(), cores);
+    if (!core) return std::unexpected(core.error());
+    checked.core = *core;
+    checked.words = checked.words.first(checked.words.size() - 1);
+  }
+  return checked;
+}
+
+std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words) {
+  struct Unit {
+    std::string_view name;
+    std::uint64_t ns;
+  };
+  constexpr Unit units[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}, {"m", 60'000'000'000}};
+  constexpr std::uint64_t time_most_ns = std::uint64_t{1} << 62;
+  RunBounds bounds;
+  if (words.empty()) return bounds;
+  const std::string_view text = words[0];
+  const auto refuse = [&] {
+    return std::unexpected("'" + shown(text) + "' is no bound of a run: a time (10s, 500ms, 2m) or a number of requests (100000)");
+  };
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = parse_number(text.substr(0, digits));
+  if (!number || *number == 0) return refuse();
+  const std::string_view unit = text.substr(digits);
+  if (unit.empty()) {
+    bounds.requests = *number;
+    return bounds;
+  }
+  const auto* const found = std::find_if(std::begin(units), std::end(units), [&](const Unit& one) { return one.name == unit; });
+  if (found == std::end(units) || *number > time_most_ns / found->ns) return refuse();
+  bounds.time_ns = *number * found->ns;
+  return bounds;
+}
+
+std::expected<StreamWish, std::string> parse_stream_wish(std::span<const std::string_view> words, unsigned cores) {
+  StreamWish wish{.live = false, .run = std::nullopt, .positions = std::vector<std::uint64_t>(cores)};
+  std::vector<bool> said(cores);
+  if (words.empty() || (words[0] != "after" && words[0] != "live")) return std::unexpected("stream takes after or live first");
+  wish.live = words[0] == "live";
+  for (const std::string_view word : words.subspan(1)) {
+    const std::size_t equals = word.find('=');
+    const std::string_view name = trimmed(word.substr(0, equals));
+    const auto value =
+        equals == std::string_view::npos ? std::nullopt : parse_number(trimmed(word.substr(equals + 1)), ~std::uint64_t{0} >> 1);
+    const auto core = parse_number(name, cores - 1);
+    if (value && name == "run" && !wish.run && *value > 0 && *value <= ~std::uint32_t{0}) {
+      wish.run = static_cast<std::uint32_t>(*value);
+    } else if (value && core && !said[*core]) {
+      said[*core] = true;
+      wish.positions[*core] = *value;
+    } else {
+      return std::unexpected("'" + shown(word) + "' is not run=N and not CORE=POSITION (cores 0 to " + std::to_string(cores - 1) +
+                             "), each at most once");
+    }
+  }
+  return wish;
+}
+
+}  // namespace neap::observe

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSL-1.0
+// CRC-32C (Castagnoli; RFC 3720 appendix B.4): what guards the log's header and the blocks of a stream.
+#pragma once
+
+#include <boost/crc.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace neap::observe {
+
+class Crc32c {
+ public:
+  void add(std::span<const std::byte> bytes) { crc_.process_bytes(bytes.data(), bytes.size()); }
+  [[nodiscard]] std::uint32_t value() const { return crc_.checksum(); }
+
+ private:
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc_;
+};
+
+[[nodiscard]] inline std::uint32_t crc32c(std::span<const std::byte> bytes) {
+  Crc32c crc;
+  crc.add(bytes);
+  return crc.value();
+}
+
+}  // namespace neap::observe

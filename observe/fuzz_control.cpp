@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSL-1.0
+// A fuzzer of everything that reads what a client of control sends.
+//
+// One input is one client's stream and how it is cut into pieces. It is read twice, once as cut and once in one piece, and both must give
+// the same lines and the same verdicts; nothing may be read or written out of bounds (build it with the sanitizers), and what is accepted
+// must be within what its command says.
+//
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up inputs from the
+// commands' own table: `fuzz_control [SECONDS] [SEED]`.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "observe/allow_list.hpp"
+#include "observe/command.hpp"
+#include "observe/line.hpp"
+
+namespace neap::observe {
+namespace {
+
+constexpr unsigned cores = 4;
+
+[[noreturn]] void fail(const char* what, std::string_view line) {
+  std::fprintf(stderr, "%s: ", what);
+  for (const char letter : line.substr(0, 200)) std::fprintf(stderr, letter >= ' ' && letter <= '~' ? "%c" : "\\x%02x", letter & 0xFF);
+  std::fprintf(stderr, "\n");
+  std::abort();
+}
+
+/// What the server would make of a line, short of doing it.
+std::string verdict(std::string_view line) {
+  if (const auto list = AllowList::parse(line)) (void)list->to_string({}, {});
+  const auto words = split_words(line);
+  if (!words) return words.error();
+  if (words->empty()) fail("no words and no error", line);
+  for (const std::string_view word : *words) {
+    if (word.empty() || word != trimmed(word) || word.find_first_of(",\n") != std::string_view::npos) fail("not a word", line);
+    if (word.data() < line.data() || word.data() + word.size() > line.data() + line.size()) fail("a word from elsewhere", line);
+  }
+  const auto command = std::find_if(built_in_commands().begin(), built_in_commands().end(),
+                                    [&](const Command& one) { return one.name() == words->front(); });
+  if (command == built_in_commands().end()) return "unknown " + shown(words->front());
+  const auto checked = check_words(command->usage, *words, cores);
+  if (!checked) return checked.error();
+  const Shape shape = shape_of(command->usage);
+  if (checked->words.size() > shape.words_most || (checked->core && *checked->core >= cores)) fail("more than the usage allows", line);
+  std::string text(command->name());
+  text += ' ' + std::to_string(checked->words.size());
+  if (command->name() == "start") {
+    const auto bounds = parse_run_bounds(checked->words);
+    if (bounds && bounds->time_ns > 0 && bounds->requests > 0) fail("two bounds", line);
+    text += bounds ? std::to_string(bounds->time_ns + bounds->requests) : bounds.error();
+  } else if (command->name() == "stream") {
+    const auto wish = parse_stream_wish(checked->words, cores);
+    if (wish && wish->positions.size() != cores) fail("positions of other cores", line);
+    text += wish ? std::to_string(wish->positions[0]) : wish.error();
+  }
+  return text;
+}
+
+std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
+  LineReader reader;
+  std::vector<std::string> verdicts;
+  while (!stream.empty()) {
+    std::size_t piece = stream.size();
+    if (cuts != 0) {
+      cuts = cuts * 1664525 + 1013904223;
+      piece = 1 + (cuts >> 8) % ((cuts & 3) == 0 ? 3 : (cuts & 3) == 1 ? 40 : 3000);
+    }
+    // Memory of exactly the piece's size, so that a sanitizer sees a look beyond its end.
+    const std::vector<char> copy(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(std::min(piece, stream.size())));
+    stream.remove_prefix(copy.size());
+    std::string_view bytes(copy.data(), copy.size());
+    while (!bytes.empty()) {
+      const std::size_t before = bytes.size();
+      switch (reader.take(bytes)) {
+        case LineReader::Outcome::incomplete:
+          if (!bytes.empty()) fail("bytes left over", bytes);
+          break;
+        case LineReader::Outcome::too_long:
+          verdicts.emplace_back("too long");
+          break;
+        case LineReader::Outcome::line:
+          if (reader.text().size() > line_bytes_max) fail("too long a line", reader.text());
+          verdicts.push_back(verdict(reader.text()));
+          break;
+      }
+      if (bytes.size() == before) fail("no progress", bytes);
+    }
+  }
+  verdicts.emplace_back(reader.halfway() ? "half a line" : "whole");
+  return verdicts;
+}
+
+void check(std::string_view stream, std::uint32_t cuts) {
+  if (read(stream, 0) != read(stream, cuts | 1)) fail("the answers depend on how the lines were cut", stream);
+}
+
+}  // namespace
+}  // namespace neap::observe
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 4) return 0;
+  std::uint32_t cuts = 0;
+  std::memcpy(&cuts, data, 4);
+  neap::observe::check({reinterpret_cast<const char*>(data) + 4, size - 4}, cuts);
+  return 0;
+}
+
+#ifndef NEAP_LIBFUZZER
+
+#include <chrono>
+#include <random>
+
+namespace {
+
+class Inventor {
+ public:
+  explicit Inventor(std::uint64_t seed) : random_(seed) {}
+
+  std::string stream() {
+    std::string text = any(4);
+    for (unsigned lines = 1 + below(30); lines-- > 0;) text += line() + (below(10) == 0 ? "\r\n" : "\n");
+    if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
+    if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
+    return text;
+  }
+
+ private:
+  unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
+  std::string any(std::size_t bytes) {
+    std::string text(bytes, '\0');
+    for (char& letter : text) letter = static_cast<char>(random_());
+    return text;
+  }
+  std::string word() {
+    static const char* const words[] = {"0",          "3",
+                                        "4",          "all",
+                                        "8us",        "10s",
+                                        "500ms",      "-1",
+                                        "0x1800",     "18446744073709551616",
+                                        "live",       "after",
+                                        "run=3",      "0=17",
+                                        "3=9",        "1=",
+                                        "=",          "2=18446744073709551615",
+                                        "10.0.0.0/8", "any",
+                                        "halt",       "on",
+                                        " x ",        ""};
+    if (below(400) == 0) return std::string(below(9000), 'w');
+    switch (below(12)) {
+      case 0:
+        return any(below(20));
+      case 1:
+        return std::to_string(random_() >> below(64));
+      default:
+        return words[below(std::size(words))];
+    }
+  }
+  std::string line() {
+    const auto commands = neap::observe::built_in_commands();
+    std::string text = below(10) == 0 ? word() : std::string(commands[below(static_cast<unsigned>(commands.size()))].name());
+    for (unsigned more = below(below(20) == 0 ? 300 : 5); more > 0; --more) text += (below(10) == 0 ? " , " : ",") + word();
+    return text;
+  }
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  const double seconds = count > 1 ? std::atof(words[1]) : 10;
+  const std::uint64_t seed = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1;
+  const auto start = std::chrono::steady_clock::now();
+  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  unsigned long long streams = 0, bytes = 0;
+  while (spent() < seconds) {
+    const std::string stream = Inventor(seed * 1'000'003 + streams).stream();
+    // Said beforehand, so that a crash names the stream that made it.
+    if (streams % 10'000 == 0)
+      std::fprintf(stderr, "fuzz_control: stream %llu of seed %llu\n", streams, static_cast<unsigned long long>(seed));
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
+    ++streams;
+    bytes += stream.size();
+  }
+  std::printf("fuzz_control: %llu streams, %llu bytes, in %.1f s\n", streams, bytes, spent());
+  return 0;
+}
+
+#endif

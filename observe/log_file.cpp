@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "observe/log_file.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "kernel/application.hpp"
+#include "kernel/events.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
+#include "observe/crc32c.hpp"
+
+namespace neap::observe {
+namespace {
+
+/// The header's binary part, little-endian as the machine is.
+struct Front {
+  char magic[8];
+  std::uint32_t version, header_bytes, record_bytes, core;
+  std::uint64_t lines;      ///< that follow
+  std::uint64_t first;      ///< position of the first of them
+  std::uint64_t unwritten;  ///< found the log full
+  std::uint64_t tsc_hz;
+  std::uint32_t json_bytes;
+  std::uint32_t crc32c;  ///< of what stands before it, and of the JSON
+};
+static_assert(sizeof(Front) == 64);
+constexpr std::size_t json_bytes_max = header_bytes - sizeof(Front) - 1;
+
+struct NamedKind {
+  log::Kind kind;
+  std::string_view form;
+};
+constexpr NamedKind kinds[] = {
+    {log::Kind::interrupt, "record"}, {log::Kind::poll, "record"},   {log::Kind::policy, "record"},       {log::Kind::start, "record"},
+    {log::Kind::stop, "record"},      {log::Kind::sample, "sample"}, {log::Kind::residency, "residency"}, {log::Kind::settings, "settings"},
+    {log::Kind::anchor, "anchor"},    {log::Kind::idle, "idle"},
+};
+
+/// "name:type:unit", in order and without gaps; log_file_test compares it with the structs of kernel/log_record.hpp.
+constexpr std::string_view forms[][2] = {
+    {"record",
+     "tsc:u64:ticks kind:u8: idle_state:u8: flags:u16: generation:u32: rx_descriptors:u32: rx_frames:u32: rx_bytes:u32:B "
+     "tx_descriptors:u32: tx_frames:u32: tx_bytes:u32:B control_rx_frames:u16: control_tx_frames:u16: control_rx_bytes:u32:B "
+     "control_tx_bytes:u32:B idle_entries:u32: idle_ticks:u64:ticks"},
+    {"sample",
+     "tsc:u64:ticks kind:u8: reserved:u8: flags:u16: package_energy:u32:energy_unit instructions:u64: cycles:u64: "
+     "reference_cycles:u64: llc_misses:u64: dram_energy:u32:dram_energy_unit reserved2:u32: core_c3:u64:ticks"},
+    {"residency",
+     "tsc:u64:ticks kind:u8: reserved:u8: flags:u16: reserved2:u32: core_c6:u64:ticks core_c7:u64:ticks package_c2:u64:ticks "
+     "package_c3:u64:ticks package_c6:u64:ticks package_c7:u64:ticks"},
+    {"settings",
+     "tsc:u64:ticks kind:u8: idle_state:u8: changed:u8: turbo:u8: generation:u32: itr_us:u32:us poll_budget_us:u32:us "
+     "performance:u64: power_limit_mw:u32:mW reserved:u8x28:"},
+    {"anchor",
+     "tsc:u64:ticks kind:u8: reserved:u8x3: generation:u32: wall_clock_ns:u64:ns requests:u64: package:u32: run:u32: sleeps:u64: "
+     "idle_ticks:u64:ticks reserved2:u64:"},
+    {"idle", "tsc:u64:ticks kind:u8: idle_state:u8: cause:u8: vector:u8: generation:u32: tsc_asleep:u64:ticks reserved:u8x40:"},
+};
+
+constexpr std::string_view counter_names[] = {"instructions", "cycles",     "reference_cycles", "llc_misses", "package_energy",
+                                              "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
+                                              "package_c3",   "package_c6", "package_c7"};
+
+/// Puts a JSON object together, member by member.
+class Json {
+ public:
+  void text(std::string_view name, std::string_view value) {
+    begin(name);
+    quote(value);
+  }
+  void number(std::string_view name, std::uint64_t value) {
+    begin(name);
+    text_ += std::to_string(value);
+  }
+  void number_or_null(std::string_view name, std::optional<std::uint64_t> value) {
+    begin(name);
+    text_ += value ? std::to_string(*value) : "null";
+  }
+  template <typename Names>
+  void list(std::string_view name, const Names& names) {
+    begin(name);
+    text_ += '[';
+    bool first = true;
+    for (const std::string_view value : names) {
+      if (!std::exchange(first, false)) text_ += ',';
+      quote(value);
+    }
+    text_ += ']';
+  }
+  void open(std::string_view name) {
+    begin(name);
+    text_ += '{';
+  }
+  void close() { text_ += '}'; }
+  [[nodiscard]] std::string take() {
+    text_ += '}';
+    return std::move(text_);
+  }
+
+ private:
+  void begin(std::string_view name) {
+    if (!text_.ends_with('{')) text_ += ',';
+    quote(name);
+    text_ += ':';
+  }
+  void quote(std::string_view value) {
+    text_ += '"';
+    for (const char letter : value) {
+      if (letter == '"' || letter == '\\') text_ += '\\';
+      text_ += letter < ' ' || letter > '~' ? '?' : letter;
+    }
+    text_ += '"';
+  }
+  std::string text_ = "{";
+};
+
+}  // namespace
+
+std::string hex_id(std::uint64_t id) {
+  std::string text(16, '0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = "0123456789abcdef"[id >> (60 - 4 * i) & 0xF];
+  return text;
+}
+
+BootFacts find_boot_facts(std::optional<unsigned> control_core) {
+  const std::uint64_t hz = machine::timestamp_hz(), tsc = machine::timestamp(), now_ns = machine::now_ns();
+  const std::uint64_t since_boot = now_ns / 1'000'000'000 * hz + now_ns % 1'000'000'000 * hz / 1'000'000'000;
+  return {.boot_id = machine::random_bits(), .tsc_at_boot = tsc - since_boot, .control_core = control_core};
+}
+
+std::string make_header_json(const BootFacts& boot, const LogPart& part) {
+  const PowerAbilities& abilities = machine::power_abilities();
+  const auto counted = [&](std::uint16_t which, std::uint8_t exponent) -> std::optional<std::uint64_t> {
+    if ((abilities.counters & which) == 0) return std::nullopt;
+    return exponent;
+  };
+  Json json;
+  json.text("format", "neap-log");
+  json.number("version", log::format_version);
+  json.text("boot_id", hex_id(boot.boot_id));
+  json.number("run", part.run);
+  json.text("application", application_name);
+  json.text("neap", neap_version);
+  json.number("core", part.core);
+  json.number("cores", core_count());
+  json.number("package", machine::package_of(part.core));
+  json.number("packages", machine::package_count());
+  json.text("cpu", abilities.cpu);
+  json.number("tsc_hz", machine::timestamp_hz());
+  json.number("wall_clock_at_boot_ns", machine::wall_clock_at_boot_ns());
+  json.number("tsc_at_boot", boot.tsc_at_boot);
+  json.number_or_null("energy_unit_exponent", counted(counter::package_energy, abilities.energy_unit_exponent));
+  json.number_or_null("dram_energy_unit_exponent", counted(counter::dram_energy, abilities.dram_energy_unit_exponent));
+  std::vector<std::string_view> counters;
+  for (std::size_t bit = 0; bit < std::size(counter_names); ++bit) {
+    if (abilities.counters >> bit & 1) counters.push_back(counter_names[bit]);
+  }
+  json.list("counters", counters);
+  json.list("idle_states", idle_state_names);
+  json.number("sample_period_us", log::options().sample_period_us);
+  json.text("when_full", log::options().when_full == log::WhenFull::stop ? "stop" : "overwrite");
+  json.number_or_null("control_core", boot.control_core);
+  json.open("lines");
+  for (const auto& [kind, form] : kinds) json.text(std::to_string(static_cast<unsigned>(kind)), form);
+  json.close();
+  json.open("fields");
+  for (const auto& [form, fields] : forms) json.text(form, fields);
+  json.close();
+  return json.take();
+}
+
+Header make_header(const BootFacts& boot, const LogPart& part) {
+  const std::string json = make_header_json(boot, part);
+  require(json.size() <= json_bytes_max, "the log's header does not fit", json.size());
+  Front front{.magic = {'N', 'E', 'A', 'P', 'L', 'O', 'G', '\n'},
+              .version = log::format_version,
+              .header_bytes = header_bytes,
+              .record_bytes = log::record_bytes,
+              .core = part.core,
+              .lines = part.extent.end - part.extent.first,
+              .first = part.extent.first,
+              .unwritten = part.extent.unwritten,
+              .tsc_hz = machine::timestamp_hz(),
+              .json_bytes = static_cast<std::uint32_t>(json.size()),
+              .crc32c = 0};
+  Crc32c crc;
+  crc.add(std::as_bytes(std::span(&front, 1)).first(offsetof(Front, crc32c)));
+  crc.add(std::as_bytes(std::span(json)));
+  front.crc32c = crc.value();
+  Header header;
+  header.fill(std::byte{' '});
+  std::memcpy(header.data(), &front, sizeof front);
+  std::memcpy(header.data() + sizeof front, json.data(), json.size());
+  header.back() = std::byte{'\n'};
+  return header;
+}
+
+}  // namespace neap::observe

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSL-1.0
+// A core's log as a file: a header that describes itself, then the lines (docs/log-format.md).
+//
+// A log outlives the machine that wrote it, the version of its tools, and the memory of who ran it. So the header says what is needed to
+// read it: names, types and units of all fields, the clock's rate, the energy unit, which machine, which boot, which run. It is a pure
+// function of the run: whoever asks, and however often, gets the same bytes once the run is over.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernel/log.hpp"
+
+namespace neap::observe {
+
+constexpr std::size_t header_bytes = 4096;
+using Header = std::array<std::byte, header_bytes>;
+
+/// What is the same in all headers of one boot.
+struct BootFacts {
+  std::uint64_t boot_id = 0;
+  std::uint64_t tsc_at_boot = 0;  ///< when `machine::now_ns` was 0
+  std::optional<unsigned> control_core;
+};
+/// With a new boot id.
+[[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
+
+/// `extent.first` and `.end`: the lines that follow.
+struct LogPart {
+  std::uint32_t run = 0;
+  unsigned core = 0;
+  log::Extent extent;
+};
+/// The file's first 4096 bytes. Throws `bad_alloc`.
+[[nodiscard]] Header make_header(const BootFacts& boot, const LogPart& part);
+/// The JSON text inside. Public for tests.
+[[nodiscard]] std::string make_header_json(const BootFacts& boot, const LogPart& part);
+
+/// 16 hexadecimal digits.
+[[nodiscard]] std::string hex_id(std::uint64_t id);
+
+}  // namespace neap::observe

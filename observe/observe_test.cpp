@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSL-1.0
+// What is pure: lines, words, addresses, bounds, the log's header and a stream's blocks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "kernel/arguments.hpp"
+#include "kernel/machine.hpp"
+#include "observe/allow_list.hpp"
+#include "observe/command.hpp"
+#include "observe/line.hpp"
+#include "observe/log_file.hpp"
+#include "observe/options.hpp"
+#include "observe/stream_block.hpp"
+
+namespace neap::observe {
+namespace {
+
+using Outcome = LineReader::Outcome;
+
+TEST(LineReader, FindsLinesHoweverTheyAreCut) {
+  for (std::size_t piece = 1; piece < 20; ++piece) {
+    LineReader reader;
+    std::vector<std::string> lines;
+    const std::string text = "status\nitr,8\r\n\n half";
+    for (std::size_t at = 0; at < text.size(); at += piece) {
+      std::string_view bytes = std::string_view(text).substr(at, piece);
+      while (!bytes.empty()) {
+        if (reader.take(bytes) == Outcome::line) lines.emplace_back(reader.text());
+      }
+    }
+    EXPECT_EQ(lines, (std::vector<std::string>{"status", "itr,8\r", ""}));
+    EXPECT_TRUE(reader.halfway());
+  }
+}
+
+TEST(LineReader, KeepsNoMoreThanALine) {
+  LineReader reader;
+  const std::string longest(line_bytes_max, 'x');
+  for (const auto& [extra, wanted] : {std::pair{"", Outcome::line}, std::pair{"y", Outcome::too_long}}) {
+    const std::string text = longest + extra + "\nnext\n";
+    std::string_view bytes = text;
+    EXPECT_EQ(reader.take(bytes), wanted);
+    EXPECT_FALSE(reader.halfway());
+    EXPECT_EQ(reader.take(bytes), Outcome::line);
+    EXPECT_EQ(reader.text(), "next");
+  }
+}
+
+TEST(Words, AreSplitAtCommasAndTrimmed) {
+  EXPECT_EQ(*split_words("itr,8us,1"), (std::vector<std::string_view>{"itr", "8us", "1"}));
+  EXPECT_EQ(*split_words(" \titr ,\t8 us , 1 \r"), (std::vector<std::string_view>{"itr", "8 us", "1"}));
+  for (const char* bad : {"", " ", "\r", ",", "itr,", ",itr", "itr,,1", "itr,\x01", "\xff", "a\r\r"}) EXPECT_FALSE(split_words(bad)) << bad;
+}
+
+TEST(Usage, SaysHowManyWordsAndWhetherACoreIsLast) {
+  const Shape itr = shape_of("itr,TIME[,CORE]");
+  EXPECT_EQ(itr.words_least, 1U);
+  EXPECT_EQ(itr.words_most, 2U);
+  EXPECT_TRUE(itr.core_last);
+  EXPECT_EQ(shape_of("stop").words_most, 0U);
+  EXPECT_EQ(shape_of("stream,MODE[,run=N][,CORE=POSITION...]").words_most, any_number);
+  EXPECT_FALSE(shape_of("stream,MODE[,run=N][,CORE=POSITION...]").core_last);
+  const std::string_view words[] = {"itr", "8", "3"};
+  EXPECT_EQ(check_words("itr,TIME[,CORE]", words, 4)->core, 3U);
+  EXPECT_EQ(check_words("itr,TIME[,CORE]", words, 4)->words.size(), 1U);
+  EXPECT_EQ(check_words("itr,TIME[,CORE]", words, 3).error(), "there is no core '3' (0 to 2, or all)");
+  EXPECT_EQ(check_words("itr,TIME[,CORE]", std::span(words).first(2), 4)->core, std::nullopt);
+  EXPECT_EQ(check_words("stop", words, 4).error(), "usage: stop");
+}
+
+TEST(Bounds, AreATimeOrANumberOfRequests) {
+  const auto parse = [](std::string_view text) { return parse_run_bounds(std::span(&text, 1)); };
+  EXPECT_EQ(parse_run_bounds({})->time_ns, 0U);
+  EXPECT_EQ(parse("10s")->time_ns, 10'000'000'000U);
+  EXPECT_EQ(parse("500ms")->time_ns, 500'000'000U);
+  EXPECT_EQ(parse("100000")->requests, 100'000U);
+  for (const char* bad : {"0", "0s", "10", "1x", "-1", "s", "10ss", "1.5s", "0x10", "99999999999999999999", "9999999999999999s"}) {
+    EXPECT_EQ(parse(bad).has_value(), std::string_view(bad) == "10") << bad;
+  }
+}
+
+TEST(StreamWish, NamesRunAndPositionsOnce) {
+  const auto parse = [](std::vector<std::string_view> words) { return parse_stream_wish(words, 4); };
+  const auto wish = parse({"live", "run=3", "0=20480", "2 = 18432"});
+  ASSERT_TRUE(wish.has_value());
+  EXPECT_TRUE(wish->live);
+  EXPECT_EQ(wish->run, 3U);
+  EXPECT_EQ(wish->positions, (std::vector<std::uint64_t>{20480, 0, 18432, 0}));
+  for (const std::vector<std::string_view>& bad : std::vector<std::vector<std::string_view>>{{},
+                                                                                             {"never"},
+                                                                                             {"live", "run=0"},
+                                                                                             {"live", "run=1", "run=1"},
+                                                                                             {"live", "4=1"},
+                                                                                             {"live", "1=1", "1=2"},
+                                                                                             {"live", "1"},
+                                                                                             {"live", "1="},
+                                                                                             {"live", "=1"},
+                                                                                             {"live", "run=4294967296"},
+                                                                                             {"live", "1=-1"},
+                                                                                             {"live", "1=18446744073709551615"}}) {
+    EXPECT_FALSE(parse(bad).has_value());
+  }
+}
+
+TEST(AllowList, IsTheOwnNetworkUnlessSaidOtherwise) {
+  const net::Ipv4Address own{0x0A000205}, mask{0xFFFFFF00};
+  const AllowList list;
+  EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
+  EXPECT_FALSE(list.allows({0x0A000302}, own, mask));
+  EXPECT_FALSE(list.allows({0x0A000202}, {0}, {0}));  // no address, no network
+  EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
+}
+
+TEST(AllowList, TakesAddressesAndNetworks) {
+  const auto list = AllowList::parse("10.1.2.3,192.168.0.0/16");
+  ASSERT_TRUE(list.has_value());
+  EXPECT_TRUE(list->allows({0x0A010203}, {}, {}));
+  EXPECT_FALSE(list->allows({0x0A010204}, {}, {}));
+  EXPECT_TRUE(list->allows({0xC0A8FFFF}, {}, {}));
+  EXPECT_FALSE(list->allows({0xC0A90000}, {}, {}));
+  EXPECT_EQ(list->to_string({}, {}), "10.1.2.3/32,192.168.0.0/16");
+  EXPECT_TRUE(AllowList::parse("any")->allows({0x08080808}, {}, {}));
+  EXPECT_TRUE(AllowList::parse("0.0.0.0/0")->allows({0x08080808}, {}, {}));
+  for (const char* bad : {"", "10.1.2", "10.1.2.3.4", "10.1.2.256", "10.1.2.3/33", "10.1.2.3/16", "10.1.2.3,", "a.b.c.d", "10.1.2.0x3",
+                          "any,10.1.2.3", "10.1.2.3/", "10.1.2.3/+8", " 10.1.2.3"}) {
+    EXPECT_FALSE(AllowList::parse(bad).has_value()) << bad;
+  }
+}
+
+TEST(Crc32c, IsCastagnolis) {
+  // RFC 3720 appendix B.4, and the customary check value.
+  EXPECT_EQ(crc32c(std::as_bytes(std::span("123456789", 9))), 0xE3069283U);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0})), 0x8A9136AAU);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43U);
+}
+
+template <typename T>
+T at(const Header& header, std::size_t offset) {
+  T value;
+  std::memcpy(&value, header.data() + offset, sizeof value);
+  return value;
+}
+
+TEST(LogFile, HeaderIsWhatItsFormatSays) {
+  const BootFacts boot{.boot_id = 0x0123456789abcdef, .tsc_at_boot = 77, .control_core = 2};
+  const LogPart part{.run = 3, .core = 0, .extent = {.first = 10, .end = 15, .unwritten = 4}};
+  const Header header = make_header(boot, part);
+  EXPECT_EQ(std::memcmp(header.data(), "NEAPLOG\n", 8), 0);
+  EXPECT_EQ(at<std::uint32_t>(header, 8), 1U);
+  EXPECT_EQ(at<std::uint32_t>(header, 12), 4096U);
+  EXPECT_EQ(at<std::uint32_t>(header, 16), 64U);
+  EXPECT_EQ(at<std::uint32_t>(header, 20), 0U);
+  EXPECT_EQ(at<std::uint64_t>(header, 24), 5U);
+  EXPECT_EQ(at<std::uint64_t>(header, 32), 10U);
+  EXPECT_EQ(at<std::uint64_t>(header, 40), 4U);
+  EXPECT_EQ(at<std::uint64_t>(header, 48), machine::timestamp_hz());
+  const auto json_bytes = at<std::uint32_t>(header, 56);
+  const std::string json(reinterpret_cast<const char*>(header.data()) + 64, json_bytes);
+  EXPECT_EQ(json, make_header_json(boot, part));
+  Crc32c crc;
+  crc.add(std::span(header).first(60));
+  crc.add(std::span(header).subspan(64, json_bytes));
+  EXPECT_EQ(at<std::uint32_t>(header, 60), crc.value());
+  for (std::size_t i = 64 + json_bytes; i < 4095; ++i) ASSERT_EQ(header[i], std::byte{' '});
+  EXPECT_EQ(header[4095], std::byte{'\n'});
+  EXPECT_EQ(make_header(boot, part), header);
+  for (const char* member : {R"("format":"neap-log")", R"("boot_id":"0123456789abcdef")", R"("run":3)", R"("application":"observed")",
+                             R"("core":0)", R"("control_core":2)", R"("tsc_at_boot":77)", R"("when_full":"stop")", R"("1":"record")",
+                             R"("32":"idle")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor"])"}) {
+    EXPECT_NE(json.find(member), std::string::npos) << member << " in " << json;
+  }
+}
+
+/// "name:type:unit …" of one form, as the header has it, to offsets by name.
+std::vector<std::pair<std::string, std::size_t>> offsets_of(const std::string& json, const std::string& form) {
+  const std::size_t begin = json.find('"' + form + "\":\"", json.find("\"fields\"")) + form.size() + 4;
+  std::istringstream fields(json.substr(begin, json.find('"', begin) - begin));
+  std::vector<std::pair<std::string, std::size_t>> offsets;
+  std::size_t offset = 0;
+  for (std::string field; fields >> field;) {
+    const std::size_t type = field.find(':') + 1;
+    offsets.emplace_back(field.substr(0, type - 1), offset);
+    const std::string text = field.substr(type, field.find(':', type) - type);
+    const std::size_t times = text.find('x');
+    offset += std::stoul(text.substr(1)) / 8 * (times == std::string::npos ? 1 : std::stoul(text.substr(times + 1)));
+  }
+  offsets.emplace_back("", offset);
+  return offsets;
+}
+
+TEST(LogFile, FieldsInTheHeaderAreThoseOfTheStructs) {
+  const std::string json = make_header_json({}, {.run = 1, .core = 0, .extent = {}});
+  const auto check = [&](const char* form, std::vector<std::pair<std::string, std::size_t>> wanted) {
+    wanted.emplace_back("", log::record_bytes);
+    EXPECT_EQ(offsets_of(json, form), wanted) << form;
+  };
+#define AT(struct_name, field) {#field, offsetof(log::struct_name, field)}
+  check("record", {AT(Record, tsc), AT(Record, kind), AT(Record, idle_state), AT(Record, flags), AT(Record, generation),
+                   AT(Record, rx_descriptors), AT(Record, rx_frames), AT(Record, rx_bytes), AT(Record, tx_descriptors),
+                   AT(Record, tx_frames), AT(Record, tx_bytes), AT(Record, control_rx_frames), AT(Record, control_tx_frames),
+                   AT(Record, control_rx_bytes), AT(Record, control_tx_bytes), AT(Record, idle_entries), AT(Record, idle_ticks)});
+  check("sample", {AT(Sample, tsc), AT(Sample, kind), AT(Sample, reserved), AT(Sample, flags), AT(Sample, package_energy),
+                   AT(Sample, instructions), AT(Sample, cycles), AT(Sample, reference_cycles), AT(Sample, llc_misses),
+                   AT(Sample, dram_energy), AT(Sample, reserved2), AT(Sample, core_c3)});
+  check("residency", {AT(Residency, tsc), AT(Residency, kind), AT(Residency, reserved), AT(Residency, flags), AT(Residency, reserved2),
+                      AT(Residency, core_c6), AT(Residency, core_c7), AT(Residency, package_c2), AT(Residency, package_c3),
+                      AT(Residency, package_c6), AT(Residency, package_c7)});
+  check("settings", {AT(Settings, tsc), AT(Settings, kind), AT(Settings, idle_state), AT(Settings, changed), AT(Settings, turbo),
+                     AT(Settings, generation), AT(Settings, itr_us), AT(Settings, poll_budget_us), AT(Settings, performance),
+                     AT(Settings, power_limit_mw), AT(Settings, reserved)});
+  check("anchor",
+        {AT(Anchor, tsc), AT(Anchor, kind), AT(Anchor, reserved), AT(Anchor, generation), AT(Anchor, wall_clock_ns), AT(Anchor, requests),
+         AT(Anchor, package), AT(Anchor, run), AT(Anchor, sleeps), AT(Anchor, idle_ticks), AT(Anchor, reserved2)});
+  check("idle", {AT(Idle, tsc), AT(Idle, kind), AT(Idle, idle_state), AT(Idle, cause), AT(Idle, vector), AT(Idle, generation),
+                 AT(Idle, tsc_asleep), AT(Idle, reserved)});
+#undef AT
+}
+
+TEST(StreamBlock, LiesAsItsFormatSays) {
+  EXPECT_EQ(offsetof(BlockHeader, type), 4U);
+  EXPECT_EQ(offsetof(BlockHeader, core), 6U);
+  EXPECT_EQ(offsetof(BlockHeader, number), 8U);
+  EXPECT_EQ(offsetof(BlockHeader, position), 16U);
+  EXPECT_EQ(offsetof(BlockHeader, payload_bytes), 24U);
+  EXPECT_EQ(offsetof(BlockHeader, payload_crc32c), 28U);
+  EXPECT_EQ(offsetof(BlockHeader, count), 32U);
+  EXPECT_EQ(offsetof(BlockHeader, run), 40U);
+  EXPECT_EQ(offsetof(BlockHeader, boot_id), 48U);
+  EXPECT_EQ(offsetof(BlockHeader, header_crc32c), 60U);
+  BlockHeader header;
+  EXPECT_EQ(std::memcmp(&header, "NBLK", 4), 0);
+}
+
+TEST(Options, AreReadAndRefusedByName) {
+  Arguments good(
+      "log=1K log_full=overwrite log_sample=500us log_idle=on control=6000 control_token=12345678 control_allow=10.0.0.0/8 itr=8us");
+  const Options options = Options::from(good);
+  EXPECT_EQ(good.complaints(), "");
+  EXPECT_EQ(options.log.records_per_core, 1024U);
+  EXPECT_EQ(options.log.when_full, log::WhenFull::overwrite);
+  EXPECT_EQ(options.log.sample_period_us, 500U);
+  EXPECT_TRUE(options.log.idle_records);
+  EXPECT_EQ(options.control_port, 6000);
+  EXPECT_EQ(options.token, "12345678");
+  EXPECT_EQ(good.shown().find("12345678"), std::string::npos);
+
+  Arguments none("");
+  EXPECT_EQ(Options::from(none).control_port, 5002);
+  EXPECT_EQ(none.complaints(), "");
+  Arguments off("control=off log=0");
+  EXPECT_EQ(Options::from(off).control_port, std::nullopt);
+  EXPECT_EQ(off.complaints(), "");
+
+  for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=1", "log_sample=10ns", "log_sample=9999s", "log_idle=perhaps",
+                          "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
+                          "control_allow=everybody", "control_core=0", "control_core=99", "control_core=-1"}) {
+    Arguments arguments(bad);
+    (void)Options::from(arguments);
+    EXPECT_NE(arguments.complaints(), "") << bad;
+    EXPECT_EQ(arguments.complaints().find("with,comma"), std::string::npos);
+  }
+}
+
+// docs/control.md is for people, the table for the server: each command must stand in both, with the same usage and the same sentence.
+TEST(Commands, AreDocumentedAsTheyAre) {
+  std::ifstream file(NEAP_CONTROL_DOCUMENT);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_FALSE(text.empty());
+  std::size_t documented = 0;
+  for (std::size_t at = 0; (at = text.find("\n### `", at)) != std::string::npos; ++at) ++documented;
+  EXPECT_EQ(documented, built_in_commands().size());
+  for (const Command& command : built_in_commands()) {
+    const std::string entry = "\n### `" + std::string(command.usage) + "`\n" + std::string(command.help) + "\n";
+    EXPECT_NE(text.find(entry), std::string::npos) << entry;
+  }
+  for (const Alias& alias : aliases()) EXPECT_NE(text.find('`' + std::string(alias.name)), std::string::npos) << alias.name;
+}
+
+}  // namespace
+}  // namespace neap::observe

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "observe/server.hpp"
+
+#include <algorithm>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+#include "observe/built_in.hpp"
+#include "observe/line.hpp"
+
+namespace neap::observe {
+namespace {
+
+/// A connection that hears one line and is closed.
+class Refused final : public net::ConnectionHandler {
+ public:
+  void received(net::Buffer) override {}
+};
+
+std::unique_ptr<net::ConnectionHandler> turn_away(net::Connection& connection, const std::string& why) {
+  const std::string line = "error: " + why + '\n';
+  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // what can be done was done
+  connection.close();
+  return std::make_unique<Refused>();
+}
+
+}  // namespace
+
+Surroundings real_surroundings() noexcept {
+  return {.power_off = []() noexcept { machine::exit(machine::ExitStatus::success); }, .reboot = []() noexcept { machine::reboot(); }};
+}
+
+Server::Server(Options options, Surroundings surroundings)
+    : options_(std::move(options)),
+      surroundings_(surroundings),
+      boot_(find_boot_facts(options_.control_core)),
+      clients_(surroundings.silence) {}
+
+task<Result<void>> Server::serve(net::Network& network) {
+  network_ = &network;
+  const std::uint16_t port = *options_.control_port;
+  const std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)> acceptor = [this](net::Connection& connection) {
+    return accept(connection);
+  };
+  Result<void> listening = co_await network.listen(port, acceptor);
+  if (!listening) co_return listening;
+  print("control: listening on ", network.address().to_string(), ":", port, ", for ",
+        options_.allow.to_string(network.address(), network.netmask()), options_.token.empty() ? ", without a token" : ", with a token");
+  co_return Result<void>{};
+}
+
+std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connection) {
+  const net::Ipv4Address peer = connection.remote().address;
+  if (!options_.allow.allows(peer, network_->address(), network_->netmask())) {
+    count(counters_.refused_address);
+    return turn_away(connection, peer.to_string() + " may not use control here (control_allow=)");
+  }
+  auto client = std::make_shared<Client>(*this, connection);
+  auto handler = std::make_unique<ClientHandler>(client);
+  task<void> conversation = Client::converse(client);
+  bool displaced = false;
+  if (!clients_.admit(*client, displaced)) {
+    count(counters_.refused_full);
+    return turn_away(connection, "all " + std::to_string(Clients::clients_max) + " places are taken");
+  }
+  count(counters_.clients);
+  if (displaced) count(counters_.clients_displaced);
+  start(std::move(conversation));
+  return handler;
+}
+
+// --- A line ------------------------------------------------------------------------------------------------------------------------------
+
+std::string Server::refuse(std::string_view why) {
+  count(counters_.refused);
+  return "error: " + std::string(why);
+}
+
+task<std::string> Server::answer(Client& client, std::string_view line) {
+  count(counters_.lines);
+  auto words = split_words(line);
+  if (!words) co_return refuse(words.error());
+
+  const std::string_view name = words->front();
+  const auto known = aliases();
+  const auto alias = std::find_if(known.begin(), known.end(), [&](const Alias& one) { return one.name == name; });
+  const Command* const command = find(alias == known.end() ? name : alias->stands_for);
+  const bool locked = !options_.token.empty() && !client.authorised;
+  if (locked && (command == nullptr || !command->before_token)) {
+    count(counters_.tokens_missing);
+    co_return refuse("token needed: send token,...");
+  }
+  if (command == nullptr) co_return refuse("there is no command '" + shown(name) + "' (help lists them)");
+
+  if (command->last) client.finish_after();
+  std::string replaced;
+  if (alias != known.end() && alias->value != nullptr && words->size() > 1) {
+    replaced = alias->value((*words)[1]);
+    if (replaced.empty()) co_return refuse(std::string(name) + " takes " + std::string(alias->accepts));
+    (*words)[1] = replaced;
+  }
+  const auto checked = check_words(command->usage, *words, core_count());
+  if (!checked) co_return refuse(checked.error());
+
+  const Request request{.server = *this, .client = client, .name = name, .words = checked->words, .core = checked->core};
+  std::string text = co_await command->run(request);
+  if (text.starts_with("error")) count(counters_.refused);
+  co_return text;
+}
+
+bool Server::token_fits(std::string_view text) const noexcept {
+  // Every byte is looked at, whatever the ones before it were; how long the token is may be seen.
+  std::size_t differences = text.size() ^ options_.token.size();
+  for (std::size_t i = 0; i < text.size() && !options_.token.empty(); ++i) {
+    differences |= static_cast<unsigned char>(text[i] ^ options_.token[i % options_.token.size()]);
+  }
+  return differences == 0;
+}
+
+const Command* Server::find(std::string_view name) const noexcept {
+  for (const Command& command : built_in_commands()) {
+    if (command.name() == name) return &command;
+  }
+  const std::size_t added = added_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < added; ++i) {
+    if (added_[i]->command.name() == name) return &added_[i]->command;
+  }
+  return nullptr;
+}
+
+std::vector<const Command*> Server::commands() const {
+  std::vector<const Command*> all;
+  for (const Command& command : built_in_commands()) all.push_back(&command);
+  const std::size_t added = added_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < added; ++i) all.push_back(&added_[i]->command);
+  return all;
+}
+
+// --- What applications add ---------------------------------------------------------------------------------------------------------------
+
+Result<void> Server::add_command(std::string usage, std::string help, Run run) {
+  const std::size_t at = added_count_.load(std::memory_order_relaxed);
+  if (at == commands_max) return failure(ErrorCode::full, "no room for another command", at);
+  auto added = std::make_unique<Added>();
+  added->usage = std::move(usage);
+  added->help = std::move(help);
+  added->command = {.usage = added->usage, .help = added->help, .run = [run = std::move(run)](const Request& request) {
+                      return run(request.words, request.core);
+                    }};
+  const std::string_view name = added->command.name();
+  const auto known = aliases();
+  const bool taken = find(name) != nullptr || std::any_of(known.begin(), known.end(), [&](const Alias& one) { return one.name == name; });
+  if (name.empty() || taken) return failure(ErrorCode::invalid, "a command needs a name of its own");
+  added_[at] = std::move(added);
+  added_count_.store(at + 1, std::memory_order_release);
+  return {};
+}
+
+Result<void> Server::add_statistics(std::string group, Statistics statistics) {
+  const std::size_t at = groups_count_.load(std::memory_order_relaxed);
+  if (at == statistics_max) return failure(ErrorCode::full, "no room for further statistics", at);
+  groups_[at] = std::make_unique<Group>(Group{.name = std::move(group), .tell = std::move(statistics)});
+  groups_count_.store(at + 1, std::memory_order_release);
+  return {};
+}
+
+task<void> Server::tell_statistics(std::optional<unsigned> core, const Emit& emit) const {
+  co_await tell_own_statistics(*this, core, emit);
+  const std::size_t groups = groups_count_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < groups; ++i) {
+    const std::string front = groups_[i]->name + '.';
+    const Emit with_group = [&](std::string_view name, std::uint64_t value) { emit(front + std::string(name), value); };
+    groups_[i]->tell(core, with_group);
+  }
+}
+
+// --- The beginning -----------------------------------------------------------------------------------------------------------------------
+
+task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
+  policy::use(&device);
+  if (const auto applied = co_await policy::apply(options.wishes); !applied) {
+    print("observe: ", applied.error().why);
+    co_return failure(applied.error().code, "a setting was refused");
+  }
+  if (options.log.records_per_core > 0) {
+    if (const auto prepared = co_await log::prepare(options.log); !prepared) co_return std::unexpected(prepared.error());
+  }
+  std::unique_ptr<Server> server(new (std::nothrow) Server(std::move(options), real_surroundings()));
+  if (server == nullptr) co_return failure(ErrorCode::out_of_memory, "no memory for control");
+  if (server->options().control_port.has_value()) {
+    if (const auto counted = net::count_as_control(*server->options().control_port); !counted) co_return std::unexpected(counted.error());
+    if (const auto serving = co_await server->serve(network); !serving) co_return std::unexpected(serving.error());
+  }
+  co_return server.release();  // it lives as long as the machine
+}
+
+}  // namespace neap::observe

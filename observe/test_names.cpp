@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: BSL-1.0
+// The names that an image's build makes up, for tests.
+#include "kernel/application.hpp"
+
+namespace neap {
+
+const char* const application_name = "observed";
+const char* const neap_version = "0.0.0";
+
+}  // namespace neap

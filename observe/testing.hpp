@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSL-1.0
+// For tests: a machine that serves control, and clients of it on another machine, in one process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernel/log.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/policy.hpp"
+#include "net/testing/two_machines.hpp"
+#include "observe/server.hpp"
+
+namespace neap::observe::testing {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr std::uint16_t port = 5002;
+constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
+
+/// A card for policy: takes 0 to 1000 us in steps of 2.
+class FakeDevice final : public policy::Device {
+ public:
+  Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {
+    if (itr_us > 1000) return failure(ErrorCode::invalid, "itr is 0 to 1000 us", itr_us);
+    return itr_us / 2 * 2;
+  }
+  std::uint32_t itr_us(unsigned core) const noexcept override { return itr_us_[core]; }
+  void set_itr(unsigned core, std::uint32_t itr_us) noexcept override { itr_us_[core] = itr_us; }
+  void set_interrupt(unsigned, bool) noexcept override {}
+  const volatile void* next_receive_line(unsigned) const noexcept override { return nullptr; }
+
+ private:
+  std::array<std::atomic<std::uint32_t>, machine::cores_max> itr_us_{};
+};
+
+/// What a client on the other machine sees and does; used by the test's thread.
+class Peer {
+ public:
+  Peer(net::testing::TwoMachines& world, bool reads = true) : world_(world), seen_(std::make_shared<Seen>()) {
+    seen_->reads = reads;
+    failed = world.connect(control_endpoint, [seen = seen_](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {
+      seen->connection = &connection;
+      return std::make_unique<Handler>(seen);
+    });
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  ~Peer() { abort(); }
+
+  std::optional<ErrorCode> failed;
+
+  void send(std::string_view text) {
+    on_connection([&](net::Connection& connection) {
+      const auto bytes = std::as_bytes(std::span(text));
+      for (std::size_t at = 0; at < bytes.size(); at += 16384) {
+        EXPECT_TRUE(connection.send(net::Buffer::copy(bytes.subspan(at, std::min<std::size_t>(16384, bytes.size() - at)))).has_value());
+      }
+    });
+  }
+  /// The next line, without its end; nothing if none comes.
+  std::optional<std::string> line(std::chrono::seconds limit = 20s) {
+    std::optional<std::string> result;
+    (void)HostMachine::wait_until([&] { return (result = try_line()).has_value() || ended(); }, limit);
+    if (!result) result = try_line();
+    return result;
+  }
+  std::string ask(std::string_view text) {
+    send(std::string(text) + '\n');
+    return line().value_or("(nothing)");
+  }
+  /// Everything until the other side says no more.
+  std::string rest() {
+    EXPECT_TRUE(HostMachine::wait_until([&] { return ended(); }));
+    const std::lock_guard lock(seen_->mutex);
+    return std::exchange(seen_->text, {});
+  }
+  /// Takes what has come so far.
+  std::string take() {
+    const std::lock_guard lock(seen_->mutex);
+    return std::exchange(seen_->text, {});
+  }
+  std::size_t received_bytes() {
+    const std::lock_guard lock(seen_->mutex);
+    return seen_->text.size();
+  }
+  bool ended() {
+    const std::lock_guard lock(seen_->mutex);
+    return seen_->peer_closed || seen_->closed;
+  }
+  bool gone() {
+    const std::lock_guard lock(seen_->mutex);
+    return seen_->closed;
+  }
+  bool reset() {
+    const std::lock_guard lock(seen_->mutex);
+    return seen_->closed && !seen_->peer_closed;
+  }
+  void begin_reading() {
+    world_.machine.on(world_.client_core, [&] {
+      seen_->reads = true;
+      seen_->unread.clear();
+    });
+  }
+  void end_sending() {
+    on_connection([](net::Connection& connection) { connection.end_sending(); });
+  }
+  void close() {
+    on_connection([](net::Connection& connection) { connection.close(); });
+  }
+  void abort() {
+    on_connection([](net::Connection& connection) { connection.abort(); });
+  }
+
+ private:
+  struct Seen {
+    std::mutex mutex;
+    std::string text;
+    bool peer_closed = false, closed = false;
+    // The client's core alone:
+    net::Connection* connection = nullptr;
+    bool reads = true;
+    net::Buffer unread;
+  };
+  class Handler final : public net::ConnectionHandler {
+   public:
+    explicit Handler(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
+    void received(net::Buffer data) override {
+      {
+        const std::lock_guard lock(seen_->mutex);
+        for (const net::Buffer::Piece* piece = data.first(); piece != nullptr; piece = piece->next) {
+          seen_->text.append(reinterpret_cast<const char*>(piece->data), piece->bytes);
+        }
+      }
+      if (!seen_->reads) seen_->unread.append(std::move(data));
+    }
+    void peer_closed() override {
+      {
+        const std::lock_guard lock(seen_->mutex);
+        seen_->peer_closed = true;
+      }
+      connection().close();
+    }
+    void closed() override {
+      seen_->connection = nullptr;
+      seen_->unread.clear();
+      const std::lock_guard lock(seen_->mutex);
+      seen_->closed = true;
+    }
+
+   private:
+    std::shared_ptr<Seen> seen_;
+  };
+
+  template <typename Call>
+  void on_connection(Call call) {
+    world_.machine.on(world_.client_core, [&] {
+      if (seen_->connection != nullptr) call(*seen_->connection);
+    });
+  }
+  std::optional<std::string> try_line() {
+    const std::lock_guard lock(seen_->mutex);
+    const std::size_t end = seen_->text.find('\n');
+    if (end == std::string::npos) return std::nullopt;
+    std::string result = seen_->text.substr(0, end);
+    seen_->text.erase(0, end + 1);
+    return result;
+  }
+
+  net::testing::TwoMachines& world_;
+  std::shared_ptr<Seen> seen_;
+};
+
+struct WorldOptions {
+  Options control;
+  std::chrono::nanoseconds silence{std::chrono::seconds(60)};
+  net::testing::TwoMachinesOptions wire;
+};
+
+inline std::atomic<int> power_offs{0}, reboots{0};
+
+inline WorldOptions small_log(log::WhenFull when_full = log::WhenFull::stop, std::uint64_t lines = 8192) {
+  WorldOptions options;
+  options.control.log = {.records_per_core = lines, .when_full = when_full};
+  return options;
+}
+
+/// Two cores serve, one asks.
+class World {
+ public:
+  explicit World(WorldOptions options = small_log())
+      : server((prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
+                                                    .reboot = []() noexcept { ++reboots; },
+                                                    .silence = options.silence,
+                                                    .wrong_token_delay = 1ms}),
+        machines(two_cores(options.wire)) {
+    machines.machine.run(0, [&]() -> task<void> {
+      policy::use(&device);
+      const policy::Wishes wishes;
+      const auto applied = co_await policy::apply(wishes);
+      EXPECT_TRUE(applied.has_value());
+      const auto prepared = co_await log::prepare(options.control.log);
+      EXPECT_TRUE(prepared.has_value());
+      const auto serving = co_await server.serve(*machines.server);
+      EXPECT_TRUE(serving.has_value());
+    });
+  }
+  ~World() {
+    peers.clear();
+    EXPECT_TRUE(HostMachine::wait_until([&] { return server.clients().count() == 0; }));
+    if (log::state().running) {
+      machines.machine.run(0, []() -> task<void> { (void)co_await log::stop(); });
+    }
+    for (unsigned core = 0; core < machine::core_count(); ++core) machines.machine.on(core, [] {});
+    machines.machine.on(0, [] { policy::use(nullptr); });
+  }
+
+  Peer& peer(bool reads = true) {
+    peers.push_back(std::make_unique<Peer>(machines, reads));
+    return *peers.back();
+  }
+  /// `records` more on each of the server's cores, as if so many interrupts had come.
+  void record(unsigned records) {
+    for (unsigned core = 0; core < 2; ++core) {
+      machines.machine.on(core, [&] {
+        for (unsigned i = 0; i < records; ++i) log::interrupt();
+      });
+    }
+  }
+  void run(task<void> (*work)()) { machines.machine.run(0, work); }
+
+  // Gone last: no core may run any more.
+  struct LogRelease {
+    ~LogRelease() { log::release(); }
+  } log_release;
+  FakeDevice device;
+  Server server;
+  net::testing::TwoMachines machines;
+  std::vector<std::unique_ptr<Peer>> peers;
+
+ private:
+  static void prepare_pages() {
+    static const bool done = [] {
+      memory::initialise_pages(machine::usable_memory());
+      return true;
+    }();
+    (void)done;
+  }
+  static net::testing::TwoMachinesOptions two_cores(net::testing::TwoMachinesOptions options) {
+    options.server.cores = 2;
+    return options;
+  }
+};
+
+}  // namespace neap::observe::testing
