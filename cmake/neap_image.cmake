@@ -37,7 +37,7 @@ function(neap_application name)
   add_executable(${name}.elf ${arg_SOURCES} "${name_source}")
   target_link_libraries(${name}.elf PRIVATE neap_options neap_kernel neap_x86 neap_boot ${arg_LIBRARIES})
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    # In one piece: GCC 14's partitioning for link-time optimisation fails on some of our coroutines ("add_symbol_to_partition_1").
+    # In one piece: GCC 14.2 fails on partitions of an image with this many coroutines (add_symbol_to_partition_1).
     target_link_options(${name}.elf PRIVATE -O2 -flto=auto -flto-partition=none -flinker-output=nolto-rel -frandom-seed=${name})
   endif()
   set_target_properties(${name}.elf PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS "${NEAP_LINK_SCRIPT};${NEAP_LINKER}")

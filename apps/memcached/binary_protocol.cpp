@@ -159,6 +159,7 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
 // ------------------------------------------------------------------------------------------------------------------------------
 
 void BinaryProtocol::execute(const Request& request, Context& context) {
+  context.statistics.add(Count::requests);
   switch (request.command) {
     case op::get:
     case op::get_key:

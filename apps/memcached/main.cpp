@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// memcached on bare metal: the card, the network, the store, and a port on which every core serves its own connections.
+// memcached on bare metal: the card, the network, who watches and steers, the store, and a port on which every core serves its own
+// connections.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
@@ -14,6 +17,7 @@
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/task.hpp"
 #include "net/network.hpp"
+#include "observe/control.hpp"
 
 namespace {
 
@@ -23,16 +27,20 @@ constexpr std::uint64_t mebibyte = 1 << 20;
 
 struct Options {
   net::AddressSetting address;
+  observe::Options observation;
   std::uint16_t port;
   memcached::StoreOptions store;
 };
 
-/// The cache may have all memory that is free now but for an eighth, which the card, the network and the store's own table need.
+/// The cache may have all memory that is free now but for the log and an eighth, which the card, the network and the store's own table
+/// need.
 Options read_options(Arguments& arguments) {
-  const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
-  const std::uint64_t memory_most = std::max(free_bytes, mebibyte);
   Options options;
   options.address = net::AddressSetting::from(arguments);
+  options.observation = observe::Options::from(arguments);
+  const std::uint64_t log_bytes = options.observation.log.records_per_core * log::record_bytes * core_count();
+  const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
+  const std::uint64_t memory_most = std::max(free_bytes - std::min(free_bytes, log_bytes), mebibyte);
   options.port = static_cast<std::uint16_t>(arguments.number("port", 11211, {1, 65535}, "TCP port on which clients are served"));
   options.store.memory_bytes = arguments.bytes("memory", std::min(64 * mebibyte, memory_most), {mebibyte, memory_most},
                                                "what the items may take; beyond it the least recently used go");
@@ -51,12 +59,15 @@ int fail(const char* what, const Error& error) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  const Options options = read_options(arguments);
+  Options options = read_options(arguments);
 
-  auto card = co_await ixgbe::open();
+  auto card = co_await ixgbe::open(
+      {}, {.reserved_core = options.observation.control_core, .reserved_port = options.observation.control_port.value_or(0)});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, options.address);
   if (!network) co_return fail("no network", network.error());
+  auto control = co_await observe::start(std::move(options.observation), **card, **network);
+  if (!control) co_return fail("no control", control.error());
 
   memcached::Store store(options.store);
   if (!store.valid()) co_return fail("no store", {.code = ErrorCode::out_of_memory, .message = "not enough memory for the table"});
@@ -64,6 +75,8 @@ neap::task<int> neap::application(Arguments& arguments) {
   memcached::Service service(store, memcached::Clock(&machine::now_ns, machine::wall_clock_at_boot_ns() / 1'000'000'000),
                              {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
 
+  (void)(*control)->add_statistics(
+      "memcached", [&service](std::optional<unsigned> core, const observe::Emit& emit) { memcached::tell_counters(service, core, emit); });
   if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
     co_return fail("cannot listen", listening.error());
   }

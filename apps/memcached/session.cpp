@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernel/events.hpp"
+#include "kernel/log.hpp"
 
 namespace neap::memcached {
 
@@ -44,7 +45,9 @@ void Session::work() {
   for (;;) {
     while (!reply_.full()) {
       const std::span<const std::byte> front = input_.front();
+      const std::uint64_t requests = core_.statistics.value(Count::requests);
       const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
+      log::count_requests(core_.statistics.value(Count::requests) - requests);
       input_.drop_front(used);
       if (input_.empty() || conversation_.closing()) break;
     }

@@ -161,6 +161,19 @@ StatisticsAnswer show_statistics(Service& service, std::string_view topic, const
   return StatisticsAnswer::shown;
 }
 
+void tell_counters(Service& service, std::optional<unsigned> core, const std::function<void(std::string_view, std::uint64_t)>& emit) {
+  const auto value = [&](Count count) { return core ? service.core(*core).statistics.value(count) : service.total(count); };
+  emit("requests", value(Count::requests));
+  emit("total_connections", value(Count::total_connections));
+  for (const auto& [count, name] : named_counts) emit(name, value(count));
+  if (core) return;
+  const StoreCounters store = service.store.counters();
+  emit("curr_connections", service.connections());
+  emit("bytes", store.bytes);
+  emit("curr_items", store.items);
+  emit("evictions", store.evictions);
+}
+
 std::uint64_t Service::total(Count which) const noexcept {
   std::uint64_t sum = 0;
   for (unsigned core = 0; core < core_count; ++core) sum += cores_[core].statistics.value(which);

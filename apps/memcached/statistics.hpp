@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "kernel/counter.hpp"
@@ -22,6 +23,7 @@ enum class Count : std::uint8_t {
   total_connections,
   closed_connections,
   rejected_connections,
+  requests,  ///< commands of any kind, good or bad; not in `stats`, but what the log counts
   cmd_get,
   cmd_set,
   cmd_flush,
@@ -55,6 +57,9 @@ struct Statistics {
   void add(Count which, std::uint64_t amount = 1) noexcept { counters[static_cast<std::size_t>(which)].add(amount); }
   [[nodiscard]] std::uint64_t value(Count which) const noexcept { return counters[static_cast<std::size_t>(which)].value(); }
 };
+
+/// Every counter under its name, as numbers: of one core, or (without one) of the server since the last reset, with the store's gauges.
+void tell_counters(Service& service, std::optional<unsigned> core, const std::function<void(std::string_view, std::uint64_t)>& emit);
 
 /// Receives one name and its value.
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;

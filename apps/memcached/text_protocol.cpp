@@ -112,6 +112,7 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   std::string_view line = window.substr(0, line_end);
   if (line.size() > 1 && line.back() == '\r') line.remove_suffix(1);
   line = line.substr(0, line.find('\0'));
+  context.statistics.add(Count::requests);
   try {
     execute(line, context);
   } catch (...) {  // only `stats` allocates; without memory its connection is cut
@@ -138,6 +139,7 @@ std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context
 
 void TextProtocol::begin_get(bool with_cas, bool with_touch, Context& context) noexcept {
   reading_ = Reading::keys;
+  context.statistics.add(Count::requests);
   get_with_cas_ = with_cas;
   get_with_touch_ = with_touch;
   get_expiry_known_ = false;
