@@ -68,6 +68,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("iputils-ping", "ping"),
         Need("zstd", "zstd"),
         Need("perl", "perl"),
+        Need("socat", "socat"),
     ),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }

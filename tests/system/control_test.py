@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Control on a whole machine: memcached on four cores is steered while it runs, and nothing that anybody sends breaks it.
+
+What each command does is tested on the host (observe/control_test.cpp). Here it is the image, the driver and the card that obey, and
+`socat`, a program that nobody here wrote, that fetches a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import CONNECT_PAUSE_SECONDS, LISTENING, START_SECONDS
+
+from tools import build, control
+from tools.log import collect, decode
+from tools.machine import LOOPBACK, POWER_OFF, SUCCESS, Machine
+
+pytestmark = pytest.mark.image_only
+
+CORES = 4
+CONTROL_PORT, MEMCACHED_PORT = 5002, 11211
+CLIENTS = 16
+TOKEN = "tide-and-time"
+
+
+def boot(*arguments: str, cores: int = CORES) -> Machine:
+    return Machine(
+        build.image("memcached"), cores=cores, forward=[(0, CONTROL_PORT), (0, MEMCACHED_PORT)], arguments=["log=16K", *arguments]
+    )
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with boot() as running:
+        running.wait_for_line(LISTENING, START_SECONDS)
+        yield running
+
+
+def connect(machine: Machine) -> control.Control:
+    # QEMU's user network listens with a backlog of one.
+    time.sleep(CONNECT_PAUSE_SECONDS)
+    return control.Control(LOOPBACK, machine.port(CONTROL_PORT))
+
+
+@pytest.fixture
+def client(machine: Machine) -> Iterator[control.Control]:
+    """A client; after the test the machine must still do its work, and have the policy that it had if the test says nothing else."""
+    with connect(machine) as connection:
+        yield connection
+    with connect(machine) as connection:
+        assert connection.ask("rdtsc").startswith("ok tsc=")
+
+
+def send_bytes(client: control.Control, data: bytes) -> None:
+    """What is no text, or no line."""
+    client._socket.sendall(data)
+
+
+def policy_of(client: control.Control) -> list[dict[str, str]]:
+    """One dictionary a core."""
+    answer = client.ask("policy")
+    assert answer.startswith("ok generation="), answer
+    return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:]]
+
+
+def load(machine: Machine, requests: int) -> None:
+    """Some traffic on every core: RSS spreads the connections."""
+    for number in range(16):
+        time.sleep(CONNECT_PAUSE_SECONDS)
+        with socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 20) as wire:
+            for _ in range(requests):
+                wire.sendall(b"get nothing-%d\r\n" % number)
+                assert wire.recv(100) == b"END\r\n"
+
+
+def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control.Control) -> None:
+    assert client.ask("itr,100,2").endswith(" cores=2")
+    assert [core["itr_us"] == "100" for core in policy_of(client)] == [False, False, True, False]
+    answer = client.ask("rx_usecs,8")
+    assert answer.startswith("ok itr=8us generation=") and answer.endswith(f" cores=0-{CORES - 1}"), answer
+    assert {core["itr_us"] for core in policy_of(client)} == {"8"}
+    assert client.ask("idle,poll,3").startswith("ok idle=poll ")
+    assert policy_of(client)[3]["idle"] == "poll"
+    assert client.ask("idle,halt").startswith("ok idle=halt ")
+    assert client.ask("poll_budget,50us").startswith("ok poll_budget=50us ")
+    assert client.ask("poll_budget,0").startswith("ok poll_budget=0us ")
+    assert control.fields_of(client.ask("print"))["application"] == "memcached"
+    assert len(client.ask("cores").split("; ")) == CORES
+
+
+def test_what_this_cpu_cannot_do_is_refused_and_what_is_accepted_is_said(client: control.Control) -> None:
+    before = policy_of(client)
+    for line in (
+        "pstate,24",
+        "dvfs,0x1800",
+        "rapl,35",
+        "turbo,off",
+        "idle,c6",
+        "itr,99999",
+        "itr,-1",
+        "poll_budget,1h",
+        "idle,sleepy",
+        "itr,8,4",
+    ):
+        answer = client.ask(line)
+        assert answer.startswith("error: ") and len(answer) > 15, f"{line}: {answer}"
+    assert "halt" in client.ask("idle,sleepy")
+    assert "0 to 3" in client.ask("itr,8,4")
+    assert policy_of(client) == before
+
+
+def test_ten_thousand_random_lines_change_nothing(client: control.Control) -> None:
+    generator = random.Random(4)
+    words = [
+        b"itr",
+        b"idle",
+        b"pstate",
+        b"rapl",
+        b"turbo",
+        b"-1",
+        b"c9",
+        b"all",
+        b"99999us",
+        b"%n",
+        b"\0",
+        b"\xff\xfe",
+        b"5e3",
+        b"7",
+        b"\t",
+    ]
+    before = policy_of(client)
+    sent = 0
+    while sent < 10_000:
+        lines = []
+        for _ in range(500):
+            # Settings with a first word that none of them takes, commands that there are none of, and bytes of any kind.
+            start = generator.choice([b"itr,x", b"idle,y", b"rapl,z", b"turbo,", b"no such", b"GET / HTTP/1.1", b"\x80\x01"])
+            tail = b",".join(generator.choice(words) for _ in range(generator.randint(0, 6)))
+            noise = generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" ")
+            lines.append(start + b"?" + tail + noise)
+        send_bytes(client, b"\n".join(lines) + b"\n")
+        for line in lines:
+            answer = client.read_line()
+            assert answer.startswith("error: "), f"{line!r}: {answer}"
+        sent += len(lines)
+    assert policy_of(client) == before
+    assert int(control.fields_of(client.ask("stats"))["control.refused"]) >= 10_000
+
+
+def test_a_megabyte_without_an_end_and_half_a_line(machine: Machine, client: control.Control) -> None:
+    before = policy_of(client)
+    send_bytes(client, b"itr," + b"9" * (1 << 20) + b"\n")
+    assert client.read_line() == "error: line too long (4096 bytes at most)"
+    with connect(machine) as other:
+        other.ask("status")
+        send_bytes(other, b"itr,5")
+    with connect(machine) as other:
+        send_bytes(other, b"itr,5")
+        other._socket.shutdown(1)
+        assert other.read_line() == "error: the last line has no end, so it was not carried out"
+    assert policy_of(client) == before
+
+
+def test_of_two_hundred_connections_sixteen_are_served(machine: Machine) -> None:
+    served = refused = 0
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            connection = stack.enter_context(connect(machine))
+            try:
+                answer = connection.ask("rdtsc")
+            except control.Lost:
+                answer = connection.read_line() if connection._buffer else "error: all 16 places are taken"
+            served += answer.startswith("ok ")
+            refused += answer == f"error: all {CLIENTS} places are taken"
+    assert served == CLIENTS
+    assert served + refused == 200
+    deadline = time.monotonic() + 30
+    while True:
+        with connect(machine) as connection, contextlib.suppress(control.Lost):
+            status = control.fields_of(connection.ask("status"))
+            if status.get("clients") == "1":
+                break
+        assert time.monotonic() < deadline, "places are not given back"
+        time.sleep(0.2)
+
+
+def test_socat_and_the_collector_fetch_the_same_bytes_and_they_decode(machine: Machine, client: control.Control, tmp_path: Path) -> None:
+    assert client.ask("start").startswith("ok run=")
+    load(machine, 20)
+    assert client.ask("itr,16").startswith("ok ")
+    assert client.ask("stop").startswith("ok run=")
+    run = int(control.fields_of(client.ask("status"))["run"])
+    socat = shutil.which("socat")
+    assert socat, "no socat: ./neap test system installs it"
+    address = (LOOPBACK, machine.port(CONTROL_PORT))
+    assert collect.collect(address, tmp_path / "collected", live=False, token=None, as_json=True, patience_seconds=20) == 0
+    for core in range(CORES):
+        path = tmp_path / f"core{core}.log"
+        with open(path, "wb") as out:
+            argv = [socat, "-t", "10", "-", f"TCP4:{LOOPBACK}:{address[1]}"]
+            subprocess.run(argv, input=f"get,{core}\n".encode(), stdout=out, timeout=60, check=True)
+        header = decode.load([str(path)]).cores[0].header
+        assert (header.core, header.run, header.lines) == (core, run, (path.stat().st_size - 4096) // 64)
+        assert header.lines > 4
+        assert path.read_bytes() == (tmp_path / f"collected/core{core}.log").read_bytes()
+
+
+def test_without_its_token_a_client_can_do_nothing() -> None:
+    with boot(f"control_token={TOKEN}", "control_core=1", cores=2) as machine:
+        machine.wait_for_line(LISTENING, START_SECONDS)
+        with connect(machine) as client:
+            for line in ("status", "itr,8", "poweroff", "get,0", "stream,live"):
+                assert client.ask(line) == "error: token needed: send token,..."
+            assert client.ask("help").startswith("ok start")
+            assert [client.ask(f"token,{wrong}") for wrong in ("a", TOKEN[:-1], TOKEN + "x")] == ["error: wrong token"] * 3
+            with pytest.raises(control.Lost):
+                client.ask(f"token,{TOKEN}")
+        with control.Control(LOOPBACK, machine.port(CONTROL_PORT), TOKEN) as client:
+            assert client.ask("itr,8").startswith("ok ")
+            # The card brought this connection to the core that is for control, and nothing else goes there.
+            assert client.ask("rdtsc").endswith(" core=1")
+            assert TOKEN not in client.ask("boot") and "control_token=***" in client.ask("boot")
+        assert not any(TOKEN in line for line in machine.lines)
+
+
+def test_poweroff_answers_and_ends_the_machine() -> None:
+    with boot(cores=1) as machine:
+        machine.wait_for_line(LISTENING, START_SECONDS)
+        with connect(machine) as client:
+            assert client.ask("poweroff") == "ok"
+        assert machine.wait_exit(20) in (SUCCESS, POWER_OFF)
