@@ -9,13 +9,20 @@
 // here. Its callbacks changed once: until API version 6 (QEMU 11.0) they get the plugin's number first, from 7 on their user data last.
 // Both fit the same registers: see `translated`.
 //
-//   -plugin libinstruction_counter.so,out=FILE[,skip=LOW:HIGH]...    hexadecimal addresses; what lies in [LOW, HIGH) is not counted
+//   -plugin instruction_counter.so,out=FILE[,live=FILE][,skip=LOW:HIGH]...
+//
+//   out    where the counts go, as JSON, when QEMU ends
+//   live   a file that always holds what each CPU has executed: a 64-bit number every 64 bytes, to be mapped by who looks on
+//   skip   hexadecimal addresses: what lies in [LOW, HIGH) is not counted
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifndef PLUGIN_API
 #define PLUGIN_API 7
@@ -44,8 +51,10 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char
 enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7 };
 
 /// One CPU's; written by its thread alone.
+struct Executed {
+  uint64_t instructions;
+} __attribute__((aligned(64)));
 struct Cpu {
-  uint64_t executed;
   uint64_t repeating;  // address of the repeated instruction that ran last; 0: another one did
   uint64_t region_began[regions_max];
   bool region_open[regions_max];
@@ -57,6 +66,8 @@ struct Region {
   uint64_t unmatched;          // ends without a beginning
 };
 
+static struct Executed not_shown[cpus_max];
+static struct Executed* counts = not_shown;
 static struct Cpu cpus[cpus_max];
 static struct Region regions[regions_max];
 static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,13 +80,13 @@ static const char* out_path;
 static void executed(unsigned cpu, void* data) {
   (void)data;
   if (cpu >= cpus_max) return;
-  ++cpus[cpu].executed;
+  ++counts[cpu].instructions;
   cpus[cpu].repeating = 0;
 }
 
 static void executed_repeated(unsigned cpu, void* data) {
   if (cpu >= cpus_max || cpus[cpu].repeating == (uintptr_t)data) return;
-  ++cpus[cpu].executed;
+  ++counts[cpu].instructions;
   cpus[cpu].repeating = (uintptr_t)data;
 }
 
@@ -83,7 +94,7 @@ static void region_begins(unsigned cpu, void* data) {
   if (cpu >= cpus_max) return;
   const uintptr_t region = (uintptr_t)data;
   cpus[cpu].repeating = 0;
-  cpus[cpu].region_began[region] = cpus[cpu].executed;
+  cpus[cpu].region_began[region] = counts[cpu].instructions;
   cpus[cpu].region_open[region] = true;
 }
 
@@ -91,7 +102,7 @@ static void region_ends(unsigned cpu, void* data) {
   if (cpu >= cpus_max) return;
   struct Cpu* const self = &cpus[cpu];
   struct Region* const region = &regions[(uintptr_t)data];
-  const uint64_t instructions = self->executed - self->region_began[(uintptr_t)data];
+  const uint64_t instructions = counts[cpu].instructions - self->region_began[(uintptr_t)data];
   self->repeating = 0;
   pthread_mutex_lock(&regions_lock);
   if (!self->region_open[(uintptr_t)data]) {
@@ -176,9 +187,9 @@ static void report(void) {
   fprintf(out, "{\"cpus\": [");
   size_t last = 0;
   for (size_t cpu = 0; cpu < cpus_max; ++cpu) {
-    if (cpus[cpu].executed != 0) last = cpu;
+    if (counts[cpu].instructions != 0) last = cpu;
   }
-  for (size_t cpu = 0; cpu <= last; ++cpu) fprintf(out, "%s%llu", cpu == 0 ? "" : ", ", (unsigned long long)cpus[cpu].executed);
+  for (size_t cpu = 0; cpu <= last; ++cpu) fprintf(out, "%s%llu", cpu == 0 ? "" : ", ", (unsigned long long)counts[cpu].instructions);
   fprintf(out, "], \"regions\": {");
   const char* separator = "";
   for (size_t i = 0; i < regions_max; ++i) {
@@ -225,12 +236,27 @@ static bool parse_skip(const char* text) {
   return true;
 }
 
+static bool show_live(const char* path) {
+  const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+  if (file < 0) return false;
+  const bool sized = ftruncate(file, sizeof not_shown) == 0;
+  void* const mapped = sized ? mmap(NULL, sizeof not_shown, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  close(file);
+  if (mapped == MAP_FAILED) return false;
+  counts = mapped;
+  return true;
+}
+
 int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv) {
   (void)info;
   for (int i = 0; i < argc; ++i) {
     if (strncmp(argv[i], "out=", 4) == 0) {
       out_path = argv[i] + 4;
-    } else if (strncmp(argv[i], "skip=", 5) != 0 || !parse_skip(argv[i] + 5)) {
+      continue;
+    }
+    const bool live = strncmp(argv[i], "live=", 5) == 0;
+    const bool skip = strncmp(argv[i], "skip=", 5) == 0;
+    if (!(live && show_live(argv[i] + 5)) && !(skip && parse_skip(argv[i] + 5))) {
       fprintf(stderr, "instruction counter: cannot use '%s'\n", argv[i]);
       return 1;
     }

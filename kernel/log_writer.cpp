@@ -221,7 +221,7 @@ void Writer::watch(const Traffic* traffic) noexcept {
 
 void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
   const std::uint64_t ticks = awake_tsc - asleep_tsc;
-  ++sleeps_;
+  if (asked != IdleState::poll) ++sleeps_;
   idle_ticks_ += ticks;
   if (!on_) return;
   if (static_cast<std::uint8_t>(asked) != idle_state_) {

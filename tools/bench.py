@@ -10,13 +10,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import socket
+import struct
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import build, packages, progress, qemu, run
 from tools.errors import Failure, UsageError
-from tools.machine import SUCCESS, Machine
+from tools.machine import LOOPBACK, SUCCESS, Machine
 from tools.process import run_logged
 
 COUNTER_SOURCE = build.REPOSITORY / "bench/instruction_counter.c"
@@ -24,6 +26,9 @@ COUNTER_DIRECTORY = build.BUILD / "instruction_counter"
 # The plugin interface that QEMU speaks from a version on; older ones take the older number.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 RUN_SECONDS = 300
+LIVE_BYTES = 256 * 64
+GETS = 5_000
+ANSWER_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +106,41 @@ def observe() -> list[Row]:
     return rows
 
 
+def request() -> list[Row]:
+    """A memcached GET over the soft card, one connection, one request at a time: all that the machine executes for it."""
+    build.build_soft_card()
+    build.build("image", ["memcached.elf"])
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
+        live = Path(directory) / "live"
+        options = counter_options(Path(directory) / "counts.json", live)
+        with Machine(build.image("memcached"), forward=[(0, 11211)], qemu_options=options) as machine:
+            machine.wait_for_line(r"memcached: listening on", RUN_SECONDS)
+            with socket.create_connection((LOOPBACK, machine.port(11211)), timeout=ANSWER_SECONDS) as client:
+                value = b"v" * 100
+                exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
+                answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
+                for count in (GETS // 10, GETS):  # first warm
+                    before = executed(live)
+                    for _ in range(count):
+                        exchange(client, b"get key\r\n", answer)
+                    rows = [Row("request.get", "instructions a request, 1 connection, depth 1", (executed(live) - before) / count)]
+    return rows
+
+
+def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
+    """Sends and reads the whole answer. Raises Failure if it is another."""
+    client.sendall(ask)
+    answer = b""
+    while len(answer) < len(expected):
+        data = client.recv(65536)
+        if not data:
+            break
+        answer += data
+    if answer != expected:
+        raise Failure(f"memcached answered {answer[:80]!r} to {ask[:80]!r}")
+
+
 def require_exact(counts: Counts) -> None:
     """The image runs a thousand NOPs between marks, and a string instruction (with what loads its registers) over 1 to 694 bytes."""
     nops, string = counts.regions[0], counts.regions[1]
@@ -124,12 +164,20 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = ()) -> Co
         return read_counts(out)
 
 
-def counter_options(out: Path, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
-    """QEMU's words for counting into the file `out`; `skip`: ranges of addresses that do not count."""
-    if "," in str(out):
-        raise Failure(f"a comma in {out}: QEMU cannot be told of such a file", "set TMPDIR to another directory")
-    words = [str(counter()), f"out={out}", *(f"skip={low:x}:{high:x}" for low, high in skip)]
+def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
+    """QEMU's words for counting into the file `out` when it ends, and all the time into `live` (see `executed`).
+
+    skip: ranges of addresses [low, high) whose instructions do not count, an idle loop that spins for one.
+    """
+    words = [str(counter()), f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    if any("," in word for word in words):
+        raise Failure(f"a comma in {out} or {words[0]}: QEMU cannot be told of such a file")
     return ["-plugin", ",".join(words)]
+
+
+def executed(live: Path) -> int:
+    """The instructions that all CPUs of a running machine have executed up to now."""
+    return sum(struct.unpack_from("<Q", live.read_bytes(), offset)[0] for offset in range(0, LIVE_BYTES, 64))
 
 
 def read_counts(path: Path) -> Counts:
@@ -158,7 +206,7 @@ def counter() -> Path:
     packages.require("card")
     COUNTER_DIRECTORY.mkdir(parents=True, exist_ok=True)
     fresh = library.with_suffix(".new")
-    argv = ["gcc", "-std=c17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
+    argv = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
     run_logged([*argv, "-o", str(fresh), str(COUNTER_SOURCE)], build.log_path("instruction_counter"), "building the instruction counter")
     fresh.replace(library)
     return library
@@ -170,4 +218,4 @@ def plugin_api(version: str) -> int:
     return next(api for since, api in PLUGIN_API if numbers >= since)
 
 
-BENCHMARKS: dict[str, Callable[[], list[Row]]] = {"observe": observe}
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {"observe": observe, "request": request}

@@ -23,7 +23,7 @@ commands:
   build [APP ...]                        build boot images (all by default) and the soft card
   test [LAYER ...]                       run the tests: host sim tools target system style
   soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
-  bench NAME [--json]                    what something costs, in instructions: observe
+  bench NAME [--json]                    what something costs, in instructions: observe request
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine
@@ -149,7 +149,7 @@ def _parser() -> Parser:
     log = command("log", _log, "Bring the cores' records here, and look at them.", builds=False)
     _add_log_actions(log)
 
-    bench = command("bench", _bench, "Count instructions of a release image: observe (the log).")
+    bench = command("bench", _bench, "Count instructions of a release image: observe (the log), request (a memcached GET).")
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
 

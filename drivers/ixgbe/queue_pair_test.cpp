@@ -50,6 +50,9 @@ struct QueuePairTest : testing::Test {
   }
   [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes; }
 
+  struct LogEnds {
+    ~LogEnds() { log::release(); }
+  } after_the_machine;
   test::TestCard card;
   test::TestReceiver stack;
   HostMachine machine{1};
@@ -116,6 +119,36 @@ TEST_F(QueuePairTest, TheCoresLogSeesWhatPassesWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_descriptors, 70U);
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
   EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "nobody is watched any more";
+}
+
+// One for each interrupt, empty ones included, and for each look that found something; taken before the frames are worked on.
+TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsARecord) {
+  start();
+  attach();
+  machine.run(0, []() -> task<void> {
+    EXPECT_TRUE((co_await log::prepare({})).has_value());
+    EXPECT_TRUE((co_await log::start({})).has_value());
+  });
+  machine.on(0, [&] { pair->interrupt(); });  // empty
+  machine.on(0, [&] {
+    receive(100);  // more than a budget: the rest is a find
+    pair->interrupt();
+  });
+  ASSERT_TRUE(received(100));
+  machine.on(0, [&] { receive(5); });  // found by the last look before sleep
+  ASSERT_TRUE(received(105));
+  machine.run(0, []() -> task<void> { EXPECT_TRUE((co_await log::stop()).has_value()); });
+  std::vector<log::Record> lines(static_cast<std::size_t>(log::extent(0).end));
+  ASSERT_EQ(log::read(0, 0, lines), lines.size());
+  std::vector<std::pair<log::Kind, std::uint32_t>> records;
+  for (const log::Record& line : lines) {
+    const auto kind = static_cast<log::Kind>(line.kind);
+    if (kind == log::Kind::interrupt || kind == log::Kind::poll || kind == log::Kind::stop) records.emplace_back(kind, line.rx_frames);
+  }
+  using log::Kind;
+  const std::vector<std::pair<Kind, std::uint32_t>> expected{
+      {Kind::interrupt, 0}, {Kind::interrupt, 0}, {Kind::poll, 64}, {Kind::poll, 36}, {Kind::stop, 5}};
+  EXPECT_EQ(records, expected);
 }
 
 // The write-back may come before the interrupt that moderation holds back.
