@@ -84,7 +84,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def observe() -> list[Row]:
-    """What the log's calls cost the core that makes them, a release image, 10,000 times each."""
+    """What the log's calls cost the core that makes them, a release image, 10,000 times each.
+
+    Not among them: a record with a sample. The emulated CPU has no counters, so that none is ever written here.
+    """
     counts = run_image("bench_observe")
     require_exact(counts)
     # The numbers of bench/observe.cpp.
