@@ -61,16 +61,26 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network."""
+    """The image, on a soft card behind QEMU's user network. `ports`: what is forwarded beside its own."""
 
-    def __init__(self, *, cores: int = 1, memory: str = "512M", arguments: Sequence[str] = (), preset: str = "image") -> None:
+    def __init__(
+        self,
+        *,
+        cores: int = 1,
+        memory: str = "512M",
+        arguments: Sequence[str] = (),
+        preset: str = "image",
+        ports: Sequence[int] = (),
+        card_options: Sequence[str] = (),
+    ) -> None:
         image = build.image("memcached", preset)
         if not image.is_file() or not SOFT_CARD.is_file():
             missing = image if not image.is_file() else SOFT_CARD
             raise Failure(
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
             )
-        self.machine = Machine(image, cores=cores, memory=memory, forward=[(0, GUEST_PORT)], arguments=arguments)
+        forward = [(0, port) for port in (GUEST_PORT, *ports)]
+        self.machine = Machine(image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options)
         self.start_seconds = 0.0
 
     def __enter__(self) -> NeapServer:

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Settings have their effects: moderation, polling, and a log that counts what the card counted.
+
+The card's clock runs a hundred times slower than ours, as an emulated CPU does, so that 8 us are long enough to be met. What is asserted
+about time is asserted from the card's own trace; what the guest measured is reported beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from observed import ObservedServer, Trace
+from wire import Wire
+
+pytestmark = pytest.mark.image_only
+
+CORES = 3
+# Control has this one to itself, so that what the others count is the load and nothing else.
+CONTROL_CORE = 2
+LOAD_CORES = range(2)
+TIME_SCALE = 0.01
+ITR_US_MAX = 1022
+CONNECTIONS_A_CORE = 3
+CONNECT_TRIES = 60
+LOAD_SECONDS = 2.0
+PAUSES = 4
+DRAIN_SECONDS = 30.0
+FRAMES = 1_000_000
+FRAMES_SECONDS = 600.0
+LARGE = b"x" * (1 << 20)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObservedServer]:
+    words = ["memory=64M", "log=512K", f"control_core={CONTROL_CORE}", "itr=8us"]
+    with ObservedServer(cores=CORES, memory="768M", arguments=words, time_scale=TIME_SCALE) as server:
+        yield server
+        server.check()
+
+
+def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]:
+    """So many connections on each of LOAD_CORES, the cores taking turns. RSS goes by the client's port, so we try ports."""
+    found: dict[int, list[Wire]] = {core: [] for core in LOAD_CORES}
+    for _ in range(CONNECT_TRIES):
+        before = server.card_traffic()
+        wire = server.connect(120)
+        wire.ask_line(b"version\r\n")
+        after = server.card_traffic()
+        grown = {core: after[core]["rx_frames"] - before[core]["rx_frames"] for core in LOAD_CORES}
+        wires = found[max(grown, key=grown.__getitem__)]
+        if len(wires) == connections:
+            wire.close()
+            continue
+        wires.append(wire)
+        if all(len(wires) == connections for wires in found.values()):
+            return [wire for turn in zip(*found.values()) for wire in turn]
+    raise AssertionError(f"{CONNECT_TRIES} connections did not reach every core: {[len(wires) for wires in found.values()]}")
+
+
+class Load:
+    """Clients that ask one small thing after the other, each on its own connection."""
+
+    def __init__(self, server: ObservedServer) -> None:
+        self._wires = connect_to_each_core(server, CONNECTIONS_A_CORE)
+        self._wires[0].store(b"small", b"v" * 100)
+        self._stop = threading.Event()
+        self.replies = 0
+        self.failures: list[BaseException] = []
+
+    def run(self, seconds: float) -> None:
+        self._stop.clear()
+        threads = [threading.Thread(target=self._ask, args=(wire,), daemon=True) for wire in self._wires]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)
+        self._stop.set()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a client hangs"
+        assert not self.failures, self.failures[0]
+
+    def ask_once(self) -> None:
+        """One request on each connection, one after the other, so that each core has one alone."""
+        for wire in self._wires:
+            self._get(wire)
+
+    def close(self) -> None:
+        for wire in self._wires:
+            wire.close()
+
+    def _get(self, wire: Wire) -> None:
+        wire.ask(b"get small\r\n", b"VALUE small 0 100\r\n" + b"v" * 100 + b"\r\nEND\r\n")
+        self.replies += 1
+
+    def _ask(self, wire: Wire) -> None:
+        try:
+            while not self._stop.is_set():
+                self._get(wire)
+        except BaseException as error:
+            self.failures.append(error)
+
+
+def set_itr(server: ObservedServer, itr_us: int) -> None:
+    with server.control() as control:
+        assert f"itr={itr_us}us" in control.told(f"itr,{itr_us}")
+    # What the last message loaded runs out first.
+    server.sleep_card_us(2 * ITR_US_MAX)
+
+
+def assert_distances(trace: Trace, vector: int, itr_us: int) -> None:
+    itr_ns = itr_us * 1000
+    messages = trace.messages[vector]
+    distances = trace.distances(vector)
+    too_close = [distance for distance in distances if distance < itr_ns]
+    assert not too_close, f"vector {vector}, ITR {itr_us} us: interrupts {sorted(too_close)[:5]} ns apart"
+    # A cause that comes after a longer pause is told at once.
+    for before, after in zip(messages, messages[1:]):
+        arrived = after["at"] - after["held"]
+        assert arrived - before["at"] < itr_ns or after["held"] == 0, f"vector {vector}, ITR {itr_us} us: {after} after {before}"
+
+
+@pytest.mark.parametrize("itr_us", [0, 8, 100, 1000])
+def test_moderation_keeps_interrupts_apart_and_lets_the_first_after_a_pause_go(
+    server: ObservedServer, itr_us: int, record_property
+) -> None:
+    set_itr(server, itr_us)
+    load = Load(server)
+    with server.control() as control:
+        control.told("start")
+    server.sleep_card_us(2 * ITR_US_MAX)
+    server.start_trace()
+    load.run(LOAD_SECONDS)
+    for _ in range(PAUSES):
+        server.sleep_card_us(2 * ITR_US_MAX)
+        load.ask_once()
+    trace = server.stop_trace()
+    with server.control() as control:
+        control.told("stop")
+    load.close()
+    for core in LOAD_CORES:
+        messages, distances = trace.messages[core], trace.distances(core)
+        assert len(messages) > PAUSES, f"vector {core} had no load: this run shows nothing"
+        assert set(trace.intervals[core]) <= {itr_us * 1000}, f"EITR of vector {core} was {trace.intervals[core]} ns"
+        assert itr_us == 0 or trace.intervals[core], f"EITR of vector {core} was 0"
+        assert_distances(trace, core, itr_us)
+        at_once = [message for message, distance in zip(messages[1:], distances) if distance > ITR_US_MAX * 1000]
+        assert len(at_once) >= PAUSES
+        held = sum(message["held"] != 0 for message in messages)
+        assert held == 0 if itr_us == 0 else itr_us < 100 or held > 0, f"vector {core}: {held} of {len(messages)} held back"
+        guest = server.log(core).interrupt_intervals_us()
+        medians = {"card_us": statistics.median(distances) / 1000, "guest_us": statistics.median(guest) * TIME_SCALE}
+        text = ", ".join(f"{name} {value:.1f}" for name, value in medians.items())
+        record_property(f"median_interval_core_{core}", text)
+        print(f"ITR {itr_us} us, core {core}: {len(messages)} interrupts, {held} held back; median interval, in the card's time: {text}")
+
+
+def test_a_polling_core_takes_no_interrupt_and_answers(server: ObservedServer, record_property) -> None:
+    set_itr(server, 8)
+    load = Load(server)
+    with server.control() as control:
+        for core in LOAD_CORES:
+            control.told(f"idle,poll,{core}")
+        try:
+            server.sleep_card_us(2 * ITR_US_MAX)
+            server.start_trace()
+            load.run(LOAD_SECONDS)
+            trace = server.stop_trace()
+        finally:
+            for core in LOAD_CORES:
+                control.told(f"idle,halt,{core}")
+    load.ask_once()
+    load.close()
+    taken = {core: len(trace.messages[core]) for core in LOAD_CORES}
+    assert not any(taken.values()), f"interrupts by core: {taken}"
+    assert load.replies > 2 * len(LOAD_CORES) * CONNECTIONS_A_CORE, "nobody was served"
+    record_property("replies", load.replies)
+
+
+class Bulk:
+    """A connection that moves large values: to the guest, or from it, many requests deep, counted and otherwise not looked at."""
+
+    DEPTH = 8
+
+    def __init__(self, wire: Wire, number: int, upload: bool) -> None:
+        self._wire = wire
+        self._key = b"large-%d" % number
+        self._wire.store(self._key, LARGE)
+        self._upload = upload
+        self.failure: BaseException | None = None
+
+    def run(self, enough: threading.Event) -> None:
+        try:
+            request = b"set %s 0 0 %d\r\n%s\r\n" % (self._key, len(LARGE), LARGE) if self._upload else b"get %s\r\n" % self._key
+            answer = b"STORED\r\n" if self._upload else b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (self._key, len(LARGE), LARGE)
+            unanswered = 0
+            while unanswered or not enough.is_set():
+                while unanswered < self.DEPTH and not enough.is_set():
+                    self._wire.send(request)
+                    unanswered += 1
+                if unanswered:
+                    self._wire.expect(answer)
+                    unanswered -= 1
+        except BaseException as error:
+            self.failure = error
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+def frames_of(traffic: dict[int, dict[str, int]]) -> int:
+    return sum(traffic[core]["rx_frames"] + traffic[core]["tx_frames"] for core in LOAD_CORES)
+
+
+def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float:
+    """Lets the streams run until the load's queues have passed so many frames since the reset; gives the seconds."""
+    begun = time.monotonic()
+    enough = threading.Event()
+    threads = [threading.Thread(target=stream.run, args=(enough,), daemon=True) for stream in streams]
+    for thread in threads:
+        thread.start()
+    while frames_of(server.card_traffic()) < frames and all(thread.is_alive() for thread in threads):
+        assert time.monotonic() < begun + FRAMES_SECONDS, f"{frames} frames take too long"
+        time.sleep(0.2)
+    enough.set()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a client hangs"
+    for stream in streams:
+        assert stream.failure is None, stream.failure
+    return time.monotonic() - begun
+
+
+def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
+    """The card's counts once nothing moves on the load's queues."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    before = server.card_traffic()
+    while True:
+        time.sleep(0.5)
+        after = server.card_traffic()
+        if all(before[core] == after[core] for core in LOAD_CORES):
+            return after
+        assert time.monotonic() < deadline, "the queues do not drain"
+        before = after
+
+
+def test_the_log_counts_every_frame_and_byte_that_the_card_counted(server: ObservedServer, record_property) -> None:
+    set_itr(server, 8)
+    # One each way on each core.
+    wires = connect_to_each_core(server, 2)
+    streams = [Bulk(wire, number, upload=number >= len(LOAD_CORES)) for number, wire in enumerate(wires)]
+    with server.control() as control:
+        start = quiet_card_traffic(server)
+        control.told("start")
+        seconds = run_until(server, frames_of(start) + FRAMES, streams)
+        end = quiet_card_traffic(server)
+        control.told("stop")
+        final = server.card_traffic()
+    assert all(final[core] == end[core] for core in LOAD_CORES), "something came while the log was being stopped"
+    for core in LOAD_CORES:
+        card = {name: end[core][name] - start[core][name] for name in end[core]}
+        log = server.log(core)
+        assert log.unwritten == 0, "the log was too short"
+        assert log.sums() == card, f"core {core}"
+    for stream in streams:
+        stream.close()
+    frames = frames_of(end) - frames_of(start)
+    assert frames >= FRAMES
+    record_property("frames", frames)
+    record_property("frames_per_second", round(frames / seconds))
+    print(f"{frames} frames on cores {list(LOAD_CORES)} in {seconds:.1f} s")

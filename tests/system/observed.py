@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A machine that is watched from both sides: its own log and control connection, and the soft card's trace and counters.
+
+The log is read here by a few lines of struct and not by tools/log, so that two readers of the format can disagree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from servers import NeapServer
+
+from tools import control
+from tools.machine import LOOPBACK
+
+CONTROL_PORT = 5002
+ANSWER_SECONDS = 60.0
+LOG_BYTES_MAX = 1 << 30
+TRACE_ENTRIES = 1 << 21
+LINE_BYTES = 64
+# kernel/log_record.hpp: kinds of lines that count traffic.
+INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
+RECORDS = (INTERRUPT, POLL, POLICY, START, STOP)
+_RECORD = struct.Struct("<QBBHIIIIIII")
+_HEADER = struct.Struct("<8sIIIIQQQQII")
+
+
+class Control(control.Control):
+    """A connection to the guest's control port whose answers have to be good ones."""
+
+    def told(self, line: str) -> str:
+        """The answer behind `ok`; an AssertionError if it is another."""
+        answer = self.ask(line)
+        assert answer == "ok" or answer.startswith("ok "), f"{line}: {answer!r}"
+        return answer[3:]
+
+    def fetched(self, line: str) -> bytes:
+        """Everything that comes until the guest closes."""
+        self.send(line)
+        return self.read(LOG_BYTES_MAX, ANSWER_SECONDS)
+
+
+@dataclass(frozen=True)
+class Record:
+    tsc: int
+    kind: int
+    rx_frames: int
+    rx_bytes: int
+    tx_frames: int
+    tx_bytes: int
+
+
+@dataclass(frozen=True)
+class CoreLog:
+    """One core's log of one run."""
+
+    core: int
+    unwritten: int
+    tsc_hz: int
+    records: list[Record]
+
+    def sums(self) -> dict[str, int]:
+        """Traffic between the run's first and last record: each counts what passed since the one before it."""
+        assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
+        names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
+        return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
+
+    def interrupt_intervals_us(self) -> list[float]:
+        """Of the guest's own clock, between neighbouring interrupts."""
+        times = [record.tsc for record in self.records if record.kind == INTERRUPT]
+        return [(after - before) / self.tsc_hz * 1e6 for before, after in zip(times, times[1:])]
+
+
+def read_log(data: bytes) -> CoreLog:
+    assert data.startswith(b"NEAPLOG\n"), f"no log: {data[:200]!r}"
+    _magic, version, header_bytes, line_bytes, core, lines, first, unwritten, tsc_hz, json_bytes, _crc = _HEADER.unpack_from(data)
+    assert (version, line_bytes, first) == (1, LINE_BYTES, 0)
+    assert json.loads(data[64 : 64 + json_bytes])["core"] == core
+    assert len(data) == header_bytes + lines * LINE_BYTES, f"{lines} lines announced, {len(data)} bytes came"
+    records = []
+    for at in range(header_bytes, len(data), LINE_BYTES):
+        tsc, kind, _idle, _flags, _generation, _rxd, rx_frames, rx_bytes, _txd, tx_frames, tx_bytes = _RECORD.unpack_from(data, at)
+        if kind in RECORDS:
+            records.append(Record(tsc, kind, rx_frames, rx_bytes, tx_frames, tx_bytes))
+    return CoreLog(core, unwritten, tsc_hz, records)
+
+
+@dataclass
+class Trace:
+    """What the card did, by vector, in its own nanoseconds."""
+
+    messages: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    intervals: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    now: int = 0
+
+    def distances(self, vector: int) -> list[int]:
+        times = [message["at"] for message in self.messages[vector]]
+        return [after - before for before, after in zip(times, times[1:])]
+
+
+class ObservedServer(NeapServer):
+    """The memcached image with its control port, on a card whose clock may run slowly."""
+
+    def __init__(self, *, cores: int, memory: str, arguments: Sequence[str], time_scale: float) -> None:
+        options = ["--time-scale", str(time_scale)]
+        super().__init__(cores=cores, memory=memory, arguments=arguments, ports=[CONTROL_PORT], card_options=options)
+        self.time_scale = time_scale
+
+    def control(self) -> Control:
+        return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=ANSWER_SECONDS)
+
+    def log(self, core: int) -> CoreLog:
+        with self.control() as connection:
+            return read_log(connection.fetched(f"get,{core}"))
+
+    def sleep_card_us(self, us: float) -> None:
+        """Waits until the card's clock has gone on by so much."""
+        time.sleep(us / 1e6 / self.time_scale)
+
+    def start_trace(self) -> None:
+        self.machine.card_command(f"trace start {TRACE_ENTRIES}")
+
+    def stop_trace(self) -> Trace:
+        self.machine.card_command("trace stop")
+        trace = Trace()
+        while True:
+            piece = self.machine.card_command("trace read")
+            assert piece["lost"] == 0, "the trace was too short"
+            for entry in piece["entries"]:
+                if "held" in entry:
+                    trace.messages[entry["vector"]].append(entry)
+                else:
+                    trace.intervals[entry["vector"]].append(entry["interval"])
+            trace.now = piece["now"]
+            if piece["left"] == 0:
+                return trace
+
+    def card_traffic(self) -> dict[int, dict[str, int]]:
+        """Frames and bytes by queue since the card's last reset, as the card counted them."""
+        queues: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("rx_frames", "rx_bytes", "tx_frames", "tx_bytes"), 0))
+        for name, value in self.machine.card_command("statistics").items():
+            if match := re.fullmatch(r"([rt]x_(?:frames|bytes))\[(\d+)\]", name):
+                queues[int(match[2])][match[1]] = value
+        return queues
