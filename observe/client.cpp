@@ -100,14 +100,14 @@ task<void> Client::serve() {
       answer = server_.refuse("the last line has no end, so it was not carried out");
       finish();
     }
+    bool said = true;
     if (!answer.empty()) {
       const bool finished = std::exchange(finished_, false);  // this much is still to be said
-      const bool said = co_await say(std::move(answer));
+      said = co_await say(std::move(answer));
       finished_ = finished;
-      if (!said) break;
     }
-    if (act_ != nullptr) co_await end_machine();
-    if (over() || last_line_) break;
+    if (act_ != nullptr) co_await end_machine();  // also if nobody waits for the answer any more
+    if (!said || over() || last_line_) break;
     co_await next_event();
   }
   if (connection_ == nullptr) co_return;

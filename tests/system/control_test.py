@@ -213,8 +213,15 @@ def test_socat_and_the_collector_fetch_the_same_bytes_and_they_decode(machine: M
         assert path.read_bytes() == (tmp_path / f"collected/core{core}.log").read_bytes()
 
 
+def test_a_run_ends_by_itself_after_so_many_requests(machine: Machine, client: control.Control) -> None:
+    assert client.ask("start,200").endswith(" requests=200")
+    load(machine, 30)  # 480 in all
+    assert control.fields_of(client.ask("status"))["logging"] == "off"
+    assert client.ask("stop") == "error: no run is on"
+
+
 def test_without_its_token_a_client_can_do_nothing() -> None:
-    with boot(f"control_token={TOKEN}", "control_core=1", cores=2) as machine:
+    with boot(f"control_token={TOKEN}", "control_core=1", "itr=100us", "idle=poll", "poll_budget=20us", cores=2) as machine:
         machine.wait_for_line(LISTENING, START_SECONDS)
         with connect(machine) as client:
             for line in ("status", "itr,8", "poweroff", "get,0", "stream,live"):
@@ -224,6 +231,9 @@ def test_without_its_token_a_client_can_do_nothing() -> None:
             with pytest.raises(control.Lost):
                 client.ask(f"token,{TOKEN}")
         with control.Control(LOOPBACK, machine.port(CONTROL_PORT), TOKEN) as client:
+            # The command line set these, as control would have.
+            for core in policy_of(client):
+                assert (core["itr_us"], core["idle"], core["poll_budget_us"]) == ("100", "poll", "20")
             assert client.ask("itr,8").startswith("ok ")
             # The card brought this connection to the core that is for control, and nothing else goes there.
             assert client.ask("rdtsc").endswith(" core=1")
