@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import machine
+from tools import machine, running
 from tools.conftest import alive
 from tools.errors import Failure
 from tools.machine import Machine, MachineError
@@ -160,6 +160,19 @@ time.sleep(300)
     with Machine(**fakes) as vm:
         assert vm.running
         assert not Path(directory).exists()
+
+
+def test_a_run_that_described_itself_is_found_as_long_as_it_lives(fakes: dict) -> None:
+    def found() -> list[running.Running]:
+        return [one for one in running.machines(machine.run_base(), machine.RUN_PREFIX) if one.application == "a-test"]
+
+    with Machine(**fakes, forward=[(0, 80), (0, 5002)]) as vm:
+        assert found() == []
+        vm.describe("a-test", 5002)
+        assert found() == [running.Running("a-test", os.getpid(), {80: vm.port(80), 5002: vm.port(5002)}, vm.port(5002))]
+        vm.describe("a-test", None)
+        assert found()[0].control_port is None
+    assert found() == []
 
 
 def test_the_run_directory_of_a_living_run_is_left_alone(fakes: dict) -> None:

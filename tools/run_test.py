@@ -98,6 +98,12 @@ def test_where_the_application_answers_is_said_once_it_listens(capsys) -> None:
     assert captured.err == "neap: answers on 127.0.0.1:22122 (Ctrl-C ends it)\n"
 
 
+def test_where_control_answers_is_said_too(capsys) -> None:
+    console = run.Console("memcached", [(22122, 11211), (40000, 5002)])
+    console.show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
+    assert capsys.readouterr().err == "neap: control on 127.0.0.1:40000\n"
+
+
 def test_a_console_that_nobody_reads_ends_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
         def write(self, text: str) -> None:

@@ -17,7 +17,7 @@ from tools import build, pythons
 MAX_COLUMNS = 140
 CLANG_FORMAT = "clang-format-19"
 CPP = (".cpp", ".hpp", ".h", ".c")
-CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto")
+CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto", ".js", ".css")
 CODE_NAMES = ("CMakeLists.txt", "neap", "run", "requirements.txt")
 SPDX_WITHIN_LINES = 5
 # What headers include that a build makes, as a target of it.

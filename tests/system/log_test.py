@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The log of a real run on four cores: whichever way it comes, it is the same, and nothing of it is lost without being named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import LOOPBACK, DebianProgram, NeapServer
+
+from tools import build
+from tools.control import Control, fields_of
+from tools.log import decode, layout, summary
+from tools.process import spawn, stop, wait_until
+
+pytestmark = pytest.mark.image_only
+
+CORES = 4
+LINES = 1 << 18
+CONNECTIONS = 16
+COMMAND_SECONDS = 180
+NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[NeapServer]:
+    with NeapServer(cores=CORES, memory="1G", arguments=[f"log={LINES}", "memory=128M"], ports=[5002]) as machine:
+        yield machine
+
+
+@pytest.fixture
+def address(server: NeapServer) -> str:
+    """The control server; no run is on."""
+    address = f"{LOOPBACK}:{server.machine.port(5002)}"
+    with Control(LOOPBACK, server.machine.port(5002)) as control:
+        if fields_of(control.ask("status"))["logging"] == "on":
+            assert control.ask("stop").startswith("ok")
+    return address
+
+
+def neap(*words: str) -> subprocess.CompletedProcess:
+    done = subprocess.run([*NEAP, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def ctl(address: str, *lines: str) -> list[str]:
+    return neap("ctl", address, *lines).stdout.splitlines()
+
+
+class Load:
+    """Many connections that keep the machine busy, by libmemcached's own load generator, until the `with` block ends."""
+
+    def __init__(self, server: NeapServer, connections: int = CONNECTIONS) -> None:
+        program = DebianProgram("libmemcached-tools", "memcaslap")
+        self._argv = [*program.argv, "-s", f"{LOOPBACK}:{server.address[1]}", "-T", "1", "-c", str(connections), "-t", "600s"]
+
+    def __enter__(self) -> Load:
+        self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        assert self._process.poll() is None, "the load generator ended by itself"
+        stop(self._process)
+
+
+def socat(server: NeapServer, core: int) -> bytes:
+    """As the README and the ancestor have it."""
+    command = f'echo "get,{core}" | socat -t 10 - TCP4:{LOOPBACK}:{server.machine.port(5002)}'
+    done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def logs(folder: Path) -> list[bytes]:
+    return [(folder / f"core{core}.log").read_bytes() for core in range(CORES)]
+
+
+def run_under_load(server: NeapServer, address: str, seconds: float) -> None:
+    with Load(server):
+        ctl(address, "start")
+        time.sleep(seconds)
+        ctl(address, "stop")
+
+
+def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address: str, tmp_path: Path) -> None:
+    run_under_load(server, address, 2)
+    neap("log", "collect", address, "--out", str(tmp_path / "collected"))
+    neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
+    collected = logs(tmp_path / "collected")
+    assert collected == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
+    found = summary.summarise(decode.load([str(tmp_path / "collected")]))
+    assert found["remarks"] == []
+    assert all(row["interrupts"] > 0 and row["application_rx_frames"] > 0 for row in found["cores_detail"]), "all cores serve"
+    assert found["total"]["requests"] > 100
+    # The emulated CPU counts nothing, and says so.
+    assert found["total"]["joules"] is None and found["total"]["ipc"] is None
+
+
+def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapServer, address: str, tmp_path: Path) -> None:
+    with Load(server):
+        ctl(address, "start")
+        collector = subprocess.Popen(
+            [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert wait_until(lambda: sum(path.stat().st_size for path in (tmp_path / "live").glob("core*")) > 200_000, 60) is not None
+        ctl(address, "itr,8us", "idle,halt")
+        time.sleep(3)
+        ctl(address, "itr,100us", "stop")
+    said, complaints = collector.communicate(timeout=COMMAND_SECONDS)
+    assert collector.returncode == 0, complaints
+    run = json.loads(said)
+    neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
+    assert logs(tmp_path / "live") == logs(tmp_path / "fetched")
+    assert run["gaps"] == [] and [row["unwritten"] for row in run["files"]] == [0] * CORES and run["breaks"] == 0
+    changes = {(row["core"], row["changed"], row["itr_us"]) for row in run["settings"]}
+    assert {(core, "itr", itr) for core in range(CORES) for itr in (8, 100)} <= changes
+    found = summary.summarise(decode.load([str(tmp_path / "live")]))
+    assert found["total"]["control_tx_bytes"] > layout.LINE_BYTES * 1000, "the stream is counted, and apart"
+
+
+def test_a_collector_that_is_killed_in_the_middle_is_followed_by_one_that_goes_on(
+    server: NeapServer, address: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out)]
+    with Load(server):
+        ctl(address, "start")
+        size = 0
+        for _ in range(3):
+            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            before = size
+
+            def collected() -> int:
+                return sum(path.stat().st_size for path in out.glob("core*"))
+
+            assert wait_until(lambda: collected() > before + 50_000, 60) is not None  # noqa: B023 - called here and now
+            collector.kill()
+            collector.wait()
+            size = collected()
+        ctl(address, "stop")
+    done = neap("log", "collect", address, "--out", str(out))
+    assert "lost 0" in done.stdout
+    neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
+    assert logs(out) == logs(tmp_path / "fetched")
+
+
+def test_top_and_status_show_four_cores_at_work(server: NeapServer, address: str) -> None:
+    with Load(server):
+        rows = json.loads(neap("top", address, "--once", "--seconds", "2", "--json").stdout)["cores"]
+    assert [row["core"] for row in rows] == list(range(CORES))
+    assert all(row["interrupts_per_second"] > 0 and row["rx_frames_per_second"] > 0 for row in rows)
+    assert all(0 <= row["asleep_share"] <= 1 for row in rows)
+    (status,) = ctl(address, "status")
+    assert fields_of(status)["application"] == "memcached" and fields_of(status)["cores"] == str(CORES)
+
+
+def test_a_wrong_line_is_an_error_and_the_status(address: str) -> None:
+    done = subprocess.run([*NEAP, "ctl", address, "itr,banana"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout.startswith("error: ")
+
+
+def test_a_full_disk_at_the_collector_loses_nothing(server: NeapServer, address: str, tmp_path: Path) -> None:
+    run_under_load(server, address, 3)
+    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    small = tmp_path / "small"
+    small.mkdir()
+    script = (
+        'mount -t tmpfs -o size=32m tmpfs "$1" && head -c 33400000 /dev/zero > "$1/filler"; shift; '
+        '"$@"; echo "first: $?"; rm "$SMALL/filler"; "$@"; echo "second: $?"; cp "$SMALL"/out/core*.log "$SMALL/.."'
+    )
+    argv = [*namespaces, "sh", "-c", script, "sh", str(small), *NEAP, "log", "collect", address, "--out", str(small / "out")]
+    environment = {**os.environ, "SMALL": str(small)}
+    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    assert "first: 1" in done.stdout and "second: 0" in done.stdout, done.stdout + done.stderr
+    assert sum(line.startswith("neap: error: no space left on the disk") for line in done.stderr.splitlines()) == 1
+    assert logs(tmp_path) == [socat(server, core) for core in range(CORES)]
+
+
+def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, address: str, tmp_path: Path) -> None:
+    with Load(server):
+        ctl(address, "start")
+        folders = [tmp_path / name for name in ("a", "b")]
+        threads = [threading.Thread(target=neap, args=("log", "collect", address, "--live", "--out", str(folder))) for folder in folders]
+        for thread in threads:
+            thread.start()
+        time.sleep(2)
+        ctl(address, "status", "stats", "cores", "stop")
+        for thread in threads:
+            thread.join(COMMAND_SECONDS)
+    assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
