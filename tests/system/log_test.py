@@ -130,9 +130,7 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
     assert found["total"]["control_tx_bytes"] > layout.LINE_BYTES * 1000, "the stream is counted, and apart"
 
 
-def test_a_collector_that_is_killed_in_the_middle_is_followed_by_one_that_goes_on(
-    server: NeapServer, address: str, tmp_path: Path
-) -> None:
+def test_a_collector_that_is_killed_in_the_middle_is_followed_by_one_that_goes_on(server: NeapServer, address: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out)]
     with Load(server):

@@ -212,14 +212,14 @@ async function draw() {
   }
   await drawOver("residency", lineTraces(residencies), layout("share", share), "This CPU has no residency counters.");
 
-  const names = [...new Set(data.cores.flatMap((core) => Object.keys(core.asleep_by_state)))];
+  const names = [...new Set(data.cores.flatMap((core) => Object.keys(core.idle_by_state)))];
   const bars = names.map((name, index) => ({
-    type: "bar", name: `asleep, ${name} asked for`, x: data.cores.map((core) => `core ${core.core}`),
-    y: data.cores.map((core) => core.asleep_by_state[name] || 0), marker: { color: colour(index + 2) },
+    type: "bar", name: name === "poll" ? "polling in vain" : `asleep, ${name} asked for`, x: data.cores.map((core) => `core ${core.core}`),
+    y: data.cores.map((core) => core.idle_by_state[name] || 0), marker: { color: colour(index + 2) },
   }));
   bars.push({
-    type: "bar", name: "awake", x: data.cores.map((core) => `core ${core.core}`), marker: { color: "#dddddd" },
-    y: data.cores.map((core) => Math.max(0, 1 - Object.values(core.asleep_by_state).reduce((sum, value) => sum + value, 0))),
+    type: "bar", name: "at work", x: data.cores.map((core) => `core ${core.core}`), marker: { color: "#dddddd" },
+    y: data.cores.map((core) => Math.max(0, 1 - Object.values(core.idle_by_state).reduce((sum, value) => sum + value, 0))),
   });
   await drawOver("shares", bars, {
     height: 300, margin: { l: 70, r: 20, t: 20, b: 40 }, barmode: "stack", showlegend: true,

@@ -110,7 +110,7 @@ def _core(core: CoreRun, begin: int, points_most: int) -> dict:
         "asleep": _asleep(core, ticks, offsets / hz),
         "non_idle": _ratio_over_time(core, "reference_cycles", begin),
         "residency": {state: _ratio_over_time(core, f"core_{state}", begin) for state in ("c3", "c6", "c7")},
-        "asleep_by_state": {summary.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()},
+        "idle_by_state": {summary.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()},
     }
     if step > 1:
         found["least"] = {name: pack(np.minimum.reduceat(values, groups)) for name, values in columns.items()}
@@ -123,7 +123,8 @@ def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
     spent, _ = np.histogram(seconds, edges, weights=ticks)
-    slept, _ = np.histogram(seconds, edges, weights=core.inside["idle_ticks"])
+    asleep = np.where(core.inside["idle_state"] == summary.IDLE_POLL, 0, core.inside["idle_ticks"])
+    slept, _ = np.histogram(seconds, edges, weights=asleep)
     there = spent > 0
     middle = (edges[:-1] + edges[1:]) / 2
     return {"x": _short(middle[there]), "y": _short(np.minimum(slept[there] / spent[there], 1))}

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog, idle_name
+from tools.log.layout import IDLE_STATES
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
+IDLE_POLL = IDLE_STATES.index("poll")
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
 
@@ -40,7 +42,9 @@ def _core(core: CoreRun) -> dict:
     ticks = core.ticks
     kinds = inside["kind"]
     instructions, cycles, reference, misses = (core.grown(name) for name in ("instructions", "cycles", "reference_cycles", "llc_misses"))
-    asleep = {idle_name(state): core_ticks / ticks for state, core_ticks in idle_ticks(core).items()} if ticks else {}
+    idle = idle_ticks(core)
+    shares = {idle_name(state): spent / ticks for state, spent in idle.items()} if ticks else {}
+    polling = core.inside["idle_state"] == IDLE_POLL
     row = {
         "core": core.log.core,
         "package": core.log.package,
@@ -56,9 +60,10 @@ def _core(core: CoreRun) -> dict:
     row |= {
         "interrupts_per_second": ratio(row["interrupts"], seconds),
         "interval_us": intervals(core),
-        "sleeps": core.sum("idle_entries"),
-        "asleep_share": ratio(core.sum("idle_ticks"), ticks),
-        "asleep_share_by_state": asleep,
+        "sleeps": int(core.inside["idle_entries"][~polling].sum()),
+        "asleep_share": ratio(asleep_ticks(core), ticks),
+        "polling_in_vain_share": shares.get("poll", 0.0),
+        "idle_share_by_state": shares,
         "requests": core.requests(),
         "instructions": instructions,
         "cycles": cycles,
@@ -116,7 +121,7 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
         "requests": requests,
         "requests_per_second": ratio(requests, seconds),
         "interrupts_per_second": ratio(sums["interrupts"], seconds),
-        "asleep_share": ratio(sum(core.sum("idle_ticks") for core in cores), core_ticks),
+        "asleep_share": ratio(sum(asleep_ticks(core) for core in cores), core_ticks),
         "instructions": instructions,
         "cycles": cycles,
         "reference_cycles": reference,
@@ -152,8 +157,13 @@ def span_seconds(cores: list[CoreRun]) -> float:
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 
 
+def asleep_ticks(core: CoreRun) -> int:
+    """Ticks asleep in the run. A core whose state is `poll` does not sleep: its idle ticks are between looks that found nothing."""
+    return sum(spent for state, spent in idle_ticks(core).items() if state != IDLE_POLL)
+
+
 def idle_ticks(core: CoreRun) -> dict[int, int]:
-    """Ticks asleep in the run by state asked for."""
+    """Idle ticks in the run by state asked for."""
     states = core.inside["idle_state"]
     return {
         int(state): int(core.inside["idle_ticks"][states == state].sum())
@@ -306,6 +316,7 @@ CORE_COLUMNS = (
     ("tx bytes", lambda row: f"{row['application_tx_bytes']:,}"),
     ("control", lambda row: f"{row['control_rx_frames'] + row['control_tx_frames']:,}"),
     ("asleep", lambda row: _percent(row["asleep_share"])),
+    ("polling", lambda row: _percent(row["polling_in_vain_share"])),
     ("non-idle", lambda row: _short(row["non_idle_ratio"])),
     ("IPC", lambda row: _short(row["ipc"])),
     ("misses", lambda row: _short(row["llc_misses"])),

@@ -75,7 +75,8 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)
-    assert core["asleep_share"] == 0.5 and core["asleep_share_by_state"] == {"c1": 0.2, "c7": 0.3}
+    assert core["asleep_share"] == 0.5 and core["idle_share_by_state"] == {"c1": 0.2, "c7": 0.3}
+    assert core["polling_in_vain_share"] == 0 and core["sleeps"] == 2
     # A 48-bit counter that came around; 1000 instructions in 500 cycles.
     assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
     assert core["misses_per_1000_instructions"] == 20.0
@@ -88,6 +89,14 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     assert total["joules_per_request"] == pytest.approx(3 / 1050)
     assert core["interval_us"]["p50"] == 500_000.0
     assert found["remarks"] == []
+
+
+def test_a_core_that_polls_does_not_sleep(tmp_path: Path) -> None:
+    records = [record(START, HZ), record(INTERRUPT, 2 * HZ, idle_entries=3, idle_ticks=HZ // 4, idle_state=0)]
+    records.append(record(STOP, 3 * HZ, idle_entries=1000, idle_ticks=HZ // 2, idle_state=6))
+    write_core(tmp_path, 0, b"".join(records))
+    core = summary.summarise(decode.load([str(tmp_path)]))["cores_detail"][0]
+    assert (core["asleep_share"], core["polling_in_vain_share"], core["sleeps"]) == (0.125, 0.25, 3)
 
 
 def test_what_the_cpu_does_not_have_is_unknown_and_never_zero(tmp_path: Path) -> None:
