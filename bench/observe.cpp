@@ -16,7 +16,7 @@ namespace {
 using namespace neap;
 
 // tools/bench.py knows these numbers.
-enum Region : unsigned { known_sequence, string_instruction, interrupt_off, interrupt_on, interrupt_control, slept_on, poll_on };
+enum Region : unsigned { known_sequence, string_instruction, interrupt_off, interrupt_on, interrupt_control, slept_on, poll_on, cycle_on };
 
 constexpr unsigned repetitions = 10'000;
 
@@ -62,6 +62,11 @@ neap::task<int> neap::application(Arguments& arguments) {
   repeat<interrupt_on>([] { log::interrupt(); });
   repeat<poll_on>([] { log::poll(); });
   repeat<slept_on>([] { log::slept(IdleState::halt, 1'000, 2'000, {}); });
+  repeat<cycle_on>([] {
+    log::interrupt();
+    log::before_sleep();
+    log::slept(IdleState::halt, 1'000, 2'000, {});
+  });
   repeat<interrupt_control>([] {
     ++log::control_traffic().rx_frames;
     log::interrupt();

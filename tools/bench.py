@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import build, packages, progress, qemu, run
+from tools import build, cache, packages, progress, qemu, run
 from tools.errors import Failure, UsageError
 from tools.machine import LOOPBACK, SUCCESS, Machine
 from tools.process import run_logged
@@ -96,6 +96,7 @@ def observe() -> list[Row]:
         2: ("observe.record_without_a_run", None),
         6: ("observe.poll_record", None),
         5: ("observe.sleep", None),
+        7: ("observe.record_and_sleep", None),
         4: ("observe.record_with_control_traffic", None),
     }
     rows = []
@@ -207,11 +208,12 @@ def counter() -> Path:
     if library.is_file() and library.stat().st_mtime > COUNTER_SOURCE.stat().st_mtime:
         return library
     packages.require("card")
-    COUNTER_DIRECTORY.mkdir(parents=True, exist_ok=True)
     fresh = library.with_suffix(".new")
     argv = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
-    run_logged([*argv, "-o", str(fresh), str(COUNTER_SOURCE)], build.log_path("instruction_counter"), "building the instruction counter")
-    fresh.replace(library)
+    with cache.lock(COUNTER_DIRECTORY / "lock"):
+        log = build.log_path("instruction_counter")
+        run_logged([*argv, "-o", str(fresh), str(COUNTER_SOURCE)], log, "building the instruction counter")
+        fresh.replace(library)
     return library
 
 
