@@ -39,6 +39,7 @@ struct HostCore {
 };
 
 std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
+std::mutex cores_change;  // a test may move the clock, which wakes all cores, while a machine is made or ends
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
 
@@ -90,7 +91,9 @@ Line read_line(const volatile void* watched) noexcept {
 }
 
 void make_core(unsigned core) {
-  if (cores[core] == nullptr) cores[core] = std::make_unique<HostCore>();
+  if (cores[core] != nullptr) return;
+  const std::lock_guard lock(cores_change);
+  cores[core] = std::make_unique<HostCore>();
 }
 
 }  // namespace
@@ -227,7 +230,10 @@ HostMachine::~HostMachine() {
   for (unsigned i = 0; i < machine::core_count(); ++i) on(i, [] { stop_event_loop(); });
   for (unsigned i = 0; i < machine::core_count(); ++i) cores[i]->thread.join();
   release_cores();
-  for (auto& core : cores) core.reset();
+  {
+    const std::lock_guard lock(cores_change);
+    for (auto& core : cores) core.reset();
+  }
   running_cores.store(1, std::memory_order_relaxed);
   own_core = 0;
 }
@@ -309,6 +315,7 @@ namespace {
 
 void set_manual(std::uint64_t now_ns) {
   manual_now_ns.store(now_ns, std::memory_order_relaxed);
+  const std::lock_guard machine_stays(cores_change);
   for (auto& core : cores) {
     if (core == nullptr) continue;
     const std::lock_guard lock(core->mutex);
