@@ -228,9 +228,17 @@ class World {
     machines.machine.on(0, [] { policy::use(nullptr); });
   }
 
+  /// One that is connected. A port that the server still has in TIME-WAIT is refused (lwIP resets such a SYN); then it is another one's
+  /// turn.
   Peer& peer(bool reads = true) {
-    peers.push_back(std::make_unique<Peer>(machines, reads));
-    return *peers.back();
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      auto made = std::make_unique<Peer>(machines, reads);
+      if (made->failed) continue;
+      peers.push_back(std::move(made));
+      return *peers.back();
+    }
+    ADD_FAILURE() << "no connection";
+    std::abort();
   }
   /// `records` more on each of the server's cores, as if so many interrupts had come.
   void record(unsigned records) {
