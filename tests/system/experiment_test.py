@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The ten commands of docs/experiments.md, as they stand there, with a shorter load: from the start to plots in a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import DebianProgram
+
+from tools import build
+from tools.log.browser import browse, lines_in, marks_in, plots
+from tools.machine import free_port
+from tools.process import wait_until
+
+pytestmark = pytest.mark.image_only
+
+PAGE = build.REPOSITORY / "docs/experiments.md"
+START_SECONDS = 300.0
+COMMAND_SECONDS = 180.0
+# The page takes its time; what it shows does not need it.
+SHORTER = {"-t 20s": "-t 6s", "sleep 5": "sleep 1"}
+
+
+@pytest.fixture
+def runtime_directory() -> Iterator[Path]:
+    """A place for runs of our own, so that `memcached` means ours. A socket's name has to be short."""
+    place = Path(tempfile.mkdtemp(prefix="neap-test-", dir="/tmp"))
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def commands() -> tuple[str, list[str]]:
+    """The page's first command, and those for the second terminal."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (start,), rest = blocks[0].splitlines(), blocks[1].splitlines()
+    assert [int(number) for number in re.findall(r"# (\d+)", "\n".join(blocks[:2]))] == list(range(1, 11)), "ten commands"
+    return start.split("#")[0].strip(), rest
+
+
+def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp_path: Path) -> None:
+    start, rest = commands()
+    port = free_port()
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime_directory)}
+    launcher = [sys.executable, str(build.REPOSITORY / "neap")]
+    words = shlex.split(start)
+    assert words[:3] == ["./neap", "run", "memcached"]
+    console = tmp_path / "console"
+    with open(console, "wb") as out:
+        argv = [*launcher, "run", "memcached", "--forward", f"{port}:11211", *words[3:]]
+        machine = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        answers = f"answers on 127.0.0.1:{port}".encode()
+        assert wait_until(lambda: machine.poll() is not None or answers in console.read_bytes(), START_SECONDS, 0.1)
+        assert machine.poll() is None, console.read_text()
+        script = "set -e\n" + "\n".join(rest)
+        for text, shorter in SHORTER.items():
+            assert text in script
+            script = script.replace(text, shorter)
+        load = DebianProgram("libmemcached-tools", "memcaslap").argv
+        script = (
+            script.replace("127.0.0.1:11211", f"127.0.0.1:{port}")
+            .replace("./neap", shlex.join(launcher))
+            .replace("memcaslap", shlex.join(load))
+        )
+        began = time.monotonic()
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+        seconds = time.monotonic() - began
+        assert done.returncode == 0 and "error" not in done.stdout + done.stderr, done.stdout + done.stderr
+        print(f"commands 2 to 10: {seconds:.0f} s")
+    finally:
+        machine.terminate()
+        machine.wait(60)
+    dom = browse(tmp_path, (tmp_path / "first/report.html").as_uri(), "--dump-dom")
+    drawn = plots(dom)
+    assert [lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "asleep")] == [4] * 5
+    assert marks_in(drawn["bytes"]) == 3
+    assert all(text in drawn["bytes"] for text in ("itr=8us", "poll_budget=50us", "idle=poll"))
+    assert "This CPU has no energy counter" in drawn["power"]
