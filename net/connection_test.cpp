@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "net/testing/handlers.hpp"
@@ -232,6 +233,25 @@ TEST(Connection, RefusedAndUnansweredConnectionsSaySo) {
     const Result<void> elsewhere = co_await world.client->connect(service, recording(std::make_shared<Record>()));
     EXPECT_EQ(elsewhere.error().code, ErrorCode::unsupported);
   });
+}
+
+// A port that was just used may still be in the peer's TIME-WAIT, where a new connection finds no answer: every other one comes first.
+TEST(Connection, LocalPortsRestBeforeTheyAreUsedAgain) {
+  TwoMachines world;
+  world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  std::set<std::uint16_t> ports;
+  for (int i = 0; i < 500; ++i) {
+    auto client = std::make_shared<Record>();
+    EXPECT_EQ(world.connect(service,
+                            [&](Connection& connection) {
+                              ports.insert(connection.local().port);
+                              connection.abort();
+                              return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
+                            }),
+              std::nullopt);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*client); }));
+  }
+  EXPECT_EQ(ports.size(), 500U);
 }
 
 TEST(Connection, AnAcceptorMayRefuse) {

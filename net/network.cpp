@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <new>
 
 #include "kernel/console.hpp"
@@ -10,6 +12,7 @@
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
 #include "net/bring_up.hpp"
+#include "net/siphash.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
@@ -42,16 +45,24 @@ bool port_listened(std::uint16_t port) noexcept {
   return false;
 }
 
-/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. Starts anywhere,
-/// so that the next port cannot be foreseen (RFC 6056).
+/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. RFC 6056, 3.3.3:
+/// from a start that cannot be foreseen and differs by destination the ports are gone through one after the other, so that each rests as
+/// long as can be: its last connection may still be in the peer's TIME-WAIT.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
+  static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
+  static constinit thread_local std::uint32_t gone_through = 0;
   const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
   const ip_addr_t remote_ip{.addr = lwip_htonl(remote.address.value)};
-  const auto start = static_cast<std::uint32_t>(machine::random_bits() % local_ports);
+  std::array<std::uint8_t, 10> names;
+  std::memcpy(names.data(), &local.value, 4);
+  std::memcpy(names.data() + 4, &remote.address.value, 4);
+  std::memcpy(names.data() + 8, &remote.port, 2);
+  const auto start = static_cast<std::uint32_t>(siphash(key, names) + gone_through);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
     if (device.receiving_core(remote.address.value, local.value, remote.port, port) != this_core()) continue;
     if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote.port) != nullptr) continue;
+    gone_through += i + 1;
     return port;
   }
   return 0;
