@@ -66,6 +66,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("netcat-openbsd", "nc"),
         Need("iproute2", "ip"),
         Need("iputils-ping", "ping"),
+        Need("netpipe-tcp", "NPtcp"),
         Need("zstd", "zstd"),
         Need("perl", "perl"),
         Need("socat", "socat"),

@@ -137,7 +137,7 @@ def _target() -> Outcome:
 
 def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
-    build.build("image", ["memcached.elf", "bench_observe.elf"])
+    build.build("image", ["memcached.elf", "netpipe.elf", "bench_observe.elf"])
     build.build_soft_card()
     qemu.command()
     return _pytest("system", ["tests/system"], timeout_seconds=3600)

@@ -91,11 +91,9 @@ void Service::over(const Session& session) {
   if (session.state() == Session::State::finished) {
     ++counters_.finished;
     if (session.run != 0) print("netpipe: run ", session.run, " finished");
-  } else if (session.role() == Role::receiver && !session.introduced()) {
-    ++counters_.strangers;
   } else {
-    ++counters_.failed;
-    print("netpipe: run ", session.run, " failed: ", session.reason());
+    ++(session.introduced() ? counters_.failed : counters_.strangers);
+    if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());  // else whoever likes could fill the console
   }
   runs_.end(session.run, session.state(), session.reason());
 }

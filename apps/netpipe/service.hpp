@@ -55,7 +55,7 @@ class Service {
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< connections that did not speak the protocol
+    std::atomic<std::uint64_t> strangers{0};  ///< of `begun`, those that failed before a word of the protocol
     std::atomic<std::uint64_t> refused{0};    ///< beyond `sessions_max`, or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSL-1.0
+"""NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
+
+Sizes, repeats and results are compared line by line: what the two sides print must be about the same points. How fast it went is printed,
+never asserted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tools import build
+from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
+from tools.process import spawn, stop
+
+pytestmark = pytest.mark.image_only
+
+GUEST_PORT = 5003
+HOST_SEEN_FROM_INSIDE = "10.0.2.2"
+START_SECONDS = 60
+RUN_SECONDS = 300
+LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps in +([0-9.]+) usec|(Integrity check passed))$")
+
+# What NPtcp is told, and the same for Neap. `-n` keeps them short; without it (the first) NPtcp and Neap choose the repeats themselves.
+MODES = {
+    "default": (["-u", "12"], ["to=12"]),
+    "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
+    "bounds": (["-l", "1000", "-u", "20000", "-p", "5", "-n", "5"], ["from=1000", "to=20000", "perturbation=5", "repeats=5"]),
+    "streaming": (["-s", "-u", "100000", "-p", "0", "-n", "20"], ["stream=on", "to=100000", "perturbation=0", "repeats=20"]),
+    "bidirectional": (["-2", "-u", "131072", "-n", "3"], ["bidirectional=on", "to=131072", "repeats=3"]),
+    "integrity_to_1_MB": (["-i", "-u", "1048576", "-n", "5"], ["integrity=on", "to=1M", "repeats=5"]),
+    "reset": (["-r", "-u", "24", "-n", "5"], ["reset=on", "to=24", "repeats=5"]),
+}
+
+
+def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
+    """Index, bytes, repeats, and whether contents were checked, of each line that shows a result."""
+    found = [LINE.match(line) for line in lines]
+    return [(match[1], match[2], match[3], match[6] or "measured") for match in found if match]
+
+
+@contextlib.contextmanager
+def served(words: Sequence[str], cores: int = 4) -> Iterator[Machine]:
+    with Machine(build.image("netpipe"), cores=cores, forward=[(0, GUEST_PORT)], arguments=words) as machine:
+        machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
+        yield machine
+
+
+def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
+    """NPtcp measures with the machine, to its end."""
+    argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+
+
+def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
+    print("what NPtcp (left) and Neap (right) measured")
+    for left, right in zip((line for line in theirs if LINE.match(line)), (line for line in ours if LINE.match(line)), strict=False):
+        print(f"{left}  | {right.split('-->')[1]}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nptcp_measures_with_neap(mode: str, tmp_path: Path) -> None:
+    options, words = MODES[mode]
+    # The number of repeats is the transmitter's to say.
+    with served([word for word in words if not word.startswith("repeats=")]) as machine:
+        done = nptcp(machine, options, tmp_path / "np.out")
+        assert done.returncode == 0, done.stdout + done.stderr
+        machine.wait_for_line(r"^netpipe: run 1 finished$", 10)
+        said = machine.lines
+    theirs = done.stderr.splitlines()
+    show_side_by_side(theirs, said)
+    assert len(points(theirs)) > 5
+    assert points(said) == points(theirs)
+    if mode.startswith("integrity"):
+        assert all(point[3] == "Integrity check passed" for point in points(said))
+    assert len((tmp_path / "np.out").read_text().splitlines()) == len(points(theirs))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
+    options, words = MODES[mode]
+    port = free_port()
+    with open(tmp_path / "nptcp.log", "wb") as log:
+        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=tmp_path)
+    try:
+        wait_until_listening(port)
+        # The user network must reach the host for this; the peer listens there.
+        words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", "core=1", *words]
+        with Machine(build.image("netpipe"), cores=2, arguments=words, outside=True) as machine:
+            assert machine.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(machine.lines)
+            said = machine.lines
+        assert peer.wait(10) == 0, (tmp_path / "nptcp.log").read_text()
+    finally:
+        stop(peer)
+    for line in said:
+        print(line)
+    expected = sizes(words)
+    assert [(int(point[0]), int(point[1])) for point in points(said)] == list(enumerate(expected))
+    if mode.startswith("integrity"):
+        assert all(point[3] == "Integrity check passed" for point in points(said))
+    assert "netpipe: run 1 finished" in said
+
+
+def wait_until_listening(port: int) -> None:
+    """NPtcp takes one connection, so none is tried: the kernel's own list says who listens."""
+    needle = f"{int.from_bytes(socket.inet_aton('0.0.0.0'), 'little'):08X}:{port:04X}"
+    for _ in range(1000):
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        if any(row[1] == needle and row[3] == "0A" for row in rows):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"nobody listens on {port}")
+
+
+def sizes(words: Sequence[str]) -> list[int]:
+    """NetPIPE's series for these words, worked out anew."""
+    said = dict(word.split("=", 1) for word in words)
+    checked = said.get("integrity") == "on"
+    start = int(said.get("from", 5 if checked else 1))
+    end = int(said["to"].replace("M", "")) * (1 << 20 if said["to"].endswith("M") else 1)
+    reach = int(said.get("perturbation", 0 if checked else 3))
+    length, step, number = start, max(start // 2, 1), 1 if start > 1 else 0
+    series = []
+    while length <= end:
+        if number > 2 and number % 2:
+            step *= 2
+        series += [length - reach, length, length + reach] if reach and step > reach + 1 else [length]
+        length, number = length + step, number + 1
+    return series
+
+
+@pytest.mark.parametrize("mode", ["to_1_MB", "streaming", "integrity_to_1_MB"])
+def test_neap_measures_with_neap(mode: str) -> None:
+    """Two machines on this host, their cards joined by a socket: no other network, no other program."""
+    _, words = MODES[mode]
+    with tempfile.TemporaryDirectory(prefix="neap-") as directory:
+        wire = f"{directory}/wire"
+        image = build.image("netpipe")
+        with Machine(image, cores=2, net=f"listen:{wire}", mac="02:82:59:90:00:0a", arguments=["ip=10.0.0.1/24", *words]) as server:
+            client_words = ["ip=10.0.0.2/24", "mode=client", "peer=10.0.0.1:5003", *words]
+            with Machine(image, cores=2, net=f"connect:{wire}", mac="02:82:59:90:00:0b", arguments=client_words) as client:
+                assert client.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(client.lines + server.lines)
+                server.wait_for_line(r"^netpipe: run 1 finished$", 10)
+            theirs, said = client.lines, server.lines
+    show_side_by_side(theirs, said)
+    assert len(points(said)) > 20
+    assert points(said) == points(theirs)
+
+
+def test_nobody_to_measure_with_is_said() -> None:
+    words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"]
+    with Machine(build.image("netpipe"), arguments=words, outside=True) as machine:
+        assert machine.wait_exit(RUN_SECONDS) == FAILURE
+        assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
+
+
+def test_bad_peers_hurt_nobody(tmp_path: Path) -> None:
+    """Wrong words, absurd numbers, half messages, connections cut in the middle: NPtcp measures as before."""
+    rng = random.Random(4)
+    introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
+    with served(["to=100"]) as machine:
+        address = (LOOPBACK, machine.port(GUEST_PORT))
+        for number in range(60):
+            time.sleep(0.02)  # QEMU's user network listens with a backlog of one
+            with contextlib.suppress(OSError), socket.create_connection(address, 10) as stranger:
+                stranger.settimeout(0.05)
+                said = rng.choice(
+                    [
+                        b"GET / HTTP/1.1\r\n\r\n",
+                        rng.randbytes(rng.randrange(1, 5000)),
+                        b"Sync",
+                        b"SyncMe" + rng.randbytes(50),
+                        introduction[: rng.randrange(len(introduction))],
+                        introduction + struct.pack(">I", rng.choice([0, 1 << 31, 0xFFFFFFFF])),
+                        introduction + struct.pack(">I", 0x7FFFFFFF) + b"SyncMe" + b"b" * rng.randrange(20_000),
+                    ]
+                )
+                stranger.sendall(said)
+                if number % 3 == 0:
+                    stranger.recv(100)
+                if number % 5 == 0:  # gone at once, with a reset
+                    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        done = nptcp(machine, ["-u", "100", "-n", "5"], tmp_path / "np.out")
+        assert done.returncode == 0, done.stdout + done.stderr
+        machine.wait_for_line(r"^netpipe: run 1 finished$", 10)
