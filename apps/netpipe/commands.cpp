@@ -71,13 +71,13 @@ task<std::string> command(Service& service, std::span<const std::string_view> wo
   }
   if (what == "run") {
     Arguments arguments(joined(words));
-    const ClientOptions client = client_options(arguments, Options{}, service.cores());
+    const ClientOptions client = client_options(arguments, Options{}, service.cores(), service.measuring_core());
     if (!arguments.complaints().empty()) co_return refusal(arguments);
     const Result<unsigned> number = service.begin(client);
     if (!number.has_value()) co_return std::string("error: ") + number.error().message;
     co_return "ok run=" + std::to_string(*number);
   }
-  co_return std::string("error: usage: ") + command_usage;
+  co_return "error: netpipe takes run, stop, results or serve: help,netpipe says more";
 }
 
 }  // namespace neap::netpipe

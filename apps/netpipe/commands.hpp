@@ -10,10 +10,11 @@
 
 namespace neap::netpipe {
 
-constexpr const char* command_usage =
-    "netpipe,run,peer=A.B.C.D:PORT[,WORD=VALUE...] | netpipe,stop | netpipe,results[,RUN] | netpipe,serve[,WORD=VALUE...]";
+constexpr const char* command_usage = "netpipe,WHAT[,WORD...]";
 constexpr const char* command_help =
-    "measures with a listening NPtcp or Neap; ends that; shows a run in the form of NPtcp's output file; sets how others are served";
+    "WHAT: run (begins a measurement; words peer=A.B.C.D:PORT, core=, and those of serve), stop (ends it before its next length), "
+    "results[,RUN] (a run as in NPtcp's output file), serve[,from=,to=,perturbation=,repeats=,stream=,bidirectional=,integrity=,reset=] "
+    "(how others are served from now on; without words: how they are).";
 
 /// `words` are those after the command's name. "ok ..." or "error: ...", without a line's end; on an error nothing was changed.
 [[nodiscard]] task<std::string> command(Service& service, std::span<const std::string_view> words);

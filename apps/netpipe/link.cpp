@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "kernel/log.hpp"
+
 namespace neap::netpipe {
 
 namespace {
@@ -67,6 +69,7 @@ void Link::closed() {
 
 /// Consumes and sends by turns until neither goes on.
 void Link::work() {
+  const std::uint64_t messages = session_->messages();
   for (bool going = true; going;) {
     going = false;
     while (!input_.empty()) {
@@ -77,6 +80,7 @@ void Link::work() {
     }
     if (send_output()) going = true;
   }
+  if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
   look_at_state();
 }
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // NetPIPE on bare metal: how fast messages of every size go between this machine and another, which runs Debian's NPtcp, or Neap.
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "apps/netpipe/commands.hpp"
 #include "apps/netpipe/options.hpp"
 #include "apps/netpipe/service.hpp"
 #include "drivers/ixgbe/card.hpp"
@@ -10,6 +15,7 @@
 #include "kernel/events.hpp"
 #include "kernel/task.hpp"
 #include "net/network.hpp"
+#include "observe/control.hpp"
 
 namespace {
 
@@ -19,6 +25,8 @@ enum Mode : std::size_t { server, client };
 
 struct Words {
   net::AddressSetting address;
+  observe::Options observation;
+  unsigned core = 0;  ///< measures when none is named: one that frames come to
   std::size_t mode = server;
   std::uint16_t port = 0;
   netpipe::ClientOptions client;  ///< a server uses only `measured`
@@ -27,9 +35,11 @@ struct Words {
 Words read_words(Arguments& arguments) {
   Words words;
   words.address = net::AddressSetting::from(arguments);
+  words.observation = observe::Options::from(arguments);
+  words.core = words.observation.control_core == 0U ? 1 : 0;
   words.mode = arguments.choice("mode", {"server", "client"}, server, "wait for others to measure, or measure once and end");
   if (words.mode == client) {
-    words.client = netpipe::client_options(arguments, {}, core_count());
+    words.client = netpipe::client_options(arguments, {}, core_count(), words.core);
   } else {
     words.client.measured = netpipe::Options::from_words(arguments, {});
     words.port = static_cast<std::uint16_t>(arguments.number("port", 5003, {1, 65535}, "TCP port on which others begin measurements"));
@@ -46,14 +56,30 @@ int fail(const char* what, const Error& error) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  const Words words = read_words(arguments);
+  Words words = read_words(arguments);
 
-  auto card = co_await ixgbe::open();
+  auto card = co_await ixgbe::open(
+      {}, {.reserved_core = words.observation.control_core, .reserved_port = words.observation.control_port.value_or(0)});
   if (!card) co_return fail("no network card", card.error());
   auto network = co_await net::up(**card, words.address);
   if (!network) co_return fail("no network", network.error());
+  auto control = co_await observe::start(std::move(words.observation), **card, **network);
+  if (!control) co_return fail("no control", control.error());
 
-  netpipe::Service service(**network, words.client.measured);
+  netpipe::Service service(**network, words.client.measured, words.core);
+  if (const auto added = (*control)->add_command(
+          netpipe::command_usage, netpipe::command_help,
+          [&service](std::span<const std::string_view> said, std::optional<unsigned>) { return netpipe::command(service, said); });
+      !added) {
+    co_return fail("no command", added.error());
+  }
+  if (const auto added = (*control)->add_statistics("netpipe",
+                                                    [&service](std::optional<unsigned> core, const observe::Emit& emit) {
+                                                      if (!core) service.tell_counters(emit);  // they are the machine's
+                                                    });
+      !added) {
+    co_return fail("no statistics", added.error());
+  }
   if (words.mode == client) {
     const auto run = co_await service.measure(words.client);
     if (!run) co_return fail("not measured", run.error());

@@ -27,7 +27,7 @@ Options Options::from_words(Arguments& arguments, const Options& otherwise) {
   return options;
 }
 
-ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores) {
+ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise) {
   ClientOptions options;
   options.measured = Options::from_words(arguments, otherwise);
   const std::string peer = arguments.text("peer", "", "whom a client measures with: A.B.C.D:PORT");
@@ -36,7 +36,7 @@ ClientOptions client_options(Arguments& arguments, const Options& otherwise, uns
   } else {
     arguments.reject("peer", "not A.B.C.D:PORT");
   }
-  options.core = static_cast<unsigned>(arguments.number("core", 0, {0, cores - 1}, "the core that measures as a client"));
+  options.core = static_cast<unsigned>(arguments.number("core", core_otherwise, {0, cores - 1}, "the core that measures as a client"));
   return options;
 }
 

@@ -47,6 +47,6 @@ struct ClientOptions {
   unsigned core = 0;
 };
 /// Asks for `peer=A.B.C.D:PORT` and `core=` besides. A bad or missing peer is rejected there.
-ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores);
+ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise);
 
 }  // namespace neap::netpipe

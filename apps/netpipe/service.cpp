@@ -26,7 +26,9 @@ std::uint64_t in(std::chrono::nanoseconds delay) noexcept { return machine::now_
 
 }  // namespace
 
-Service::Service(net::Network& network, const Options& serving) : network_(network), serving_(serving) { waiting_.reserve(waiting_max); }
+Service::Service(net::Network& network, const Options& serving, unsigned core) : network_(network), core_(core), serving_(serving) {
+  waiting_.reserve(waiting_max);
+}
 
 Options Service::serving() const {
   const std::lock_guard guard(lock_);
@@ -36,6 +38,15 @@ Options Service::serving() const {
 void Service::set_serving(const Options& options) {
   const std::lock_guard guard(lock_);
   serving_ = options;
+}
+
+void Service::tell_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const {
+  emit("begun", counters_.begun);
+  emit("finished", counters_.finished);
+  emit("failed", counters_.failed);
+  emit("strangers", counters_.strangers);
+  emit("refused", counters_.refused);
+  emit("served_now", sessions_);
 }
 
 Run Service::run(unsigned number) {

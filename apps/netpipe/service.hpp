@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,8 +31,8 @@ class Service {
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 
-  /// Lives as long as the machine. Throws `bad_alloc`.
-  Service(net::Network& network, const Options& serving);
+  /// Lives as long as the machine. `core`: measures when none is named. Throws `bad_alloc`.
+  Service(net::Network& network, const Options& serving, unsigned core);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
@@ -47,6 +48,7 @@ class Service {
 
   /// Cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
+  [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
   /// What the next sessions that others begin are measured with. Any core.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
@@ -59,6 +61,7 @@ class Service {
     std::atomic<std::uint64_t> refused{0};    ///< beyond `sessions_max`, or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  void tell_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const;
 
  private:
   struct Waiting {
@@ -79,6 +82,7 @@ class Service {
   task<std::unique_ptr<Session>> drive_connections(const ClientOptions& client, std::unique_ptr<Session> session);
 
   net::Network& network_;
+  const unsigned core_;
   const Filling filling_;
   Runs runs_;
   Counters counters_;

@@ -58,8 +58,8 @@ class ServiceTest : public ::testing::Test {
   }
 
   TwoMachines world_{two_cores_each()};
-  Service server_{*world_.server, {}};
-  Service client_{*world_.client, {}};
+  Service server_{*world_.server, {}, 0};
+  Service client_{*world_.client, {}, 2};
 };
 
 struct Mode {

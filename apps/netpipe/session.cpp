@@ -194,6 +194,7 @@ void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32
 }
 
 void Session::next_message() {
+  if (step_ == Step::trial && sent_at_ > 0) ++messages_;
   --messages_left_;
   bulk_wanted_ = message_bytes_;
   if (exchange_ == Exchange::send_then_receive) bulk_bytes_ = message_bytes_;
@@ -206,6 +207,7 @@ void Session::exchange_done() {
     enter(Step::probe_end_sync);
     return;
   }
+  messages_ += options_.stream ? repeats_ : 1;
   double one_way = seconds / repeats_;
   if (!options_.stream && !options_.bidirectional) one_way /= 2;
   best_seconds_ = trial_ == 0 ? one_way : std::min(best_seconds_, one_way);

@@ -72,6 +72,8 @@ class Session {
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// Messages of trials that have gone and, unless streaming, come back: what counts as requests here. A stream's count when all have.
+  [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
   /// Past the first SyncMe: the peer does speak the protocol.
   [[nodiscard]] bool introduced() const noexcept { return introduced_; }
   /// Something was received since the last `begin`.
@@ -140,6 +142,7 @@ class Session {
   Exchange exchange_ = Exchange::send_only;
   std::uint64_t message_bytes_ = 0;
   std::uint32_t messages_left_ = 0;  // after the present one
+  std::uint64_t messages_ = 0;
   std::uint64_t began_ns_ = 0;
   std::uint64_t sent_at_ = 0, received_at_ = 0;  // bytes since the exchange began
 

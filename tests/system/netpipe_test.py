@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
 
+Over control it is told how to serve and asked for what it measured.
+
 Sizes, repeats and results are compared line by line: what the two sides print must be about the same points. How fast it went is printed,
 never asserted.
 """
@@ -19,14 +21,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from servers import CONNECT_PAUSE_SECONDS
 
-from tools import build
+from tools import build, control
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
 from tools.process import spawn, stop
 
 pytestmark = pytest.mark.image_only
 
 GUEST_PORT = 5003
+CONTROL_PORT = 5002
 HOST_SEEN_FROM_INSIDE = "10.0.2.2"
 START_SECONDS = 60
 RUN_SECONDS = 300
@@ -34,7 +38,7 @@ LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps 
 
 # What NPtcp is told, and the same for Neap. `-n` keeps them short; without it (the first) NPtcp and Neap choose the repeats themselves.
 MODES = {
-    "default": (["-u", "12"], ["to=12"]),
+    "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
     "bounds": (["-l", "1000", "-u", "20000", "-p", "5", "-n", "5"], ["from=1000", "to=20000", "perturbation=5", "repeats=5"]),
     "streaming": (["-s", "-u", "100000", "-p", "0", "-n", "20"], ["stream=on", "to=100000", "perturbation=0", "repeats=20"]),
@@ -50,11 +54,30 @@ def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
     return [(match[1], match[2], match[3], match[6] or "measured") for match in found if match]
 
 
-@contextlib.contextmanager
-def served(words: Sequence[str], cores: int = 4) -> Iterator[Machine]:
-    with Machine(build.image("netpipe"), cores=cores, forward=[(0, GUEST_PORT)], arguments=words) as machine:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Machine]:
+    """Four cores that serve."""
+    with Machine(build.image("netpipe"), cores=4, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)], outside=True) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         yield machine
+
+
+@pytest.fixture
+def told(server: Machine) -> Iterator[control.Control]:
+    """A connection to the server's control."""
+    time.sleep(CONNECT_PAUSE_SECONDS)
+    with control.Control(LOOPBACK, server.port(CONTROL_PORT)) as connection:
+        yield connection
+
+
+def serve_as(told: control.Control, words: Sequence[str]) -> None:
+    """How NPtcp is served from now on; what is not said is as at first. The number of repeats is the transmitter's to say."""
+    said = dict(word.split("=", 1) for word in words)
+    checked = said.get("integrity") == "on"
+    usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
+    usual |= {name: "off" for name in ("stream", "bidirectional", "integrity", "reset")}
+    wanted = [f"{name}={value}" for name, value in (usual | said).items() if name != "repeats"]
+    assert told.ask(",".join(["netpipe", "serve", *wanted])).startswith("ok from=")
 
 
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
@@ -70,39 +93,37 @@ def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nptcp_measures_with_neap(mode: str, tmp_path: Path) -> None:
+def test_nptcp_measures_with_neap(mode: str, server: Machine, told: control.Control, tmp_path: Path) -> None:
     options, words = MODES[mode]
-    # The number of repeats is the transmitter's to say.
-    with served([word for word in words if not word.startswith("repeats=")]) as machine:
-        done = nptcp(machine, options, tmp_path / "np.out")
-        assert done.returncode == 0, done.stdout + done.stderr
-        machine.wait_for_line(r"^netpipe: run 1 finished$", 10)
-        said = machine.lines
+    serve_as(told, words)
+    before = len(server.lines)
+    done = nptcp(server, options, tmp_path / "np.out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    server.wait_for_line(r"^netpipe: run \d+ finished$", 10, before)
+    said = server.lines[before:]
     theirs = done.stderr.splitlines()
     show_side_by_side(theirs, said)
     assert len(points(theirs)) > 5
     assert points(said) == points(theirs)
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(said))
-    assert len((tmp_path / "np.out").read_text().splitlines()) == len(points(theirs))
+    # Kept for control, in the form of NPtcp's own file: the same sizes on every line.
+    kept = told.ask("netpipe,results").split("; ")
+    assert kept[1] == "role=receiver" and kept[3] == "state=finished"
+    written = (tmp_path / "np.out").read_text().splitlines()
+    assert [line.split()[0] for line in kept[4:]] == [line.split()[0] for line in written]
+    assert [len(line.split()) for line in kept[4:]] == [len(line.split()) for line in written]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     options, words = MODES[mode]
-    port = free_port()
-    with open(tmp_path / "nptcp.log", "wb") as log:
-        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=tmp_path)
-    try:
-        wait_until_listening(port)
+    with listening_nptcp(options, tmp_path) as port:
         # The user network must reach the host for this; the peer listens there.
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", "core=1", *words]
         with Machine(build.image("netpipe"), cores=2, arguments=words, outside=True) as machine:
             assert machine.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(machine.lines)
             said = machine.lines
-        assert peer.wait(10) == 0, (tmp_path / "nptcp.log").read_text()
-    finally:
-        stop(peer)
     for line in said:
         print(line)
     expected = sizes(words)
@@ -110,6 +131,20 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(said))
     assert "netpipe: run 1 finished" in said
+
+
+@contextlib.contextmanager
+def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
+    """NPtcp as a receiver, on the port given; it must end well when it has measured."""
+    port = free_port()
+    with open(directory / "nptcp.log", "wb") as log:
+        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
+    try:
+        wait_until_listening(port)
+        yield port
+        assert peer.wait(10) == 0, (directory / "nptcp.log").read_text()
+    finally:
+        stop(peer)
 
 
 def wait_until_listening(port: int) -> None:
@@ -165,32 +200,61 @@ def test_nobody_to_measure_with_is_said() -> None:
         assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
 
 
-def test_bad_peers_hurt_nobody(tmp_path: Path) -> None:
+def test_a_run_begun_over_control(told: control.Control, tmp_path: Path) -> None:
+    """Neap as a client, told to by a line; on a core of one's choice."""
+    with listening_nptcp(["-u", "64", "-n", "5"], tmp_path) as port:
+        run = told.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
+        assert run.startswith("ok run="), run
+        answer = results_at_the_end(told, run.removeprefix("ok run="))
+    assert f"role=transmitter; peer={HOST_SEEN_FROM_INSIDE}:{port}; state=finished; 1 " in answer
+    assert [int(line.split()[0]) for line in answer.split("; ")[4:]] == sizes(["to=64"])
+    # Nobody listens there now.
+    run = told.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port}")
+    assert "state=failed; reason=the peer " in results_at_the_end(told, run.removeprefix("ok run="))
+    for bad in ("netpipe", "netpipe,fly", "netpipe,run,peer=10.0.2.2", "netpipe,run,peer=10.0.2.2:9,core=4", "netpipe,serve,to=0"):
+        assert told.ask(bad).startswith("error: "), bad
+
+
+def results_at_the_end(told: control.Control, number: str) -> str:
+    for _ in range(600):
+        answer = told.ask(f"netpipe,results,{number}")
+        if "state=running" not in answer:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"run {number} does not end: {answer}")
+
+
+def test_bad_peers_hurt_nobody(server: Machine, told: control.Control, tmp_path: Path) -> None:
     """Wrong words, absurd numbers, half messages, connections cut in the middle: NPtcp measures as before."""
     rng = random.Random(4)
     introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
-    with served(["to=100"]) as machine:
-        address = (LOOPBACK, machine.port(GUEST_PORT))
-        for number in range(60):
-            time.sleep(0.02)  # QEMU's user network listens with a backlog of one
-            with contextlib.suppress(OSError), socket.create_connection(address, 10) as stranger:
-                stranger.settimeout(0.05)
-                said = rng.choice(
-                    [
-                        b"GET / HTTP/1.1\r\n\r\n",
-                        rng.randbytes(rng.randrange(1, 5000)),
-                        b"Sync",
-                        b"SyncMe" + rng.randbytes(50),
-                        introduction[: rng.randrange(len(introduction))],
-                        introduction + struct.pack(">I", rng.choice([0, 1 << 31, 0xFFFFFFFF])),
-                        introduction + struct.pack(">I", 0x7FFFFFFF) + b"SyncMe" + b"b" * rng.randrange(20_000),
-                    ]
-                )
-                stranger.sendall(said)
-                if number % 3 == 0:
-                    stranger.recv(100)
-                if number % 5 == 0:  # gone at once, with a reset
-                    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        done = nptcp(machine, ["-u", "100", "-n", "5"], tmp_path / "np.out")
-        assert done.returncode == 0, done.stdout + done.stderr
-        machine.wait_for_line(r"^netpipe: run 1 finished$", 10)
+    serve_as(told, ["to=100"])
+    failures = control.fields_of(told.ask("stats"))
+    address = (LOOPBACK, server.port(GUEST_PORT))
+    for number in range(60):
+        time.sleep(CONNECT_PAUSE_SECONDS)
+        with contextlib.suppress(OSError), socket.create_connection(address, 10) as stranger:
+            stranger.settimeout(0.05)
+            said = rng.choice(
+                [
+                    b"GET / HTTP/1.1\r\n\r\n",
+                    rng.randbytes(rng.randrange(1, 5000)),
+                    b"Sync",
+                    b"SyncMe" + rng.randbytes(50),
+                    introduction[: rng.randrange(len(introduction))],
+                    introduction + struct.pack(">I", rng.choice([0, 1 << 31, 0xFFFFFFFF])),
+                    introduction + struct.pack(">I", 0x7FFFFFFF) + b"SyncMe" + b"b" * rng.randrange(20_000),
+                ]
+            )
+            stranger.sendall(said)
+            if number % 3 == 0:
+                stranger.recv(100)
+            if number % 5 == 0:  # gone at once, with a reset
+                stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    before = len(server.lines)
+    done = nptcp(server, ["-u", "100", "-n", "5"], tmp_path / "np.out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    server.wait_for_line(r"^netpipe: run \d+ finished$", 10, before)
+    after = control.fields_of(told.ask("stats"))
+    grown = {name: int(after[f"netpipe.{name}"]) - int(failures[f"netpipe.{name}"]) for name in ("strangers", "failed", "finished")}
+    assert grown["strangers"] >= 5 and grown["failed"] >= 5 and grown["finished"] == 1, grown
