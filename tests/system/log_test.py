@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from servers import LOOPBACK, DebianProgram, NeapServer
 
-from tools import build
+from tools import build, top
 from tools.control import Control, fields_of
 from tools.log import decode, layout, summary
 from tools.process import spawn, stop, wait_until
@@ -26,6 +26,7 @@ CORES = 4
 LINES = 1 << 18
 CONNECTIONS = 16
 COMMAND_SECONDS = 180
+WAIT_SECONDS = 60.0
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
 
@@ -55,15 +56,28 @@ def ctl(address: str, *lines: str) -> list[str]:
     return neap("ctl", address, *lines).stdout.splitlines()
 
 
+def core_counters(server: NeapServer, name: str) -> list[int]:
+    with Control(LOOPBACK, server.machine.port(5002)) as control:
+        return [row[name] for row in top.parse(control.ask("cores"), "the machine")]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    assert wait_until(condition, WAIT_SECONDS, 0.1) is not None
+
+
 class Load:
     """Many connections that keep the machine busy, by libmemcached's own load generator, until the `with` block ends."""
 
     def __init__(self, server: NeapServer, connections: int = CONNECTIONS) -> None:
+        self._server = server
         program = DebianProgram("libmemcached-tools", "memcaslap")
         self._argv = [*program.argv, "-s", f"{LOOPBACK}:{server.address[1]}", "-T", "1", "-c", str(connections), "-t", "600s"]
 
     def __enter__(self) -> Load:
+        before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Connections come up one after the other. Which core one comes to is RSS's choice, by its port.
+        wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -98,7 +112,6 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     assert collected == logs(tmp_path / "fetched") == [socat(server, core) for core in range(CORES)]
     found = summary.summarise(decode.load([str(tmp_path / "collected")]))
     assert found["remarks"] == []
-    # Which core a connection comes to is RSS's choice, by its port.
     assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
     assert found["total"]["requests"] > 100
     # The emulated CPU counts nothing, and says so.
@@ -115,7 +128,7 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert wait_until(lambda: sum(path.stat().st_size for path in (tmp_path / "live").glob("core*")) > 200_000, 60) is not None
+        wait_for(lambda: sum(path.stat().st_size for path in (tmp_path / "live").glob("core*")) > 200_000)
         ctl(address, "itr,8us", "idle,halt")
         time.sleep(3)
         ctl(address, "itr,100us", "stop")
@@ -144,7 +157,7 @@ def test_a_collector_that_is_killed_in_the_middle_is_followed_by_one_that_goes_o
             def collected() -> int:
                 return sum(path.stat().st_size for path in out.glob("core*"))
 
-            assert wait_until(lambda: collected() > before + 50_000, 60) is not None  # noqa: B023 - called here and now
+            wait_for(lambda: collected() > before + 50_000)  # noqa: B023 - called here and now
             collector.kill()
             collector.wait()
             size = collected()
@@ -202,13 +215,14 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
 
 
 def test_what_a_small_log_overwrote_is_named_to_the_line(tmp_path: Path) -> None:
+    # Sixteen connections miss one of two cores once in 30,000 runs.
     with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"], ports=[5002]) as server:
         address = f"{LOOPBACK}:{server.machine.port(5002)}"
         with Load(server):
             ctl(address, "start")
             argv = [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"]
             collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            time.sleep(4)
+            wait_for(lambda: all(lines > 1000 for lines in core_counters(server, "records")))
             ctl(address, "stop")
         run = json.loads(collector.communicate(timeout=COMMAND_SECONDS)[0])
         neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
