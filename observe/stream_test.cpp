@@ -149,6 +149,22 @@ TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
   EXPECT_NE(fetch(world, 1), file);
 }
 
+// A log is sent in small pieces, so that whoever else is on that core has its turn between them.
+TEST(LogFile, ALongLogHoldsNobodyUp) {
+  World world(small_log(log::WhenFull::stop, 65536));
+  make_run(world, 60'000);
+  const auto core_of = [](Peer& peer) { return peer.ask("rdtsc").back(); };
+  Peer& fetcher = world.peer();
+  const char core = core_of(fetcher);
+  Peer* other = &world.peer();
+  while (core_of(*other) != core) other = &world.peer();
+  fetcher.send("get,0\n");
+  unsigned answers = 0;
+  while (!fetcher.ended() && other->ask("rdtsc").starts_with("ok ")) ++answers;
+  EXPECT_GE(answers, 5U);
+  EXPECT_GT(fetcher.rest().size(), 60'000U * 64);
+}
+
 TEST(LogStream, AfterARunItGivesWhatGetGives) {
   World world;
   make_run(world, 5000);

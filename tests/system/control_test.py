@@ -21,7 +21,7 @@ from servers import CONNECT_PAUSE_SECONDS, LISTENING, START_SECONDS
 
 from tools import build, control
 from tools.log import collect, decode
-from tools.machine import LOOPBACK, POWER_OFF, SUCCESS, Machine
+from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, POWER_OFF, SUCCESS, Machine
 
 pytestmark = pytest.mark.image_only
 
@@ -33,7 +33,10 @@ TOKEN = "tide-and-time"
 
 def boot(*arguments: str, cores: int = CORES) -> Machine:
     return Machine(
-        build.image("memcached"), cores=cores, forward=[(0, CONTROL_PORT), (0, MEMCACHED_PORT)], arguments=["log=16K", *arguments]
+        build.image("memcached"),
+        cores=cores,
+        forward=[(0, CONTROL_PORT), (0, MEMCACHED_PORT)],
+        arguments=[*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments],
     )
 
 
@@ -247,3 +250,25 @@ def test_poweroff_answers_and_ends_the_machine() -> None:
         with connect(machine) as client:
             assert client.ask("poweroff") == "ok"
         assert machine.wait_exit(20) in (SUCCESS, POWER_OFF)
+
+
+def test_control_can_be_left_out() -> None:
+    with boot("control=off", "log=0", cores=1) as machine:
+        machine.wait_for_line(LISTENING, START_SECONDS)
+        assert not any("control:" in line for line in machine.lines)
+        with pytest.raises(control.Lost), connect(machine) as client:
+            client.ask("status")
+        load(machine, 1)
+
+
+@pytest.mark.parametrize(
+    "word", ["control_token=short", "control_allow=everybody", "itr=99999us", "idle=sleepy", "control_core=7", "log=1G"]
+)
+def test_a_bad_word_stops_the_boot_and_says_why(word: str) -> None:
+    with boot(word, cores=1) as machine:
+        assert machine.wait_exit(START_SECONDS) in (BAD_COMMAND_LINE, FAILURE)
+        key, value = word.split("=")
+        named = key if key not in ("itr", "idle") else f"{key}:"
+        assert any(named in line for line in machine.lines), machine.lines
+        if key == "control_token":
+            assert not any(value in line for line in machine.lines)
