@@ -45,4 +45,7 @@ class Fields {
   std::string text_;
 };
 
+/// The lines of all cores' logs, and those that found them full (reports.cpp).
+void tell_lines(Fields& fields);
+
 }  // namespace neap::observe

@@ -45,18 +45,6 @@ std::string describe(const Error& error) {
   return text;
 }
 
-/// Lines of all cores' logs, and those that found them full.
-void tell_lines(Fields& fields) {
-  std::uint64_t lines = 0, unwritten = 0;
-  for (unsigned core = 0; core < core_count(); ++core) {
-    const log::Extent extent = log::extent(core);
-    lines += extent.end - extent.first;
-    unwritten += extent.unwritten;
-  }
-  fields.number("lines", lines);
-  fields.number("unwritten", unwritten);
-}
-
 task<std::string> start_run(const Request& request) {
   const auto bounds = parse_run_bounds(request.words);
   if (!bounds) co_return "error: " + bounds.error();

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream is not silent for longer
 constexpr milliseconds live_period{50};     ///< lines of a live stream wait at most so long for company
 
-/// The lines of `block` from `offset` bytes on, as a buffer that owns the block.
+/// `bytes` of `block` from `first_byte` on, as a buffer that owns the block.
 net::Buffer hand_over_block(std::unique_ptr<LinesBlock> block, std::size_t first_byte, std::size_t bytes) {
   const auto* const begin = reinterpret_cast<const std::byte*>(block.get());
   net::Buffer buffer = net::Buffer::reference(

@@ -164,6 +164,17 @@ void tell_memory(const Emit& emit) {
 
 }  // namespace
 
+void tell_lines(Fields& fields) {
+  std::uint64_t lines = 0, unwritten = 0;
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const log::Extent extent = log::extent(core);
+    lines += extent.end - extent.first;
+    unwritten += extent.unwritten;
+  }
+  fields.number("lines", lines);
+  fields.number("unwritten", unwritten);
+}
+
 task<std::string> tell_status(const Request& request) {
   const Server& server = request.server;
   const log::State log = log::state();
@@ -175,14 +186,7 @@ task<std::string> tell_status(const Request& request) {
   fields.text("boot_id", hex_id(server.boot_id()));
   fields.number("run", log.run);
   fields.text("logging", log.running ? "on" : "off");
-  std::uint64_t lines = 0, unwritten = 0;
-  for (unsigned core = 0; core < core_count(); ++core) {
-    const log::Extent extent = log::extent(core);
-    lines += extent.end - extent.first;
-    unwritten += extent.unwritten;
-  }
-  fields.number("lines", lines);
-  fields.number("unwritten", unwritten);
+  tell_lines(fields);
   fields.number("generation", policy::generation());
   fields.number("clients", request.server.clients().count());
   fields.text("control_core", core_or_none(server.options().control_core));
