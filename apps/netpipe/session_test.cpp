@@ -195,7 +195,7 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   }
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_EQ(receiver.points[0].repeats, 4U);
-  EXPECT_EQ(receiver.session.messages(), 3U * 4);  // the probe's do not count
+  EXPECT_EQ(receiver.session.messages(), 3U * 4);        // the probe's do not count
   EXPECT_NEAR(receiver.points[0].seconds, 15e-6, 1e-9);  // the best trial's, one way
   receiver.must_hear("QUIT\0"sv);
   EXPECT_EQ(receiver.said(), "QUIT\0"sv);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The control socket: one command a line, one line of JSON back (`state`: lines, ended by one with a dot).
 //!
-//! The interrupt trace (the card's interrupt_trace.rs) is read in pieces, each taken off: `trace read` again until `left` is 0. A message is
-//! `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector", "interval", "counter"}`; times
-//! are the card's nanoseconds, and `now` is its clock at the moment of the answer.
+//! The interrupt trace (the card's interrupt_trace.rs) is read in pieces, each taken off: `trace read` again until `left` is 0. A message
+//! is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector", "interval", "counter"}`;
+//! times are the card's nanoseconds, and `now` is its clock at the moment of the answer.
 
 use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
@@ -140,8 +140,8 @@ fn run(line: &str, card: &mut Card, now: Nanoseconds, requests: &mut Vec<Request
             OK.into()
         }
         _ => error(
-            "unknown command; known are counters, reset-counters, statistics, state, trace start [ENTRIES], trace stop, trace read, link up, \
-             link down, quit",
+            "unknown command; known are counters, reset-counters, statistics, state, trace start [ENTRIES], trace stop, trace read, \
+             link up, link down, quit",
         ),
     }
 }
