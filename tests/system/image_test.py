@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
 from mixed_load import run_mixed_load
-from servers import GUEST_PORT, LISTENING, START_SECONDS, NeapServer, Server
+from servers import CONNECT_PAUSE_SECONDS, GUEST_PORT, LISTENING, START_SECONDS, NeapServer, Server
 from wire import Wire
 
-from tools import build
+from tools import build, control
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 
 pytestmark = pytest.mark.image_only
@@ -20,6 +21,7 @@ SINGLE_REQUESTS = 2_000
 PIPELINED_REQUESTS = 8_000
 PIPELINE_DEPTH = 40
 EXIT_SECONDS = 60
+CONTROL_PORT = 5002
 
 
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
@@ -127,6 +129,39 @@ def test_idle_is_quiet(server: Server) -> None:
     after = server.machine.card_counters()
     accesses = sum(sum(after[kind].values()) - sum(before[kind].values()) for kind in ("reads", "writes"))
     assert accesses < 100, f"{accesses} register accesses in 2 s without a request"
+
+
+def test_idle_connections_wake_no_core() -> None:
+    """50 connections, each used and then left alone: nothing but a frame wakes a core, so those that get none sleep on."""
+    forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
+    # With an address of its own: a lease would have core 0 look at it once a minute.
+    with Machine(build.image("memcached"), cores=4, forward=forwards, arguments=["ip=10.0.2.15/24,10.0.2.2"]) as machine:
+        machine.wait_for_line(LISTENING, START_SECONDS)
+        with contextlib.ExitStack() as connections:
+            told = connections.enter_context(control.Control(LOOPBACK, machine.port(CONTROL_PORT)))
+            for _ in range(50):
+                time.sleep(CONNECT_PAUSE_SECONDS)
+                wire = connections.enter_context(Wire((LOOPBACK, machine.port(GUEST_PORT))))
+                assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+            time.sleep(2)
+            before = cores_of(told)
+            time.sleep(5)
+            after = cores_of(told)
+    grown = [
+        {name: int(now[name]) - int(then[name]) for name in ("sleeps", "interrupts", "rx_frames")}
+        for then, now in zip(before, after, strict=True)
+    ]
+    print(f"5 s of silence: {grown}")
+    # Of the question itself: the frame, its answer's acknowledgement, and the clock that ran for it.
+    assert all(core["sleeps"] <= 4 * core["rx_frames"] for core in grown), grown
+    assert sum(core["rx_frames"] == 0 for core in grown) >= 2, grown
+    assert all(core["sleeps"] == core["interrupts"] == 0 for core in grown if core["rx_frames"] == 0), grown
+
+
+def cores_of(told: control.Control) -> list[dict[str, str]]:
+    """What `cores` tells, by core; asking wakes none but the connection's own."""
+    elements = told.ask("cores").removeprefix("ok ").split("; ")
+    return [dict(part.split("=", 1) for part in element.split() if "=" in part) for element in elements]
 
 
 def test_the_console_says_who_listens_where(server: Server) -> None:
