@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lwip/priv/tcp_priv.h"
+#include "net/testing/dhcp_server.hpp"
 #include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
 
@@ -209,6 +210,62 @@ TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   EXPECT_EQ(record->closed, 0);
   send();
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
+}
+
+// A lease of an hour is renewed at the times of RFC 2131, 4.4.5, again and again, and nobody is woken before; one that nobody renews ends.
+TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
+  host::ManualClock clock(1'000'000'000);
+  WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
+  DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
+  HostMachine machine(1);
+  std::unique_ptr<NetworkControl> network;
+  std::atomic<bool> ready{false};
+  std::thread runner([&] {  // until there is an address
+    while (!ready) {
+      clock.advance(5ms);
+      std::this_thread::sleep_for(100us);
+    }
+  });
+  machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
+  ready = true;
+  runner.join();
+  const auto pass = [&](int minutes) {
+    for (int minute = 0; minute < minutes; ++minute) {
+      clock.advance(1min);
+      for (int i = 0; i < 4; ++i) machine.on(0, [] {});
+    }
+  };
+  pass(6);  // what ARP had to do is done by then
+  const std::uint64_t alarms = host::alarms_set(0);
+  const std::uint64_t frames = card.frames_sent();
+  pass(22);
+  EXPECT_EQ(host::alarms_set(0), alarms);
+  EXPECT_EQ(card.frames_sent(), frames);
+  pass(4);  // half the time: the server itself is asked, which does not answer to ARP here
+  EXPECT_GT(card.frames_sent(), frames);
+  EXPECT_EQ(server.requests(), 1);
+  pass(23);  // seven eighths: everybody is
+  EXPECT_EQ(server.requests(), 2);
+  pass(50);
+  EXPECT_EQ(server.requests(), 2);
+  pass(4);
+  EXPECT_EQ(server.requests(), 3);
+  server.ignore_first = 1'000'000;
+  pass(55);
+  EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
+  pass(6);
+  EXPECT_EQ(network->address(), Ipv4Address{});
+  card.cut();
+  std::atomic<bool> down{false};
+  std::thread again([&] {
+    while (!down) {
+      clock.advance(5ms);
+      std::this_thread::sleep_for(100us);
+    }
+  });
+  machine.run(0, [&] { return network->take_down(); });
+  down = true;
+  again.join();
 }
 
 }  // namespace

@@ -91,7 +91,10 @@ Stack::~Stack() {
 }
 
 void Stack::link_changed(bool up) noexcept {
-  if (primary()) print("net: link ", up ? "up" : "down");
+  if (primary()) {
+    print("net: link ", up ? "up" : "down");
+    wake_lease_clock();
+  }
   if (up) {
     netif_set_link_up(&netif_);
   } else {

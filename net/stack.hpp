@@ -57,7 +57,9 @@ struct StackTimes {
   std::uint64_t reassembly = never;  ///< 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
   std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
-  std::uint64_t dhcp_coarse = never;  ///< 60 s while there is a lease
+  std::uint64_t dhcp_coarse = never;  ///< when a lease is to be renewed, or is over
+  std::uint64_t dhcp_counted = 0;     ///< up to when its minutes were counted
+  std::uint8_t dhcp_state = 0;        ///< lwIP's, at the end of the last event
 };
 
 class Stack final : public FrameReceiver {
@@ -111,6 +113,8 @@ class Stack final : public FrameReceiver {
   void wake_clock(bool for_tcp) noexcept {
     if (!times_.tcp_ticking) end_pause(for_tcp);
   }
+  /// The same for a lease, before anything that may change it.
+  void wake_lease_clock() noexcept;
 
   // For connections (connection.cpp).
   void mark_dirty(ConnectionState& connection) noexcept {
@@ -155,6 +159,7 @@ class Stack final : public FrameReceiver {
   void end_pause(bool for_tcp) noexcept;
   void tcp_tick(std::uint64_t now) noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
+  void count_lease_minutes(std::uint64_t now) noexcept;
 
   static constinit thread_local Stack* this_cores_;
 

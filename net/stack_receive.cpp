@@ -124,6 +124,7 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
   if (outside.fragment) times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
   if (arp) arp_dirty_ = true;
   wake_clock(outside.tcp);
+  if (outside.for_dhcp_client) wake_lease_clock();
 
   if (held_buffers_ >= held_buffers_max) {
     ReceiveBuffer* const copy = copied_bytes_ + bytes <= copied_bytes_max ? copy_to_heap(frame, bytes) : nullptr;
@@ -212,6 +213,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info)
       }
       if (outside.ethertype == ETHTYPE_ARP) stack->arp_dirty_ = true;
       stack->wake_clock(outside.tcp);
+      if (outside.for_dhcp_client) stack->wake_lease_clock();
       stack->input(frame.release(), info);
     };
     if (spawn_on(core, std::move(there)).has_value()) {

@@ -125,21 +125,51 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
   want_event_end();
 }
 
+// --- The lease ---------------------------------------------------------------------------------------------------------------------------
+//
+// lwIP counts a lease in calls of dhcp_coarse_tmr(), one a minute, nearly all of which only count. So many are made at once as have passed,
+// when one of them will do something and before anything that sets the counters anew.
+
+void Stack::count_lease_minutes(std::uint64_t now) noexcept {
+  if (times_.dhcp_state == DHCP_STATE_OFF || now < times_.dhcp_counted) return;
+  const std::uint64_t minutes = (now - times_.dhcp_counted) / DHCP_COARSE_TIMER_MSECS;
+  times_.dhcp_counted += minutes * DHCP_COARSE_TIMER_MSECS;
+  for (std::uint64_t minute = 0; minute < minutes; ++minute) dhcp_coarse_tmr();
+}
+
+void Stack::wake_lease_clock() noexcept { count_lease_minutes(now_ms()); }
+
+namespace {
+
+/// Minutes until dhcp_coarse_tmr() does more than count; `never` without a lease.
+std::uint64_t minutes_until_lease_acts(const dhcp& lease) noexcept {
+  std::uint64_t minutes = StackTimes::never;
+  if (lease.t0_timeout > lease.lease_used) minutes = lease.t0_timeout - lease.lease_used;
+  if (lease.t1_renew_time > 0) minutes = std::min<std::uint64_t>(minutes, lease.t1_renew_time);
+  if (lease.t2_rebind_time > 0) minutes = std::min<std::uint64_t>(minutes, lease.t2_rebind_time);
+  return minutes;
+}
+
+}  // namespace
+
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
 // Runs at the end of every event of the stack, so it looks at little: the ARP table only when it was used.
 void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
-  const bool dhcp_holds = lease != nullptr && lease->state != DHCP_STATE_OFF;
+  const std::uint8_t dhcp_state = lease != nullptr ? lease->state : std::uint8_t{DHCP_STATE_OFF};
   const bool changed = times_.tcp < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
-                       dhcp_holds != (times_.dhcp_coarse != StackTimes::never) || arp_dirty_ ||
+                       dhcp_state != times_.dhcp_state || arp_dirty_ ||
                        (times_.reassembly_until != 0 && times_.reassembly == StackTimes::never);
   if (!changed) return;
 
   const std::uint64_t now = now_ms();
   want(times_.dhcp_fine, dhcp_waits, now, DHCP_FINE_TIMER_MSECS);
-  want(times_.dhcp_coarse, dhcp_holds, now, DHCP_COARSE_TIMER_MSECS);
+  if (times_.dhcp_state == DHCP_STATE_OFF) times_.dhcp_counted = now;
+  times_.dhcp_state = dhcp_state;
+  const std::uint64_t minutes = dhcp_state == DHCP_STATE_OFF ? StackTimes::never : minutes_until_lease_acts(*lease);
+  times_.dhcp_coarse = minutes == StackTimes::never ? minutes : times_.dhcp_counted + minutes * DHCP_COARSE_TIMER_MSECS;
   want(times_.reassembly, times_.reassembly_until != 0, now, IP_TMR_INTERVAL);
   if (arp_dirty_) {
     arp_dirty_ = false;
@@ -178,13 +208,10 @@ void Stack::timer_fired() noexcept {
       times_.reassembly = StackTimes::never;
     }
   }
+  if (std::min(times_.dhcp_fine, times_.dhcp_coarse) <= now) count_lease_minutes(now);
   if (times_.dhcp_fine <= now) {
     times_.dhcp_fine = now + DHCP_FINE_TIMER_MSECS;
     dhcp_fine_tmr();
-  }
-  if (times_.dhcp_coarse <= now) {
-    times_.dhcp_coarse = now + DHCP_COARSE_TIMER_MSECS;
-    dhcp_coarse_tmr();
   }
 }
 

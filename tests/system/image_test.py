@@ -134,8 +134,7 @@ def test_idle_is_quiet(server: Server) -> None:
 def test_idle_connections_wake_no_core() -> None:
     """50 connections, each used and then left alone: nothing but a frame wakes a core, so those that get none sleep on."""
     forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
-    # With an address of its own: a lease would have core 0 look at it once a minute.
-    with Machine(build.image("memcached"), cores=4, forward=forwards, arguments=["ip=10.0.2.15/24,10.0.2.2"]) as machine:
+    with Machine(build.image("memcached"), cores=4, forward=forwards) as machine:
         machine.wait_for_line(LISTENING, START_SECONDS)
         with contextlib.ExitStack() as connections:
             told = connections.enter_context(control.Control(LOOPBACK, machine.port(CONTROL_PORT)))
