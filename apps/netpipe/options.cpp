@@ -37,6 +37,8 @@ ClientOptions client_options(Arguments& arguments, const Options& otherwise, uns
     arguments.reject("peer", "not A.B.C.D:PORT");
   }
   options.core = static_cast<unsigned>(arguments.number("core", core_otherwise, {0, cores - 1}, "the core that measures as a client"));
+  options.wait = arguments.duration("wait", std::chrono::nanoseconds(0), "how long a peer that does not listen yet is asked again");
+  if (options.wait > std::chrono::hours(1)) arguments.reject("wait", "more than an hour");
   return options;
 }
 

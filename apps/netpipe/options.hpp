@@ -5,6 +5,7 @@
 // be those of the transmitter, as with NetPIPE itself. So they are words of the command line, and the same words over control.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,8 +46,9 @@ struct ClientOptions {
   Options measured;
   net::Endpoint peer;
   unsigned core = 0;
+  std::chrono::nanoseconds wait{0};  ///< so long a peer that refuses the first connection is asked again
 };
-/// Asks for `peer=A.B.C.D:PORT` and `core=` besides. A bad or missing peer is rejected there.
+/// Asks for `peer=A.B.C.D:PORT`, `core=` and `wait=` (at most an hour) besides. A bad or missing peer is rejected there.
 ClientOptions client_options(Arguments& arguments, const Options& otherwise, unsigned cores, unsigned core_otherwise);
 
 }  // namespace neap::netpipe

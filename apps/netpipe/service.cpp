@@ -208,7 +208,7 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
   measuring_core_ = this_core();
   measuring_session_ = session.get();
-  std::uint64_t limit_ns = 0;  // the first connection must be taken at once
+  std::uint64_t limit_ns = client.wait.count() > 0 ? in(client.wait) : 0;
   for (;;) {
     Completion<std::unique_ptr<Session>> back;
     net::Acceptor acceptor = [this, &session, &back](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {

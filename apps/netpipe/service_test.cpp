@@ -20,7 +20,7 @@ constexpr net::Endpoint server_endpoint{.address = net::testing::server_address,
 
 /// A server of two cores that serves, and a client of two that measures.
 class ServiceTest : public ::testing::Test {
- protected:
+ public:
   ServiceTest() {
     world_.machine.run(0, [&]() -> task<void> {
       const Result<void> serving = co_await server_.serve(port);
@@ -112,6 +112,25 @@ TEST_F(ServiceTest, ARefusedConnectionIsSaid) {
   EXPECT_EQ(run.state, Session::State::failed);
   EXPECT_EQ(run.reason, "the peer refused the connection");
   EXPECT_EQ(run.points.size(), 0U);
+}
+
+TEST_F(ServiceTest, APeerThatListensLaterIsWaitedFor) {
+  constexpr std::uint16_t later = 6000;
+  netpipe::Run run;
+  std::atomic<bool> ended{false};
+  world_.machine.on(2, [&] {
+    neap::start([](ServiceTest& test, netpipe::Run& outcome, std::atomic<bool>& done) -> task<void> {
+      auto measured = co_await test.client_.measure(
+          {.measured = {.to = 3, .repeats = 3}, .peer = {.address = net::testing::server_address, .port = later}, .core = 2, .wait = 20s});
+      if (measured.has_value()) outcome = std::move(*measured);
+      done = true;
+    }(*this, run, ended));
+  });
+  serve_with({.to = 3});
+  EXPECT_FALSE(HostMachine::wait_until([&] { return ended.load(); }, 1s));
+  world_.machine.run(0, [&]() -> task<void> { EXPECT_TRUE((co_await server_.serve(later)).has_value()); });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended.load(); }));
+  EXPECT_EQ(run.state, Session::State::finished) << run.reason;
 }
 
 TEST_F(ServiceTest, OneMeasurementAtATime) {

@@ -183,7 +183,8 @@ def test_neap_measures_with_neap(mode: str) -> None:
         wire = f"{directory}/wire"
         image = build.image("netpipe")
         with Machine(image, cores=2, net=f"listen:{wire}", mac="02:82:59:90:00:0a", arguments=["ip=10.0.0.1/24", *words]) as server:
-            client_words = ["ip=10.0.0.2/24", "mode=client", "peer=10.0.0.1:5003", *words]
+            # The link is there when both are, so the server listens only then.
+            client_words = ["ip=10.0.0.2/24", "mode=client", "peer=10.0.0.1:5003", "wait=30s", *words]
             with Machine(image, cores=2, net=f"connect:{wire}", mac="02:82:59:90:00:0b", arguments=client_words) as client:
                 assert client.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(client.lines + server.lines)
                 server.wait_for_line(r"^netpipe: run 1 finished$", 10)
