@@ -91,6 +91,7 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   if (times_.tcp_ticking) {
+    make_up_ticks(now - TCP_TMR_INTERVAL);  // the tick is late: ages go by the clock, not by how often ticks came
     times_.tcp_counted += TCP_TMR_INTERVAL;
     tcp_tmr();
   } else {
