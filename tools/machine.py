@@ -66,6 +66,8 @@ class Machine:
     arguments: the words of the image's command line.
     card: with the soft 82599. net: "user" (see above), "none" (link down), or what the soft card's --net takes.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
+    cpu, machine_type: as QEMU's -cpu and -machine take them. nodes: NUMA nodes, memory and cores shared out evenly.
+    restarts: a reset starts the machine again, as on a board; without it, it ends the run.
     outside: let the user network reach beyond this host. qemu_options: more words for QEMU.
     on_line: called with each line of the console as it comes, from a thread of ours.
     """
@@ -82,6 +84,10 @@ class Machine:
         net: str = "user",
         mac: str | None = None,
         card_options: Sequence[str] = (),
+        cpu: str = "max",
+        machine_type: str = "q35",
+        nodes: int = 1,
+        restarts: bool = False,
         outside: bool = False,
         initrd: Path | None = None,
         qemu_options: Sequence[str] = (),
@@ -97,6 +103,10 @@ class Machine:
         self.card = card
         self.mac = mac
         self.card_options = list(card_options)
+        self.cpu = cpu
+        self.machine_type = machine_type
+        self.nodes = nodes
+        self.restarts = restarts
         self.outside = outside
         self.initrd = initrd
         self.qemu_options = list(qemu_options)
@@ -290,9 +300,9 @@ class Machine:
 
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
-        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S", "-machine", "q35,memory-backend=ram"]
-        argv += ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(self.cores), "-m", self.memory]
-        argv += ["-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on"]
+        argv = ["-nodefaults", "-no-user-config", "-display", "none", "-S", *([] if self.restarts else ["-no-reboot"])]
+        argv += ["-accel", "tcg,thread=multi", "-cpu", self.cpu, "-smp", str(self.cores), "-m", self.memory]
+        argv += self._memory_arguments()
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
@@ -314,6 +324,23 @@ class Machine:
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return [*argv, *self.qemu_options]
+
+    def _memory_arguments(self) -> list[str]:
+        """RAM that the soft card can map, in as many NUMA nodes as wanted."""
+        if self.nodes == 1:
+            return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
+        size = re.fullmatch(r"(\d+)([MG])", self.memory)
+        assert size and self.cores >= self.nodes, "memory in M or G, and a core for each node"
+        each = int(size[1]) * (1024 if size[2] == "G" else 1) // self.nodes
+        argv = ["-machine", self.machine_type]
+        for node in range(self.nodes):
+            first, end = (self.cores * at // self.nodes for at in (node, node + 1))
+            argv += [*self._backend(f"ram{node}", f"{each}M"), "-numa", f"node,nodeid={node},cpus={first}-{end - 1},memdev=ram{node}"]
+        return argv
+
+    @staticmethod
+    def _backend(name: str, size: str) -> list[str]:
+        return ["-object", f"memory-backend-memfd,id={name},size={size},share=on"]
 
     def _read_console(self) -> None:
         assert self._qemu and self._qemu.stdout and self.directory
