@@ -21,6 +21,11 @@
 #define UART_DATA          0x3f8
 #define UART_LINE_STATUS   0x3fd
 #define UART_SPACE         0x20
+#define VGA_TEXT           0xb8000
+#define VGA_WHITE_ON_RED   0x4f
+#define CPUID_HYPERVISOR   0x80000000
+#define DEBUG_EXIT_PORT    0xf4                        // QEMU's isa-debug-exit, as kernel/x86/ways_out.cpp uses it
+#define EXIT_FAILURE       17
 
         .section .boot, "ax", @progbits
 boot_base:
@@ -160,8 +165,12 @@ boot_entry:
         pushl   %eax
         lret
 
+// No options were read yet, so: the first serial port, and the screen's first line if it is in text mode (if not, nobody sees it). Then
+// leave the emulator, or stop.
 refuse:
         leal    (refusal - boot_base)(%ebp), %esi
+        movl    $VGA_TEXT, %edi
+        movb    $VGA_WHITE_ON_RED, %ah
         movl    $0x100000, %ecx                         // a missing UART must not hold us
 4:      movw    $UART_LINE_STATUS, %dx
         inb     %dx, %al
@@ -173,13 +182,22 @@ refuse:
         jz      6f
         movw    $UART_DATA, %dx
         outb    %al, %dx
-        movl    $0x100000, %ecx
+        cmpb    $' ', %al
+        jb      7f
+        stosw
+7:      movl    $0x100000, %ecx
         jmp     4b
-6:      hlt
-        jmp     6b
+6:      movl    $1, %eax
+        cpuid
+        testl   $CPUID_HYPERVISOR, %ecx
+        jz      8f
+        movb    $EXIT_FAILURE, %al
+        outb    %al, $DEBUG_EXIT_PORT
+8:      hlt
+        jmp     8b
 
 refusal:
-        .asciz  "neap: this CPU lacks 64-bit mode or no-execute pages\r\n"
+        .asciz  "neap: this CPU lacks 64-bit mode or no-execute pages, which every image needs\r\n"
 
         .code64
 entry_64:

@@ -29,13 +29,26 @@ set(CMAKE_CXX_LINK_EXECUTABLE
   "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET>")
 string(APPEND CMAKE_CXX_LINK_EXECUTABLE " -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
 
+# The commit, looked at by every build; only a change of it makes anything anew.
+set(NEAP_COMMIT_SOURCE "${PROJECT_BINARY_DIR}/boot/commit.cpp")
+add_custom_target(neap_commit_source
+  COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/boot/write_commit.py"
+    --source "${PROJECT_SOURCE_DIR}" --output "${NEAP_COMMIT_SOURCE}"
+  BYPRODUCTS "${NEAP_COMMIT_SOURCE}"
+  COMMENT ""
+  VERBATIM)
+add_library(neap_commit OBJECT "${NEAP_COMMIT_SOURCE}")
+target_link_libraries(neap_commit PRIVATE neap_options)
+add_dependencies(neap_commit neap_commit_source)
+
 function(neap_application name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   set(NEAP_APPLICATION_NAME "${name}")
+  string(TOLOWER "${CMAKE_BUILD_TYPE}" NEAP_BUILD_TYPE)
   set(name_source "${CMAKE_CURRENT_BINARY_DIR}/${name}_application_name.cpp")
   configure_file("${PROJECT_SOURCE_DIR}/boot/application_name.cpp.in" "${name_source}" @ONLY)
   add_executable(${name}.elf ${arg_SOURCES} "${name_source}")
-  target_link_libraries(${name}.elf PRIVATE neap_options neap_kernel neap_x86 neap_boot ${arg_LIBRARIES})
+  target_link_libraries(${name}.elf PRIVATE neap_options neap_commit neap_kernel neap_x86 neap_boot ${arg_LIBRARIES})
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     # In one piece: GCC 14.2 fails on partitions of an image with this many coroutines (add_symbol_to_partition_1).
     target_link_options(${name}.elf PRIVATE -O2 -flto=auto -flto-partition=none -flinker-output=nolto-rel -frandom-seed=${name})

@@ -13,8 +13,11 @@ namespace neap {
 /// Defined by each application, in its `main.cpp`.
 task<int> application(Arguments& arguments);
 
-/// The application's name and the project's version, as the build knows them (generated).
+/// What this image is, as its build knows it (generated): the application's name, the project's version; the commit, with `-dirty` if a
+/// file that git knows differed from it, `unknown` without git; the kind of build and the compiler.
 extern const char* const application_name;
 extern const char* const neap_version;
+extern const char* const neap_commit;
+extern const char* const neap_build;
 
 }  // namespace neap

@@ -258,7 +258,10 @@ std::string Arguments::accepted() const {
 
 void Arguments::finish() const {
   const std::string wrong = complaints();
-  if (wrong.empty()) return;
+  if (wrong.empty()) {
+    if (!words_.empty()) print("neap: command line: ", shown());
+    return;
+  }
   print("bad command line:");
   print_lines(wrong);
   print("accepted:");

@@ -48,7 +48,7 @@ class Arguments {
   [[nodiscard]] std::string complaints() const;
   /// Everything that was asked for: one line a key, with default, range and help.
   [[nodiscard]] std::string accepted() const;
-  /// Stops the boot (`ExitStatus::bad_command_line`) with both of the above if there is any complaint.
+  /// Stops the boot (`ExitStatus::bad_command_line`) with both of the above if there is any complaint; else prints the command line.
   void finish() const;
 
  private:

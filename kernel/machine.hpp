@@ -110,18 +110,25 @@ struct MemoryRange {
 /// The address a device uses for `pointer`, which lies in the direct map or in the image.
 [[nodiscard]] std::uint64_t physical_address(const void* pointer) noexcept;
 
+/// RAM that no restart changes while power stays on, as far as one can know; `usable_memory` leaves it out. May be empty.
+[[nodiscard]] std::span<std::byte> kept_memory() noexcept;
+/// What was written there leaves the caches, which a restart empties. Slow.
+void write_back_caches() noexcept;
+
 /// Random bits from the CPU, or mixed from the clock where it has no generator (said once at boot).
 [[nodiscard]] std::uint64_t random_bits() noexcept;
 
 // --- Console and the end -----------------------------------------------------------------------------------------------------------------
 
-/// Writes all of `text` to the console; may be called anywhere, on any core; lines of different cores do not mix.
+/// Writes all of `text` to the console and to the boot log (boot_log.hpp); may be called anywhere, on any core; lines of different cores do
+/// not mix.
 void console_write(std::string_view text) noexcept;
 
 /// Status that the machine's surroundings see (`tools/machine.py` decodes it from QEMU's isa-debug-exit).
 enum class ExitStatus : std::uint8_t { success = 16, failure = 17, panic = 18, bad_command_line = 19 };
 
-/// Stops all cores; ends the emulator, or powers off (success) or halts (anything else) real hardware.
+/// Stops all cores; ends the emulator, or powers off (success) or halts (anything else) real hardware. After a panic with `panic=reboot`:
+/// `reboot`.
 [[noreturn]] void exit(ExitStatus status) noexcept;
 [[noreturn]] void power_off() noexcept;
 [[noreturn]] void reboot() noexcept;

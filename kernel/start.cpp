@@ -5,6 +5,7 @@
 #include "kernel/arguments.hpp"
 #include "kernel/console.hpp"
 #include "kernel/core.hpp"
+#include "kernel/early_options.hpp"
 #include "kernel/events.hpp"
 #include "kernel/exception_text.hpp"
 #include "kernel/machine.hpp"
@@ -31,9 +32,11 @@ void run_kernel() noexcept {
   const unsigned present = machine::cores_present();
   const auto wanted =
       static_cast<unsigned>(arguments().number("cores", present, {.least = 1, .most = present}, "how many of the present cores to start"));
+  EarlyOptions::check(arguments());
   prepare_cores(wanted);
   const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
-  print("neap: ", application_name, " (", neap_version, ") on ", running, running == 1 ? " core" : " cores");
+  print("neap: ", application_name, " (", neap_version, ", ", neap_commit, ", ", neap_build, ") on ", running,
+        running == 1 ? " core" : " cores");
   start(run_application());
   run_event_loop();
   machine::exit(machine::ExitStatus::failure);  // not reached: the loop ends only in tests

@@ -16,6 +16,8 @@ namespace neap {
 
 const char* const application_name = "start_test";
 const char* const neap_version = "7.8.9";
+const char* const neap_commit = "0123456789ab-dirty";
+const char* const neap_build = "host";
 
 task<int> application(Arguments& arguments) {
   const std::string mode = arguments.text("mode", "good", "what to do");
@@ -45,7 +47,7 @@ class StartDeathTest : public testing::Test {
 };
 
 TEST_F(StartDeathTest, RunsTheApplicationOnAllCoresAndEndsByItsResult) {
-  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "^neap: start_test \\(7\\.8\\.9\\) on 4 cores\n");
+  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "^neap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) on 4 cores\n");
   EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "on 1 core\n");
   EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");
 }
@@ -56,7 +58,7 @@ TEST_F(StartDeathTest, AnApplicationThatThrowsIsAPanicThatSaysWhat) {
 
 TEST_F(StartDeathTest, ABadCommandLineStopsTheBootWithWhatIsAccepted) {
   EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line),
-              "core= is not known\naccepted:\ncores=  .*1 to 4.*\nmode=  what to do");
+              "core= is not known\naccepted:\ncores=  .*1 to 4.*\nconsole=  .*\npanic=  .*\nmode=  what to do");
   EXPECT_EXIT(run("cores=5"), exits_with(ExitStatus::bad_command_line), "cores=5 is out of range \\(1 to 4\\)");
   EXPECT_EXIT(run("cores=0"), exits_with(ExitStatus::bad_command_line), "cores=0 is out of range");
 }

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "kernel/application.hpp"
+#include "kernel/crc32c.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
-#include "observe/crc32c.hpp"
 
 namespace neap::observe {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel/crc32c.hpp"
 #include "kernel/log_record.hpp"
-#include "observe/crc32c.hpp"
 
 namespace neap::observe {
 

@@ -6,5 +6,7 @@ namespace neap {
 
 const char* const application_name = "observed";
 const char* const neap_version = "0.0.0";
+const char* const neap_commit = "0123456789ab";
+const char* const neap_build = "host";
 
 }  // namespace neap

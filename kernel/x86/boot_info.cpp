@@ -78,9 +78,18 @@ std::string_view without_image_name(std::string_view line) {
   return line;
 }
 
+// An 80 by 25 text screen where VGA has it. `at`: the fields from the framebuffer's address on, the same in both formats.
+bool is_text_screen(const char* at) {
+  constexpr std::uint64_t vga_text = 0xb8000;
+  return read<std::uint8_t>(at, 21) == MULTIBOOT_FRAMEBUFFER_TEXT && read<std::uint64_t>(at, 0) == vga_text &&
+         read<std::uint32_t>(at, 12) == 80 && read<std::uint32_t>(at, 16) >= 25;
+}
+
 void read_multiboot1(std::uint32_t information) {
   const auto* at = boot_pointer(information);
   const auto flags = read<std::uint32_t>(at, 0);
+  // A loader that says nothing of the screen left it as the BIOS did.
+  info.text_screen = !(flags & MULTIBOOT1_INFO_FRAMEBUFFER) || is_text_screen(at + 88);
   if (flags & MULTIBOOT1_INFO_LOADER_NAME) {
     info.loader = copy_text(boot_pointer(read<std::uint32_t>(at, 64)), loader_bytes_max, loader_text, loader_bytes_max);
   }
@@ -107,6 +116,7 @@ void read_multiboot2(std::uint32_t information) {
   const auto* const end = at + read<std::uint32_t>(at, 0);
   const char* line = nullptr;
   std::size_t line_bytes = 0;
+  bool screen_told = false, uefi = false;
   for (const auto* tag = at + 8; tag + 8 <= end;) {
     const auto type = read<std::uint32_t>(tag, 0);
     const auto bytes = read<std::uint32_t>(tag, 4);
@@ -127,8 +137,14 @@ void read_multiboot2(std::uint32_t information) {
       std::memcpy(rsdp_copy, body, std::min<std::size_t>(bytes - 8, sizeof rsdp_copy));
       info.rsdp = info.image_physical + (address_of(rsdp_copy) - image_base);
     }
+    if (type == MULTIBOOT2_INFO_FRAMEBUFFER && bytes >= 30) {
+      screen_told = true;
+      info.text_screen = is_text_screen(body);
+    }
+    uefi = uefi || type == MULTIBOOT2_INFO_EFI32 || type == MULTIBOOT2_INFO_EFI64 || type == MULTIBOOT2_INFO_EFI_MEMORY_MAP;
     tag += round_up(bytes, 8);
   }
+  if (!screen_told) info.text_screen = !uefi;
   if (line != nullptr) info.command_line = without_image_name(copy_text(line, line_bytes, command_line_text, command_line_bytes_max));
 }
 

@@ -22,6 +22,7 @@ struct BootInfo {
   std::string_view command_line;               ///< without the image's name
   std::uint64_t rsdp;                          ///< physical address of ACPI's root pointer (a copy), 0 when the loader gave none
   std::uint64_t image_physical;                ///< where the image lies
+  bool text_screen;                            ///< the loader says, or does not deny, that the screen is in VGA text mode
   bool cut;                                    ///< something did not fit into our tables
   std::span<const PhysicalRange> available;    ///< RAM by the memory map, in its order, whole bytes
   std::span<const PhysicalRange> unavailable;  ///< everything that the map names otherwise: wins where it overlaps

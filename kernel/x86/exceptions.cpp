@@ -11,11 +11,11 @@
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/backtrace.hpp"
 #include "kernel/x86/clock.hpp"
+#include "kernel/x86/console.hpp"
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/paging.hpp"
-#include "kernel/x86/serial.hpp"
 
 namespace neap::x86 {
 
@@ -109,8 +109,8 @@ constexpr unsigned reports_max = 20;
 
 [[noreturn]] void report(ExceptionFrame& frame) {
   if (reports.fetch_add(1) >= reports_max) {
-    serial::break_lock();
-    serial::write("neap: exceptions in the report of an exception\n");
+    console::break_lock();
+    machine::console_write("neap: exceptions in the report of an exception\n");
     machine::exit(machine::ExitStatus::panic);
   }
   const auto address = read_cr2();
@@ -167,7 +167,7 @@ void stop_other_cores() noexcept {
     const auto start = rough_ns();
     while (stopped.load() < others && rough_ns() - start < stop_limit_ns) pause();
   }
-  serial::break_lock();
+  console::break_lock();
 }
 
 }  // namespace neap::machine

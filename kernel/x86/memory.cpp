@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernel/kept_panic.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/boot_info.hpp"
@@ -18,6 +19,10 @@ using machine::MemoryRange;
 constexpr std::size_t ranges_max = 256;
 constexpr std::uint64_t low_memory_end = 1 << 20;
 constexpr std::uint64_t low_page_limit = 640 << 10;
+
+// Where a panic is kept: neither at the bottom, where images and loaders go, nor at the top of what is below 4 GiB, where firmware works.
+// The first that is RAM, and so the same at the next start. They are guesses: what was overwritten fails its checksum.
+constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {
   MemoryRange items[ranges_max];
@@ -51,6 +56,7 @@ constinit RangeList ram{};     // what the direct map covers
 constinit RangeList usable{};  // what the kernel gets
 constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
 constinit bool handed_over = false;
+constinit std::uint64_t kept_place = 0;
 
 }  // namespace
 
@@ -77,6 +83,14 @@ bool initialise() {
   usable = ram;
   const auto image_bytes = address_of(image_end) - image_base;
   usable.remove(info.image_physical, info.image_physical + image_bytes);
+
+  for (const auto place : kept_places) {
+    const auto end = place + neap::kept_panic::area_bytes;
+    const auto whole = [&](const MemoryRange& range) { return range.physical <= place && range.physical + range.bytes >= end; };
+    if (kept_place != 0 || !std::ranges::any_of(usable.all(), whole)) continue;
+    kept_place = place;
+    usable.remove(place, end);
+  }
 
   // Early pages come from the largest range that the boot tables reach.
   for (const auto& range : usable.all()) {
@@ -148,6 +162,13 @@ void hand_over() {
 namespace neap::machine {
 
 std::span<const MemoryRange> usable_memory() noexcept { return x86::memory::usable.all(); }
+
+std::span<std::byte> kept_memory() noexcept {
+  if (x86::memory::kept_place == 0) return {};
+  return {static_cast<std::byte*>(direct_map(x86::memory::kept_place)), kept_panic::area_bytes};
+}
+
+void write_back_caches() noexcept { asm volatile("wbinvd" ::: "memory"); }
 
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }
 

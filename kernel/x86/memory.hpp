@@ -13,8 +13,8 @@
 
 namespace neap::x86::memory {
 
-/// Makes the list of usable ranges: what the map calls available, less what it calls otherwise, less the first MiB, less the image; whole
-/// pages. False if no range lies where the boot tables reach.
+/// Makes the list of usable ranges: what the map calls available, less what it calls otherwise, less the first MiB, less the image, less
+/// where a panic is kept; whole pages. False if no range lies where the boot tables reach.
 [[nodiscard]] bool initialise();
 
 /// All RAM above the first MiB that the map calls available, the image's included: what the direct map covers. Ascending.

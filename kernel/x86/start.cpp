@@ -3,6 +3,8 @@
 #include "kernel/start.hpp"
 
 #include "kernel/console.hpp"
+#include "kernel/early_options.hpp"
+#include "kernel/kept_panic.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
@@ -10,6 +12,7 @@
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/boot_info.hpp"
 #include "kernel/x86/clock.hpp"
+#include "kernel/x86/console.hpp"
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/descriptors.hpp"
@@ -18,7 +21,6 @@
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
 #include "kernel/x86/power/this_cpu.hpp"
-#include "kernel/x86/serial.hpp"
 
 namespace neap::x86 {
 
@@ -71,11 +73,15 @@ extern "C" [[noreturn]] void neap_start_machine(std::uint32_t magic, std::uint32
   fill_interrupt_table();
   use_boot_stack_for_faults(first_core_descriptors);
   use_first_core_tls_pointer();
-  serial::initialise();
-  require(capture_boot_info(magic, information, image_physical), "not started by a Multiboot loader: EAX holds no magic number", magic);
+  const bool multiboot = capture_boot_info(magic, information, image_physical);
+  console::open(EarlyOptions::from(boot_info().command_line));
+  require(multiboot, "not started by a Multiboot loader: EAX holds no magic number", magic);
   if (boot_info().cut) print("neap: the boot loader's memory map or command line is longer than we keep; the rest is ignored");
   require(memory::initialise(), "the boot loader's memory map names no usable memory below 4 GiB");
-  require(paging::initialise() && paging::map_stacks(0), "not enough memory for page tables");
+  kept_panic::take_over();
+  require(paging::initialise(), "not enough memory for page tables");
+  console::use_new_tables();
+  require(paging::map_stacks(0), "not enough memory for the first stacks");
   switch_stack(stack_top(0, main_stack), start_on_own_stack);
 }
 

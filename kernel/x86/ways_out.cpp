@@ -4,9 +4,9 @@
 #include "kernel/machine.hpp"
 #include "kernel/x86/acpi.hpp"
 #include "kernel/x86/clock.hpp"
+#include "kernel/x86/console.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/paging.hpp"
-#include "kernel/x86/serial.hpp"
 
 namespace neap::x86 {
 
@@ -62,7 +62,8 @@ using namespace x86;
 
 void exit(ExitStatus status) noexcept {
   stop_other_cores();
-  serial::drain();
+  console::drain();
+  if (status == ExitStatus::panic && console::options().reboot_after_panic) reboot();
   if (features().hypervisor) {
     out8(debug_exit_port, static_cast<std::uint8_t>(status));
     wait_ns(debug_exit_limit_ns);  // QEMU ends a little later; a power-off in between would be taken for the reason
@@ -73,7 +74,7 @@ void exit(ExitStatus status) noexcept {
 
 void power_off() noexcept {
   stop_other_cores();
-  serial::drain();
+  console::drain();
   soft_off();
   print("neap: this machine cannot be switched off by ACPI; it is halted");
   halt_for_ever();
@@ -82,7 +83,7 @@ void power_off() noexcept {
 void reboot() noexcept {
   constexpr std::uint64_t patience_ns = 100'000'000;
   stop_other_cores();
-  serial::drain();
+  console::drain();
   const auto& tables = acpi::tables();
   if (const auto where = tables.reset; where.address != 0) {
     if (where.space == acpi::Register::Space::port) {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <thread>
 
+#include "kernel/boot_log.hpp"
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
 #include "kernel/exception_text.hpp"
@@ -48,6 +49,7 @@ std::atomic<std::uint64_t> manual_now_ns{clock_runs};
 std::mutex console_mutex;
 std::string console_text;
 std::string command_line_text;
+std::span<std::byte> kept_memory_area;
 
 std::uint64_t monotonic_ns() noexcept {
   timespec now{};
@@ -193,10 +195,14 @@ std::uint64_t random_bits() noexcept {
 }
 
 void console_write(std::string_view text) noexcept {
+  boot_log::append(text);
   const std::lock_guard lock(console_mutex);
   console_text += text;
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
+
+std::span<std::byte> kept_memory() noexcept { return kept_memory_area; }
+void write_back_caches() noexcept {}
 
 void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
 void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
@@ -348,6 +354,8 @@ std::optional<IdleState> asleep_in(unsigned core) {
   const std::lock_guard lock(target.mutex);
   return target.asleep_in;
 }
+
+void set_kept_memory(std::span<std::byte> area) { kept_memory_area = area; }
 
 void set_command_line(std::string_view line) { command_line_text = line; }
 

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -91,6 +92,9 @@ void fail_power_calls(unsigned core);
 
 /// What `machine::command_line` says from now on.
 void set_command_line(std::string_view line);
+
+/// What `machine::kept_memory` is from now on; at first nothing.
+void set_kept_memory(std::span<std::byte> area);
 
 /// What was written to the console since the last call, which is also on stderr.
 [[nodiscard]] std::string take_console_text();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// CRC-32C (Castagnoli; RFC 3720 appendix B.4): what guards the log's header and the blocks of a stream.
+// CRC-32C (Castagnoli; RFC 3720 appendix B.4): what guards the log's header, the blocks of a stream and what a panic leaves behind.
 #pragma once
 
 #include <boost/crc.hpp>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace neap::observe {
+namespace neap {
 
 class Crc32c {
  public:
@@ -24,4 +24,4 @@ class Crc32c {
   return crc.value();
 }
 
-}  // namespace neap::observe
+}  // namespace neap

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/early_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+namespace neap {
+namespace {
+
+constexpr std::string_view blanks = " \t\r\n";
+constexpr std::uint32_t baud_most = 115200;
+constexpr std::uint32_t divisor_most = 0xffff;
+
+/// The value of the first word `key=value`; nothing if there is none.
+std::optional<std::string_view> find(std::string_view line, std::string_view key) noexcept {
+  for (;;) {
+    const std::size_t begin = line.find_first_not_of(blanks);
+    if (begin == line.npos) return std::nullopt;
+    line.remove_prefix(begin);
+    const std::string_view word = line.substr(0, line.find_first_of(blanks));
+    line.remove_prefix(word.size());
+    const std::size_t equals = word.find('=');
+    if (equals != word.npos && word.substr(0, equals) == key) return word.substr(equals + 1);
+  }
+}
+
+std::optional<std::uint32_t> number(std::string_view text, int base) noexcept {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct NamedPort {
+  std::string_view name;
+  std::uint16_t port;
+};
+// Where every PC has them (IBM PC AT Technical Reference, serial adapter; com3 and com4 by custom).
+constexpr NamedPort named_ports[] = {{"com1", 0x3f8}, {"serial", 0x3f8}, {"com2", 0x2f8}, {"com3", 0x3e8}, {"com4", 0x2e8}};
+
+std::optional<std::uint16_t> serial_port(std::string_view word) noexcept {
+  for (const auto& [name, port] : named_ports) {
+    if (word == name) return port;
+  }
+  constexpr std::uint32_t port_least = 0x100, port_most = 0xfff8;  // below are the board's own devices; a UART has eight ports
+  if (!word.starts_with("0x")) return std::nullopt;
+  const auto port = number(word.substr(2), 16);
+  if (!port || *port < port_least || *port > port_most || *port % 8 != 0) return std::nullopt;
+  return static_cast<std::uint16_t>(*port);
+}
+
+}  // namespace
+
+const char* EarlyOptions::parse_console(std::string_view value) noexcept {
+  constexpr const char* accepted = "is not com1 to com4 or 0xPORT (a multiple of 8), each with ,SPEED if wanted; vga; or none";
+  std::array<SerialPort, serial_max> ports{};
+  std::size_t count = 0;
+  bool screen = false, nothing = false, speed_may_follow = false;
+  for (bool more = true; more;) {
+    const std::size_t comma = value.find(',');
+    const std::string_view word = value.substr(0, comma);
+    more = comma != value.npos;
+    value.remove_prefix(more ? comma + 1 : value.size());
+    if (nothing) return "names more than none";
+    if (const auto port = serial_port(word)) {
+      const auto same = [&](const SerialPort& other) { return other.port == *port; };
+      if (std::any_of(ports.begin(), ports.begin() + count, same)) return "names one port twice";
+      if (count == serial_max) return "names more than four ports";
+      ports[count++] = {.port = *port};
+      speed_may_follow = true;
+      continue;
+    }
+    if (const auto baud = number(word, 10); baud && speed_may_follow) {
+      if (*baud == 0 || baud_most % *baud != 0 || baud_most / *baud > divisor_most) return "has a speed that does not divide 115200";
+      ports[count - 1].baud = *baud;
+    } else if (word == "vga" && !screen) {
+      screen = true;
+    } else if (word == "none" && count == 0 && !screen) {
+      nothing = true;
+    } else {
+      return accepted;
+    }
+    speed_may_follow = false;
+  }
+  serial = ports;
+  serial_count = count;
+  vga = screen;
+  return nullptr;
+}
+
+EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
+  EarlyOptions options;
+  if (const auto console = find(command_line, "console")) static_cast<void>(options.parse_console(*console));
+  options.reboot_after_panic = find(command_line, "panic") == "reboot";
+  return options;
+}
+
+void EarlyOptions::check(Arguments& arguments) {
+  const std::string console =
+      arguments.text("console", "com1", "where lines go: com1 to com4 or 0xPORT, each with ,SPEED; vga; several; none");
+  EarlyOptions options;
+  if (const char* const why = options.parse_console(console)) arguments.reject("console", why);
+  static_cast<void>(arguments.choice("panic", {"halt", "reboot"}, 0, "what follows a panic; an emulator is left instead of a halt"));
+}
+
+}  // namespace neap

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/early_options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace neap {
+namespace {
+
+std::vector<SerialPort> serial(const EarlyOptions& options) {
+  return {options.serial.begin(), options.serial.begin() + static_cast<std::ptrdiff_t>(options.serial_count)};
+}
+
+using Ports = std::vector<SerialPort>;
+
+TEST(EarlyOptions, WithoutAWordThereIsTheFirstSerialPort) {
+  for (const char* line : {"", " \t", "cores=2 ip=dhcp", "xconsole=vga", "console", "panic", "consol=vga console2=none"}) {
+    const auto options = EarlyOptions::from(line);
+    EXPECT_EQ(serial(options), (Ports{{.port = 0x3f8, .baud = 115200}})) << line;
+    EXPECT_FALSE(options.vga || options.reboot_after_panic) << line;
+  }
+}
+
+TEST(EarlyOptions, PlacesOfTheConsole) {
+  const auto ports = [](std::string value) { return serial(EarlyOptions::from("cores=4\tconsole=" + value + " ip=x")); };
+  EXPECT_EQ(ports("com2"), (Ports{{.port = 0x2f8}}));
+  EXPECT_EQ(ports("serial,9600"), (Ports{{.port = 0x3f8, .baud = 9600}}));
+  EXPECT_EQ(ports("com1,115200,0xe060,57600,com4"), (Ports{{.port = 0x3f8}, {.port = 0xe060, .baud = 57600}, {.port = 0x2e8}}));
+  EXPECT_EQ(ports("vga"), Ports{});
+  EXPECT_EQ(ports("none"), Ports{});
+  EXPECT_TRUE(EarlyOptions::from("console=com1,38400,vga").vga);
+  EXPECT_TRUE(EarlyOptions::from("console=vga,com3").vga);
+  EXPECT_FALSE(EarlyOptions::from("console=none").vga);
+  // The first word counts; Arguments complains of the second.
+  EXPECT_EQ(serial(EarlyOptions::from("console=com2 console=com3")), (Ports{{.port = 0x2f8}}));
+  EXPECT_TRUE(EarlyOptions::from("console=vga panic=reboot").reboot_after_panic);
+  EXPECT_FALSE(EarlyOptions::from("panic=halt panic=reboot").reboot_after_panic);
+}
+
+// A console that was named wrongly must not be a machine that says nothing.
+TEST(EarlyOptions, WhatIsNotUnderstoodChangesNothingAndStopsTheBoot) {
+  for (const std::string value : {"",           ",",
+                                  "com5",       "com",
+                                  "COM1",       "vga,vga",
+                                  "none,vga",   "vga,none",
+                                  "none,none",  "9600",
+                                  "vga,9600",   "com1,",
+                                  "com1,com1",  "com1,serial",
+                                  "com1,0x3f8", "com1,9600,9600",
+                                  "com1,0",     "com1,115201",
+                                  "com1,-1",    "com1,99999999999",
+                                  "0x3f9",      "0x",
+                                  "0x80",       "0x10000",
+                                  "0x3f8x",     "com1,com2,com3,com4,0x100",
+                                  ",com1"}) {
+    EXPECT_EQ(serial(EarlyOptions::from("console=" + value)), Ports{SerialPort{}}) << value;
+    Arguments arguments("console=" + value);
+    EarlyOptions::check(arguments);
+    EXPECT_TRUE(arguments.complaints().starts_with("console=" + value + ' ')) << value << ": " << arguments.complaints();
+  }
+  Arguments good("console=com2,9600,vga panic=reboot");
+  EarlyOptions::check(good);
+  EXPECT_EQ(good.complaints(), "");
+  EXPECT_NE(good.accepted().find("panic=  "), std::string::npos);
+  Arguments bad("panic=never");
+  EarlyOptions::check(bad);
+  EXPECT_EQ(bad.complaints(), "panic=never is not one of: halt | reboot\n");
+}
+
+}  // namespace
+}  // namespace neap
