@@ -18,10 +18,14 @@ namespace neap::observe {
 [[nodiscard]] task<std::string> tell_policy(const Request& request);
 [[nodiscard]] task<std::string> tell_statistics(const Request& request);
 [[nodiscard]] task<std::string> tell_cores(const Request& request);
-[[nodiscard]] task<std::string> tell_boot(const Request& request);
 [[nodiscard]] task<std::string> tell_time(const Request& request);
 /// The counters of kernel, network, log and control, under dotted names.
 [[nodiscard]] task<void> tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
+
+// boot_reports.cpp: what was booted, and what it said.
+[[nodiscard]] task<std::string> tell_boot(const Request& request);
+[[nodiscard]] task<std::string> tell_boot_log(const Request& request);
+[[nodiscard]] task<std::string> tell_last_panic(const Request& request);
 
 // log_sending.cpp: the log's way out.
 [[nodiscard]] task<std::string> send_log_file(const Request& request);

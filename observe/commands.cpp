@@ -186,6 +186,8 @@ std::span<const Command> built_in_commands() {
       {.usage = "cores", .help = "Settings and cumulative counters of every core; wakes none of them.", .run = &tell_cores},
       {.usage = "rdtsc", .help = "The time stamp counter now, and its rate.", .run = &tell_time},
       {.usage = "boot", .help = "What was booted, and with which words.", .run = &tell_boot},
+      {.usage = "dmesg[,FROM]", .help = "What was written to the console, from a position on, as one line.", .run = &tell_boot_log},
+      {.usage = "last_panic", .help = "The last lines of the run before, if it ended in a panic.", .run = &tell_last_panic},
       {.usage = "help[,NAME]", .help = "All commands, or what one does.", .run = &help, .before_token = true},
       {.usage = "token,TOKEN",
        .help = "Shows that the client may use control, where a token is asked for.",

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <random>
 
+#include "kernel/boot_log.hpp"
 #include "observe/testing.hpp"
 #include "observe/turns.hpp"
 
@@ -378,6 +381,41 @@ std::string without_numbers(std::string_view text) {
 }
 
 // What docs/control.md shows is what a client sees, but for numbers.
+// Lines of any content come as one line, in pieces that a reader can put together without a gap.
+TEST(Control, TheBootLogComesPieceByPieceAndWhole) {
+  World world;
+  Peer& peer = world.peer();
+  const auto from = boot_log::extent().end;
+  std::string said;
+  for (int i = 0; i < 600; ++i) said += "line " + std::to_string(i) + " \\n; \x1b\xc3 text=x\n";
+  machine::console_write(said);
+  std::string seen;
+  unsigned answers = 0;
+  for (std::uint64_t next = from, end = from + 1; next < end; ++answers) {
+    const std::string answer = peer.ask("dmesg," + std::to_string(next));
+    unsigned long long first = 0, after = 0, last = 0;
+    int text = 0;
+    ASSERT_EQ(std::sscanf(answer.c_str(), "ok first=%llu; next=%llu; end=%llu; text=%n", &first, &after, &last, &text), 3) << answer;
+    ASSERT_EQ(first, next);
+    ASSERT_TRUE(answer.ends_with("\\n")) << answer;
+    std::string piece = answer.substr(static_cast<std::size_t>(text));
+    EXPECT_EQ(piece.find(';'), piece.npos);
+    const std::pair<const char*, const char*> escapes[] = {
+        {"\\\\n\\x3b", "\x01"}, {"\\n", "\n"}, {"\\x1b\\xc3", "\x1b\xc3"}, {"\x01", "\\n;"}};
+    for (const auto& [escape, letters] : escapes) {
+      for (auto at = piece.find(escape); at != piece.npos; at = piece.find(escape, at + 1)) piece.replace(at, std::strlen(escape), letters);
+    }
+    EXPECT_EQ(piece.size(), after - first);
+    seen += piece;
+    next = after;
+    end = last;
+  }
+  EXPECT_EQ(seen.substr(0, said.size()), said);
+  EXPECT_GE(answers, 2U);
+  for (const char* line : {"dmesg,-1", "dmesg,x", "dmesg,", "dmesg,1,2", "last_panic,0"})
+    EXPECT_TRUE(peer.ask(line).starts_with("error: ")) << line;
+}
+
 TEST(Control, TheDocumentsExamplesAreTrue) {
   World world;
   Peer& peer = world.peer();

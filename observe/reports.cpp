@@ -260,22 +260,6 @@ task<std::string> tell_statistics(const Request& request) {
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_boot(const Request& request) {
-  const PowerAbilities& abilities = machine::power_abilities();
-  Fields fields;
-  fields.text("application", application_name);
-  fields.text("version", neap_version);
-  fields.text("boot_id", hex_id(request.server.boot_id()));
-  fields.number("cores", core_count());
-  fields.number("packages", machine::package_count());
-  fields.text("cpu", abilities.cpu);
-  fields.number("tsc_hz", machine::timestamp_hz());
-  fields.number("wall_clock_at_boot_ns", machine::wall_clock_at_boot_ns());
-  const Arguments* const arguments = request.server.options().arguments;
-  fields.text("words", arguments == nullptr ? std::string() : arguments->shown());
-  co_return "ok " + fields.all();
-}
-
 task<std::string> tell_time(const Request&) {
   Fields fields(" ");
   fields.number("tsc", machine::timestamp());

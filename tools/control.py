@@ -7,6 +7,7 @@ Every wait has a time-out, a line back has a bound, and the token is never part 
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from pathlib import Path
 
@@ -114,6 +115,21 @@ def read_token(path: str | None) -> str | None:
     if not text or len(text) > MAX_TOKEN_BYTES or not text.isascii() or b"," in text:
         raise Failure(f"{path} holds no token in its first line")
     return text.decode()
+
+
+def text_of(answer: str) -> str | None:
+    """The lines that an answer's last field `text=` carries (docs/control.md, dmesg); None if it has none."""
+    _, found, text = answer.partition("; text=")
+    if not answer.startswith("ok ") or not found:
+        return None
+
+    def letter(match: re.Match[str]) -> str:
+        escape = match[1]
+        if escape[0] == "x":
+            return chr(int(escape[1:], 16))
+        return "\n" if escape == "n" else escape
+
+    return re.sub(r"\\(x[0-9a-f]{2}|n|\\)", letter, text)
 
 
 def fields_of(answer: str) -> dict[str, str]:

@@ -13,6 +13,11 @@ from tools.running import find_control
 # Answered by bytes that are no line.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
 
+# Answered by lines, written as one.
+TEXTS = ("dmesg", "last_panic")
+# The boot log is 64 KiB, an answer 8 KiB; meanwhile more may be said.
+MAX_PIECES = 64
+
 
 def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str | None, as_json: bool) -> int:
     """Status 1 if any answer is an error; what follows that line is sent all the same."""
@@ -24,6 +29,9 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     with control.Control(host, port, token) as connection:
         for line in lines:
             answer = connection.ask(line)
+            if not as_json and show_text(connection, line, answer):
+                answers.append({"ok": True})
+                continue
             shown = "token,..." if line.strip().lower().startswith("token") else line
             answers.append({"line": shown, "ok": answer == "ok" or answer.startswith("ok "), "answer": answer})
             if not as_json:
@@ -31,6 +39,26 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     if as_json:
         print(json.dumps(answers, indent=2))
     return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
+
+
+def show_text(connection: control.Control, line: str, answer: str) -> bool:
+    """Prints an answer whose last field is text as the lines that it stands for, and asks for what follows it; False if it is none."""
+    name = line.split(",")[0].strip().lower()
+    if name not in TEXTS or control.text_of(answer) is None:
+        return False
+    for _ in range(MAX_PIECES):
+        print(
+            "".join(letter if letter == "\n" or letter.isprintable() else "?" for letter in control.text_of(answer) or ""),
+            end="",
+            flush=True,
+        )
+        fields = control.fields_of(answer)
+        if "next" not in fields or fields["next"] == fields.get("end") or fields["next"] == fields.get("first"):
+            break
+        answer = connection.ask(f"{name},{fields['next']}")
+        if control.text_of(answer) is None:
+            raise control.Refused(f"{connection.name} broke off: {answer}")
+    return True
 
 
 def check_line(line: str) -> None:

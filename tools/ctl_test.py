@@ -121,6 +121,25 @@ def test_answers_are_printed_in_order_and_an_error_is_the_status(capsys) -> None
     assert [(row["line"], row["ok"]) for row in rows] == [("walk", False), ("status", True)]
 
 
+def test_lines_that_came_as_one_are_printed_as_lines_to_the_end(capsys) -> None:
+    pieces = [
+        r"ok first=7; next=30; end=61; text=neap: hello\x3b \\n is no line\n\xc3end\n",
+        r"ok first=30; next=61; end=61; text=last\n",
+    ]
+    panic = r"ok boot=2; text=panic on core 0: x\n"
+    with FakeMachine([], answers={"dmesg": lambda: pieces[min(len(fake.requests) - 1, 1)], "last_panic": lambda: panic}) as fake:
+        assert ask(fake, "dmesg,7") == 0
+        assert capsys.readouterr().out == "neap: hello; \\n is no line\n\u00c3end\nlast\n"
+        assert fake.requests == ["dmesg,7", "dmesg,30"]
+        assert ask(fake, "last_panic") == 0
+        assert capsys.readouterr().out == "panic on core 0: x\n"
+        assert ask(fake, "last_panic", as_json=True) == 0
+        assert json.loads(capsys.readouterr().out)[0]["answer"] == panic
+    with FakeMachine([], answers={"dmesg": lambda: "error: no such thing"}) as fake:
+        assert ask(fake, "dmesg") == 1
+        assert capsys.readouterr().out == "error: no such thing\n"
+
+
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) -> None:
     (tmp_path / "token").write_text("s3cret\nsecond line\n")
     (tmp_path / "wrong").write_text("oth3r\n")
