@@ -61,7 +61,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network. `ports`: what is forwarded beside its own."""
+    """The image, on a soft card behind QEMU's user network. `ports`: what is forwarded beside its own; further words go to Machine."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class NeapServer(Server):
         preset: str = "image",
         ports: Sequence[int] = (),
         card_options: Sequence[str] = (),
+        **machine_options: object,
     ) -> None:
         image = build.image("memcached", preset)
         if not image.is_file() or not SOFT_CARD.is_file():
@@ -80,7 +81,9 @@ class NeapServer(Server):
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
             )
         forward = [(0, port) for port in (GUEST_PORT, *ports)]
-        self.machine = Machine(image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options)
+        self.machine = Machine(
+            image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
+        )
         self.start_seconds = 0.0
 
     def __enter__(self) -> NeapServer:

@@ -21,6 +21,7 @@ if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
+from tools.process import wait_until  # noqa: E402
 
 BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
 TIMEOUT_SECONDS = 90
@@ -35,6 +36,8 @@ class Run:
     memory: str = "256M"
     words: str = ""
     qemu: list[str] = field(default_factory=list)
+    machine_type: str = "q35"
+    nodes: int = 1
     ends: int = SUCCESS
     # Regular expressions, each to be found in a line behind the line of the one before.
     says: list[str] = field(default_factory=list)
@@ -61,7 +64,14 @@ def judge(run: Run, status: int, lines: list[str]) -> None:
 
 def boot(run: Run) -> list[str]:
     with Machine(
-        image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False, qemu_options=run.qemu
+        image_path(run.image),
+        cores=run.cores,
+        memory=run.memory,
+        arguments=run.words.split(),
+        card=False,
+        machine_type=run.machine_type,
+        nodes=run.nodes,
+        qemu_options=run.qemu,
     ) as machine:
         status = machine.wait_exit(TIMEOUT_SECONDS)
     lines = machine.lines
@@ -78,6 +88,14 @@ def pci_devices(shared: str) -> list[str]:
     return ["-object", backend, *"-device ivshmem-plain,memdev=shared -device e1000e -device nvme,serial=neap".split()]
 
 
+def uart_at(port: str) -> list[str]:
+    return ["-global", f"isa-serial.iobase={port}"]
+
+
+NO_UART = "^neap: there is no UART at "
+CPU_MODELS = ("SandyBridge", "Skylake-Server", "EPYC")
+
+
 def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
     return Run("faults_are_named", cores=cores, words=f"fault={fault} core={core}", ends=PANIC, says=list(says), name=f"{fault}-core{core}")
 
@@ -89,11 +107,25 @@ RUNS = [
     Run("hello", words="cores=0", ends=BAD_COMMAND_LINE, says=["cores="], name="hello-bad-value"),
     # A UART that is elsewhere: nothing is said, but nothing hangs either.
     Run("hello", qemu=["-global", "isa-serial.iobase=0x2f8"], name="hello-without-uart"),
+    Run("hello", words="console=com2,9600", qemu=uart_at("0x2f8"), says=["hello from core 0"], name="hello-on-the-second-port"),
+    Run("hello", words="console=com1,0x2e8,115200", qemu=uart_at("0x2e8"), says=[NO_UART + "0x3f8", "hello"], name="hello-on-an-odd-port"),
+    Run("hello", words="console=com1,com2,com3,com4", says=[NO_UART + "0x2f8", "^hello"], name="hello-without-three-uarts"),
+    Run("hello", words="console=com1,vga", says=["no screen in text mode", "^hello"], name="hello-without-a-screen"),
+    Run("hello", words="console=none", never_says=".", name="hello-in-silence"),
+    Run("hello", words="console=com9", ends=BAD_COMMAND_LINE, says=["console=com9 is not", "^console=", "^panic="], name="hello-console"),
+    Run("hello", words="panic=often", ends=BAD_COMMAND_LINE, says=["panic=often is not one of"], name="hello-panic"),
+    Run("hello", qemu=cpu("qemu64,-lm"), ends=FAILURE, says=["^neap: this CPU lacks 64-bit mode"], name="hello-without-long-mode"),
+    Run("hello", qemu=cpu("qemu64,-nx"), ends=FAILURE, says=["^neap: this CPU lacks 64-bit mode"], name="hello-without-no-execute"),
+    *(Run("hello", cores=2, qemu=cpu(model), says=["hello from core 1"], name=f"hello-{model}") for model in CPU_MODELS),
     Run("boots", cores=1, words="expected_cores=1 expected_memory=256M"),
     Run("boots", cores=4, words="expected_cores=4 expected_memory=256M", name="boots-4-cores"),
     Run("boots", cores=16, memory="512M", words="expected_cores=16 expected_memory=512M", name="boots-16-cores"),
     Run("boots", cores=2, memory="64M", words="expected_cores=2 expected_memory=64M", name="boots-64M"),
     Run("boots", cores=2, memory="6G", words="expected_cores=2 expected_memory=6G", name="boots-6G"),
+    Run("boots", cores=2, memory="4G", words="expected_cores=2 expected_memory=4G", name="boots-4G"),
+    Run("boots", cores=4, nodes=2, words="expected_cores=4 expected_memory=256M expected_nodes=2", name="boots-two-nodes"),
+    Run("boots", cores=4, nodes=2, memory="6G", words="expected_cores=4 expected_memory=6G expected_nodes=2", name="boots-two-nodes-6G"),
+    Run("boots", cores=16, memory="6G", machine_type="pc", words="expected_cores=16 expected_memory=6G", name="boots-pc-16-cores-6G"),
     Run("boots", cores=2, words="expected_cores=2", qemu=cpu("max,-x2apic"), name="boots-without-x2apic"),
     Run("boots", cores=2, words="expected_cores=2", qemu=cpu("qemu64"), name="boots-old-cpu"),
     Run("boots", cores=2, memory="6G", words="expected_cores=2", qemu=cpu("max,-pdpe1gb"), name="boots-without-1G-pages"),
@@ -190,6 +222,62 @@ def test_nmi_is_a_panic_that_names_itself() -> None:
         machine.qmp("inject-nmi")
         status = machine.wait_exit(TIMEOUT_SECONDS)
     judge(run, status, machine.lines)
+
+
+def screen(machine: Machine, folder: Path) -> list[str]:
+    """The lines of the machine's text screen."""
+    dump = folder / "screen"
+    machine.qmp("pmemsave", val=0xB8000, size=4000, filename=str(dump))
+    cells = dump.read_bytes()
+    return [cells[row : row + 160 : 2].decode("latin-1").rstrip() for row in range(0, 4000, 160)]
+
+
+def test_the_screen_shows_the_end_of_what_the_serial_port_said(tmp_path: Path) -> None:
+    words = ["way=stay", "console=vga,com1"]
+    with Machine(image_path("ends_as_asked"), arguments=words, memory="256M", card=False, qemu_options=["-device", "VGA"]) as machine:
+        machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
+        # Lines of the boot that are longer than the screen is wide go on below.
+        shown, said = screen(machine, tmp_path), machine.lines
+        machine.qmp("inject-nmi")
+        assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
+    assert "".join(line.ljust(80) for line in shown).rstrip() == "".join(line.ljust(-(-len(line) // 80) * 80) for line in said).rstrip()
+
+
+def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> None:
+    with Machine(
+        image_path("hello"), cpu="qemu64,-lm", memory="256M", card=False, qemu_options=["-device", "VGA", "-action", "shutdown=pause"]
+    ) as machine:
+        machine.wait_for_line("lacks 64-bit mode", TIMEOUT_SECONDS)
+        assert wait_until(lambda: "neap: this CPU lacks 64-bit mode" in screen(machine, tmp_path)[0], TIMEOUT_SECONDS)
+
+
+def test_a_panic_is_told_at_the_next_start_and_once() -> None:
+    words = ["way=stay", "panic=reboot"]
+    told = r"^neap: start 1 ended in a panic"
+    with Machine(image_path("ends_as_asked"), cores=2, memory="256M", arguments=words, card=False, restarts=True) as machine:
+        machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
+        machine.qmp("inject-nmi")
+        machine.wait_for_line(told, TIMEOUT_SECONDS)
+        restarted = next(at for at, line in enumerate(machine.lines) if re.search(told, line))
+        machine.wait_for_line("^staying$", TIMEOUT_SECONDS, restarted)
+        lines = machine.lines
+        # A restart that no panic caused: this one has nothing to tell.
+        machine.qmp("system_reset")
+        machine.wait_for_line("^staying$", TIMEOUT_SECONDS, len(lines))
+        after = machine.lines[len(lines) :]
+    kept = [line.removeprefix("| ") for line in lines[restarted:] if line.startswith("| ")]
+    said = lines[:restarted]
+    assert kept == said[-len(kept) :], "what was kept is what was said"
+    for pattern in (
+        "^staying$",
+        "^neap: NMI: core 0",
+        "^panic on core 0: NMI$",
+        "^backtrace of core 0:",
+        r"^  #\d+ .*EventLoop::",
+        "^core 1 was",
+    ):
+        assert any(re.search(pattern, line) for line in kept), f"no line like /{pattern}/ was kept"
+    assert not any("panic" in line for line in after if "command line" not in line), after
 
 
 def test_every_image_is_booted() -> None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSL-1.0
+"""memcached answers on every kind of machine that people have: chipsets, processors, nodes, much memory; and what it says of itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from servers import NeapServer
+
+from tools import build, ctl
+from tools.control import fields_of
+from tools.machine import LOOPBACK
+
+pytestmark = pytest.mark.image_only
+
+CONTROL_PORT = 5002
+SMALL = ["memory=64M", "log=1K"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cores": 16, "memory": "6G", "nodes": 2},
+        {"cores": 1, "memory": "256M", "machine_type": "pc", "cpu": "SandyBridge"},
+        {"cores": 4, "memory": "6G", "machine_type": "pc", "cpu": "EPYC"},
+        {"cores": 4, "memory": "4G", "cpu": "Skylake-Server"},
+        {"cores": 2, "cpu": "max,-x2apic"},
+    ],
+    ids=["q35-16-cores-6G-two-nodes", "pc-SandyBridge-256M", "pc-EPYC-6G", "Skylake-Server-4G", "xapic"],
+)
+def test_it_answers_on(options: dict) -> None:
+    with NeapServer(arguments=SMALL, **options) as server:
+        server.machine.wait_for_line(rf"^neap: memcached \(.+\) on {options['cores']} core", 1)
+        server.check()
+
+
+def test_what_it_is_and_what_it_said_can_be_asked_for(capsys: pytest.CaptureFixture) -> None:
+    words = [*SMALL, "control_token=s3cret-s3cret", "panic=reboot"]
+    with NeapServer(arguments=words, ports=[CONTROL_PORT], restarts=True) as server:
+        target = f"{LOOPBACK}:{server.machine.port(CONTROL_PORT)}"
+
+        def ask(line: str) -> str:
+            assert ctl.ctl(target, ["token,s3cret-s3cret", line], pid=None, token_file=None, as_json=False) == 0
+            return capsys.readouterr().out.removeprefix("ok\n")
+
+        facts = fields_of(ask("boot"))
+        assert facts["application"] == "memcached" and facts["build"].startswith("release, gcc ")
+        # Which it was built from; another one may be checked out by now.
+        assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", facts["commit"])
+        assert f'"{facts["commit"]}"' in (build.BUILD / "image/boot/commit.cpp").read_text()
+        assert facts["words"] == "memory=64M log=1K control_token=*** panic=reboot"
+        assert (facts["boot"], facts["panic_before"]) == ("1", "no")
+        assert ask("last_panic") == ""
+        said = ask("dmesg").splitlines()
+        assert said == server.machine.lines[: len(said)] and "memcached: listening on" in said[-1]
+        assert any(line.startswith("neap: command line: ") and line.endswith("control_token=*** panic=reboot") for line in said)
+        assert "s3cret" not in "\n".join(said)
+
+        lines = len(server.machine.lines)
+        server.machine.qmp("inject-nmi")
+        server.machine.wait_for_line("memcached: listening on", 60, lines)
+        facts = fields_of(ask("boot"))
+        assert (facts["boot"], facts["panic_before"]) == ("2", "yes")
+        panic = ask("last_panic")
+        assert "\npanic on core 0: NMI\n" in panic and "\nbacktrace of core 0:\n" in panic and "s3cret" not in panic
+        server.check()
