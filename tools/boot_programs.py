@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSL-1.0
+"""GRUB, iPXE, OVMF and what writes discs, from a newer Debian suite and without installing any of them.
+
+A boot tree must be the same wherever it is made, and a machine's own GRUB may be of any age, or not there. So these programs come
+as signed packages of Debian 13, are unpacked into the cache, and run with the C library that they were linked with, as QEMU does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools import cache, progress
+from tools.archive import SUITE, Archive, unpack
+from tools.errors import Failure
+from tools.process import output_of
+from tools.qemu import MULTIARCH
+
+TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
+WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
+# Of the packages that these depend on, those that hold files which they open.
+OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
+NEEDED_BYTES = 250_000_000
+PROGRAM_SECONDS = 120
+# The date in everything that is made: the first second of 2020, so that the same content gives the same file.
+DATE = "1577836800"
+
+
+class BootPrograms:
+    """The unpacked packages below `root`."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.grub_bios = root / "usr/lib/grub/i386-pc"
+        self.grub_efi = root / "usr/lib/grub/x86_64-efi"
+        self.ipxe_kernel = root / "usr/lib/ipxe/ipxe.lkrn"
+        self.ipxe_bios = root / "usr/lib/ipxe/undionly.kpxe"
+        self.ipxe_efi = root / "usr/lib/ipxe/ipxe.efi"
+        self.ovmf_code = root / "usr/share/OVMF/OVMF_CODE_4M.fd"
+        self.ovmf_variables = root / "usr/share/OVMF/OVMF_VARS_4M.fd"
+
+    def command(self, program: str) -> list[str]:
+        """The start of a command line for one of the packages' programs."""
+        return [
+            f"{self.root}/usr/lib64/ld-linux-x86-64.so.2",
+            "--library-path",
+            f"{self.root}/usr/lib/{MULTIARCH}",
+            "--argv0",
+            program,
+            f"{self.root}/usr/bin/{program}",
+        ]
+
+    def run(self, program: str, arguments: Sequence[str]) -> str:
+        """Runs it and gives what it prints. Raises Failure with its complaint."""
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
+        return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment)
+
+    def versions(self) -> dict[str, str]:
+        """The version of each package that was unpacked."""
+        lines = (self.root / "versions").read_text().splitlines()
+        return dict(line.split(" ", 1) for line in lines)
+
+    def missing(self) -> list[Path]:
+        files = [self.grub_bios / "pxeboot.img", self.grub_bios / "cdboot.img", self.grub_bios / "boot_hybrid.img"]
+        files += [self.grub_efi / "kernel.img", self.ipxe_kernel, self.ipxe_bios, self.ipxe_efi, self.ovmf_code, self.ovmf_variables]
+        files += [self.root / "usr/bin" / program for program in ("grub-mkimage", "xorriso", "mformat", "mmd", "mcopy")]
+        return [file for file in files if not file.exists()]
+
+
+@functools.cache
+def require() -> BootPrograms:
+    """The programs, fetched into the cache if they are not there. Raises Failure if they cannot be had or do not start."""
+    found = find()
+    return found or fetch()
+
+
+def find() -> BootPrograms | None:
+    """The newest programs of the cache, None if there are none."""
+    kept = cache.root() / "boot-programs"
+    entries = [cache.Entry("boot-programs", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
+    ready = [entry.path for entry in entries if entry.ready]
+    return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
+
+
+def fetch(archive: Archive | None = None) -> BootPrograms:
+    """Unpacks the programs of Debian 13 into the cache."""
+    archive = archive or Archive()
+    wanted: dict[str, str] = {}
+    for name in WANTED:
+        wanted.update({package: version for package, version in archive.closure(name, SUITE) if OPENED.match(package)})
+    lacking = [name for name in WANTED if name not in wanted]
+    if lacking:
+        raise Failure(f"Debian's {SUITE} has no {', '.join(lacking)}", "boot trees and discs are made with these packages")
+    entry = cache.Entry("boot-programs", cache.digest(*(f"{name} {version}" for name, version in sorted(wanted.items()))))
+    programs = BootPrograms(entry.path)
+    with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that fetches GRUB and iPXE")) as mine:
+        if mine:
+            cache.require_space(cache.root(), NEEDED_BYTES, "GRUB, iPXE and OVMF")
+            what = f"GRUB {_upstream(wanted['grub-common'])}, iPXE and OVMF ({len(wanted)} packages of Debian's {SUITE})"
+            with progress.step(f"fetching {what}"):
+                for file in archive.download(sorted(wanted.items()), entry.path / "packages"):
+                    unpack(file, entry.path)
+                cache.remove(entry.path / "packages")
+            for name, tested in TESTED.items():
+                if _upstream(wanted[name]) != tested:
+                    progress.say(f"neap: {name} is {wanted[name]}; tested with {tested}")
+            (entry.path / "versions").write_text("".join(f"{name} {wanted[name]}\n" for name in WANTED))
+            if programs.missing():
+                raise Failure(f"Debian's packages lack {', '.join(path.name for path in programs.missing())}")
+            programs.run("grub-mkimage", ["--version"])
+    return programs
+
+
+def _upstream(version: str) -> str:
+    """'2.12' of Debian's '2.12-9+deb13u2'."""
+    match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
+    return match.group(1) if match else version
