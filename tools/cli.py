@@ -23,6 +23,13 @@ commands:
   build [APP ...]                        build boot images (all by default) and the soft card
   test [LAYER ...]                       run the tests: host sim tools target system style
   soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
+  pxe APP ... --out DIR                  a tree that machines boot from over the network: BIOS, UEFI, iPXE
+  pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
+  pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
+                                         what a machine boots from its next start on
+  iso APP [--out FILE] [-- key=value ...]
+                                         one image for CD and disk, BIOS and UEFI
+  power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME [--json]                    what something costs, in instructions: observe request
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
@@ -91,7 +98,7 @@ def _dispatch(argv: list[str]) -> int:
     arguments = _parser().parse_args(ours)
     if arguments.command is None:
         raise UsageError("no command", "./neap --help shows what there is")
-    if theirs and arguments.command != "run":
+    if theirs and arguments.command not in ("run", "pxe", "iso"):
         raise UsageError(f"{arguments.command} takes nothing after --")
     if getattr(arguments, "accept_newer", False):
         from tools import sources
@@ -149,6 +156,8 @@ def _parser() -> Parser:
     log = command("log", _log, "Bring the cores' records here, and look at them.", builds=False)
     _add_log_actions(log)
 
+    _add_boot_commands(command)
+
     bench = command("bench", _bench, "Count instructions of a release image: observe (the log), request (a memcached GET).")
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
@@ -169,6 +178,29 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="APP|HOST[:PORT]")
     parser.add_argument("--pid", type=int, metavar="N", help="which one, if APP runs several times here")
     parser.add_argument("--token-file", metavar="F", help="a file with the token of control in its first line")
+
+
+def _add_boot_commands(command) -> None:
+    pxe = command("pxe", _pxe, "Make, change and serve a tree that machines boot from over the network.")
+    pxe.add_argument("applications", nargs="*", metavar="APP")
+    pxe.add_argument("--out", required=True, metavar="DIR", help="the tree; an older one there is replaced in one step")
+    pxe.add_argument("--machines", metavar="FILE", help="a TOML file: which machine boots what (docs/booting.md)")
+    pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
+    pxe.add_argument("--initrd", metavar="FILE", help="its initramfs")
+    pxe.add_argument("--dirty", action="store_true", help="also from a checkout with changes that no commit names")
+    pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="what a machine boots from now on; its command line follows after --")
+    pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
+    pxe.add_argument("--http", type=int, default=80, metavar="PORT", help="the port of HTTP (80), 0 for none")
+
+    iso = command("iso", _iso, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
+    iso.add_argument("application", metavar="APP")
+    iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
+    iso.add_argument("--dirty", action="store_true", help="also from a checkout with changes that no commit names")
+
+    power = command("power", _power, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
+    power.add_argument("action", metavar="cycle|on|off|status")
+    power.add_argument("machine", metavar="MACHINE")
+    power.add_argument("--machines", default="machines.toml", metavar="FILE", help="where it is described (machines.toml)")
 
 
 def _add_log_actions(log: argparse.ArgumentParser) -> None:
@@ -289,6 +321,37 @@ def _log_reading(arguments) -> int:
     from tools.log import commands
 
     return commands.convert(arguments)
+
+
+def _pxe(arguments) -> int:
+    from tools import pxe
+
+    return pxe.pxe(
+        pxe.Options(
+            applications=arguments.applications,
+            out=arguments.out,
+            machines=arguments.machines,
+            linux=arguments.linux,
+            initrd=arguments.initrd,
+            dirty=arguments.dirty,
+            next=arguments.next,
+            serve=arguments.serve,
+            http_port=arguments.http,
+            words=arguments.words,
+        )
+    )
+
+
+def _iso(arguments) -> int:
+    from tools import pxe
+
+    return pxe.iso(arguments.application, arguments.out, arguments.dirty, arguments.words)
+
+
+def _power(arguments) -> int:
+    from tools import power_control
+
+    return power_control.power(arguments.action, arguments.machine, arguments.machines)
 
 
 def _bench(arguments) -> int:

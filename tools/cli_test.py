@@ -45,6 +45,11 @@ from tools.conftest import REPOSITORY, neap
         (["toolchain", "destroy"], "there is no 'destroy'"),
         (["toolchain", "import"], "toolchain import takes the name of a file"),
         (["toolchain", "build", "file"], "toolchain build takes no file"),
+        (["pxe", "hello"], "the following arguments are required: --out"),
+        (["pxe", "--out", "x"], "pxe: name the applications"),
+        (["pxe", "no-such-application", "--out", "x"], "there is no application 'no-such-application'"),
+        (["iso", "no-such-application"], "there is no application 'no-such-application'"),
+        (["power", "explode", "rack1"], "power: there is no 'explode'"),
         (["clean", "--all"], "unrecognized arguments: --all"),
     ],
 )
@@ -61,7 +66,7 @@ def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, word
 def test_help_names_every_command() -> None:
     done = neap("--help")
     assert done.returncode == 0
-    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "bench", "doctor", "toolchain", "clean"):
+    for command in ("run", "ctl", "top", "log", "build", "test", "soak", "pxe", "iso", "power", "bench", "doctor", "toolchain", "clean"):
         assert f"\n  {command} " in done.stdout
         assert neap(command, "--help").returncode == 0
 

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Which machine boots what: the TOML file that a person writes, checked as a whole before anything is made of it.
+
+    boot = "memcached"                  # machines that are not named below; otherwise the first application
+    timeout_s = 3                       # how long the menu waits
+
+    [words]                             # command lines, by what is booted
+    memcached = "memory=4G"
+    linux = "console=ttyS0"
+
+    [machines.rack1]
+    mac = "0c:c4:7a:12:34:56"           # of the card that boots; or: serial = "S123456", as SMBIOS gives it
+    boot = "memcached"
+    words = "memory=4G itr=8us"         # in place of those above
+
+    [machines.rack1.bmc]                # for `neap power`
+    address = "10.0.0.11"
+    user = "admin"
+    protocol = "ipmi"                   # or "redfish"
+    password_file = "/home/me/rack1"    # or: password_variable = "RACK1_PASSWORD"
+    insecure = false                    # true: Redfish with a certificate that nobody signed
+
+A misspelt key would be a machine that boots something else than was meant: so whatever is not known here is refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tools.errors import Failure
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+# What neither GRUB nor iPXE gives a meaning of its own within a command line.
+WORDS = re.compile(r"[A-Za-z0-9_=.,:/+@%\[\] -]*")
+WORDS_BYTES_MAX = 1024
+TIMEOUT_SECONDS_MAX = 3600
+LINUX = "linux"
+PROTOCOLS = ("ipmi", "redfish")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bmc:
+    """The management processor of a machine; the password itself is never kept."""
+
+    address: str
+    user: str
+    protocol: str = "ipmi"
+    password_file: str = ""
+    password_variable: str = ""
+    insecure: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """One machine: known by its card's MAC or by its serial number. Empty `boot` and None `words`: what all machines have."""
+
+    name: str
+    mac: str = ""
+    serial: str = ""
+    boot: str = ""
+    words: str | None = None
+    bmc: Bmc | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """The whole file."""
+
+    boot: str = ""
+    timeout_s: int = 3
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    machines: tuple[Machine, ...] = ()
+
+    def find(self, name: str) -> Machine:
+        """The machine of that name, MAC or serial number. Raises Failure, naming those that there are."""
+        for machine in self.machines:
+            if name == machine.name or name.lower() == machine.mac or name == machine.serial:
+                return machine
+        raise Failure(f"no machine '{name}'", f"machines: {', '.join(machine.name for machine in self.machines) or 'none'}")
+
+    def require_entries(self, entries: Iterable[str], where: str) -> None:
+        """Raises Failure if the file names something to boot that is not there."""
+        there = list(entries)
+        named = [("boot", self.boot)] + [(f"words.{name}", name) for name in self.words]
+        named += [(f"machines.{machine.name}.boot", machine.boot) for machine in self.machines]
+        for key, entry in named:
+            if entry and entry not in there:
+                raise Failure(f"{where}: {key} names '{entry}', which this tree does not have", f"it has: {', '.join(there)}")
+
+
+def read(path: Path) -> Machines:
+    """Reads and checks the file. Raises Failure with one line that names the key."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Failure(f"{path}: not UTF-8 text (byte {error.start})") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Machines:
+    """As read(), of a text."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Failure(f"{where}: {error}") from None
+    top = _Table(where, "", values)
+    boot = top.text("boot", NAME)
+    timeout = top.number("timeout_s", 3, TIMEOUT_SECONDS_MAX)
+    words_table = top.table("words")
+    words = {name: check_words(words_table.text(name), f"{where}: words.{name}") for name in list(words_table.values)}
+    all_machines = top.table("machines")
+    machines = [_machine(all_machines.table(name), name) for name in list(all_machines.values)]
+    top.finish()
+    for key in ("mac", "serial"):
+        seen: dict[str, str] = {}
+        for machine in machines:
+            value = getattr(machine, key)
+            if value and value in seen:
+                raise Failure(f"{where}: machines {seen[value]} and {machine.name} have the same {key} {value}")
+            seen[value] = machine.name
+    return Machines(boot, timeout, words, tuple(machines))
+
+
+def check_words(words: str, what: str) -> str:
+    """A command line with single spaces. Raises Failure if a boot loader would read something else than was written."""
+    if bad := WORDS.sub("", words):
+        message = f"{what}: the character {bad[0]!r} has a meaning of its own for boot loaders"
+        raise Failure(message, "letters, digits and =.,:/+@%[]_- are taken")
+    if len(words) > WORDS_BYTES_MAX:
+        raise Failure(f"{what}: more than {WORDS_BYTES_MAX} bytes")
+    return " ".join(words.split())
+
+
+def _machine(table: _Table, name: str) -> Machine:
+    if not NAME.fullmatch(name):
+        raise Failure(f"{table.where}: '{name}' cannot be a machine's name", "letters, digits, _ . - are taken")
+    mac = table.text("mac", None).lower().replace("-", ":")
+    serial = table.text("serial", SERIAL)
+    if mac and not MAC.fullmatch(mac):
+        raise Failure(f"{table.where}: machines.{name}.mac: '{mac}' is not six pairs of hexadecimal digits like 0c:c4:7a:12:34:56")
+    if not mac and not serial:
+        raise Failure(f"{table.where}: machines.{name} has neither mac nor serial, so nothing to know it by")
+    words = check_words(table.text("words"), f"{table.where}: machines.{name}.words") if "words" in table.values else None
+    bmc = _bmc(table.table("bmc"), name) if "bmc" in table.values else None
+    machine = Machine(name, mac, serial, table.text("boot", NAME), words, bmc)
+    table.finish()
+    return machine
+
+
+def _bmc(table: _Table, name: str) -> Bmc:
+    plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,254}")
+    bmc = Bmc(
+        address=table.text("address", plain),
+        user=table.text("user", plain),
+        protocol=table.text("protocol", None) or "ipmi",
+        password_file=table.text("password_file"),
+        password_variable=table.text("password_variable", re.compile(r"[A-Za-z_][A-Za-z0-9_]*")),
+        insecure=table.flag("insecure"),
+    )
+    table.finish()
+    where = f"{table.where}: machines.{name}.bmc"
+    if not bmc.address or not bmc.user:
+        raise Failure(f"{where} needs address and user")
+    if bmc.protocol not in PROTOCOLS:
+        raise Failure(f"{where}.protocol: '{bmc.protocol}' is neither of {', '.join(PROTOCOLS)}")
+    if bool(bmc.password_file) == bool(bmc.password_variable):
+        raise Failure(f"{where} needs one of password_file and password_variable")
+    return bmc
+
+
+class _Table:
+    """One table of the file, from which keys are taken by type; what is left over at the end nobody knows."""
+
+    def __init__(self, where: str, prefix: str, values: object):
+        self.where = where
+        self._prefix = prefix
+        if not isinstance(values, dict):
+            raise Failure(f"{where}: {prefix.rstrip('.')} must be a table")
+        self.values: dict[str, object] = values
+        self._taken: set[str] = set()
+
+    def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
+        """Empty if the key is not there."""
+        self._taken.add(key)
+        if key not in self.values:
+            return ""
+        value = self.values[key]
+        if not isinstance(value, str):
+            raise Failure(f"{self.where}: {self._prefix}{key} must be a text in quotes")
+        if pattern and not pattern.fullmatch(value):
+            raise Failure(f"{self.where}: {self._prefix}{key}: '{value}' is not acceptable")
+        return value
+
+    def number(self, key: str, otherwise: int, most: int) -> int:
+        self._taken.add(key)
+        value = self.values.get(key, otherwise)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise Failure(f"{self.where}: {self._prefix}{key} must be a number from 0 to {most}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        self._taken.add(key)
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise Failure(f"{self.where}: {self._prefix}{key} must be true or false")
+        return value
+
+    def table(self, key: str) -> _Table:
+        self._taken.add(key)
+        return _Table(self.where, f"{self._prefix}{key}.", self.values.get(key, {}))
+
+    def finish(self) -> None:
+        """Raises Failure for a key that nobody took."""
+        for key in self.values:
+            if key not in self._taken:
+                known = ", ".join(sorted(self._taken))
+                raise Failure(f"{self.where}: there is no key '{self._prefix}{key}'", f"known here: {known}")

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What GRUB and iPXE read at each boot: the menu, and one small file for each machine that is to boot something of its own.
+
+A boot loader cannot read TOML, so the choice is spelt out for it. The files of a machine are named by its MAC (with dashes) or by its
+serial number, and are asked for anew at each boot: to change what a machine boots next, its file is replaced and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+MADE = "Made by ./neap pxe; a change by hand is lost when it is made again."
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Something that can be booted: a multiboot image, or a Linux kernel with an initramfs. Paths are from the tree's root."""
+
+    name: str
+    image: str
+    words: str = ""
+    initrd: str = ""
+    linux: bool = False
+
+
+def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, machines: bool) -> str:
+    """grub.cfg. With `machines`, a file of the machine's own may add an entry and choose it."""
+    lines = [
+        f"# {MADE}",
+        'if [ "$grub_platform" = pc ]; then',
+        "  # A machine without a serial port has none to speak to.",
+        "  if serial --unit=0 --speed=115200; then",
+        "    terminal_input --append serial",
+        "    terminal_output --append serial",
+        "  fi",
+        "fi",
+        f"set default='{chosen}'",
+        f"set timeout={timeout_s}",
+        "",
+    ]
+    for entry in entries.values():
+        lines += _grub_entry(entry, entry.name, entry.name)
+    if machines:
+        octet = "([0-9a-f][0-9a-f])"
+        lines += [
+            "# The machine's own file, by the MAC of the card that booted, else by the serial number.",
+            f"regexp --set=1:m1 --set=2:m2 --set=3:m3 --set=4:m4 --set=5:m5 --set=6:m6 '{':'.join([octet] * 6)}' \"$net_default_mac\"",
+            "smbios --type 1 --get-string 7 --set serial",
+            'if [ -s "$prefix/machines/$m1-$m2-$m3-$m4-$m5-$m6.cfg" ]; then',
+            '  source "$prefix/machines/$m1-$m2-$m3-$m4-$m5-$m6.cfg"',
+            'elif [ -s "$prefix/machines/serial-$serial.cfg" ]; then',
+            '  source "$prefix/machines/serial-$serial.cfg"',
+            "fi",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def grub_machine(name: str, entry: Entry) -> str:
+    """What grub.cfg reads for one machine: an entry that starts at once. Shift at the start still shows the menu."""
+    lines = [f"# {MADE}", *_grub_entry(entry, "this-machine", f"{name}: {entry.name}"), "set default=this-machine", "set timeout=0"]
+    return "\n".join([*lines, ""])
+
+
+def _grub_entry(entry: Entry, identifier: str, title: str) -> list[str]:
+    words = "".join(f" '{word}'" for word in entry.words.split())
+    load = [f"  linux /{entry.image}{words}"] if entry.linux else [f"  multiboot2 /{entry.image}{words}"]
+    if entry.initrd:
+        load.append(f"  initrd /{entry.initrd}")
+    return [f"menuentry '{title}' --id '{identifier}' {{", *load, "}", ""]
+
+
+def ipxe_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int) -> str:
+    """boot.ipxe. iPXE knows multiboot on BIOS only, so on UEFI it hands over to GRUB, which reads its own menu."""
+    lines = [
+        "#!ipxe",
+        f"# {MADE}",
+        "iseq ${platform} efi && goto grub ||",
+        "# The machine's own file, by the MAC of the card that booted, else by the serial number.",
+        "chain --autofree machines/${netX/mac:hexhyp}.ipxe ||",
+        "chain --autofree machines/serial-${serial:uristring}.ipxe ||",
+    ]
+    if timeout_s:
+        lines += ["menu Neap", *(f"item {name} {name}" for name in entries)]
+        lines += [f"choose --default {chosen} --timeout {timeout_s * 1000} entry || shell", "goto entry-${entry}"]
+    else:
+        lines.append(f"goto entry-{chosen}")
+    for entry in entries.values():
+        lines += [f":entry-{entry.name}", *_ipxe_entry(entry)]
+    return "\n".join([*lines, ":grub", "chain /grub/x86_64.efi", ""])
+
+
+def ipxe_machine(entry: Entry) -> str:
+    return "\n".join(["#!ipxe", f"# {MADE}", *_ipxe_entry(entry), ""])
+
+
+def _ipxe_entry(entry: Entry) -> list[str]:
+    lines = [f"kernel /{entry.image} {entry.words}".rstrip()]
+    if entry.initrd:
+        lines[0] += f" initrd={entry.initrd.rpartition('/')[2]}" if entry.linux else ""
+        lines.append(f"initrd /{entry.initrd}")
+    return [*lines, "boot"]

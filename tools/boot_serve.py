@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Serves a boot tree on one network until somebody ends it: dnsmasq for boot questions and TFTP, Python's own server for HTTP.
+
+A laboratory's network has a DHCP server already, and a second one that gave out addresses would do harm. So dnsmasq runs as
+proxy-DHCP: addresses stay with the other server, and dnsmasq adds only where a machine finds its boot file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import http.server
+import ipaddress
+import os
+import socket
+import struct
+import subprocess
+import threading
+from pathlib import Path
+
+from tools import boot_tree, packages, progress
+from tools.errors import Failure
+from tools.process import spawn, stop
+
+SIOCGIFADDR = 0x8915
+SIOCGIFNETMASK = 0x891B
+HTTP_TIMEOUT_SECONDS = 30
+
+
+def serve(out: Path, interface: str, http_port: int) -> int:
+    """Serves until interrupted, or until dnsmasq ends by itself; gives the exit status. `http_port` 0: no HTTP."""
+    out = out.absolute()
+    boot_tree.read_record(out)
+    address = address_of(interface)
+    _require_readable(out)
+    if os.geteuid() != 0:
+        raise Failure("answering boot questions needs root (UDP ports 67, 69 and 4011)", "start it by sudo")
+    packages.require("serve")
+    web = _start_http(out, str(address.ip), http_port) if http_port else None
+    dnsmasq = None
+    try:
+        # It gives out no addresses, so it has no leases to keep.
+        argv = ["dnsmasq", "--keep-in-foreground", "--log-facility=-", "--pid-file=", "--dhcp-leasefile=/dev/null"]
+        argv += [f"--conf-file={out / 'dnsmasq.conf'}", f"--interface={interface}", "--except-interface=lo"]
+        argv += [f"--dhcp-range={address.network.network_address},proxy,{address.network.netmask}"]
+        dnsmasq = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        by = f"TFTP and HTTP on port {http_port}" if web else "TFTP"
+        progress.say(f"neap: serving {out} on {interface} ({address.ip}) by {by}; Ctrl-C ends it")
+        assert dnsmasq.stdout
+        for line in dnsmasq.stdout:
+            progress.say(line.decode(errors="replace").rstrip())
+        status = dnsmasq.wait()
+        raise Failure(f"dnsmasq ended with status {status}", "its own words are above; another server may have its ports")
+    finally:
+        if dnsmasq:
+            stop(dnsmasq)
+        if web:
+            web.shutdown()
+            web.server_close()
+
+
+def address_of(interface: str) -> ipaddress.IPv4Interface:
+    """A network card's IPv4 address with its network. Raises Failure if there is no such card, or it has no address."""
+    there = [name for _, name in socket.if_nameindex()]
+    if interface not in there:
+        raise Failure(f"there is no network card '{interface}'", f"cards: {', '.join(there)}")
+    request = struct.pack("256s", interface.encode())
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            address, mask = (fcntl.ioctl(probe, number, request)[20:24] for number in (SIOCGIFADDR, SIOCGIFNETMASK))
+    except OSError:
+        raise Failure(f"{interface} has no IPv4 address", "give it one in the network of the machines that are to boot") from None
+    return ipaddress.IPv4Interface(f"{socket.inet_ntoa(address)}/{socket.inet_ntoa(mask)}")
+
+
+def _require_readable(out: Path) -> None:
+    """dnsmasq gives up root's rights; a tree that it cannot reach would look to machines like an empty one."""
+    for folder in (out, *out.parents):
+        if not folder.stat().st_mode & 0o001:
+            hint = f"chmod o+x {folder}, or put the tree elsewhere"
+            raise Failure(f"{folder} cannot be entered by everybody, so not by the TFTP server", hint)
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    timeout = HTTP_TIMEOUT_SECONDS
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
+        progress.say(f"http: {self.client_address[0]} {format % arguments}")
+
+
+def _start_http(out: Path, address: str, port: int) -> http.server.ThreadingHTTPServer:
+    try:
+        server = http.server.ThreadingHTTPServer((address, port), functools.partial(_Handler, directory=str(out)))
+    except OSError as error:
+        raise Failure(f"cannot serve HTTP on {address}:{port}: {error.strerror}", "--http N takes another port, 0 none") from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`neap power`, with an ipmitool and a curl of our own on PATH that write down what they were asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tools import power_control
+from tools.errors import Failure, UsageError
+
+SECRET = 'correct horse\\battery"staple'
+
+IPMITOOL = """\
+#!/bin/sh
+echo "$@" >>"$LOG/asked"
+[ "$IPMI_PASSWORD" = "$EXPECTED" ] || { echo "Error: wrong password $IPMI_PASSWORD" >&2; exit 1; }
+for action; do :; done
+case "$action" in
+status) echo "Chassis Power is $(cat "$LOG/power")" ;;
+cycle) echo "Chassis Power Control: Cycle" ;;
+on | off) echo "$action" >"$LOG/power"; echo "Chassis Power Control: $action" ;;
+esac
+"""
+
+CURL = """\
+#!/bin/sh
+echo "$@" >>"$LOG/asked"
+cat >>"$LOG/given"
+for url; do :; done
+case "$url" in
+*/redfish/v1/Systems) echo '{"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]}' ;;
+*/redfish/v1/Systems/1) echo "{\\"PowerState\\": \\"$(cat "$LOG/power")\\"}" ;;
+*/Actions/ComputerSystem.Reset) : ;;
+*) echo "curl: (22) 404" >&2; exit 22 ;;
+esac
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in (("ipmitool", IPMITOOL), ("curl", CURL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("LOG", str(tmp_path))
+    monkeypatch.setenv("EXPECTED", SECRET)
+    monkeypatch.setenv("BMC_PASSWORD", SECRET)
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    (tmp_path / "power").write_text("on\n")
+    (tmp_path / "machines.toml").write_text(
+        "[machines.a]\nserial='a'\n"
+        f"[machines.a.bmc]\naddress='10.0.0.1'\nuser='admin'\npassword_file='{tmp_path}/password'\n"
+        "[machines.b]\nserial='b'\n[machines.b.bmc]\naddress='bmc.example'\nuser='root'\nprotocol='redfish'\n"
+        "password_variable='BMC_PASSWORD'\n[machines.c]\nserial='c'\n"
+    )
+    return tmp_path
+
+
+def _asked(place: Path) -> list[str]:
+    return (place / "asked").read_text().splitlines()
+
+
+def _power(place: Path, action: str, name: str) -> int:
+    return power_control.power(action, name, str(place / "machines.toml"))
+
+
+def test_ipmi_cycles_a_machine_that_is_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _power(place, "cycle", "a") == 0
+    start = "-I lanplus -H 10.0.0.1 -U admin -E chassis power"
+    assert _asked(place) == [f"{start} status", f"{start} cycle"]
+    assert capsys.readouterr().out == "a: cycle\n"
+
+
+def test_a_machine_that_is_off_is_switched_on_in_place_of_a_cycle(place: Path) -> None:
+    (place / "power").write_text("off\n")
+    assert _power(place, "cycle", "a") == 0
+    assert _asked(place)[-1].endswith("power on")
+
+
+def test_what_is_so_already_is_not_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _power(place, "on", "a") == 0
+    assert len(_asked(place)) == 1 and "on already" in capsys.readouterr().out
+    assert _power(place, "status", "a") == 0
+    assert capsys.readouterr().out == "a is on\n"
+
+
+def test_redfish_resets_the_one_system(place: Path) -> None:
+    (place / "power").write_text("On\n")
+    assert _power(place, "cycle", "b") == 0
+    last = _asked(place)[-1]
+    assert last.endswith("https://bmc.example/redfish/v1/Systems/1/Actions/ComputerSystem.Reset")
+    assert json.dumps({"ResetType": "ForceRestart"}) in last
+    assert "--insecure" not in last
+
+
+def test_the_password_is_in_no_argument_and_in_nothing_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _power(place, "status", "a")
+    (place / "power").write_text("Off\n")
+    _power(place, "on", "b")
+    assert SECRET not in "\n".join(_asked(place))
+    # For curl it is a text in quotes, as its configuration wants it.
+    assert (place / "given").read_text().splitlines()[0] == 'user = "root:correct horse\\\\battery\\"staple"'
+    (place / "password").write_text("wrong secret\n")
+    with pytest.raises(Failure) as refused:
+        _power(place, "status", "a")
+    assert "wrong secret" not in refused.value.report() and "***" in refused.value.report()
+    said = capsys.readouterr()
+    assert SECRET not in said.out + said.err
+
+
+def test_what_is_missing_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="there is no 'explode'"):
+        _power(place, "explode", "a")
+    with pytest.raises(Failure, match="names no bmc for c"):
+        _power(place, "on", "c")
+    with pytest.raises(Failure, match="no machine 'd'"):
+        _power(place, "on", "d")
+    monkeypatch.delenv("BMC_PASSWORD")
+    with pytest.raises(Failure, match="the environment has no BMC_PASSWORD"):
+        _power(place, "on", "b")
+    (place / "password").write_text("\n")
+    with pytest.raises(Failure, match="no password in its first line"):
+        _power(place, "on", "a")
+    (place / "password").unlink()
+    with pytest.raises(Failure, match="cannot read the password file"):
+        _power(place, "on", "a")
