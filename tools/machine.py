@@ -29,6 +29,7 @@ from pathlib import Path
 
 from tools import cache, qemu, running
 from tools.errors import Failure
+from tools.firmware import Start
 from tools.process import kill_group, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
 
@@ -60,7 +61,7 @@ class MachineError(Failure):
 class Machine:
     """One run of one image. Not started before `start()` or `with`.
 
-    image: the ELF file (or a Linux kernel, with `initrd`).
+    image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` brings what is booted.
     cores: virtual CPUs, each a thread of QEMU's. memory: as QEMU writes it, "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; host port 0 takes a free one, see `port()`.
     arguments: the words of the image's command line.
@@ -69,12 +70,13 @@ class Machine:
     cpu, machine_type: as QEMU's -cpu and -machine take them. nodes: NUMA nodes, memory and cores shared out evenly.
     restarts: a reset starts the machine again, as on a board; without it, it ends the run.
     outside: let the user network reach beyond this host. qemu_options: more words for QEMU.
+    start_from: firmware, discs and a server of boot files (tools/firmware.py).
     on_line: called with each line of the console as it comes, from a thread of ours.
     """
 
     def __init__(
         self,
-        image: Path,
+        image: Path | None,
         *,
         cores: int = 1,
         memory: str = "512M",
@@ -90,12 +92,14 @@ class Machine:
         restarts: bool = False,
         outside: bool = False,
         initrd: Path | None = None,
+        start_from: Start | None = None,
         qemu_options: Sequence[str] = (),
         on_line: Callable[[str], None] | None = None,
         qemu_command: Sequence[str] | None = None,
         soft_card: Path | None = None,
     ):
-        self.image = Path(image)
+        self.image = Path(image) if image else None
+        self._start_from = start_from or Start()
         self.cores = cores
         self.memory = memory
         self.arguments = list(arguments)
@@ -137,7 +141,7 @@ class Machine:
 
     def start(self) -> None:
         """Starts the card, then QEMU. Raises MachineError or Failure, with nothing left running, if either does not come up."""
-        if not self.image.is_file():
+        if self.image and not self.image.is_file():
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
             self.directory, self._run_lock = _new_run_directory()
@@ -306,10 +310,12 @@ class Machine:
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
-        # By a name without spaces: QEMU puts it in front of a multiboot image's command line.
-        kernel = self.directory / self.image.name.replace(" ", "-")
-        kernel.symlink_to(self.image.absolute())
-        argv += ["-kernel", str(kernel)]
+        argv += self._start_from.qemu_arguments(self.directory)
+        if self.image:
+            # By a name without spaces: QEMU puts it in front of a multiboot image's command line.
+            kernel = self.directory / self.image.name.replace(" ", "-")
+            kernel.symlink_to(self.image.absolute())
+            argv += ["-kernel", str(kernel)]
         if self.initrd:
             argv += ["-initrd", str(self.initrd)]
         if self.arguments:
@@ -320,7 +326,7 @@ class Machine:
         if self.net == "user":
             forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self._forward)
             restrict = "off" if self.outside else "on"
-            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}"]
+            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self._start_from.server_words()}"]
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return [*argv, *self.qemu_options]

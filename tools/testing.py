@@ -15,7 +15,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import build, packages, progress, pythons, qemu, style, toolchain
+from tools import boot_programs, build, packages, progress, pythons, qemu, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.process import run_logged, tail
 
@@ -124,6 +124,7 @@ def _tools() -> Outcome:
     _require_images("tools-tests", "browser-tests")
     toolchain.require()
     qemu.command()
+    boot_programs.require()
     return _pytest("tools", ["tools", "drivers/ixgbe"], timeout_seconds=1800)
 
 
@@ -137,9 +138,10 @@ def _target() -> Outcome:
 
 def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
-    build.build("image", ["memcached.elf", "netpipe.elf", "bench_observe.elf"])
+    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_observe.elf"])
     build.build_soft_card()
     qemu.command()
+    boot_programs.require()
     return _pytest("system", ["tests/system"], timeout_seconds=3600)
 
 

@@ -147,7 +147,8 @@ class DebianProgram:
     def __init__(self, package: str, program: str) -> None:
         root = packages.unpacked(package)
         libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
-        path = next((root / folder / program for folder in ("usr/bin", "bin") if (root / folder / program).is_file()), None)
+        folders = ("usr/bin", "bin", "usr/sbin", "sbin")
+        path = next((root / folder / program for folder in folders if (root / folder / program).is_file()), None)
         if path is None:
             raise Failure(f"Debian's package {package} has no program {program}")
         self.argv = [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(path)]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap pxe --serve`: real dnsmasq as proxy-DHCP on a network of our own, and machines that boot from it by their firmware's PXE.
+
+Two network namespaces: in one a laboratory's DHCP server, which knows nothing of boot files; in the other a bridge, our server on it,
+and the machines' taps. All of it ends with the test's processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from servers import DebianProgram
+
+from tools import boot_machines, boot_tree, build, qemu
+from tools.firmware import Start
+from tools.machine import Machine
+from tools.process import spawn, stop, wait_until
+
+pytestmark = pytest.mark.image_only
+
+NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
+SERVER = f"{NETWORK}.1"
+BOOT_SECONDS = 120
+START_SECONDS = 30
+FIRST_MAC, SECOND_MAC = "52:54:00:00:00:11", "52:54:00:00:00:12"
+MACHINES = f"""
+timeout_s = 0
+[machines.first]
+mac = "{FIRST_MAC}"
+boot = "memcached"
+words = "cores=1"
+[machines.second]
+mac = "{SECOND_MAC}"
+boot = "hello"
+words = "cores=2"
+"""
+
+
+class Namespace:
+    """A network namespace that lives as long as a process in it."""
+
+    def __init__(self) -> None:
+        own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+        self._keeper = spawn([*own, "sh", "-c", "echo ready; exec sleep 3600"], stdout=subprocess.PIPE)
+        assert self._keeper.stdout
+        assert self._keeper.stdout.readline() == b"ready\n", "a network namespace cannot be made here"
+        self.pid = self._keeper.pid
+
+    def enter(self) -> list[str]:
+        """The words in front of a command that is to run inside."""
+        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        return ["nsenter", f"--target={self.pid}", *user, "--net"]
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run([*self.enter(), *words], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def close(self) -> None:
+        stop(self._keeper)
+
+
+@dataclasses.dataclass
+class Net:
+    """The network with its server: `site` is the namespace with the bridge and the taps."""
+
+    site: Namespace
+    tree: Path
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Net]:
+    place = Path(tempfile.mkdtemp(prefix="neap-serve-test-"))
+    place.chmod(0o755)
+    processes: list[subprocess.Popen] = []
+    site = laboratory = None
+    try:
+        images = {name: build.image(name) for name in ("memcached", "hello")}
+        boot_tree.write(place / "tree", boot_tree.Contents(images, boot_machines.parse(MACHINES, "test"), source="a test"))
+        site, laboratory = Namespace(), Namespace()
+        site.run("ip", "link", "set", "lo", "up")
+        site.run("ip", "link", "add", "bridge", "type", "bridge")
+        site.run("ip", "address", "add", f"{SERVER}/24", "dev", "bridge")
+        site.run("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "lab", "netns", str(laboratory.pid))
+        for name in ("first", "second"):
+            site.run("ip", "tuntap", "add", name, "mode", "tap")
+        for name in ("uplink", "first", "second"):
+            site.run("ip", "link", "set", name, "master", "bridge", "up")
+        site.run("ip", "link", "set", "bridge", "up")
+        laboratory.run("ip", "address", "add", f"{NETWORK}.2/24", "dev", "lab")
+        laboratory.run("ip", "link", "set", "lab", "up")
+        programs = _dnsmasq_directory(place)
+        dhcp = [str(programs / "dnsmasq"), "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root"]
+        dhcp += ["--interface=lab", "--bind-interfaces", "--dhcp-leasefile=/dev/null", "--pid-file=", "--log-facility=-"]
+        dhcp += [f"--dhcp-range={NETWORK}.50,{NETWORK}.99"]
+        with open(place / "laboratory.log", "wb") as log:
+            processes.append(spawn([*laboratory.enter(), *dhcp], stdout=log, stderr=subprocess.STDOUT))
+        log_path = place / "serve.log"
+        neap = [sys.executable, str(build.REPOSITORY / "neap"), "pxe", "--out", str(place / "tree"), "--serve", "bridge", "--http", "8080"]
+        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        with open(log_path, "wb") as log:
+            processes.append(spawn([*site.enter(), *neap], stdout=log, stderr=subprocess.STDOUT, env=environment))
+        ready = wait_until(lambda: "TFTP root is" in log_path.read_text() or processes[-1].poll() is not None, START_SECONDS)
+        assert ready and processes[-1].poll() is None, log_path.read_text() + (place / "laboratory.log").read_text()
+        yield Net(site, place / "tree", log_path)
+    finally:
+        for process in reversed(processes):
+            stop(process)
+        for namespace in (site, laboratory):
+            if namespace:
+                namespace.close()
+        shutil.rmtree(place)
+
+
+def _dnsmasq_directory(place: Path) -> Path:
+    """A directory for PATH with Debian's dnsmasq, which need not be installed for that."""
+    directory = place / "programs"
+    directory.mkdir()
+    script = directory / "dnsmasq"
+    words = " ".join(f"'{word}'" for word in DebianProgram("dnsmasq-base", "dnsmasq").argv)
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)
+    return directory
+
+
+def _booted(net: Net, name: str, mac: str) -> str:
+    """Boots a machine on its tap; gives the line in which the image says what it is."""
+    start = Start(boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
+    command = [*net.site.enter(), *qemu.command()]
+    with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=command) as machine:
+        return machine.wait_for_line(r"^neap: \w+ \(.*\) on ", BOOT_SECONDS)
+
+
+def test_two_machines_each_boot_their_own_image_and_words(net: Net) -> None:
+    """Both at once."""
+    with ThreadPoolExecutor(2) as both:
+        first, second = both.submit(_booted, net, "first", FIRST_MAC), both.submit(_booted, net, "second", SECOND_MAC)
+        assert re.match(r"neap: memcached \(.*\) on 1 core$", first.result()), net.log.read_text()
+        assert re.match(r"neap: hello \(.*\) on 2 cores$", second.result()), net.log.read_text()
+
+
+def test_the_next_boot_is_changed_while_the_server_runs(net: Net) -> None:
+    before = net.log.read_text().count("TFTP root is")
+    boot_tree.choose_next(net.tree, "second", "memcached", "cores=1")
+    assert re.match(r"neap: memcached \(.*\) on 1 core$", _booted(net, "second", SECOND_MAC)), net.log.read_text()
+    assert net.log.read_text().count("TFTP root is") == before == 1
+
+
+def test_the_same_files_come_by_http(net: Net) -> None:
+    address = f"http://{SERVER}:8080/images/hello.elf"
+    script = f"import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('{address}', timeout=20).read())"
+    done = subprocess.run([*net.site.enter(), sys.executable, "-c", script], capture_output=True, timeout=60)
+    assert done.stdout == build.image("hello").read_bytes(), done.stderr

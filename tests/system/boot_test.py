@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Every way from power-on to memcached answering: firmware, boot loader and card as they come, from trees and discs made here.
+
+QEMU's `-kernel` is one of ten. Where a tree is used, the machine's own file in it gives the command line, by MAC or by serial number,
+and `stats settings` of the memcached that answers says whether it was that one. The last test prints what was seen as a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from linux_guest import guest_image
+from linux_memcached import LINUX_WORDS, append_memcached
+from wire import Wire
+
+from tools import boot_machines, boot_programs, boot_tree, build, pxe
+from tools.firmware import UEFI, Start
+from tools.machine import LOOPBACK, Machine
+
+pytestmark = pytest.mark.image_only
+
+BOOT_SECONDS = 120
+PORT = 11211
+BOOT_MAC = "52:54:00:00:00:01"
+CARD_MAC = "02:00:00:00:00:02"
+SERIAL = "NEAP-7"
+MEBIBYTE = 1 << 20
+# Which machine of the tree's file answers, is seen by how much memory its memcached may take.
+MACHINES = f"""
+boot = "hello"
+timeout_s = 0
+[words]
+memcached = "memory=70M"
+linux = "{LINUX_WORDS}"
+[machines.by-mac]
+mac = "{BOOT_MAC}"
+boot = "memcached"
+words = "memory=71M"
+[machines.by-serial]
+serial = "{SERIAL}"
+boot = "memcached"
+words = "memory=72M"
+[machines.by-card]
+mac = "{CARD_MAC}"
+boot = "memcached"
+words = "memory=73M"
+[machines.linux]
+mac = "52:54:00:00:00:09"
+boot = "linux"
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What the boots start from. A directory that all may enter, as a TFTP server wants it."""
+
+    tree: Path
+    disc: Path
+    ipxe_disk: Path
+    linux: guest_image.GuestImage
+    initramfs: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way to boot. machine: what it is started from. memory_m: what its memcached says its limit is, in MiB."""
+
+    firmware: str
+    loader: str
+    machine: Callable[[Made], dict]
+    memory_m: int
+
+
+WAYS = {
+    "kernel": Way("-", "QEMU -kernel", lambda made: {"image": build.image("memcached"), "arguments": ["memory=64M"]}, 64),
+    "bios-pxe": Way(
+        "BIOS",
+        "PXE, GRUB (by MAC)",
+        lambda made: {"start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac=BOOT_MAC)},
+        71,
+    ),
+    "bios-pxe-ipxe": Way(
+        "BIOS",
+        "PXE, iPXE's script (by serial number)",
+        lambda made: {
+            "start_from": Start(tftp=made.tree, bootfile="ipxe/boot.ipxe", boot_card=True),
+            "qemu_options": ["-smbios", f"type=1,serial={SERIAL}"],
+        },
+        72,
+    ),
+    "uefi-pxe": Way(
+        "UEFI",
+        "PXE over virtio-net, GRUB (by serial number)",
+        lambda made: {
+            "start_from": Start(firmware=UEFI, tftp=made.tree, bootfile="grub/x86_64.efi", boot_card=True),
+            "qemu_options": ["-smbios", f"type=1,serial={SERIAL}"],
+        },
+        72,
+    ),
+    "bios-ipxe": Way(
+        "BIOS",
+        "ipxe.lkrn, intelx on the soft 82599, multiboot 1",
+        lambda made: {
+            "image": made.tree / "ipxe/ipxe.lkrn",
+            "mac": CARD_MAC,
+            "start_from": Start(tftp=made.tree, bootfile="ipxe/boot.ipxe"),
+        },
+        73,
+    ),
+    "uefi-ipxe": Way(
+        "UEFI",
+        "ipxe.efi, intelx on the soft 82599, GRUB",
+        lambda made: {
+            "mac": CARD_MAC,
+            "start_from": Start(firmware=UEFI, disk=made.ipxe_disk, tftp=made.tree, bootfile="ipxe/boot.ipxe"),
+        },
+        73,
+    ),
+    "bios-cd": Way("BIOS", "disc image as CD, GRUB", lambda made: {"start_from": Start(cdrom=made.disc)}, 74),
+    "bios-disk": Way("BIOS", "disc image as disk, GRUB", lambda made: {"start_from": Start(disk=made.disc)}, 74),
+    "uefi-cd": Way("UEFI", "disc image as CD, GRUB", lambda made: {"start_from": Start(firmware=UEFI, cdrom=made.disc)}, 74),
+    "uefi-disk": Way("UEFI", "disc image as disk, GRUB", lambda made: {"start_from": Start(firmware=UEFI, disk=made.disc)}, 74),
+}
+# The same two ways for Debian's kernel and memcached, from the same tree.
+LINUX_WAYS = {
+    "kernel": lambda made: {"image": made.linux.kernel, "initrd": made.initramfs, "arguments": LINUX_WORDS.split()},
+    "bios-pxe": lambda made: {
+        "start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[tuple[str, ...]]:
+    """What the tests saw, for the table at the end."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def made(linux_image: guest_image.GuestImage) -> Iterator[Made]:
+    place = Path(tempfile.mkdtemp(prefix="neap-boot-test-"))
+    place.chmod(0o755)
+    try:
+        initramfs = place / "initramfs"
+        append_memcached(linux_image, initramfs)
+        images = {name: build.image(name) for name in ("memcached", "hello")}
+        contents = boot_tree.Contents(images, boot_machines.parse(MACHINES, "test"), linux_image.kernel, initramfs, "a test")
+        boot_tree.write(place / "tree", contents)
+        pxe.write_disc(place / "memcached.iso", "memcached", images["memcached"], "memory=74M", "a test")
+        _write_ipxe_disk(place / "ipxe.img")
+        yield Made(place / "tree", place / "memcached.iso", place / "ipxe.img", linux_image, initramfs)
+    finally:
+        shutil.rmtree(place)
+
+
+def _write_ipxe_disk(disk: Path) -> None:
+    """What a person makes to try iPXE: a FAT disk that UEFI starts ipxe.efi from."""
+    programs = boot_programs.require()
+    with disk.open("wb") as file:
+        file.truncate(8 * MEBIBYTE)
+    programs.run("mformat", ["-i", str(disk), "-v", "IPXE", "::"])
+    programs.run("mmd", ["-i", str(disk), "::/EFI", "::/EFI/BOOT"])
+    programs.run("mcopy", ["-i", str(disk), str(programs.ipxe_efi), "::/EFI/BOOT/BOOTX64.EFI"])
+
+
+def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
+    """Boots and asks; gives the seconds from power-on to the answer, and memcached's settings."""
+    machine = Machine(words.pop("image", None), forward=[(0, PORT)], **words)
+    with machine:
+        start = time.monotonic()
+        machine.wait_for_line(r"memcached: listening on [0-9.]+:11211", BOOT_SECONDS)
+        with Wire((LOOPBACK, machine.port(PORT))) as wire:
+            assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
+            seconds = time.monotonic() - start
+            wire.store(b"booted", b"yes")
+            assert wire.fetch(b"booted") == b"yes"
+            settings = wire.statistics(b"settings")
+    return seconds, settings
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_memcached_answers(name: str, made: Made, rows: list[tuple[str, ...]], record_property) -> None:
+    way = WAYS[name]
+    seconds, settings = _first_answer(way.machine(made))
+    assert settings["maxbytes"] == str(way.memory_m * MEBIBYTE), "another command line than the one for this machine"
+    record_property("seconds_to_first_answer", round(seconds, 2))
+    rows.append((way.firmware, way.loader, "Neap", f"{seconds:.1f}"))
+
+
+@pytest.mark.parametrize("name", LINUX_WAYS)
+def test_linux_from_the_same_tree_answers(name: str, made: Made, rows: list[tuple[str, ...]], record_property) -> None:
+    seconds, _settings = _first_answer(LINUX_WAYS[name](made))
+    record_property("seconds_to_first_answer", round(seconds, 2))
+    rows.append((WAYS[name].firmware, WAYS[name].loader, f"Linux {made.linux.release}", f"{seconds:.1f}"))
+
+
+def test_the_table_of_what_was_booted(rows: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed, not judged: seconds from power-on to the first answer depend on what else this host does."""
+    assert len(rows) == len(WAYS) + len(LINUX_WAYS), "not every way was booted"
+    table = [("firmware", "by", "system", "first answer [s]"), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    with capsys.disabled():
+        print()
+        for row in table:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
