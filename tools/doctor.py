@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import build, cache, mirror, packages, qemu, sources, toolchain
+from tools import boot_programs, build, cache, mirror, packages, qemu, sources, toolchain
 from tools.errors import Failure
 from tools.machine import port_is_free
 from tools.run import DEFAULT_FORWARDS
@@ -97,6 +97,13 @@ def _qemu() -> Finding:
     return Finding("qemu", "later", f"will be fetched from Debian's {qemu.BACKPORTS}")
 
 
+def _boot_programs() -> Finding:
+    found = boot_programs.find()
+    if found:
+        return Finding("boot programs", "ok", ", ".join(f"{name} {version}" for name, version in found.versions().items()))
+    return Finding("boot programs", "later", f"GRUB, iPXE and OVMF will be fetched from Debian's {boot_programs.SUITE} for ./neap pxe")
+
+
 def _sources() -> Finding:
     pinned = sources.pins(sources.PINS)
     return Finding("sources", "ok", ", ".join(f"{pin.name} {pin.version}" for pin in pinned.values()))
@@ -131,6 +138,7 @@ CHECKS: list[Callable[[], Finding]] = [
     _packages("packages for tests", "host-tests", "python-tests", "tools-tests", "browser-tests", "system-tests", "style", "rustfmt"),
     _toolchain,
     _qemu,
+    _boot_programs,
     _sources,
     _ports,
 ]
