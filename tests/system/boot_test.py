@@ -190,14 +190,15 @@ def test_memcached_answers(name: str, made: Made, rows: list[tuple[str, ...]], r
     seconds, settings = _first_answer(way.machine(made))
     assert settings["maxbytes"] == str(way.memory_m * MEBIBYTE), "another command line than the one for this machine"
     record_property("seconds_to_first_answer", round(seconds, 2))
-    rows.append((way.firmware, way.loader, "Neap", f"{seconds:.1f}"))
+    rows.append((way.firmware, way.loader, f"Neap, {build.image('memcached').stat().st_size / 1e6:.0f} MB", f"{seconds:.1f}"))
 
 
 @pytest.mark.parametrize("name", LINUX_WAYS)
 def test_linux_from_the_same_tree_answers(name: str, made: Made, rows: list[tuple[str, ...]], record_property) -> None:
     seconds, _settings = _first_answer(LINUX_WAYS[name](made))
     record_property("seconds_to_first_answer", round(seconds, 2))
-    rows.append((WAYS[name].firmware, WAYS[name].loader, f"Linux {made.linux.release}", f"{seconds:.1f}"))
+    size = (made.linux.kernel.stat().st_size + made.initramfs.stat().st_size) / 1e6
+    rows.append((WAYS[name].firmware, WAYS[name].loader, f"Linux {made.linux.release}, {size:.0f} MB", f"{seconds:.1f}"))
 
 
 def test_the_table_of_what_was_booted(rows: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
