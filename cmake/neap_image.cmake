@@ -3,16 +3,21 @@
 #
 #   neap_application(NAME SOURCES … LIBRARIES …)   NAME.elf, which a boot loader takes, and NAME.debug.elf, which a debugger reads
 #   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, as part of target `target_tests`; its exit status tells
+#   PORTS …                                        TCP ports of the image that `./neap run PATH` forwards
 #
 # Both files lie in the folder's build directory; the target is NAME.elf. boot/link_image.py says how an image is linked, and why in three
-# steps.
+# steps. An application elsewhere gets this by find_package(Neap) (cmake/NeapConfig.cmake.in), which says where boot/'s files lie.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_DEBUG "-Og")
 set(CMAKE_CXX_FLAGS_DEBUG "-Og")
-target_compile_options(neap_common INTERFACE -mno-red-zone -ffunction-sections -fdata-sections)
-if(CMAKE_BUILD_TYPE STREQUAL "Release")
-  target_compile_options(neap_common INTERFACE -flto=auto)
+if(NOT NEAP_OUTSIDE)
+  set(NEAP_BOOT_FOLDER "${PROJECT_SOURCE_DIR}/boot")
+  set(NEAP_VERSION "${PROJECT_VERSION}")
+  target_compile_options(neap_common INTERFACE -mno-red-zone -ffunction-sections -fdata-sections)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(neap_common INTERFACE -flto=auto)
+  endif()
 endif()
 
 # The compiler makes names up where it needs them to be unique; by default at random. An object's own path in the build tree is unique too.
@@ -22,31 +27,33 @@ foreach(language C CXX)
 endforeach()
 
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
-set(NEAP_LINK_SCRIPT "${PROJECT_SOURCE_DIR}/boot/image.ld")
-set(NEAP_LINKER "${PROJECT_SOURCE_DIR}/boot/link_image.py")
+set(NEAP_LINK_SCRIPT "${NEAP_BOOT_FOLDER}/image.ld")
+set(NEAP_LINKER "${NEAP_BOOT_FOLDER}/link_image.py")
 # Every executable of an image build is an image.
 set(CMAKE_CXX_LINK_EXECUTABLE
   "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET>")
 string(APPEND CMAKE_CXX_LINK_EXECUTABLE " -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
 
-# The commit, looked at by every build; only a change of it makes anything anew.
-set(NEAP_COMMIT_SOURCE "${PROJECT_BINARY_DIR}/boot/commit.cpp")
-add_custom_target(neap_commit_source
-  COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/boot/write_commit.py"
-    --source "${PROJECT_SOURCE_DIR}" --output "${NEAP_COMMIT_SOURCE}"
-  BYPRODUCTS "${NEAP_COMMIT_SOURCE}"
-  COMMENT ""
-  VERBATIM)
-add_library(neap_commit OBJECT "${NEAP_COMMIT_SOURCE}")
-target_link_libraries(neap_commit PRIVATE neap_options)
-add_dependencies(neap_commit neap_commit_source)
+# The commit, looked at by every build; only a change of it makes anything anew. For an application elsewhere, its own folder's.
+if(NOT TARGET neap_commit)
+  set(NEAP_COMMIT_SOURCE "${PROJECT_BINARY_DIR}/boot/commit.cpp")
+  add_custom_target(neap_commit_source
+    COMMAND "${Python3_EXECUTABLE}" "${NEAP_BOOT_FOLDER}/write_commit.py" --source "${PROJECT_SOURCE_DIR}" --output "${NEAP_COMMIT_SOURCE}"
+    BYPRODUCTS "${NEAP_COMMIT_SOURCE}"
+    COMMENT ""
+    VERBATIM)
+  add_library(neap_commit OBJECT "${NEAP_COMMIT_SOURCE}")
+  target_link_libraries(neap_commit PRIVATE neap_options)
+  add_dependencies(neap_commit neap_commit_source)
+endif()
 
 function(neap_application name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;PORTS")
+  set(PROJECT_VERSION "${NEAP_VERSION}")  # here, whatever the application's own is
   set(NEAP_APPLICATION_NAME "${name}")
   string(TOLOWER "${CMAKE_BUILD_TYPE}" NEAP_BUILD_TYPE)
   set(name_source "${CMAKE_CURRENT_BINARY_DIR}/${name}_application_name.cpp")
-  configure_file("${PROJECT_SOURCE_DIR}/boot/application_name.cpp.in" "${name_source}" @ONLY)
+  configure_file("${NEAP_BOOT_FOLDER}/application_name.cpp.in" "${name_source}" @ONLY)
   add_executable(${name}.elf ${arg_SOURCES} "${name_source}")
   target_link_libraries(${name}.elf PRIVATE neap_options neap_commit neap_kernel neap_x86 neap_boot ${arg_LIBRARIES})
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -54,6 +61,13 @@ function(neap_application name)
     target_link_options(${name}.elf PRIVATE -O2 -flto=auto -flto-partition=none -flinker-output=nolto-rel -frandom-seed=${name})
   endif()
   set_target_properties(${name}.elf PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS "${NEAP_LINK_SCRIPT};${NEAP_LINKER}")
+
+  # For the launcher, which asks an application's folder elsewhere what it makes: tools/outside.py.
+  string(JOIN "," ports ${arg_PORTS})
+  set_property(GLOBAL APPEND PROPERTY NEAP_APPLICATIONS "${name}\t${CMAKE_CURRENT_BINARY_DIR}/${name}.elf\t${ports}\n")
+  get_property(all GLOBAL PROPERTY NEAP_APPLICATIONS)
+  string(CONCAT all ${all})
+  file(WRITE "${CMAKE_BINARY_DIR}/neap-applications.txt" "${all}")
 endfunction()
 
 function(neap_target_test name)
@@ -61,4 +75,6 @@ function(neap_target_test name)
   add_dependencies(target_tests ${name}.elf)
 endfunction()
 
-add_custom_target(target_tests COMMENT "Images of tests/target")
+if(NOT NEAP_OUTSIDE)
+  add_custom_target(target_tests COMMENT "Images of tests/target")
+endif()

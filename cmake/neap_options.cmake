@@ -7,25 +7,26 @@ if(NEAP_IMAGE)
   set(NEAP_DEBUG_INFO "-g")
 endif()
 add_library(neap_common INTERFACE)
-target_include_directories(neap_common INTERFACE "${PROJECT_SOURCE_DIR}")
+target_include_directories(neap_common INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include/neap>")
 target_compile_options(neap_common INTERFACE
   ${NEAP_DEBUG_INFO}
-  "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=."
-  "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build"
+  "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>"
+  "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_BINARY_DIR}=build>"
+  "$<INSTALL_INTERFACE:-ffile-prefix-map=$<INSTALL_PREFIX>=neap>"
   -ftls-model=local-exec)
 
 # Boost's headers, for applications: from Debian's package, as the launcher fetched it; or the host's own.
 set(NEAP_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/")
 if(NEAP_BOOST_INCLUDE)
-  target_include_directories(neap_common SYSTEM INTERFACE "${NEAP_BOOST_INCLUDE}")
-  target_compile_options(neap_common INTERFACE "-ffile-prefix-map=${NEAP_BOOST_INCLUDE}=boost")
+  target_include_directories(neap_common SYSTEM INTERFACE "$<BUILD_INTERFACE:${NEAP_BOOST_INCLUDE}>")
+  target_compile_options(neap_common INTERFACE "$<BUILD_INTERFACE:-ffile-prefix-map=${NEAP_BOOST_INCLUDE}=boost>")
 endif()
 
 add_library(neap_options INTERFACE)
 target_link_libraries(neap_options INTERFACE neap_common)
+target_compile_features(neap_options INTERFACE cxx_std_23)
 target_compile_options(neap_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
 option(NEAP_WERROR "Treat warnings in our own code as errors" ON)
-if(NEAP_WERROR)
-  target_compile_options(neap_options INTERFACE -Werror)
-endif()
+# Of our own targets, not of applications elsewhere that take neap_options.
+set(CMAKE_COMPILE_WARNING_AS_ERROR ${NEAP_WERROR})

@@ -5,6 +5,10 @@ set(CMAKE_SYSTEM_PROCESSOR x86_64)
 if(NOT NEAP_TOOLCHAIN)
   set(NEAP_TOOLCHAIN "$ENV{NEAP_TOOLCHAIN}")
 endif()
+# Beside an installed Neap: where the compiler was that made it.
+if(NOT NEAP_TOOLCHAIN AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/toolchain-prefix.txt")
+  file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/toolchain-prefix.txt" NEAP_TOOLCHAIN LIMIT_COUNT 1)
+endif()
 if(NOT EXISTS "${NEAP_TOOLCHAIN}/bin/x86_64-neap-elf-g++")
   message(FATAL_ERROR "No cross compiler at NEAP_TOOLCHAIN='${NEAP_TOOLCHAIN}'. "
     "'./neap build' finds or builds it; './neap toolchain build' does only that.")

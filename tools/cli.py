@@ -15,13 +15,17 @@ from tools.errors import Failure, UsageError
 
 COMMANDS = """\
 commands:
-  run APP [options] [-- key=value ...]   build an application and run it on an emulated machine
+  run APP|PATH [options] [-- key=value ...]
+                                         build an application, of this checkout or in a folder of its own, and run it
+                                         on an emulated machine; --vfio ADDRESS gives it the real card
+  new NAME [--dir D]                     an application of your own: a folder outside this checkout
+  vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, give it back
   ctl APP|HOST[:PORT] LINE ...           ask or set something on a machine that runs: status, 'itr,8us', 'idle,poll,2'
   top APP|HOST[:PORT] [--once]           a live view of its cores
   log collect|fetch HOST --out DIR       bring the cores' records here
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP ...]                        build boot images (all by default) and the soft card
-  test [LAYER ...]                       run the tests: host sim tools target system style
+  test [LAYER|PATH ...]                  run the tests: host sim tools target system style; or those of an application
   soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
   pxe APP ... --out DIR                  a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
@@ -123,18 +127,29 @@ def _parser() -> Parser:
         return sub
 
     run = command("run", _run, "Build an application and run it on an emulated machine; words after -- are its command line.")
-    run.add_argument("application", metavar="APP")
+    run.add_argument("application", metavar="APP|PATH")
     run.add_argument("--cores", type=int, default=1, metavar="N")
     run.add_argument("--memory", default="512M", metavar="M", help="RAM of the machine, like 512M or 2G")
     run.add_argument("--forward", action="append", default=[], metavar="HOST:GUEST", help="forward a port of 127.0.0.1; repeatable")
     run.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
+    run.add_argument("--accel", choices=("kvm", "tcg", "auto"), help="whose CPU: this one's, an emulated one (default), or as it can be")
+    run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
+
+    new = command("new", _new, "Make the folder of an application of your own, outside this checkout.", builds=False)
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--dir", metavar="D", help="where the folder NAME goes (here)")
+
+    vfio = command("vfio", _vfio, "Take a card from this Linux for `run --vfio`, give it back, or say how it stands.", builds=False)
+    vfio.add_argument("action", choices=("bind", "unbind", "status"), metavar="bind|unbind|status")
+    vfio.add_argument("address", metavar="ADDRESS", help="PCI address, like 0000:03:00.0")
+    vfio.add_argument("--json", action="store_true", help="of status")
 
     build = command("build", _build, "Build boot images and the soft card.")
     build.add_argument("applications", nargs="*", metavar="APP")
     build.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
 
     test = command("test", _test, "Run tests, by layer.")
-    test.add_argument("layers", nargs="*", metavar="LAYER")
+    test.add_argument("layers", nargs="*", metavar="LAYER|PATH")
 
     soak = command("soak", _soak, "Run tests over and over; fuzzers take their share of the time.")
     soak.add_argument("layers", nargs="*", metavar="LAYER")
@@ -244,8 +259,29 @@ def _run(arguments) -> int:
     from tools import run
 
     return run.run(
-        run.Options(arguments.application, arguments.cores, arguments.memory, arguments.forward, arguments.words, arguments.debug)
+        run.Options(
+            arguments.application,
+            arguments.cores,
+            arguments.memory,
+            arguments.forward,
+            arguments.words,
+            arguments.debug,
+            arguments.accel,
+            arguments.vfio,
+        )
     )
+
+
+def _new(arguments) -> int:
+    from tools import new
+
+    return new.new(arguments.name, arguments.dir)
+
+
+def _vfio(arguments) -> int:
+    from tools import vfio
+
+    return vfio.command(arguments.action, arguments.address, arguments.json)
 
 
 def _build(arguments) -> int:

@@ -71,6 +71,7 @@ class Machine:
     restarts: a reset starts the machine again, as on a board; without it, it ends the run.
     outside: let the user network reach beyond this host. qemu_options: more words for QEMU.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
+    accelerator: "tcg" emulates the CPU; "kvm" runs on this one, whose MWAIT is then the guest's own.
     on_line: called with each line of the console as it comes, from a thread of ours.
     """
 
@@ -91,6 +92,7 @@ class Machine:
         nodes: int = 1,
         restarts: bool = False,
         outside: bool = False,
+        accelerator: str = "tcg",
         initrd: Path | None = None,
         start_from: Start | None = None,
         qemu_options: Sequence[str] = (),
@@ -112,6 +114,7 @@ class Machine:
         self.nodes = nodes
         self.restarts = restarts
         self.outside = outside
+        self.accelerator = accelerator
         self.initrd = initrd
         self.qemu_options = list(qemu_options)
         self._on_line = on_line
@@ -305,8 +308,11 @@ class Machine:
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
         argv = ["-nodefaults", "-no-user-config", "-display", "none", "-S", *([] if self.restarts else ["-no-reboot"])]
-        argv += ["-accel", "tcg,thread=multi", "-cpu", self.cpu, "-smp", str(self.cores), "-m", self.memory]
-        argv += self._memory_arguments()
+        if self.accelerator == "kvm":
+            argv += ["-accel", "kvm", "-cpu", "host", "-overcommit", "cpu-pm=on"]
+        else:
+            argv += ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
+        argv += ["-smp", str(self.cores), "-m", self.memory, *self._memory_arguments()]
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]

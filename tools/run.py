@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap run APP`: from a checkout to an application that answers on 127.0.0.1.
+"""`./neap run APP`: from a checkout, or an application's own folder, to an application that answers on 127.0.0.1.
 
 Whatever can be refused is refused before anything is built. What is missing is then made in two lanes side by side: the image with
 the compiler and sources that it needs, and the machine to run it on (QEMU, the soft card). The console is shown as it comes.
@@ -12,9 +12,10 @@ import dataclasses
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from tools import build, machine, packages, process, progress, qemu, toolchain
+from tools import build, machine, outside, packages, process, progress, qemu, toolchain, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.running import CONTROL_PORT
 
@@ -36,41 +37,86 @@ class Options:
     forwards: Sequence[str] = ()
     arguments: Sequence[str] = ()
     debug: bool = False
+    accelerator: str | None = None
+    vfio: str | None = None
 
 
 def run(options: Options) -> int:
     """Runs an application until it ends or we are interrupted; gives the launcher's exit status."""
-    build.require_application(options.application)
+    folder = outside.folder(options.application)
+    if folder is None:
+        build.require_application(options.application)
     if not 1 <= options.cores <= MAX_CORES:
         raise UsageError(f"--cores takes 1 to {MAX_CORES}, not {options.cores}")
     if not MEMORY.fullmatch(options.memory):
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
-    forwards = choose_forwards(options.application, options.forwards)
+    if options.vfio is not None and options.forwards:
+        raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
+    card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
+    accelerator = choose_accelerator(options.accelerator or ("kvm" if card else "tcg"))
+    forwards = [] if card else choose_forwards(options.application if folder is None else "", options.forwards)
     require_free_ports(forwards)
 
-    served = control_port(options.application, options.arguments)
     preset = "image-debug" if options.debug else "image"
     require_build_packages()
     with contextlib.ExitStack() as running:
         # Held until QEMU has read the image: after that, another neap may build over it.
-        with build.building(preset):
-            in_parallel([lambda: build.build_locked(preset, [f"{options.application}.elf"]), prepare_machine])
-            require_free_ports(forwards)
-            forwards += control_forward(served, forwards)
-            console = Console(options.application, forwards)
+        with _built(options.application, folder, preset, soft_card=card is None) as application:
+            served = control_port(application.name, options.arguments)
+            named = [guest for _, guest in forwards]
+            if card is None:
+                forwards += [(port, port) for port in application.ports if port not in named]
+                require_free_ports(forwards)
+                forwards += control_forward(served, forwards)
+            console = Console(application.name, forwards)
             vm = machine.Machine(
-                build.image(options.application, preset),
+                application.image,
                 cores=options.cores,
                 memory=options.memory,
                 forward=forwards,
                 arguments=options.arguments,
+                card=card is None,
                 outside=True,
+                accelerator=accelerator,
+                qemu_options=card.qemu_options() if card else (),
                 on_line=console.show,
             )
+            if card:
+                vfio.say_limits(card)
             console.stop_machine_with = vm.stop
             running.enter_context(vm)
-            vm.describe(options.application, served)
+            vm.describe(application.name, served)
         return guest_status(vm.wait_exit(None))
+
+
+@contextlib.contextmanager
+def _built(name: str, folder: Path | None, preset: str, soft_card: bool) -> Iterator[outside.Application]:
+    """The image, built, and the machine, prepared; nobody builds over the image within the `with`."""
+    prepare = prepare_machine if soft_card else prepare_qemu
+    if folder is None:
+        with build.building(preset):
+            in_parallel([lambda: build.build_locked(preset, [f"{name}.elf"]), prepare])
+            yield outside.Application(name, build.image(name, preset))
+        return
+    made: list[outside.Application] = []
+    with contextlib.ExitStack() as locks:
+        in_parallel([lambda: made.append(locks.enter_context(outside.built(folder, preset))), prepare])
+        yield made[0]
+
+
+def choose_accelerator(wanted: str) -> str:
+    """'auto' -> what this host has, said on the console; a host without KVM refuses 'kvm'."""
+    if wanted == "tcg":
+        return wanted
+    problem = vfio.kvm_problem()
+    if problem is None:
+        if wanted == "auto":
+            progress.say("neap: KVM: the machine's cores are this CPU's own; an idle one keeps its host core to itself (MWAIT is the guest's)")
+        return "kvm"
+    if wanted == "kvm":
+        raise problem
+    progress.say(f"neap: emulated cores (tcg): {problem.message}")
+    return "tcg"
 
 
 def require_build_packages() -> None:
@@ -81,9 +127,13 @@ def require_build_packages() -> None:
     packages.require(*groups)
 
 
+def prepare_qemu() -> None:
+    progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+
+
 def prepare_machine() -> None:
     """QEMU and the soft card."""
-    progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+    prepare_qemu()
     build.build_soft_card()
 
 

@@ -8,6 +8,7 @@ A test that was skipped counts as failed, as does a layer in which no test ran: 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import time
@@ -15,7 +16,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import boot_programs, build, packages, progress, pythons, qemu, style, toolchain
+from tools import boot_programs, build, outside, packages, progress, pythons, qemu, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.process import run_logged, tail
 
@@ -38,14 +39,15 @@ class Outcome:
 
 def test(names: Sequence[str]) -> int:
     """Runs layers (default: all) one after the other; prints `N passed, N failed` as the last line. Status 1 if any failed."""
+    folders = {name: folder for name in names if name not in LAYERS and (folder := outside.folder(name))}
     for name in names:
-        if name not in LAYERS:
-            raise UsageError(f"there is no test layer '{name}'", f"layers: {' '.join(LAYERS)}")
+        if name not in LAYERS and name not in folders:
+            raise UsageError(f"there is no test layer '{name}'", f"layers: {' '.join(LAYERS)}; or the folder of an application elsewhere")
     total = Outcome()
     rows = []
     for name in names or LAYERS:
         start = time.monotonic()
-        outcome = _run_layer(name)
+        outcome = _run_layer(name, LAYERS.get(name) or functools.partial(_outside, folders[name]))
         rows.append(f"{name:8} {outcome.passed:5} passed, {len(outcome.failures):3} failed  {progress.duration(time.monotonic() - start)}")
         for line in outcome.failures[:SHOWN_FAILURES]:
             print(f"FAILED {name}: {line}", flush=True)
@@ -78,10 +80,10 @@ def soak(names: Sequence[str], minutes: float) -> int:
     return 0
 
 
-def _run_layer(name: str) -> Outcome:
+def _run_layer(name: str, layer: Callable[[], Outcome]) -> Outcome:
     progress.say(f"neap: test layer {name}")
     try:
-        outcome = LAYERS[name]()
+        outcome = layer()
     except Failure as failure:
         for line in failure.details:
             print(f"    {line}", flush=True)
@@ -159,6 +161,14 @@ def _style() -> Outcome:
             more = f" and {len(complaints) - 1} more, see {log}" if len(complaints) > 1 else ""
             outcome.failures.append(f"{name}: {complaints[0]}{more}")
     return outcome
+
+
+def _outside(folder: Path) -> Outcome:
+    """An application elsewhere: its own tests."""
+    _require_images()
+    qemu.command()
+    build.build_soft_card()
+    return Outcome(passed=outside.test(folder))
 
 
 LAYERS: dict[str, Callable[[], Outcome]] = {

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap new NAME`: a folder with an application of one's own, from tools/template/."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from tools import build
+from tools.errors import Failure, UsageError
+
+TEMPLATE = Path(__file__).with_name("template")
+# As a CMake target, a file, a word on the console.
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+# Names that CMake or the toolchain use for targets of their own.
+RESERVED = ("all", "clean", "help", "install", "package", "test", "neap")
+# The template's name of a file -> the new folder's; a `.gitignore` here would hide files from git here.
+RENAMED = {"gitignore": ".gitignore"}
+
+
+def new(name: str, directory: str | None) -> int:
+    """Makes the folder and says what to do with it."""
+    folder = make(name, directory)
+    print(f"{folder}: main.cpp, CMakeLists.txt, CMakePresets.json, a test")
+    print(f"neap: ./neap run '{folder}' boots it, ./neap test '{folder}' tests it")
+    return 0
+
+
+def make(name: str, directory: str | None) -> Path:
+    """The new folder DIRECTORY/NAME, whole or not at all. Raises UsageError for a name that cannot be, or a folder that is there."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"an application's name is a small letter, then up to 31 of a-z 0-9 _ -, not '{name}'")
+    if name in RESERVED or name in build.applications():
+        raise UsageError(f"'{name}' is taken by {'CMake or Neap' if name in RESERVED else 'an application of this checkout'}")
+    parent = Path(directory).expanduser().resolve() if directory is not None else _default_parent()
+    if parent == build.REPOSITORY or build.REPOSITORY in parent.parents:
+        raise UsageError(f"{parent} is inside Neap's checkout", "name a folder elsewhere by --dir; what belongs here goes into apps/")
+    if not parent.is_dir():
+        raise UsageError(f"there is no folder {parent}")
+    folder = parent / name
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} is there already", "choose another name, or remove it")
+    try:
+        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
+        try:
+            _fill(making, name)
+            making.chmod(0o755)
+            making.rename(folder)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+    except PermissionError:
+        raise Failure(f"{parent} cannot be written to", "name another folder by --dir") from None
+    return folder
+
+
+def _default_parent() -> Path:
+    """Where we are; within the checkout, beside it."""
+    here = Path.cwd()
+    return build.REPOSITORY.parent if here == build.REPOSITORY or build.REPOSITORY in here.parents else here
+
+
+def _fill(folder: Path, name: str) -> None:
+    version = re.search(r"project\(neap VERSION ([0-9.]+)", (build.REPOSITORY / "CMakeLists.txt").read_text())
+    assert version, "the top CMakeLists.txt names no version"
+    for source in sorted(TEMPLATE.iterdir()):
+        if source.is_file():
+            text = source.read_text().replace("@NAME@", name).replace("@NEAP_VERSION@", version[1])
+            (folder / RENAMED.get(source.name, source.name)).write_text(text)

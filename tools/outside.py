@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Applications in folders of their own, outside this checkout: which folder a word names, and how its image is built.
+
+Such a folder has a CMakeLists.txt with `find_package(Neap)` (`./neap new` makes one). It is built against this checkout, or against the
+Neap that the environment's NEAP_PREFIX names, into its own `build/<preset>/`. What it makes, it tells in neap-applications.txt there
+(cmake/neap_image.cmake), since the image's name is CMake's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools import build, cache, progress
+from tools.errors import Failure, UsageError
+from tools.process import run_logged
+
+LIST = "neap-applications.txt"
+CONFIG = "lib/cmake/Neap/NeapConfig.cmake"
+BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Application:
+    """What a folder makes. `ports`: those of the image that want to be reached."""
+
+    name: str
+    image: Path
+    ports: tuple[int, ...] = ()
+
+
+def folder(word: str) -> Path | None:
+    """The folder that a word of the command line names, None if it is a name among this checkout's applications, or unknown.
+
+    Raises UsageError where it can only be a folder, and there is no application in it.
+    """
+    if word in build.applications():
+        return None
+    path = Path(word).expanduser()
+    if "/" not in word and word not in (".", "..") and not (path / "CMakeLists.txt").is_file():
+        return None
+    if not path.is_dir():
+        raise UsageError(f"there is no folder {word}", "./neap new NAME makes an application")
+    path = path.resolve()
+    if not _wants_neap(path / "CMakeLists.txt"):
+        raise UsageError(f"{word} holds no application: no CMakeLists.txt with find_package(Neap)", "./neap new NAME makes one")
+    return path
+
+
+def _wants_neap(lists: Path) -> bool:
+    try:
+        return "find_package(neap" in lists.read_text(errors="replace").lower()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def built(path: Path, preset: str) -> Iterator[Application]:
+    """Builds the application in a folder. Nobody builds over it, nor over the libraries it is made of, within the `with`."""
+    with contextlib.ExitStack() as locks:
+        given = os.environ.get("NEAP_PREFIX")
+        if given is None:
+            prefix = locks.enter_context(build.building(preset))
+            build.build_locked(preset, ["neap_libraries"])
+        else:
+            prefix = Path(given).absolute()
+            if not (prefix / CONFIG).is_file():
+                raise Failure(f"no Neap is installed at NEAP_PREFIX={given}", "unset it to build against this checkout")
+        waiting = lambda: progress.say(f"neap: waiting for another neap that builds {path}")  # noqa: E731
+        (path / "build").mkdir(exist_ok=True)
+        locks.enter_context(cache.lock(path / "build" / f"{preset}.lock", on_wait=waiting))
+        yield _build(path, preset, prefix)
+
+
+def _build(path: Path, preset: str, prefix: Path) -> Application:
+    directory = path / "build" / preset
+    package = (prefix / CONFIG).parent
+    arguments = [f"-DCMAKE_TOOLCHAIN_FILE={package / 'toolchain.cmake'}", f"-DNeap_DIR={package}"]
+    arguments += [f"-DCMAKE_BUILD_TYPE={BUILD_TYPES[preset]}", f"-DNEAP_LAUNCHER={build.REPOSITORY / 'neap'}"]
+    compiler = package / "toolchain-prefix.txt"
+    wanted = "\n".join([*arguments, compiler.read_text().strip() if compiler.is_file() else ""])
+    stamp = directory / ".neap-configured"
+    log = path / "build" / f"{preset}.log"
+    log.unlink(missing_ok=True)
+    with progress.step(f"building {path.name} ({preset})"), cache.disk_full_named(f"building {path.name}"):
+        if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
+            cache.remove(directory)
+            argv = ["cmake", "-S", str(path), "-B", str(directory), "-G", "Ninja", *arguments]
+            run_logged(argv, log, f"configuring {path.name}", cwd=path, timeout_seconds=600)
+            stamp.write_text(wanted)
+        argv = ["cmake", "--build", str(directory)]
+        run_logged(argv, log, f"building {path.name}", cwd=path, timeout_seconds=build.BUILD_TIMEOUT_SECONDS)
+    return only_application(directory, path)
+
+
+def only_application(directory: Path, path: Path) -> Application:
+    """The one application that a build directory tells of. Raises Failure if there is none, or more than one."""
+    try:
+        rows = [line.split("\t") for line in (directory / LIST).read_text().splitlines()]
+    except FileNotFoundError:
+        rows = []
+    if len(rows) != 1:
+        names = ", ".join(row[0] for row in rows)
+        raise Failure(f"{path} has {len(rows)} applications{f' ({names})' if rows else ''}, one is wanted", "see neap_application() there")
+    name, image, ports = rows[0]
+    if not all(port.isdecimal() and 1 <= int(port) <= 65535 for port in ports.split(",") if port):
+        raise Failure(f"{path}: PORTS of {name} takes numbers from 1 to 65535, not {ports}")
+    return Application(name, Path(image), tuple(int(port) for port in ports.split(",") if port))
+
+
+def test(path: Path) -> int:
+    """Builds the application in a folder and runs its own tests (ctest); gives how many passed. Raises Failure if one does not."""
+    with built(path, "image") as application:
+        image = application.image
+    directory = path / "build/image"
+    log = path / "build/test.log"
+    log.unlink(missing_ok=True)
+    argv = ["ctest", "--test-dir", str(directory), "--no-tests=error", "--output-on-failure"]
+    with progress.step(f"testing {image.name}"):
+        run_logged(argv, log, f"testing {path.name}", cwd=path, timeout_seconds=1800)
+    return log.read_text(errors="replace").count(" Passed ")

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSL-1.0
+// Every core says hello; then all of them send back whatever TCP clients send (RFC 862, on a port of our own).
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "drivers/ixgbe/card.hpp"
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/events.hpp"
+#include "kernel/task.hpp"
+#include "net/network.hpp"
+#include "observe/control.hpp"
+
+namespace {
+
+using namespace neap;
+
+// One for each connection, on the core that the card chose for it. What arrived goes out again from where it lies, without a copy.
+class Echo final : public net::ConnectionHandler {
+ public:
+  void received(net::Buffer data) override {
+    waiting_.append(std::move(data));
+    send_back();
+  }
+  void writable() override { send_back(); }
+  void peer_closed() override {
+    ending_ = true;
+    send_back();
+  }
+
+ private:
+  void send_back() {
+    // What does not fit stays ours until there is room again; meanwhile the receive window closes, and the client waits.
+    if (!waiting_.empty() && waiting_.bytes() <= connection().send_space_bytes()) {
+      net::Buffer now = std::exchange(waiting_, net::Buffer{});
+      if (!connection().send(std::move(now))) waiting_ = std::move(now);
+    }
+    if (ending_ && waiting_.empty()) connection().close();
+  }
+
+  net::Buffer waiting_;
+  bool ending_ = false;
+};
+
+int fail(const char* what, const Error& error) {
+  print(application_name, ": ", what, ": ", error.message, " (", hex(error.detail), ")");
+  return 1;
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  // The words of the command line; finish() refuses those that nobody asked for.
+  const net::AddressSetting address = net::AddressSetting::from(arguments);
+  observe::Options observation = observe::Options::from(arguments);
+  const auto port = static_cast<std::uint16_t>(arguments.number("port", 7007, {1, 65535}, "TCP port on which all is sent back"));
+  arguments.finish();
+
+  for (unsigned core = 0; core < core_count(); ++core) {
+    co_await on_core(core, [] { print("hello from core ", this_core()); });
+  }
+
+  auto card =
+      co_await ixgbe::open({}, {.reserved_core = observation.control_core, .reserved_port = observation.control_port.value_or(0)});
+  if (!card) co_return fail("no network card", card.error());
+  auto network = co_await net::up(**card, address);
+  if (!network) co_return fail("no network", network.error());
+  auto control = co_await observe::start(std::move(observation), **card, **network);
+  if (!control) co_return fail("no control", control.error());
+
+  const auto listening = co_await (*network)->listen(port, [](net::Connection&) { return std::make_unique<Echo>(); });
+  if (!listening) co_return fail("cannot listen", listening.error());
+  print(application_name, ": listening on ", (*network)->address().to_string(), ":", port);
+
+  Completion<> never;  // the connections' events do the rest
+  co_await never;
+  co_return 0;
+}
