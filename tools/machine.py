@@ -47,6 +47,7 @@ SOFT_CARD = REPOSITORY / "build/soft82599/release/soft82599"
 LOOPBACK = "127.0.0.1"
 CARD_START_SECONDS = 20.0
 QEMU_START_SECONDS = 30.0
+KVM_LOOK_SECONDS = 0.5
 CARD_ANSWER_SECONDS = 10.0
 MAX_KEPT_LINES = 200_000
 RUN_PREFIX = "neap-run-"
@@ -56,6 +57,10 @@ MAX_RUN_BASE_BYTES = 64
 
 class MachineError(Failure):
     """The machine did not do what was waited for; `details` hold the end of its console and what QEMU and the card said."""
+
+
+class AcceleratorError(MachineError):
+    """KVM gave up on the guest: a host whose own virtualisation is half there."""
 
 
 class Machine:
@@ -219,7 +224,7 @@ class Machine:
         RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: waits for ever), or if QEMU itself failed.
         """
         assert self._qemu and self._qmp, "the machine was not started"
-        if not wait_unreaped(self._qemu, timeout):
+        if not (self._wait_with_kvm(timeout) if self.accelerator == "kvm" else wait_unreaped(self._qemu, timeout)):
             raise self._error(f"the machine did not end within {timeout:g} s")
         status = self._qemu.wait()
         if self._reader:
@@ -230,6 +235,18 @@ class Machine:
         if status > 1 and status % 2 == 1:
             return status >> 1
         raise self._error(f"QEMU ended by signal {-status}" if status < 0 else f"QEMU failed with status {status}")
+
+    def _wait_with_kvm(self, timeout: float | None) -> bool:
+        """Waits for the end, and for an internal error, after which QEMU would stay there for ever."""
+        assert self._qemu and self._qmp
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not wait_unreaped(self._qemu, KVM_LOOK_SECONDS):
+            if self._qmp.stopped.is_set() and self._qmp.command("query-status")["status"] == "internal-error":
+                said = self._error("")
+                raise AcceleratorError("KVM on this host cannot run the image (internal error)", "--accel tcg emulates the CPU", said.details)
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+        return True
 
     # ---- the network and the card ----
 

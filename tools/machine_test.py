@@ -229,3 +229,15 @@ def test_a_long_runtime_directory_is_not_used_for_sockets(fakes: dict, tmp_path:
     with Machine(**fakes) as vm:
         assert long not in vm.directory.parents
         assert len(os.fsencode(vm.directory)) + len("/control") < 108
+
+
+def test_an_accelerator_changes_the_cpu_and_nothing_else(guest_image: Path, tmp_path: Path) -> None:
+    words = {}
+    for accelerator in ("tcg", "kvm"):
+        one = Machine(guest_image, accelerator=accelerator, card=False)
+        one.directory = tmp_path / accelerator
+        one.directory.mkdir()
+        words[accelerator] = " ".join(one._qemu_arguments(tmp_path / "qmp")).replace(str(one.directory), "")
+    kvm = "-accel kvm -cpu host -overcommit cpu-pm=on"
+    assert kvm in words["kvm"]
+    assert words["kvm"].replace(kvm, "-accel tcg,thread=multi -cpu max") == words["tcg"]

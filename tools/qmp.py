@@ -28,6 +28,7 @@ class Qmp:
         self._guard = threading.Lock()
         self._reason: str | None = None
         self._ended = threading.Event()
+        self.stopped = threading.Event()  # QEMU stopped the guest, once
         threading.Thread(target=self._read, daemon=True).start()
 
     @classmethod
@@ -83,5 +84,7 @@ class Qmp:
                     self._answers.put(message)
                 elif message.get("event") == "SHUTDOWN":
                     self._reason = message.get("data", {}).get("reason")
+                elif message.get("event") == "STOP":
+                    self.stopped.set()
         self._ended.set()
         self._answers.put(None)

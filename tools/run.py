@@ -57,8 +57,22 @@ def run(options: Options) -> int:
     forwards = [] if card else choose_forwards(options.application if folder is None else "", options.forwards)
     require_free_ports(forwards)
 
-    preset = "image-debug" if options.debug else "image"
     require_build_packages()
+    try:
+        return _run_on(options, folder, card, accelerator, forwards)
+    except machine.AcceleratorError as error:
+        if options.accelerator != "auto":
+            raise
+        progress.say(f"neap: {error.message}; starting over with emulated cores (tcg)")
+    return _run_on(options, folder, card, "tcg", forwards)
+
+
+def _run_on(
+    options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]
+) -> int:
+    """One machine, from the building of its image to its end."""
+    forwards = list(forwards)
+    preset = "image-debug" if options.debug else "image"
     with contextlib.ExitStack() as running:
         # Held until QEMU has read the image: after that, another neap may build over it.
         with _built(options.application, folder, preset, soft_card=card is None) as application:

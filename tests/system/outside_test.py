@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Applications in folders of their own, at paths with spaces: against an installed Neap, and against this checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import build
+from tools.build import REPOSITORY
+
+pytestmark = pytest.mark.image_only
+
+SECONDS = 550
+
+
+def run(*argv: str, folder: Path, **environment: str) -> str:
+    """Runs a command to a good end; gives what it printed."""
+    own = {name: value for name, value in os.environ.items() if name != "NEAP_PREFIX"}
+    done = subprocess.run(argv, cwd=folder, env={**own, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)  # fmt: skip
+    logs = "".join(path.read_text(errors="replace")[-3000:] for path in folder.glob("*/build/*.log")) if done.returncode else ""
+    assert done.returncode == 0, f"{argv}:\n{done.stdout[-3000:]}{logs}"
+    return done.stdout
+
+
+def neap(*words: str, folder: Path, **environment: str) -> str:
+    return run(sys.executable, str(REPOSITORY / "neap"), *words, folder=folder, **environment)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="neap outside ") as name:
+        yield Path(name)
+
+
+def installed(prefix: Path) -> Path:
+    with build.building("image") as directory:
+        build.build_locked("image", ["neap_libraries"])
+        run("cmake", "--install", str(directory), "--prefix", str(prefix), folder=REPOSITORY)
+    return prefix
+
+
+def test_a_new_application_against_an_installed_neap_builds_boots_and_passes_its_own_test(place: Path) -> None:
+    prefix = installed(place / "the prefix")
+    neap("new", "my-echo", "--dir", str(place), folder=place)
+    assert "1 passed, 0 failed" in neap("test", "./my-echo", folder=place, NEAP_PREFIX=str(prefix))
+    cache = (place / "my-echo/build/image/CMakeCache.txt").read_text()
+    assert f"Neap_DIR:UNINITIALIZED={prefix}" in cache or f"Neap_DIR:PATH={prefix}" in cache
+    # By its presets alone, as without the launcher.
+    run("cmake", "--preset", "image", "-B", str(place / "by hand"), folder=place / "my-echo", NEAP_PREFIX=str(prefix))
+    # Whoever takes the wrong kind of build reads one sentence.
+    wrong = ["cmake", "--preset", "image-debug", "-B", str(place / "wrong")]
+    done = subprocess.run(wrong, cwd=place / "my-echo", env={**os.environ, "NEAP_PREFIX": str(prefix)}, capture_output=True, text=True,
+                          timeout=60, check=False)  # fmt: skip
+    assert done.returncode != 0 and "This Neap was built as Release" in " ".join(done.stderr.split())
+
+
+def test_each_installed_header_compiles_alone(place: Path) -> None:
+    prefix = installed(place / "prefix")
+    headers = sorted(str(path.relative_to(prefix / "include/neap")) for path in prefix.rglob("*.hpp"))
+    assert "net/network.hpp" in headers and "ixgbe/registers.hpp" in headers
+    compiler = Path((prefix / "lib/cmake/Neap/toolchain-prefix.txt").read_text().strip()) / "bin/x86_64-neap-elf-g++"
+    flags = ["-std=gnu++23", "-fsyntax-only", "-Wall", "-I", str(prefix / "include/neap"), "-x", "c++"]
+    for header in headers:
+        run(str(compiler), *flags, "-include", header, os.devnull, folder=place)
+
+
+def test_an_application_of_this_checkout_and_its_libraries_is_built_anew_when_they_change(place: Path) -> None:
+    folder = place / "small"
+    neap("new", "small", "--dir", str(place), folder=place)
+    (folder / "main.cpp").write_text((REPOSITORY / "apps/hello/main.cpp").read_text())
+    lists = (folder / "CMakeLists.txt").read_text()
+    (folder / "CMakeLists.txt").write_text(re.sub(r" LIBRARIES [^)]*\)", ")", lists))
+    assert "hello from core 1" in neap("run", str(folder), "--cores", "2", folder=place)
+    image = folder / "build/image/small.elf"
+    first = image.stat().st_mtime_ns
+    neap("run", str(folder), folder=place)
+    assert image.stat().st_mtime_ns == first, "nothing had changed"
+    assert os.fsencode(folder) not in image.read_bytes(), "the image holds the path of its folder"
+    plan = run("ninja", "-t", "query", "small.elf", folder=folder / "build/image")
+    objects = str(build.BUILD / "image/kernel/CMakeFiles/neap_kernel.dir/events.cpp.obj")
+    assert objects in plan, "the image does not depend on the kernel's objects"
