@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -93,6 +94,9 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 
 /// Reads this core's and its package's counters, those of `wanted` that exist.
 [[nodiscard]] CounterSample sample_counters(std::uint16_t wanted) noexcept;
+
+/// System management interrupts, in which firmware takes the machine away, that this core met since reset. None where that is not counted.
+[[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernel/error.hpp"
 
@@ -41,6 +42,10 @@ struct Device {
   void enable(bool on) const noexcept;
   /// Function-level reset; waits 100 ms as PCIe 6.6.2 asks. Errors: `unsupported`.
   [[nodiscard]] Result<void> function_level_reset() const;
+
+  /// Says on the console, as `who`, how the card hangs on PCI Express, and what is bad about it: less than `wanted_mbps` one way, or a link
+  /// that sleeps. Changes one thing, where PCIe demands it: a payload larger than the port above takes. Before the card's first DMA.
+  void settle_link(std::string_view who, std::uint64_t wanted_mbps) const noexcept;
 
   /// Number of MSI-X vectors, 0 without the capability.
   [[nodiscard]] unsigned msix_vectors() const noexcept;

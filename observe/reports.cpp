@@ -152,6 +152,11 @@ void tell_traffic(const CoreSums& sums, const Emit& emit) {
   emit("log.requests", sums.requests);
 }
 
+// The CPU counts them for each core; firmware takes all cores at once.
+void tell_machine(const Emit& emit) {
+  if (const auto interrupts = machine::system_management_interrupts()) emit("machine.smis", *interrupts);
+}
+
 void tell_memory(const Emit& emit) {
   const memory::PageCounters pages = memory::page_counters();
   emit("memory.total_bytes", pages.total_bytes);
@@ -249,6 +254,7 @@ task<void> tell_own_statistics(const Server& server, std::optional<unsigned> cor
   }
   for (const auto& [name, member] : net_counts) emit("net." + std::string(name), net.*member);
   if (core) co_return;
+  tell_machine(emit);
   tell_memory(emit);
   for (const auto& [name, member] : control_counts) emit(name, (server.counters().*member).load(std::memory_order_relaxed));
 }

@@ -243,7 +243,9 @@ class Machine:
         while not wait_unreaped(self._qemu, KVM_LOOK_SECONDS):
             if self._qmp.stopped.is_set() and self._qmp.command("query-status")["status"] == "internal-error":
                 said = self._error("")
-                raise AcceleratorError("KVM on this host cannot run the image (internal error)", "--accel tcg emulates the CPU", said.details)
+                raise AcceleratorError(
+                    "KVM on this host cannot run the image (internal error)", "--accel tcg emulates the CPU", said.details
+                )
             if deadline is not None and time.monotonic() > deadline:
                 return False
         return True

@@ -63,7 +63,8 @@ def test_a_template_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("word", "complaint"), [("{0}/nowhere", "there is no folder"), ("{0}/empty", "holds no application"), ("{0}/other", "holds no application")]
+    ("word", "complaint"),
+    [("{0}/nowhere", "there is no folder"), ("{0}/empty", "holds no application"), ("{0}/other", "holds no application")],
 )
 def test_a_path_without_an_application_is_one_line(word: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

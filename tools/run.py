@@ -67,9 +67,7 @@ def run(options: Options) -> int:
     return _run_on(options, folder, card, "tcg", forwards)
 
 
-def _run_on(
-    options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]
-) -> int:
+def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:
     """One machine, from the building of its image to its end."""
     forwards = list(forwards)
     preset = "image-debug" if options.debug else "image"
@@ -125,7 +123,9 @@ def choose_accelerator(wanted: str) -> str:
     problem = vfio.kvm_problem()
     if problem is None:
         if wanted == "auto":
-            progress.say("neap: KVM: the machine's cores are this CPU's own; an idle one keeps its host core to itself (MWAIT is the guest's)")
+            progress.say(
+                "neap: KVM: the machine's cores are this CPU's own; an idle one keeps its host core to itself (MWAIT is the guest's)"
+            )
         return "kvm"
     if wanted == "kvm":
         raise problem

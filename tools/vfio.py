@@ -154,14 +154,17 @@ def require_iommu(card: Card, host: Host) -> None:
         words = host.read(host.path("/proc/cmdline")).split()
         said = next((word for word in words if re.fullmatch(r"(intel|amd)_iommu=off|iommu=off", word)), None)
         if said:
-            raise Failure(f"the IOMMU is off: Linux was started with {said}", "start it without that word (GRUB_CMDLINE_LINUX, update-grub)")
+            raise Failure(
+                f"the IOMMU is off: Linux was started with {said}", "start it without that word (GRUB_CMDLINE_LINUX, update-grub)"
+            )
         raise Failure(
             "the IOMMU is off",
             "turn on VT-d (AMD: IOMMU) in the BIOS, put intel_iommu=on on Linux's command line (GRUB_CMDLINE_LINUX, update-grub), reboot",
         )
     if card.group is None:
         raise Failure(
-            f"{card.address} is in no IOMMU group", "`dmesg | grep -i -e DMAR -e IOMMU` says which devices the IOMMU leaves out; try another slot"
+            f"{card.address} is in no IOMMU group",
+            "`dmesg | grep -i -e DMAR -e IOMMU` says which devices the IOMMU leaves out; try another slot",
         )
 
 
@@ -217,7 +220,8 @@ def kvm_problem(host: Host | None = None) -> Failure | None:
     path = host.path("/dev/kvm")
     if not path.exists():
         return Failure(
-            "there is no /dev/kvm", "turn on VT-x (AMD: SVM) in the BIOS, sudo modprobe kvm_intel (kvm_amd); or --accel tcg, which emulates the CPU"
+            "there is no /dev/kvm",
+            "turn on VT-x (AMD: SVM) in the BIOS, sudo modprobe kvm_intel (kvm_amd); or --accel tcg, which emulates the CPU",
         )
     if not host.may_use(path):
         return Failure("no permission to use /dev/kvm", "sudo adduser $USER kvm, then log in anew; or --accel tcg, which emulates the CPU")
@@ -228,8 +232,12 @@ def kvm_problem(host: Host | None = None) -> Failure | None:
 
 def say_limits(card: Card) -> None:
     """What a passed-through card cannot show."""
-    progress.say(f"neap: the real card at {card.address}: no port of this host leads there; clients reach the address that the machine prints,")
-    progress.say("neap: over the card's cable, and so do ./neap ctl and top: ctl ADDRESS. Energy and idle states are those of a machine that also")
+    progress.say(
+        f"neap: the real card at {card.address}: no port of this host leads there; clients reach the address that the machine prints,"
+    )
+    progress.say(
+        "neap: over the card's cable, and so do ./neap ctl and top: ctl ADDRESS. Energy and idle states are those of a machine that also"
+    )
     progress.say("neap: runs this Linux and QEMU: for an idle machine's true energy boot the image itself (docs/real-hardware.md)")
 
 
@@ -344,7 +352,8 @@ def _move(card: Card, override: str | None, host: Host, driver: str | None = Non
     now = host.link_name(device / "driver")
     if wanted is not None and now != wanted:
         raise Failure(
-            f"{card.address} did not go to {wanted}, it has {f'driver {now}' if now else 'no driver'} now", f"`dmesg` may say why; sudo modprobe {wanted}"
+            f"{card.address} did not go to {wanted}, it has {f'driver {now}' if now else 'no driver'} now",
+            f"`dmesg` may say why; sudo modprobe {wanted}",
         )
 
 

@@ -157,7 +157,9 @@ def test_an_iommu_that_was_turned_off_by_a_word_names_the_word(linux: FakeLinux)
         vfio.require_card(CARD, "512M", "kvm", linux)
 
 
-@pytest.mark.parametrize("word", ["", "3:0.0", "eth0", "0000:03:00", "0000:03:00.8", "0000:03:20.0", "../../..", "0000:03:00.0\n", "zz:00.0"])
+@pytest.mark.parametrize(
+    "word", ["", "3:0.0", "eth0", "0000:03:00", "0000:03:00.8", "0000:03:20.0", "../../..", "0000:03:00.0\n", "zz:00.0"]
+)
 def test_what_is_no_address_is_refused(word: str, linux: FakeLinux) -> None:
     with pytest.raises(UsageError, match="is no PCI address"):
         vfio.require_card(word, "512M", "kvm", linux)

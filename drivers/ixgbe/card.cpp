@@ -65,6 +65,9 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
+  // 10 Gbit/s and the packets' own headers and descriptors.
+  constexpr std::uint64_t wanted_mbps = 12'000;
+  (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable(true);
   std::unique_ptr<Card> card(new (std::nothrow) Card(**device, Registers(*bar), kind_of(**device)->sfp, options));
   if (!card) co_return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the card");

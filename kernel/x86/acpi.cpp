@@ -41,6 +41,7 @@ class Bytes {
     return value;
   }
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
+  [[nodiscard]] std::span<const std::byte> span() const { return bytes_; }
   [[nodiscard]] Bytes part(std::size_t offset, std::size_t count) const {
     if (offset > bytes_.size()) return {};
     return {bytes_.data() + offset, std::min(count, bytes_.size() - offset)};
@@ -128,10 +129,16 @@ void read_madt(const Bytes& madt) {
 
 void read_mcfg(const Bytes& mcfg) {
   for (std::size_t at = 44; at + 16 <= mcfg.size() && window_count < windows_max; at += 16) {
-    windows[window_count++] = {.base = mcfg.read<std::uint64_t>(at),
-                               .segment = mcfg.read<std::uint16_t>(at + 8),
-                               .first_bus = mcfg.read<std::uint8_t>(at + 10),
-                               .last_bus = mcfg.read<std::uint8_t>(at + 11)};
+    const PciWindow window{.base = mcfg.read<std::uint64_t>(at),
+                           .segment = mcfg.read<std::uint16_t>(at + 8),
+                           .first_bus = mcfg.read<std::uint8_t>(at + 10),
+                           .last_bus = mcfg.read<std::uint8_t>(at + 11)};
+    if (const auto* const problem = pcie::window_problem(window, {windows.data(), window_count}, memory::installed())) {
+      print("neap: ACPI's PCI window at ", hex(window.base), " for buses ", window.first_bus, " to ", window.last_bus,
+            " is not used: ", problem);
+      continue;
+    }
+    windows[window_count++] = window;
   }
   found.pci = {windows.data(), window_count};
 }
@@ -240,6 +247,7 @@ void initialise() {
     if (name == "APIC") read_madt(table);
     if (name == "MCFG") read_mcfg(table);
     if (name == "FACP") read_fadt(table);
+    if (name == "DMAR") found.remapping = remapping::find_units(table.span());
     if (name == "SSDT" && !found.soft_off_known) found.soft_off_known = find_soft_off(table);
     if (name == "SRAT") srat = table;
   }

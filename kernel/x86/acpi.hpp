@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel/x86/firmware/pcie.hpp"
+#include "kernel/x86/firmware/remapping.hpp"
+
 namespace neap::x86::acpi {
 
 struct Core {
@@ -17,11 +20,7 @@ struct Core {
 };
 
 /// One PCI segment's configuration window (PCI Firmware 3.3, 4.1.2): bus b at base + (b << 20).
-struct PciWindow {
-  std::uint64_t base;
-  std::uint16_t segment;
-  std::uint8_t first_bus, last_bus;
-};
+using PciWindow = pcie::Window;
 
 /// A register as ACPI describes it (5.2.3.2); `address` 0: there is none.
 struct Register {
@@ -31,10 +30,11 @@ struct Register {
 };
 
 struct Tables {
-  std::span<const Core> cores;  ///< usable ones, each APIC id once, in firmware's order; empty without a MADT
-  std::span<const PciWindow> pci;
-  std::uint64_t local_apic;  ///< physical, for CPUs without x2APIC
-  Register power_timer;      ///< 3.579545 MHz
+  std::span<const Core> cores;     ///< usable ones, each APIC id once, in firmware's order; empty without a MADT
+  std::span<const PciWindow> pci;  ///< those that can be believed
+  remapping::Units remapping;      ///< Intel's IOMMUs
+  std::uint64_t local_apic;        ///< physical, for CPUs without x2APIC
+  Register power_timer;            ///< 3.579545 MHz
   bool power_timer_32_bits;
   Register power_control_a, power_control_b;
   std::uint16_t smi_command_port;  ///< 0: ACPI mode needs no switching on

@@ -16,6 +16,7 @@
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/descriptors.hpp"
+#include "kernel/x86/firmware/this_machine.hpp"
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/msr.hpp"
@@ -204,6 +205,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
   power::start_this_core(core_number);
+  firmware::look_at_core(core_number);
   initialise_alarm();
   auto* const entry = start->entry;
   start->ready.store(true, std::memory_order_release);

@@ -7,6 +7,7 @@
 #include "kernel/console.hpp"
 #include "kernel/x86/acpi.hpp"
 #include "kernel/x86/clock.hpp"
+#include "kernel/x86/firmware/pcie.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
 #include "kernel/x86/pci_config.hpp"
@@ -136,6 +137,38 @@ void Device::enable(bool on) const noexcept {
   write_config(config::command, 2, (on ? before | both : before & ~both) | config::command_interrupt_off);
 }
 
+void Device::settle_link(std::string_view who, std::uint64_t wanted_mbps) const noexcept {
+  const auto at = find_capability(x86::pcie::capability_id);
+  if (at == 0) return;
+  const auto place = [at](std::uint16_t offset) { return static_cast<std::uint16_t>(at + offset); };
+  // The port above: the bridge whose secondary bus (PCI-to-PCI Bridge 1.2, 3.2.5.4) is ours.
+  constexpr std::uint16_t secondary_bus = 0x19;
+  constexpr std::uint8_t bridge_header = 1;
+  for (const auto& port : devices()) {
+    if (port.address.segment != address.segment || port.class_code != 6) continue;
+    if ((port.read_config(config::header_type, 1) & config::header_kind_mask) != bridge_header) continue;
+    const auto port_at = port.find_capability(x86::pcie::capability_id);
+    if (port_at == 0 || port.read_config(secondary_bus, 1) != address.bus) continue;
+    const auto own = static_cast<std::uint16_t>(read_config(place(x86::pcie::device_control), 2));
+    const auto above = port.read_config(static_cast<std::uint16_t>(port_at + x86::pcie::device_control), 2);
+    const auto matched = x86::pcie::payload_matched(own, static_cast<std::uint16_t>(above));
+    if (matched == own) continue;
+    write_config(place(x86::pcie::device_control), 2, matched);
+    print(who, ": firmware left a larger PCIe payload than the port above takes: brought down");
+  }
+  const auto link = x86::pcie::decode({.device_capabilities = read_config(place(x86::pcie::device_capabilities), 4),
+                                       .device_control = static_cast<std::uint16_t>(read_config(place(x86::pcie::device_control), 2)),
+                                       .link_control = static_cast<std::uint16_t>(read_config(place(x86::pcie::link_control), 2)),
+                                       .link_status = static_cast<std::uint16_t>(read_config(place(x86::pcie::link_status), 2))});
+  Line line;
+  line << who << ": PCIe ";
+  x86::pcie::describe(link, line);
+  const auto mbps = x86::pcie::megabits_per_second(link);
+  if (mbps != 0 && mbps < wanted_mbps) line << "; too slow for the card: " << mbps << " Mbit/s, try another slot";
+  if (link.sleeps_l0s || link.sleeps_l1) line << "; a link that sleeps adds microseconds: turn ASPM off in the BIOS";
+  line.print();
+}
+
 Result<void> Device::function_level_reset() const {
   // PCIe 6.0: 7.5.3 for the registers, 6.6.2 for the procedure.
   constexpr std::uint8_t pcie_capability = 0x10;
@@ -177,8 +210,13 @@ namespace neap::x86 {
 
 void scan_pci() {
   using namespace neap::pci;
-  if (acpi::tables().pci.empty()) {
-    for (unsigned bus = 0; bus < 256; ++bus) scan_bus(0, static_cast<std::uint8_t>(bus));
+  // Buses of segment 0 that no window shows answer at the ports.
+  const auto in_a_window = [](unsigned bus) {
+    return std::ranges::any_of(
+        acpi::tables().pci, [bus](const auto& window) { return window.segment == 0 && bus >= window.first_bus && bus <= window.last_bus; });
+  };
+  for (unsigned bus = 0; bus < 256; ++bus) {
+    if (!in_a_window(bus)) scan_bus(0, static_cast<std::uint8_t>(bus));
   }
   for (const auto& window : acpi::tables().pci) {
     for (unsigned bus = window.first_bus; bus <= window.last_bus; ++bus) scan_bus(window.segment, static_cast<std::uint8_t>(bus));

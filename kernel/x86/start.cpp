@@ -16,6 +16,7 @@
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/descriptors.hpp"
+#include "kernel/x86/firmware/this_machine.hpp"
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/paging.hpp"
@@ -45,6 +46,7 @@ extern const Constructor init_array_start[], init_array_end[];
   power::start_this_core(0);
   initialise_clock();
   initialise_alarm();
+  firmware::look_at_machine();
   scan_pci();
   memory::hand_over();
   neap::memory::initialise_pages(machine::usable_memory());

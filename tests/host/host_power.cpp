@@ -54,6 +54,8 @@ CounterSample sample_counters(std::uint16_t wanted) noexcept {
   return sample;
 }
 
+std::optional<std::uint32_t> system_management_interrupts() noexcept { return std::nullopt; }
+
 }  // namespace machine
 
 namespace host {

@@ -58,6 +58,8 @@ void start_this_core(unsigned core) {
   packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
 }
 
+CpuAccess& cpu_access() noexcept { return this_cpu; }
+
 SleepPlan plan_sleep(IdleState asked, bool watched) noexcept { return cpu_power.sleep_ways().plan(asked, watched); }
 
 }  // namespace neap::x86::power

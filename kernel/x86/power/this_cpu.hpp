@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/power.hpp"
+#include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/sleep.hpp"
 
 namespace neap::x86::power {
@@ -10,6 +11,9 @@ namespace neap::x86::power {
 /// Once, on core 0, when its APIC id is known: finds what there is and says it. Then each core as it starts, core 0 too.
 void find_abilities();
 void start_this_core(unsigned core);
+
+/// The CPU that runs the caller.
+[[nodiscard]] CpuAccess& cpu_access() noexcept;
 
 [[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;
 

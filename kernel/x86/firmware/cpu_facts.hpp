@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSL-1.0
+// What one wants to know of a CPU before one believes a measurement: which one it is, its microcode, and how often firmware took it away.
+//
+// A system management interrupt stops a core for tens or hundreds of microseconds without a trace in any log of ours; the CPU counts them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "kernel/x86/power/cpu_access.hpp"
+
+namespace neap::x86::cpu_facts {
+
+struct Identity {
+  std::array<char, 49> name{};  ///< the brand string, without blanks around it; empty if there is none
+  std::uint16_t family = 0, model = 0, stepping = 0;
+  bool hypervisor = false;
+};
+[[nodiscard]] Identity identify(power::CpuAccess& cpu) noexcept;
+
+/// Revision of the microcode that is loaded (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). None where nothing sensible
+/// answers.
+[[nodiscard]] std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept;
+
+/// System management interrupts since reset that this core took (SDM 4, MSR_SMI_COUNT, 34h). None on CPUs that are not Intel's, on models
+/// before Nehalem, and under a hypervisor, which answers zero.
+[[nodiscard]] std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept;
+
+}  // namespace neap::x86::cpu_facts

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSL-1.0
+// Whether firmware made all memory cacheable.
+//
+// The MTRRs say for each physical address how it is cached (SDM 3A, 12.11), and they win over our page tables wherever they say uncached.
+// There are few of them, and firmware with much memory or a large hole below 4 GiB has been known to leave a piece out: an image that then
+// gets its memory from there runs a hundred times slower, and nothing says why. So it is looked at, and said; changing MTRRs on a running
+// machine is not ours.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernel/x86/power/cpu_access.hpp"
+
+namespace neap::x86::mtrr {
+
+enum class Type : std::uint8_t { uncached = 0, write_combining = 1, write_through = 4, write_protected = 5, write_back = 6 };
+constexpr unsigned variable_max = 32;
+
+/// One core's MTRRs, as far as they matter above 1 MiB.
+struct Ranges {
+  bool there = false;  ///< the CPU has MTRRs
+  bool on = false;     ///< and they are on; off, all memory is uncached
+  Type otherwise = Type::uncached;
+  struct Range {
+    std::uint64_t first, end;
+    Type type;
+  };
+  std::array<Range, variable_max> ranges{};
+  unsigned count = 0;
+  std::uint64_t fingerprint = 0;  ///< equal on all cores, if firmware did its work
+};
+
+[[nodiscard]] Ranges read(power::CpuAccess& cpu) noexcept;
+
+/// The type at an address above 1 MiB (12.11.4.1 on ranges that overlap).
+[[nodiscard]] Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept;
+
+/// The first piece of `first` to `end` that is not write-back: where it begins and ends. `first == end`: there is none.
+struct Piece {
+  std::uint64_t first = 0, end = 0;
+  Type type = Type::write_back;
+};
+[[nodiscard]] Piece first_slow(const Ranges& ranges, std::uint64_t first, std::uint64_t end) noexcept;
+
+[[nodiscard]] const char* name_of(Type type) noexcept;
+
+}  // namespace neap::x86::mtrr
