@@ -183,7 +183,7 @@ def _require_alone(card: Card, host: Host) -> None:
     if taken:
         raise Failure(
             f"IOMMU group {card.group} of {card.address} holds devices that Linux uses: {', '.join(taken)}",
-            "a group goes as a whole: bind them to vfio-pci too (the card's other port: ./neap vfio bind), or put the card into another slot",
+            "a group goes as a whole: bind them to vfio-pci too (a port of this card: ./neap vfio bind), or put the card into another slot",
         )
 
 
@@ -205,7 +205,8 @@ def _require_locked_memory(memory: str, host: Host) -> None:
         kibibytes = -(-wanted // 1024)
         raise Failure(
             f"this user may lock {limit >> 20} MiB of memory, --memory {memory} with a real card needs {wanted >> 20} MiB",
-            f"sudo prlimit --pid $$ --memlock={kibibytes * 1024} for this shell; for good 'USER - memlock {kibibytes}' in /etc/security/limits.conf",
+            f"for this shell: sudo prlimit --pid $$ --memlock={kibibytes * 1024}; "
+            f"for good: 'USER - memlock {kibibytes}' in /etc/security/limits.conf",
         )
 
 
