@@ -139,7 +139,12 @@ RUNS = [
     Run("timers_are_never_early", cores=3, name="timers_are_never_early-3-cores"),
     Run("timers_are_never_early", cores=2, qemu=cpu("max,-x2apic"), name="timers_are_never_early-without-x2apic"),
     Run("clocks_agree_between_cores", cores=4),
-    Run("firmware_is_looked_at", cores=4, says=[r"^cpu: QEMU TCG CPU.*, family \d+ model \d+ stepping \d+"], never_says="FAILED|MTRR|IOMMU|window"),
+    Run(
+        "firmware_is_looked_at",
+        cores=4,
+        says=[r"^cpu: QEMU TCG CPU.*, family \d+ model \d+ stepping \d+"],
+        never_says="FAILED|MTRR|IOMMU|window",
+    ),
     Run(
         "firmware_is_looked_at",
         words="iommu=on",
