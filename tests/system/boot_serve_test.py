@@ -22,7 +22,7 @@ import pytest
 from servers import DebianProgram
 
 from tools import boot_machines, boot_tree, build, qemu
-from tools.firmware import Start
+from tools.firmware import BIOS, UEFI, Start
 from tools.machine import Machine
 from tools.process import spawn, stop, wait_until
 
@@ -134,9 +134,9 @@ def _dnsmasq_directory(place: Path) -> Path:
     return directory
 
 
-def _booted(net: Net, name: str, mac: str) -> str:
+def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
     """Boots a machine on its tap; gives the line in which the image says what it is."""
-    start = Start(boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
+    start = Start(firmware=firmware, boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
     command = [*net.site.enter(), *qemu.command()]
     with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=command) as machine:
         return machine.wait_for_line(r"^neap: \w+ \(.*\) on ", BOOT_SECONDS)
@@ -148,6 +148,10 @@ def test_two_machines_each_boot_their_own_image_and_words(net: Net) -> None:
         first, second = both.submit(_booted, net, "first", FIRST_MAC), both.submit(_booted, net, "second", SECOND_MAC)
         assert re.match(r"neap: memcached \(.*\) on 1 core$", first.result()), net.log.read_text()
         assert re.match(r"neap: hello \(.*\) on 2 cores$", second.result()), net.log.read_text()
+
+
+def test_uefi_finds_its_own_boot_file(net: Net) -> None:
+    assert re.match(r"neap: memcached \(.*\) on 1 core$", _booted(net, "first", FIRST_MAC, UEFI)), net.log.read_text()
 
 
 def test_the_next_boot_is_changed_while_the_server_runs(net: Net) -> None:

@@ -7,6 +7,7 @@ that loads the card's driver, asks DHCP, starts memcached and says on the consol
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 from pathlib import Path
@@ -59,3 +60,5 @@ def append_memcached(image: GuestImage, initramfs: Path) -> None:
             if not library.name.startswith("ld-linux"):
                 archive.file(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes(), mode=0o755)
         archive.close()
+    # Quickly packed, as a person would have it who loads it over the network.
+    initramfs.write_bytes(gzip.compress(initramfs.read_bytes(), 1))
