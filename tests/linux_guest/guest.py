@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import select
 import socket
 import time
@@ -25,6 +26,7 @@ from .guest_image import GuestImage
 BOOT_SECONDS = 120
 # What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
+REQUEST_TRIES = 5  # what the guest did not receive whole is sent again
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
 # random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU.
@@ -90,9 +92,13 @@ class LinuxGuest:
         assert self._channel is not None
         self._scripts += 1
         name = f"s{self._scripts}"
-        encoded = base64.b64encode(script.encode()).decode()
-        self._channel.sendall(f"{name} {seconds} {encoded}\n".encode())
-        answer = self._line(seconds + CHANNEL_SECONDS, f"script {name}").split(" ")
+        request = f"{name} {seconds} {base64.b64encode(script.encode()).decode()}".encode()
+        line = hashlib.sha256(request).hexdigest()[:16].encode() + b" " + request + b"\n"
+        for _ in range(REQUEST_TRIES):
+            self._channel.sendall(line)
+            answer = self._line(seconds + CHANNEL_SECONDS, f"script {name}").split(" ")
+            if answer != ["again"]:
+                break
         if len(answer) != 4 or answer[:2] != ["result", name]:
             raise self._failure(f"answered {' '.join(answer)[:80]!r} to script {name}")
         return Result(int(answer[2]), base64.b64decode(answer[3]).decode(errors="replace"))

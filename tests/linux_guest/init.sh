@@ -4,8 +4,10 @@
 # The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port
 # (ttyS1): the first one carries the kernel's console and must stay readable for a person.
 #
-# A request is one line:    ID SECONDS BASE64          (run this script, at most that long)
+# A request is one line:    SUM ID SECONDS BASE64      (run this script, at most that long)
 # An answer is one line:    result ID STATUS BASE64    (exit status, and everything it printed)
+#                  or:      again                      (SUM, the first 16 digits of the rest's SHA-256, is not right)
+# A serial port under a busy emulator loses a byte now and then: that is what SUM is for.
 # Base64 keeps both lines free of whatever a script prints. Status 143 or 137 means that the time ran out.
 
 export PATH=/sbin:/bin HOME=/root
@@ -29,7 +31,13 @@ fi
 stty -F /dev/ttyS1 raw -echo 115200
 exec </dev/ttyS1 >/dev/ttyS1
 echo "ready"
-while read -r id seconds script; do
+while read -r sum request; do
+  if [ "$(printf '%s' "$request" | sha256sum | cut -c1-16)" != "$sum" ]; then
+    echo again
+    continue
+  fi
+  id=${request%% *} seconds=${request#* } script=${request##* }
+  seconds=${seconds%% *}
   echo "$script" | base64 -d >/tmp/script
   timeout -k 5 "$seconds" sh /tmp/script </dev/null >/tmp/output 2>&1
   status=$?
