@@ -18,9 +18,9 @@ install(TARGETS neap_common neap_options ${libraries} EXPORT NeapTargets
 install(EXPORT NeapTargets DESTINATION "${package_folder}")
 export(EXPORT NeapTargets FILE "${PROJECT_BINARY_DIR}/${package_folder}/NeapTargets.cmake")
 
-# Headers that applications may include, each with all that it includes itself: not what needs lwIP's, not the CPU's own folder.
+# Headers that applications may include, each with all that it includes itself: not what needs lwIP's or Boost's, not the CPU's own folder.
 install(DIRECTORY kernel DESTINATION include/neap
-  FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE)
+  FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE)
 install(FILES net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
 install(FILES observe/allow_list.hpp observe/control.hpp observe/options.hpp DESTINATION include/neap/observe)
 install(DIRECTORY drivers/ixgbe DESTINATION include/neap/drivers FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)
