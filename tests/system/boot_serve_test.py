@@ -165,4 +165,4 @@ def test_the_same_files_come_by_http(net: Net) -> None:
     address = f"http://{SERVER}:8080/images/hello.elf"
     script = f"import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('{address}', timeout=20).read())"
     done = subprocess.run([*net.site.enter(), sys.executable, "-c", script], capture_output=True, timeout=60)
-    assert done.stdout == build.image("hello").read_bytes(), done.stderr
+    assert done.stdout == (net.tree / "images/hello.elf").read_bytes(), done.stderr
