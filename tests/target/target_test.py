@@ -22,6 +22,7 @@ if str(REPOSITORY) not in sys.path:
 
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
 from tools.process import wait_until  # noqa: E402
+from tools.process import wait_until  # noqa: E402
 
 BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
 TIMEOUT_SECONDS = 90
@@ -249,6 +250,8 @@ def test_the_screen_shows_the_end_of_what_the_serial_port_said(tmp_path: Path) -
     words = ["way=stay", "console=vga,com1"]
     with Machine(image_path("ends_as_asked"), arguments=words, memory="256M", card=False, qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
+        # The screen is written after the serial port.
+        assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
         # Lines of the boot that are longer than the screen is wide go on below.
         shown, said = screen(machine, tmp_path), machine.lines
         machine.qmp("inject-nmi")
