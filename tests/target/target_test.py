@@ -22,7 +22,6 @@ if str(REPOSITORY) not in sys.path:
 
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
 from tools.process import wait_until  # noqa: E402
-from tools.process import wait_until  # noqa: E402
 
 BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
 TIMEOUT_SECONDS = 90
