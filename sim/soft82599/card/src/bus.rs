@@ -12,14 +12,20 @@ use crate::reset::Kind;
 
 impl Card {
     pub(crate) fn may_do_dma(&self) -> bool {
-        self.config.bus_master() && !field::ctrl::PCIE_MASTER_DISABLE.is_set(self.regs.get(Register::Ctrl))
+        !self.faults.gone && self.config.bus_master() && !field::ctrl::PCIE_MASTER_DISABLE.is_set(self.regs.get(Register::Ctrl))
     }
 
     pub fn config_read(&mut self, offset: usize, into: &mut [u8]) {
+        if self.faults.gone {
+            return into.fill(0xFF);
+        }
         self.config.read(offset, into);
     }
 
     pub fn config_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: usize, from: &[u8]) {
+        if self.faults.gone {
+            return;
+        }
         let could = self.may_do_dma();
         if self.config.write(offset, from).function_level_reset {
             self.function_reset(host, now);
@@ -37,7 +43,7 @@ impl Card {
 
     /// A read of BAR 0. Four aligned bytes are what drivers read; wider reads are several, narrower ones give their part.
     pub fn bar_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
-        if offset >= u64::from(BAR_BYTES) {
+        if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             into.fill(0xFF);
             return;
         }
@@ -58,7 +64,7 @@ impl Card {
 
     /// A write to BAR 0. Parts that are not four aligned bytes are ignored, as the card has no byte enables there.
     pub fn bar_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
-        if offset >= u64::from(BAR_BYTES) {
+        if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             return;
         }
         let mut at = offset as u32;
@@ -73,6 +79,9 @@ impl Card {
 
     /// The I/O BAR is a window to BAR 0: an address register and a data register (datasheet 3.1.1).
     pub fn io_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
+        if self.faults.gone {
+            return into.fill(0xFF);
+        }
         let value = match offset {
             0 => self.io_address,
             4 if self.io_address < BAR_BYTES => self.mmio_read(host, now, self.io_address & !3),
@@ -85,6 +94,9 @@ impl Card {
     pub fn io_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
         let Ok(bytes) = <[u8; 4]>::try_from(from) else { return };
         let value = u32::from_le_bytes(bytes);
+        if self.faults.gone {
+            return;
+        }
         match offset {
             0 => self.io_address = value,
             4 if self.io_address < BAR_BYTES => self.mmio_write(host, now, self.io_address & !3, value),

@@ -4,6 +4,7 @@
 use crate::access_counters::AccessCounters;
 use crate::config_space::ConfigSpace;
 use crate::eeprom::Eeprom;
+use crate::faults::{Direction, Faults, Trigger};
 use crate::host::{Host, Nanoseconds};
 use crate::i2c::{module_identity, Module};
 use crate::interrupt_trace::InterruptTrace;
@@ -47,6 +48,7 @@ pub struct Card {
     pub(crate) statistics: Statistics,
     pub(crate) link: Link,
     pub(crate) report: Report,
+    pub(crate) faults: Faults,
     pub(crate) module: Module,
     pub(crate) eeprom: Eeprom,
     pub(crate) accesses: AccessCounters,
@@ -76,6 +78,7 @@ impl Card {
             statistics: Statistics::default(),
             link: Link::new(configuration.link),
             report: Report::default(),
+            faults: Faults::default(),
             module: Module::new(module_identity(&serial)),
             eeprom: Eeprom::new(mac),
             accesses: AccessCounters::new(),
@@ -90,14 +93,34 @@ impl Card {
 
     /// When `tick` has something to do next.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        [self.interrupts.next_deadline(), self.link.next_deadline()].into_iter().flatten().min()
+        [self.interrupts.next_deadline(), self.link.next_deadline(), self.faults.next_deadline()].into_iter().flatten().min()
     }
 
     pub fn tick(&mut self, host: &mut impl Host, now: Nanoseconds) {
         if self.link.tick(&mut self.regs, now) {
             self.link_changed(host, now);
         }
+        if !self.may_do_dma() {
+            self.faults.forget_late();
+        }
+        while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
+            match direction {
+                Direction::Receive => self.interrupts.receive_event(&self.regs, host, now, queue),
+                Direction::Transmit => self.interrupts.transmit_event(&self.regs, host, now, queue),
+            }
+        }
         self.interrupts.tick(&self.regs, host, now);
+    }
+
+    /// Something was written to a queue's ring: its interrupt, which never overtakes a late write-back.
+    pub(crate) fn queue_event(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize) {
+        if self.faults.holds_event(now, direction, queue) {
+            return;
+        }
+        match direction {
+            Direction::Receive => self.interrupts.receive_event(&self.regs, host, now, queue),
+            Direction::Transmit => self.interrupts.transmit_event(&self.regs, host, now, queue),
+        }
     }
 
     pub(crate) fn link_changed(&mut self, host: &mut impl Host, now: Nanoseconds) {
@@ -122,6 +145,40 @@ impl Card {
     /// The card asks its peer not to send for now (flow control); what comes nevertheless may be lost.
     pub fn asks_for_pause(&self) -> bool {
         self.packet_buffer.is_paused()
+    }
+
+    // --- faults on demand ---
+
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+    /// A queue takes no descriptor until it is let go again.
+    pub fn hang_queue(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize, hung: bool) {
+        let bit = 1u128 << (queue % receive::QUEUES);
+        let set = match direction {
+            Direction::Receive => &mut self.faults.hung_receive,
+            Direction::Transmit => &mut self.faults.hung_transmit,
+        };
+        *set = if hung { *set | bit } else { *set & !bit };
+        if !hung {
+            self.transmit(host, now);
+            self.drain_packet_buffer(host, now);
+        }
+    }
+    /// Descriptors are written back so much later. Those that wait already keep their time.
+    pub fn delay_write_back(&mut self, by: Nanoseconds) {
+        self.faults.write_back_delay = by;
+    }
+    /// Messages of a vector (`None`: of any) that never leave the card, though it believes that they did.
+    pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
+        self.interrupts.lose(vector, trigger);
+    }
+    /// The card goes away, or comes back as after power-on.
+    pub fn go_away(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
+        if gone != self.faults.gone {
+            self.function_reset(host, now);
+            self.faults.gone = gone;
+        }
     }
 
     // --- for people and tests ---
@@ -153,9 +210,13 @@ impl Card {
     pub fn take_complaint(&mut self) -> Option<String> {
         self.report.take_message()
     }
+    /// How often a driver broke a rule since the card was made.
+    pub fn violations(&self) -> u64 {
+        self.report.total()
+    }
     /// What is still to be sent: the caller should come back with `wire_ready`.
     pub fn has_transmit_work(&self) -> bool {
-        self.transmit_ready != 0
+        self.transmit_ready & !self.faults.hung_transmit != 0
             && self.link.is_up()
             && self.may_do_dma()
             && field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))

@@ -13,6 +13,7 @@
 //! Without GPIE.eiame, reading or clearing causes in EICR masks those that EIAM names, and setting them in EICS lifts their masks. That
 //! EICS does so, and that a write masks only the bits that it clears, is how the 82598's datasheet (3.5.4.1) reads; the 82599's is shorter.
 
+use crate::faults::Trigger;
 use crate::host::{Host, Nanoseconds};
 use crate::interrupt_trace::InterruptTrace;
 use crate::moderation::{Moderation, VECTORS};
@@ -40,6 +41,9 @@ pub struct Interrupts {
     other_vector: u8,
     moderation: Moderation,
     messages: [u64; VECTORS],
+    /// Messages that a fault on demand swallows: which, of which vector.
+    lost: Trigger,
+    lost_vector: Option<u8>,
     trace: InterruptTrace,
 }
 
@@ -67,6 +71,8 @@ impl Interrupts {
             other_vector: NO_VECTOR,
             moderation: Moderation::new(),
             messages: [0; VECTORS],
+            lost: Trigger::Off,
+            lost_vector: None,
             trace: InterruptTrace::new(),
         }
     }
@@ -76,7 +82,7 @@ impl Interrupts {
             host.line(false);
         }
         let trace = std::mem::replace(&mut self.trace, InterruptTrace::new());
-        *self = Self { messages: self.messages, trace, ..Self::new() };
+        *self = Self { messages: self.messages, lost: self.lost, lost_vector: self.lost_vector, trace, ..Self::new() };
     }
 
     pub fn trace(&mut self) -> &mut InterruptTrace {
@@ -92,6 +98,14 @@ impl Interrupts {
                 self.trace.interval(now, vector as u8, interval, None);
             }
         }
+    }
+
+    pub fn lose(&mut self, vector: Option<u8>, trigger: Trigger) {
+        self.lost = trigger;
+        self.lost_vector = vector;
+    }
+    fn lose_message(&mut self, vector: u8) -> bool {
+        self.lost_vector.is_none_or(|of| of == vector) && self.lost.strikes()
     }
 
     /// Messages sent so far, by vector.
@@ -174,7 +188,9 @@ impl Interrupts {
         self.messages[usize::from(vector)] += 1;
         let held = self.moderation.sent(now, vector);
         self.trace.message(now, vector, held, told);
-        host.message(vector);
+        if !self.lose_message(vector) {
+            host.message(vector);
+        }
         let auto_mask = eiame(regs);
         let auto_clear = regs.get(Register::Eiac);
         if queue {
@@ -209,8 +225,10 @@ impl Interrupts {
         let held = self.moderation.sent(now, 0);
         self.trace.single_message(now, held, self.other_causes & self.other_mask);
         self.single_requested = false;
-        self.set_line(host, true);
-        host.message(0);
+        if !self.lose_message(0) {
+            self.set_line(host, true);
+            host.message(0);
+        }
     }
 
     fn single_active(&self) -> bool {

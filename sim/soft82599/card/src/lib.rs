@@ -16,6 +16,7 @@ mod checksum;
 mod config_space;
 mod describe;
 mod eeprom;
+mod faults;
 mod flow_director;
 mod host;
 mod i2c;
@@ -41,6 +42,7 @@ mod transmit;
 
 pub use card::{Card, Configuration};
 pub use config_space::CONFIG_SPACE_BYTES;
+pub use faults::{Direction, Faults, Trigger};
 pub use host::{DmaFault, Host, Nanoseconds};
 pub use interrupt_trace::{Causes, Entry, Event, InterruptTrace};
 pub use registers::{name_at, BAR_BYTES};

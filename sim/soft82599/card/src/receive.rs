@@ -7,6 +7,7 @@
 
 use crate::card::Card;
 use crate::checksum::{ethernet_crc, internet_checksum, pseudo_header};
+use crate::faults::{Direction, Faults};
 use crate::host::{DmaFault, Host, Nanoseconds};
 use crate::interrupts::PCI_EXCEPTION;
 use crate::l2_filter::Accepted;
@@ -180,22 +181,23 @@ impl Card {
         let mut trimmed = Trimmed::new(frame, parsed, &queue, self.keep_crc());
         let bytes = trimmed.bytes();
         let needed = bytes.div_ceil(queue.buffer_bytes) as u32;
-        if queue.available() < needed {
+        if queue.available() < needed || self.faults.receive_queue_hung(index) {
             if queue.drop {
                 self.statistics.dropped(&mut self.regs, index);
                 return Outcome::Dropped;
             }
             return Outcome::NoDescriptors;
         }
+        let ring = |faults| Ring { faults, now, index, queue };
         let result = match queue.form {
             Form::OneBuffer => {
                 let template = self.advanced_write_back(frame, parsed, accepted, &choice, &trimmed);
-                write_ring(host, &queue, &mut trimmed, |part, last| advanced_words(&template, part, last))
+                write_ring(host, &mut ring(&mut self.faults), &mut trimmed, |part, last| advanced_words(&template, part, last))
             }
             Form::Legacy => {
                 let status = self.checksum_status(frame, parsed);
                 let tag = trimmed.tag;
-                write_ring(host, &queue, &mut trimmed, |part, last| legacy_words(status, tag, part, last))
+                write_ring(host, &mut ring(&mut self.faults), &mut trimmed, |part, last| legacy_words(status, tag, part, last))
             }
         };
         let queue = &mut self.receive_queues[index];
@@ -208,7 +210,7 @@ impl Card {
             return Outcome::Dropped;
         }
         self.statistics.delivered(&mut self.regs, index, bytes);
-        self.interrupts.receive_event(&self.regs, host, now, index);
+        self.queue_event(host, now, Direction::Receive, index);
         Outcome::Delivered
     }
 
@@ -339,10 +341,18 @@ impl<'f> Trimmed<'f> {
     }
 }
 
+/// A ring to write to.
+struct Ring<'r> {
+    faults: &'r mut Faults,
+    now: Nanoseconds,
+    index: usize,
+    queue: ReceiveQueue,
+}
+
 /// Fills descriptors from the ring's head on with the frame. `words` gives the write-back for a part of so many bytes.
 fn write_ring(
     host: &mut impl Host,
-    queue: &ReceiveQueue,
+    Ring { faults, now, index: number, queue }: &mut Ring,
     frame: &mut Trimmed,
     words: impl Fn(usize, bool) -> [u64; 2],
 ) -> Result<(), DmaFault> {
@@ -361,7 +371,7 @@ fn write_ring(
         if queue.form == Form::OneBuffer {
             host.dma_write(at, &back[0].to_le_bytes())?;
         }
-        host.dma_publish_u64(at + 8, back[1])?;
+        faults.publish_u64(host, *now, (Direction::Receive, *number), at + 8, back[1])?;
         index = (index + 1) % queue.length;
     }
     Ok(())

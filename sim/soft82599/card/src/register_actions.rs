@@ -5,6 +5,7 @@
 //! function beside them; that list is the index to the other files.
 
 use crate::card::Card;
+use crate::faults::Direction;
 use crate::flow_director;
 use crate::host::{Host, Nanoseconds};
 use crate::mdio;
@@ -81,7 +82,7 @@ impl Card {
             Ftqf | Etqf => self.queue_select.update(&self.regs),
             Rssrk => self.queue_select.rss.key_changed(),
             Rdbal | Rdbah | Rdlen | Srrctl => self.receive_queues[index].configure(&self.regs, index),
-            Rxdctl => self.write_rxdctl(index, value),
+            Rxdctl => self.write_rxdctl(host, index, value),
             Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
             Txdctl => self.write_txdctl(host, now, index, value),
             Dmatxctl => {
@@ -131,12 +132,15 @@ impl Card {
         }
     }
 
-    fn write_rxdctl(&mut self, index: usize, value: u32) {
+    fn write_rxdctl(&mut self, host: &mut impl Host, index: usize, value: u32) {
         let queue = &mut self.receive_queues[index];
         let enable = field::rxdctl::ENABLE.is_set(value);
         queue.configure(&self.regs, index);
         if enable && !queue.enabled && queue.length == 0 {
             self.report.add(Violation::EnabledWithoutRing, || format!("receive queue {index} enabled with RDLEN 0"));
+        }
+        if queue.enabled && !enable {
+            self.faults.settle(host, Direction::Receive, index);
         }
         queue.enabled = enable;
         self.regs.set_at(Register::Rxdctl, index, self.regs.get_at(Register::Rxdctl, index) & !field::rxdctl::FLUSH.ones());
@@ -151,6 +155,7 @@ impl Card {
         }
         if queue.enabled && !enable {
             queue.forget();
+            self.faults.settle(host, Direction::Transmit, index);
             self.transmit_ready &= !(1 << index);
         }
         queue.enabled = enable;

@@ -1,61 +1,123 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a driver did that the card cannot honour: counted by kind, the last few kept in words.
+//! What a driver did that the datasheet forbids or leaves undefined: counted by kind, the last few kept in words.
 //!
-//! Real hardware would misbehave in silence. Here every such event is counted and a bounded number of descriptions waits for the program
-//! around the card to print.
+//! Real hardware would misbehave in silence, or happen to work. Here every such event is counted with the rule that it breaks, and a bounded
+//! number of descriptions waits for the program around the card to print. What the card then does is what its block's file says; most often
+//! the access has no effect.
 
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A descriptor, buffer or ring lies in memory that the guest has not given us.
     DmaFault,
-    /// A tail or head beyond the ring's end.
     TailBeyondRing,
-    /// A tail was moved on a queue that is not enabled.
     TailOfDisabledQueue,
-    /// A queue was enabled with a ring of length zero.
     EnabledWithoutRing,
-    /// A transmit packet that no wire could carry: too long, empty, or headers that do not fit.
     MalformedPacket,
-    /// A transmit descriptor of a type that does not exist.
     UnknownDescriptor,
-    /// A register access that is not 4 bytes wide and aligned.
     OddAccess,
-    /// An access to an offset at which the table knows no register.
     UnknownRegister,
 }
 
-pub const KINDS: usize = 8;
-const KEPT: usize = 64;
+struct Rule {
+    kind: Violation,
+    name: &'static str,
+    /// What a driver has to hold to, and where the datasheet (Intel 331520) says so.
+    text: &'static str,
+}
+
+const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
+    Rule { kind, name, text }
+}
+
+/// In the order of the enumeration; a test holds it there.
+const RULES: [Rule; 8] = [
+    rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
+    rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
+    rule(
+        Violation::TailOfDisabledQueue,
+        "tail_of_disabled_queue",
+        "a tail moves only after its queue reads back as enabled (4.6.7.1, 4.6.8.1)",
+    ),
+    rule(Violation::EnabledWithoutRing, "enabled_without_ring", "base and length are set before a queue is enabled (4.6.7.1, 4.6.8.1)"),
+    rule(Violation::MalformedPacket, "malformed_packet", "a packet's descriptors describe a frame that a wire can carry (7.2.1.1, 7.2.4)"),
+    rule(Violation::UnknownDescriptor, "unknown_descriptor", "DTYP is 2 for a context and 3 for data (7.2.3.2.3, 7.2.3.2.4)"),
+    rule(Violation::OddAccess, "odd_access", "registers are read and written as aligned 32 bits (8.1.1)"),
+    rule(Violation::UnknownRegister, "unknown_register", "only registers that exist are read or written (8.2.1)"),
+];
+
+/// Descriptions that wait for somebody to take them, and that stay to be looked at.
+const MOST_WAITING: usize = 64;
+const MOST_RECENT: usize = 16;
+
+impl Violation {
+    pub fn name(self) -> &'static str {
+        RULES[self as usize].name
+    }
+    /// The datasheet's rule and its section.
+    pub fn rule(self) -> &'static str {
+        RULES[self as usize].text
+    }
+}
 
 #[derive(Default)]
 pub struct Report {
-    counts: [u64; KINDS],
-    messages: VecDeque<String>,
+    counts: [u64; RULES.len()],
+    waiting: VecDeque<String>,
+    recent: VecDeque<String>,
 }
 
 impl Report {
     pub fn add(&mut self, kind: Violation, message: impl FnOnce() -> String) {
         self.counts[kind as usize] += 1;
-        if self.messages.len() < KEPT {
-            self.messages.push_back(message());
+        // Only a flood is not put into words, so that it costs little.
+        if self.waiting.len() == MOST_WAITING {
+            return;
         }
+        let text = format!("{}: {}; rule: {}", kind.name(), message(), kind.rule());
+        if self.recent.len() == MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(text.clone());
+        self.waiting.push_back(text);
     }
     pub fn take_message(&mut self) -> Option<String> {
-        self.messages.pop_front()
+        self.waiting.pop_front()
+    }
+    /// The last ones that were put into words, oldest first, taken or not.
+    pub fn recent(&self) -> impl Iterator<Item = &str> + '_ {
+        self.recent.iter().map(String::as_str)
     }
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        const NAMES: [&str; KINDS] = [
-            "dma_fault",
-            "tail_beyond_ring",
-            "tail_of_disabled_queue",
-            "enabled_without_ring",
-            "malformed_packet",
-            "unknown_descriptor",
-            "odd_access",
-            "unknown_register",
-        ];
-        NAMES.into_iter().zip(self.counts)
+        RULES.iter().zip(self.counts).map(|(rule, count)| (rule.name, count))
+    }
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_own_name_and_a_rule_with_a_section() {
+        for (number, rule) in RULES.iter().enumerate() {
+            assert_eq!(rule.kind as usize, number, "{} stands at the wrong place", rule.name);
+            assert_eq!(RULES.iter().filter(|other| other.name == rule.name).count(), 1, "{}", rule.name);
+            let section = rule.text.rsplit_once('(').map(|(_, section)| section);
+            assert!(section.is_some_and(|section| section.starts_with(|first: char| first.is_ascii_digit())), "{}", rule.text);
+        }
+    }
+
+    #[test]
+    fn a_flood_is_counted_whole_and_kept_in_part() {
+        let mut report = Report::default();
+        for number in 0..1000 {
+            report.add(Violation::OddAccess, || format!("number {number}"));
+        }
+        assert_eq!(report.total(), 1000);
+        assert_eq!(std::iter::from_fn(|| report.take_message()).count(), MOST_WAITING);
+        assert_eq!(report.recent().count(), MOST_RECENT);
     }
 }

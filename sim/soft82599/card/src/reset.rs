@@ -31,6 +31,7 @@ impl Card {
         }
         self.transmit_ready = 0;
         self.packet_buffer.clear();
+        self.faults.forget_late();
         self.interrupts.reset(host);
         self.load_from_eeprom();
         self.l2_filter.update(&self.regs);

@@ -7,6 +7,7 @@
 //! Write-back thresholds (WTHRESH) are not modelled: every report goes at once, as the card does with a threshold of 0.
 
 use crate::card::Card;
+use crate::faults::Direction;
 use crate::host::{DmaFault, Host, Nanoseconds};
 use crate::interrupts::PCI_EXCEPTION;
 use crate::receive::DESCRIPTOR_BYTES;
@@ -83,11 +84,11 @@ impl Card {
 
     pub(crate) fn transmit(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         let mut budget = BUDGET_DESCRIPTORS;
-        while self.transmit_ready != 0 && budget != 0 {
+        while self.transmit_ready & !self.faults.hung_transmit != 0 && budget != 0 {
             if !self.link.is_up() || !self.may_do_dma() || !self.transmit_enabled() || !host.wire_has_room() {
                 return true;
             }
-            let index = next_turn(self.transmit_ready, self.transmit_turn);
+            let index = next_turn(self.transmit_ready & !self.faults.hung_transmit, self.transmit_turn);
             self.transmit_turn = index + 1;
             let given = self.transmit_queue(host, now, index, budget.min(TURN_DESCRIPTORS));
             budget -= given.min(budget);
@@ -96,7 +97,7 @@ impl Card {
                 self.receive(host, now, &frame);
             }
         }
-        self.transmit_ready != 0
+        self.transmit_ready & !self.faults.hung_transmit != 0
     }
 
     fn transmit_enabled(&self) -> bool {
@@ -111,7 +112,7 @@ impl Card {
         let mut fault = None;
         while done < limit && queue.enabled && queue.pending() != 0 && host.wire_has_room() {
             done += 1;
-            match self.transmit_descriptor(host, &mut queue, index) {
+            match self.transmit_descriptor(host, now, &mut queue, index) {
                 Ok(report) => reported |= report,
                 Err(error) => {
                     // The card cannot go on from here: stop the queue, as after a fault on the bus.
@@ -124,7 +125,7 @@ impl Card {
         }
         if reported {
             if let Some(address) = queue.head_write_back {
-                if let Err(error) = host.dma_publish_u32(address, queue.head) {
+                if let Err(error) = self.faults.publish_u32(host, now, (Direction::Transmit, index), address, queue.head) {
                     fault = Some(error);
                 }
             }
@@ -140,13 +141,19 @@ impl Card {
             self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
         }
         if reported {
-            self.interrupts.transmit_event(&self.regs, host, now, index);
+            self.queue_event(host, now, Direction::Transmit, index);
         }
         done
     }
 
     /// Takes the descriptor at the head. True if it asked for a report and got one.
-    fn transmit_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, index: usize) -> Result<bool, DmaFault> {
+    fn transmit_descriptor(
+        &mut self,
+        host: &mut impl Host,
+        now: Nanoseconds,
+        queue: &mut TransmitQueue,
+        index: usize,
+    ) -> Result<bool, DmaFault> {
         let at = queue.base + u64::from(queue.head) * DESCRIPTOR_BYTES;
         let mut bytes = [0u8; 16];
         host.dma_read(at, &mut bytes)?;
@@ -174,7 +181,8 @@ impl Card {
         // RS lies at the same bit in data and legacy descriptors; a context descriptor has none.
         let report = !context && data::REPORT_STATUS.is_set(&words);
         if report && queue.head_write_back.is_none() {
-            host.dma_publish_u64(at + 8, words[1] | transmit_write_back::DESCRIPTOR_DONE.put(1))?;
+            let word = words[1] | transmit_write_back::DESCRIPTOR_DONE.put(1);
+            self.faults.publish_u64(host, now, (Direction::Transmit, index), at + 8, word)?;
         }
         Ok(report)
     }

@@ -3,6 +3,7 @@
 
 mod driver;
 mod end_to_end;
+mod faults;
 mod host;
 mod interrupts;
 mod moderation;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSL-1.0
+//! A card that is ill on purpose: what the driver sees is late, lost or all ones, never out of order, and it ends when it is told to.
+
+use super::driver::{numbered_frame, Driver};
+use crate::registers::descriptor::transmit_write_back;
+use crate::registers::Register;
+use crate::{Direction, Trigger};
+
+#[test]
+fn a_hung_receive_queue_keeps_its_frames_until_it_is_let_go() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.hang_queue(&mut driver.host, driver.now, Direction::Receive, 0, true);
+    driver.arrive(&numbered_frame(1, 60));
+    driver.arrive(&numbered_frame(2, 60));
+    assert!(driver.poll(0).is_none());
+    driver.card.hang_queue(&mut driver.host, driver.now, Direction::Receive, 0, false);
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(1, 60));
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(2, 60));
+}
+
+#[test]
+fn a_hung_transmit_queue_stands_still_and_the_others_go_on() {
+    let mut driver = Driver::up(2, 64);
+    driver.card.hang_queue(&mut driver.host, driver.now, Direction::Transmit, 0, true);
+    driver.send(0, &numbered_frame(1, 60));
+    driver.send(1, &numbered_frame(2, 60));
+    assert_eq!(driver.host.sent, [numbered_frame(2, 60)]);
+    assert_eq!(driver.read_at(Register::Tdh, 0), 0, "what a watchdog looks at");
+    assert!(!driver.card.has_transmit_work(), "nobody spins for a queue that hangs");
+    driver.card.hang_queue(&mut driver.host, driver.now, Direction::Transmit, 0, false);
+    assert_eq!(driver.host.sent[1], numbered_frame(1, 60));
+}
+
+#[test]
+fn late_write_backs_come_in_order_before_their_interrupt() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.delay_write_back(1_000_000);
+    driver.host.messages.clear();
+    driver.arrive(&numbered_frame(1, 60));
+    let sent = driver.send(0, &numbered_frame(2, 60));
+    assert_eq!(driver.host.sent.len(), 1, "the frame itself is not late");
+    driver.advance(999_999);
+    assert!(driver.poll(0).is_none() && driver.host.messages.is_empty());
+    assert!(!transmit_write_back::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(sent + 8)]));
+    driver.advance(1);
+    assert!(!driver.host.messages.is_empty());
+    assert!(transmit_write_back::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(sent + 8)]));
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(1, 60));
+    // None overtakes those that wait when the delay ends.
+    driver.arrive(&numbered_frame(3, 60));
+    driver.card.delay_write_back(0);
+    driver.arrive(&numbered_frame(4, 60));
+    assert!(driver.poll(0).is_none());
+    driver.advance(1_000_000);
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(3, 60));
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(4, 60));
+}
+
+#[test]
+fn a_queue_that_is_switched_off_writes_nothing_afterwards() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.delay_write_back(1_000_000);
+    driver.arrive(&numbered_frame(1, 60));
+    driver.write_at(Register::Rxdctl, 0, 0);
+    driver.host.published.clear();
+    driver.advance(2_000_000);
+    assert!(driver.host.published.is_empty());
+}
+
+#[test]
+fn a_lost_message_is_lost_once_and_of_its_vector_only() {
+    let mut driver = Driver::up(2, 64);
+    driver.host.messages.clear();
+    driver.card.lose_messages(Some(0), Trigger::Next(1));
+    driver.send(1, &numbered_frame(1, 60));
+    driver.send(0, &numbered_frame(2, 60));
+    let after_one = driver.host.messages.clone();
+    driver.send(0, &numbered_frame(3, 60));
+    assert_eq!((after_one, driver.host.messages.clone()), (vec![1], vec![1, 0]));
+}
+
+#[test]
+fn a_card_that_is_gone_reads_as_all_ones_and_touches_nothing() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.go_away(&mut driver.host, driver.now, true);
+    let mut four = [0; 4];
+    driver.card.bar_read(&mut driver.host, driver.now, 8, &mut four);
+    assert_eq!(four, [0xFF; 4]);
+    driver.card.config_read(0, &mut four);
+    assert_eq!(four, [0xFF; 4]);
+    driver.host.published.clear();
+    driver.arrive(&numbered_frame(1, 60));
+    driver.advance(1_000_000_000);
+    assert!(driver.host.published.is_empty() && driver.host.messages.is_empty());
+    driver.card.go_away(&mut driver.host, driver.now, false);
+    driver.card.config_read(0, &mut four);
+    assert_eq!(four, [0x86, 0x80, 0xFB, 0x10]);
+}
+
+#[test]
+fn chance_strikes_as_often_as_it_says_and_the_same_ones_each_time() {
+    let strikes = |seed| {
+        let mut trigger = Trigger::chance(0.01, seed);
+        (0..1_000_000).filter(|_| trigger.strikes()).collect::<Vec<_>>()
+    };
+    let first = strikes(1);
+    assert!((9_500..10_500).contains(&first.len()), "{}", first.len());
+    assert_eq!(first, strikes(1));
+    assert_ne!(first, strikes(2));
+    let mut never = Trigger::chance(0.0, 1);
+    assert!((0..1000).all(|_| !never.strikes()));
+    let mut always = Trigger::chance(1.0, 1);
+    assert!((0..1000).all(|_| always.strikes()));
+}
