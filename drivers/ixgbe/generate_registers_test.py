@@ -47,6 +47,7 @@ def refusal(body: str) -> str:
         ("[block.one.AAA]\noffset = 0\nreset = 0x100000000\n" + ROW, ["AAA", "reset"]),
         ('[block.one.AAA]\noffset = 0\nlike = "ZZZ"\n' + ROW, ["AAA", "ZZZ"]),
         ("[block.one.AAA]\noffset = 0\ncolour = 3\n" + ROW, ["AAA", "colour"]),
+        ('[block.one.AAA]\noffset = 0\nself_clearing = ["go"]\n' + ROW + "fields.stop = 1\n", ["AAA", "self_clearing", "go"]),
         ("[block.one.AAA]\noffset = 0\n" + ROW + '[block.two]\nsection = "1"\n[block.two.AAA]\noffset = 4\n' + ROW, ["AAA", "one", "two"]),
         ("[block.one.A_B]\noffset = 0\n" + ROW + "[block.one.AB]\noffset = 4\n" + ROW, []),
         ("[block.one.AAA]\noffset = 0\n" + ROW + "[block.one.AAA]\noffset = 4\n" + ROW, ["AAA"]),

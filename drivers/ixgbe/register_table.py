@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 BAR_BYTES = 128 * 1024
 ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
-REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like linux section text fields".split())
+REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like self_clearing linux section text fields".split())
 BLOCK_KEYS = {"section", "text"}
 DESCRIPTOR_KEYS = {"section", "text", "fields"}
 # Words of C++ that could be taken for a good field name, and the names that the generated types use themselves.
@@ -71,6 +71,11 @@ class Register:
     fields: list[Field]
     array: bool
     linux: str
+    self_clearing: list[str]
+
+    @property
+    def self_clearing_mask(self) -> int:
+        return sum(f.mask for f in self.fields if f.name in self.self_clearing)
 
     @property
     def count(self) -> int:
@@ -149,6 +154,12 @@ def parse_ranges(row: str, key: str, raw: object) -> list[Range]:
     return ranges
 
 
+def parse_names(row: str, raw: object) -> list[str]:
+    if not isinstance(raw, list) or not all(isinstance(name, str) for name in raw) or len(set(raw)) != len(raw):
+        raise TableError(f"{row}: self_clearing must be a list of different field names")
+    return raw
+
+
 def parse_register(name: str, block: str, default_section: str, raw: dict) -> Register:
     if not re.fullmatch(r"[A-Z][A-Za-z0-9_]*", name):
         raise TableError(f"{name}: a register's name starts with a capital and has letters, digits and _ only")
@@ -185,6 +196,7 @@ def parse_register(name: str, block: str, default_section: str, raw: dict) -> Re
         fields=parse_fields(name, raw.get("fields", {"value": [0, 31]}), 32),
         array="count" in raw or "ranges" in raw,
         linux=str(raw.get("linux", name)),
+        self_clearing=parse_names(name, raw.get("self_clearing", [])),
     )
 
 
@@ -221,6 +233,10 @@ def parse(text: str) -> Table:
         if other not in by_name:
             raise TableError(f"{register.name}: like names {other!r}, which is not in the table")
         register.fields = by_name[other].fields
+    for register in table.registers:
+        strange = set(register.self_clearing) - {f.name for f in register.fields}
+        if strange or (register.self_clearing and register.access != "rw"):
+            raise TableError(f"{register.name}: self_clearing names fields of an rw register, and {sorted(strange)} are not such")
     for name, raw in document.get("descriptor", {}).items():
         if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
             raise TableError(f"descriptor {name}: a descriptor's name is in PascalCase")

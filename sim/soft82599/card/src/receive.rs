@@ -359,7 +359,7 @@ fn write_ring(
     let mut left = frame.bytes();
     let mut index = queue.head;
     while left != 0 {
-        let at = queue.base + u64::from(index) * DESCRIPTOR_BYTES;
+        let at = queue.base.wrapping_add(u64::from(index) * DESCRIPTOR_BYTES);
         let mut buffer = [0u8; 8];
         host.dma_read(at, &mut buffer)?;
         let part = left.min(queue.buffer_bytes);
@@ -371,7 +371,7 @@ fn write_ring(
         if queue.form == Form::OneBuffer {
             host.dma_write(at, &back[0].to_le_bytes())?;
         }
-        faults.publish_u64(host, *now, (Direction::Receive, *number), at + 8, back[1])?;
+        faults.publish_u64(host, *now, (Direction::Receive, *number), at.wrapping_add(8), back[1])?;
         index = (index + 1) % queue.length;
     }
     Ok(())

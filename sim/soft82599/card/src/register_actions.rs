@@ -124,8 +124,6 @@ impl Card {
 
     fn write_autoc(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
         if field::autoc::RESTART_AN.is_set(value) {
-            // The bit starts something and reads back as zero.
-            self.regs.set(Register::Autoc, self.regs.get(Register::Autoc) & !field::autoc::RESTART_AN.ones());
             if self.link.restart(&mut self.regs, now) {
                 self.link_changed(host, now);
             }
@@ -143,7 +141,6 @@ impl Card {
             self.faults.settle(host, Direction::Receive, index);
         }
         queue.enabled = enable;
-        self.regs.set_at(Register::Rxdctl, index, self.regs.get_at(Register::Rxdctl, index) & !field::rxdctl::FLUSH.ones());
     }
 
     fn write_txdctl(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
@@ -159,7 +156,6 @@ impl Card {
             self.transmit_ready &= !(1 << index);
         }
         queue.enabled = enable;
-        self.regs.set_at(Register::Txdctl, index, self.regs.get_at(Register::Txdctl, index) & !field::txdctl::FLUSH.ones());
         if enable && self.transmit_queues[index].pending() != 0 {
             self.transmit_ready |= 1 << index;
             self.transmit(host, now);

@@ -33,6 +33,8 @@ pub struct RegisterInfo {
     pub reset_first: u32,
     /// Bits that some field names; the others read as after reset.
     pub mask: u32,
+    /// Bits among them that start something when written as one, and read as zero.
+    pub self_clearing: u32,
     pub count: u32,
     pub ranges: &'static [Range],
     pub aliases: &'static [Range],
@@ -226,7 +228,7 @@ impl RegisterFile {
         let info = place.register.info();
         let old = self.values[place.slot()];
         self.values[place.slot()] = match info.access {
-            Access::ReadWrite | Access::WriteOnly => (value & info.mask) | (old & !info.mask),
+            Access::ReadWrite | Access::WriteOnly => (value & info.mask & !info.self_clearing) | (old & !info.mask),
             Access::WriteOneClears | Access::ReadAndWriteOneClear => old & !value,
             Access::ReadOnly | Access::ReadClears => old,
         };
@@ -265,6 +267,14 @@ mod tests {
         let status = decode(0x00008).unwrap();
         file.write(status, 0);
         assert_eq!(file.read(status), Register::Status.info().reset);
+    }
+
+    #[test]
+    fn bits_that_start_something_read_as_zero() {
+        let mut file = RegisterFile::new();
+        let place = Place { register: Register::Txdctl, index: 5 };
+        file.write(place, field::txdctl::FLUSH.ones() | field::txdctl::ENABLE.ones());
+        assert_eq!(file.read(place), field::txdctl::ENABLE.ones());
     }
 
     #[test]

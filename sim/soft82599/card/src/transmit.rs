@@ -154,7 +154,7 @@ impl Card {
         queue: &mut TransmitQueue,
         index: usize,
     ) -> Result<bool, DmaFault> {
-        let at = queue.base + u64::from(queue.head) * DESCRIPTOR_BYTES;
+        let at = queue.base.wrapping_add(u64::from(queue.head) * DESCRIPTOR_BYTES);
         let mut bytes = [0u8; 16];
         host.dma_read(at, &mut bytes)?;
         let (low, high) = bytes.split_at(8);
@@ -182,7 +182,7 @@ impl Card {
         let report = !context && data::REPORT_STATUS.is_set(&words);
         if report && queue.head_write_back.is_none() {
             let word = words[1] | transmit_write_back::DESCRIPTOR_DONE.put(1);
-            self.faults.publish_u64(host, now, (Direction::Transmit, index), at + 8, word)?;
+            self.faults.publish_u64(host, now, (Direction::Transmit, index), at.wrapping_add(8), word)?;
         }
         Ok(report)
     }

@@ -10,5 +10,6 @@ mod moderation;
 mod receive;
 mod registers;
 mod robustness;
+mod self_test;
 mod statistics;
 mod transmit;
