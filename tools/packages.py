@@ -57,6 +57,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "exchange": (Need("zstd", "zstd"),),
     "build": (Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
+    # Reads the recordings of the soft card.
+    "sim-tests": (Need("tcpdump", "tcpdump"),),
     "host-tests": (COMPILER, Need("libgtest-dev"), Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),

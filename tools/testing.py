@@ -108,7 +108,7 @@ def _host() -> Outcome:
 
 
 def _sim() -> Outcome:
-    packages.require("card", "rust")
+    packages.require("card", "rust", "sim-tests")
     if not (build.SOFT_CARD_SOURCE / "Cargo.toml").is_file():
         raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
     failure = None

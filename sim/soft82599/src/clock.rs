@@ -1,32 +1,79 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card's clock: the host's monotonic one, slowed or sped up by a factor. An emulated CPU is slow, so timing that is asserted is
-//! asserted on a card whose time runs as slowly.
+//! The card's clock: the host's monotonic one, slowed or sped up by a factor, or standing still until somebody steps it. An emulated CPU is
+//! slow, so timing that is asserted is asserted on a card whose time runs as slowly, or that moves only when told.
 
 use card::Nanoseconds;
 use std::time::{Duration, Instant};
 
 pub struct Clock {
-    start: Instant,
+    /// What it showed at `since`.
+    base: Nanoseconds,
+    since: Instant,
     /// Nanoseconds on the card for one outside.
     scale: f64,
+    stopped: bool,
 }
 
 impl Clock {
-    pub fn new(scale: f64) -> Self {
-        Self { start: Instant::now(), scale }
+    pub fn new(scale: f64, stopped: bool) -> Self {
+        Self { base: 0, since: Instant::now(), scale, stopped }
     }
+
     pub fn now(&self) -> Nanoseconds {
-        let outside = self.start.elapsed().as_nanos() as u64;
-        if self.scale == 1.0 {
-            outside
-        } else {
-            (outside as f64 * self.scale) as u64
+        if self.stopped {
+            return self.base;
+        }
+        let outside = self.since.elapsed().as_nanos() as u64;
+        self.base + if self.scale == 1.0 { outside } else { (outside as f64 * self.scale) as u64 }
+    }
+
+    /// How long to wait outside until the clock shows `at`; None if waiting does not bring it there.
+    pub fn until(&self, at: Nanoseconds) -> Option<Duration> {
+        let left = at.saturating_sub(self.now());
+        if self.stopped && left != 0 {
+            return None;
+        }
+        // Rounded up, so that the wait does not end just before the time.
+        Some(Duration::from_nanos((left as f64 / self.scale).ceil().min(3.6e12) as u64))
+    }
+
+    pub fn stop(&mut self) {
+        self.base = self.now();
+        self.stopped = true;
+    }
+    /// Goes on from what it shows.
+    pub fn run(&mut self, scale: f64) {
+        *self = Self { base: self.now(), ..Self::new(scale, false) };
+    }
+    /// Only of a clock that stands still; it never goes back.
+    pub fn step_to(&mut self, at: Nanoseconds) {
+        if self.stopped {
+            self.base = self.base.max(at);
         }
     }
-    /// How long to wait outside until the card's clock shows `at`.
-    pub fn until(&self, at: Nanoseconds) -> Duration {
-        let left = at.saturating_sub(self.now());
-        // Rounded up, so that the wait does not end just before the time.
-        Duration::from_nanos((left as f64 / self.scale).ceil().min(3.6e12) as u64)
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_clock_moves_by_steps_only_and_never_back() {
+        let mut clock = Clock::new(1.0, true);
+        assert_eq!((clock.now(), clock.until(1), clock.until(0)), (0, None, Some(Duration::ZERO)));
+        clock.step_to(100);
+        clock.step_to(50);
+        assert_eq!(clock.now(), 100);
+        clock.run(0.5);
+        assert!(clock.now() >= 100 && clock.until(200).is_some_and(|left| left <= Duration::from_nanos(200)));
+        clock.stop();
+        let stood = clock.now();
+        assert_eq!(clock.now(), stood);
     }
 }

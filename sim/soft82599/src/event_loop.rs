@@ -4,11 +4,14 @@
 //! A turn takes all messages that the guest has sent, all frames that have come, lets timers fire, and then sends replies and frames in one
 //! piece each. A guest's doorbell is thus served in the turn in which it arrives, without waking another thread.
 
+use crate::cable::Cable;
 use crate::clock::Clock;
-use crate::control::{Control, Request};
+use crate::control::Control;
 use crate::log::Log;
+use crate::net::pcap::Recording;
 use crate::net::Wire;
-use crate::options::Options;
+use crate::options::{Options, Strict};
+use crate::rig::Rig;
 use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
 use crate::vfio::connection::{Connection, Input};
@@ -23,17 +26,14 @@ use std::time::{Duration, Instant};
 const COMPLAINTS_A_SECOND: u32 = 20;
 
 pub struct EventLoop {
-    card: Card,
-    world: World,
-    clock: Clock,
+    rig: Rig,
     log: Log,
     listener: SocketFile,
     guest: Option<Connection>,
     control: Option<Control>,
     signals: OwnedFd,
     once: bool,
-    /// The control socket has pulled the cable.
-    unplugged: bool,
+    strict: Strict,
     complaints: Complaints,
 }
 
@@ -50,37 +50,60 @@ impl EventLoop {
         let wire = Wire::open(&options.net).map_err(|error| io::Error::new(error.kind(), format!("--net: {error}")))?;
         let control = options.control.as_deref().map(Control::listen).transpose()?;
         let listener = SocketFile::listen(&options.socket)?;
-        let clock = Clock::new(options.time_scale);
+        let recording = options.pcap.as_deref().map(|path| Recording::create(path, options.pcap_limit)).transpose()?;
         let configuration = Configuration { mac: options.mac, link: wire.is_connected() };
-        let mut world = World { memory: Default::default(), eventfds: Default::default(), wire, log };
-        let card = Card::new(&configuration, &mut world, clock.now());
+        let mut world = World {
+            memory: Default::default(),
+            eventfds: Default::default(),
+            wire,
+            clock: Clock::new(options.time_scale, options.stopped),
+            recording,
+            receive_faults: Default::default(),
+            transmit_faults: Default::default(),
+            log,
+        };
+        let now = world.clock.now();
+        let mut card = Card::new(&configuration, &mut world, now);
+        let mut cable = Cable::new();
+        for fault in &options.faults {
+            fault.apply(&mut card, &mut world, &mut cable);
+        }
         Ok(Self {
-            card,
-            world,
-            clock,
+            rig: Rig { card, world, cable },
             log,
             listener,
             guest: None,
             control,
             signals,
             once: options.once,
-            unplugged: false,
+            strict: options.strict,
             complaints: Complaints { second: Instant::now(), left: COMPLAINTS_A_SECOND },
         })
     }
 
-    /// Serves until told to end.
-    pub fn run(&mut self) -> io::Result<()> {
+    /// Serves until told to end. False if the driver broke a rule and that matters.
+    pub fn run(&mut self) -> io::Result<bool> {
+        let result = self.serve();
+        if self.strict == Strict::No {
+            return result.map(|()| true);
+        }
+        let total = self.rig.card.violations();
+        let counts: Vec<String> = self.rig.card.violations_by_kind().map(|(name, count)| format!("{name} {count}")).collect();
+        self.log.always(|| format!("strict: {total} violations{}{}", if counts.is_empty() { "" } else { ": " }, counts.join(", ")));
+        result.map(|()| total == 0)
+    }
+
+    fn serve(&mut self) -> io::Result<()> {
         let mut interests = Vec::new();
         let mut ready = Vec::new();
         loop {
             // Interests in a fixed order: signals, guest or its listener, wire if any, control.
-            let take = !self.card.asks_for_pause();
+            let take = !self.rig.card.asks_for_pause();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
             let guest = self.guest.as_ref().map_or(self.listener.descriptor(), Connection::descriptor);
             interests.push(Interest { descriptor: guest, read: true, write: false });
-            let wire = self.world.wire.interest(take).map(|interest| {
+            let wire = self.rig.world.wire.interest(take).map(|interest| {
                 interests.push(interest);
                 interests.len() - 1
             });
@@ -98,33 +121,39 @@ impl EventLoop {
                 return Ok(());
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
-            if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.world.wire, Wire::Stream(_)))) {
+            if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.world.wire, Wire::Stream(_)))) {
                 // A stream's last bytes are read first, unless the card wants none; then waiting for them would be a busy loop.
-                self.world.wire.disconnect();
+                self.rig.world.wire.disconnect();
             }
-            if wire_ready || self.world.wire.due_after(take).is_some_and(|left| left.is_zero()) {
+            if wire_ready || self.rig.world.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
             }
-            self.card.tick(&mut self.world, self.clock.now());
-            if self.card.has_transmit_work() && self.world.wire.has_room() {
-                self.card.wire_ready(&mut self.world, self.clock.now());
+            self.rig.time_passes();
+            if self.rig.card.has_transmit_work() && self.rig.world.wire.has_room() {
+                let now = self.rig.now();
+                self.rig.card.wire_ready(&mut self.rig.world, now);
             }
-            self.world.wire.flush();
-            self.follow_link();
-            if ready[control_from..].iter().any(|r| r.read || r.write) && self.serve_control() {
+            self.rig.world.flush();
+            if self.rig.follow_cable() {
+                self.log.info(|| format!("link partner {}", if self.rig.card.has_peer() { "there" } else { "gone" }));
+            }
+            let asked = ready[control_from..].iter().any(|r| r.read || r.write);
+            if asked && self.control.as_mut().is_some_and(|control| control.service(&mut self.rig)) {
                 return Ok(());
             }
-            self.complain();
+            if self.complain() && self.strict == Strict::Stop {
+                return Ok(());
+            }
         }
     }
 
     /// How long nothing needs to be done unless a descriptor becomes ready.
     fn patience(&self, take: bool) -> Option<Duration> {
-        if self.card.has_transmit_work() && self.world.wire.has_room() {
+        if self.rig.card.has_transmit_work() && self.rig.world.wire.has_room() {
             return Some(Duration::ZERO);
         }
-        let timer = self.card.next_deadline().map(|at| self.clock.until(at));
-        let batch = self.world.wire.due_after(take);
+        let timer = self.rig.next_deadline().and_then(|at| self.rig.world.clock.until(at));
+        let batch = self.rig.world.wire.due_after(take);
         timer.into_iter().chain(batch).min()
     }
 
@@ -139,9 +168,7 @@ impl EventLoop {
         };
         let result = match guest.fill() {
             Ok(Input::Closed) => Err(None),
-            Ok(_) => {
-                Self::messages(guest, &mut self.card, &mut self.world, &self.clock, &self.log).and_then(|()| guest.flush()).map_err(Some)
-            }
+            Ok(_) => Self::messages(guest, &mut self.rig, &self.log).and_then(|()| guest.flush()).map_err(Some),
             Err(error) => Err(Some(error)),
         };
         let Err(error) = result else { return true };
@@ -151,69 +178,52 @@ impl EventLoop {
         }
         self.guest = None;
         // First the memory, so that nothing of the reset reaches a guest that is no more.
-        self.world.forget_guest();
-        self.card.function_reset(&mut self.world, self.clock.now());
+        self.rig.world.forget_guest();
+        let now = self.rig.now();
+        self.rig.card.function_reset(&mut self.rig.world, now);
         false
     }
 
-    fn messages(guest: &mut Connection, card: &mut Card, world: &mut World, clock: &Clock, log: &Log) -> io::Result<()> {
+    fn messages(guest: &mut Connection, rig: &mut Rig, log: &Log) -> io::Result<()> {
         let mut output = std::mem::take(&mut guest.output);
         while let Some(message) = guest.next()? {
             let command = Command { header: message.header, body: guest.body(message.range), descriptors: message.descriptors };
-            handle(card, world, clock.now(), log, command, &mut output);
+            let now = rig.now();
+            handle(&mut rig.card, &mut rig.world, now, log, command, &mut output);
         }
         guest.output = output;
         Ok(())
     }
 
     fn serve_wire(&mut self, fill: bool) {
+        let Rig { card, world, .. } = &mut self.rig;
         if fill {
-            self.world.wire.fill();
+            world.wire.fill();
         }
-        let mut batch = self.world.wire.take_batch();
-        while !self.card.asks_for_pause() {
+        let mut batch = world.wire.take_batch();
+        while !card.asks_for_pause() {
             match batch.next_frame() {
-                Ok(Some(range)) => self.card.receive(&mut self.world, self.clock.now(), batch.frame(range)),
+                Ok(Some(range)) => world.give(card, batch.frame(range)),
                 Ok(None) => break,
                 Err(error) => {
                     self.log.warn(|| format!("wire: {error}"));
-                    self.world.wire.disconnect();
+                    world.wire.disconnect();
                     return;
                 }
             }
         }
-        self.world.wire.give_back(batch);
+        world.wire.give_back(batch);
     }
 
-    /// The link is up while somebody is at the other end and nobody has pulled the cable.
-    fn follow_link(&mut self) {
-        let peer = self.world.wire.is_connected() && !self.unplugged;
-        if peer != self.card.has_peer() {
-            self.log.info(|| format!("link partner {}", if peer { "there" } else { "gone" }));
-            self.card.set_link(&mut self.world, self.clock.now(), peer);
-        }
-    }
-
-    /// True when told to quit.
-    fn serve_control(&mut self) -> bool {
-        let mut requests = Vec::new();
-        if let Some(control) = &mut self.control {
-            control.service(&mut self.card, self.clock.now(), &mut requests);
-        }
-        for request in requests {
-            match request {
-                Request::Link(up) => {
-                    self.unplugged = !up;
-                    self.follow_link();
-                }
-                Request::Quit => return true,
+    /// Prints what the driver did wrong: every line of it if that is what is wanted, else so many a second. True if there was something.
+    fn complain(&mut self) -> bool {
+        let mut some = false;
+        while let Some(text) = self.rig.card.take_complaint() {
+            some = true;
+            if self.strict != Strict::No {
+                self.log.always(|| format!("strict: {text}"));
+                continue;
             }
-        }
-        false
-    }
-
-    fn complain(&mut self) {
-        while let Some(text) = self.card.take_complaint() {
             if self.complaints.second.elapsed() > Duration::from_secs(1) {
                 self.complaints = Complaints { second: Instant::now(), left: COMPLAINTS_A_SECOND };
             }
@@ -222,5 +232,6 @@ impl EventLoop {
                 self.log.warn(|| text);
             }
         }
+        some
     }
 }

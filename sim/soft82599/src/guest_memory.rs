@@ -88,6 +88,13 @@ impl GuestMemory {
         self.last_hit = 0;
     }
 
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes).fold(0, u64::saturating_add)
+    }
+
     /// The pointer for an address, and how many bytes behind it are in the same piece.
     fn find(&mut self, address: u64, write: bool) -> Option<(*mut u8, usize)> {
         let hit = |piece: &Piece| piece.address <= address && address <= piece.last();

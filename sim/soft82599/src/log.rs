@@ -33,6 +33,10 @@ impl Log {
     pub fn debug(&self, text: impl FnOnce() -> String) {
         self.line(Level::Debug, "debug", text);
     }
+    /// At every level: what was asked for.
+    pub fn always(&self, text: impl FnOnce() -> String) {
+        let _ = writeln!(std::io::stderr(), "soft82599: {}", text());
+    }
     fn line(&self, level: Level, word: &str, text: impl FnOnce() -> String) {
         if level <= self.level {
             let _ = writeln!(std::io::stderr(), "soft82599: {word}: {}", text());

@@ -4,13 +4,17 @@
 //! The card itself is the crate `card`; here are its surroundings: the bus (vfio-user), the guest's memory, the wire, the clock and a
 //! control socket, all served by one thread.
 
+mod cable;
 mod clock;
+mod commands;
 mod control;
 mod event_loop;
+mod fault_words;
 mod guest_memory;
 mod log;
 mod net;
 mod options;
+mod rig;
 mod socket_file;
 mod sys;
 mod vfio;
@@ -18,6 +22,9 @@ mod world;
 
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The exit status when the driver broke a rule that --strict watches.
+const RULES_BROKEN: u8 = 3;
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args().skip(1)) {
@@ -38,7 +45,8 @@ fn main() -> ExitCode {
         event_loop.run()
     });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(RULES_BROKEN),
         Err(error) => {
             log.error(|| error.to_string());
             ExitCode::FAILURE

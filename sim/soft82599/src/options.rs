@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The command line.
 
+use crate::fault_words::{self, Fault};
 use crate::log::Level;
 use crate::net::Specification;
 use std::path::PathBuf;
 
 pub const USAGE: &str = "\
-usage: soft82599 --socket PATH [--net SPEC] [--mac AA:BB:CC:DD:EE:FF] [--control PATH] [--time-scale F] [--log-level L] [--once]
+usage: soft82599 --socket PATH [option ...]
 
   --socket PATH      vfio-user socket; QEMU: -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
   --net SPEC         none (default) | listen:PATH | connect:PATH | tap:NAME | loopback
   --mac ADDRESS      default 02:82:59:90:00:01
-  --control PATH     socket for commands: counters, reset-counters, statistics, state, trace start [ENTRIES], trace stop,
-                     trace read, link up, link down, quit
+  --control PATH     socket for commands, one a line; an unknown one is answered with all that there are
   --time-scale F     the card's clock runs F times as fast as the wall's (0.01: a hundred times slower); default 1
+  --stopped          the card's clock stands still until the control socket says clock step NS or clock run
+  --pcap FILE        record every frame both ways, in pcap with nanoseconds; FILE is replaced
+  --pcap-limit N     bytes that the recording takes at most, like 500K, 20M, 2G; default: no limit
+  --fault WORDS      a fault from the start, repeatable: 'drop rx chance 0.01'; the control socket's command fault names all
+  --strict           say each rule of the datasheet that the driver breaks; end with status 3 if there was one
+  --strict=stop      end at the first one
   --log-level L      error | warn (default) | info | debug (every register access by name)
   --once             end when the first guest has gone";
 
@@ -24,8 +30,21 @@ pub struct Options {
     pub mac: [u8; 6],
     pub control: Option<PathBuf>,
     pub time_scale: f64,
+    pub stopped: bool,
+    pub pcap: Option<PathBuf>,
+    pub pcap_limit: Option<u64>,
+    pub faults: Vec<Fault>,
+    pub strict: Strict,
     pub level: Level,
     pub once: bool,
+}
+
+/// What a broken rule comes to, beyond being counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strict {
+    No,
+    Report,
+    Stop,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +62,11 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
         mac: [0x02, 0x82, 0x59, 0x90, 0x00, 0x01],
         control: None,
         time_scale: 1.0,
+        stopped: false,
+        pcap: None,
+        pcap_limit: None,
+        faults: Vec::new(),
+        strict: Strict::No,
         level: Level::Warn,
         once: false,
     };
@@ -58,9 +82,14 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
             "--net" => options.net = net(&value()?)?,
             "--mac" => options.mac = mac(&value()?)?,
             "--control" => options.control = Some(PathBuf::from(value()?)),
-            "--time-scale" => options.time_scale = time_scale(&value()?)?,
+            "--time-scale" => options.time_scale = time_scale(&value()?).map_err(|message| format!("--time-scale: {message}"))?,
+            "--stopped" if inline.is_none() => options.stopped = true,
+            "--pcap" => options.pcap = Some(PathBuf::from(value()?)),
+            "--pcap-limit" => options.pcap_limit = Some(bytes(&value()?)?),
+            "--fault" => options.faults.push(fault_words::parse(&value()?).map_err(|message| format!("--{message}"))?),
+            "--strict" => options.strict = strict(inline.as_deref())?,
             "--log-level" => options.level = level(&value()?)?,
-            "--once" => options.once = true,
+            "--once" if inline.is_none() => options.once = true,
             "--help" | "-h" => return Ok(Parsed::Help),
             _ => return Err(format!("unknown option {argument}; --help lists them")),
         }
@@ -98,11 +127,29 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
     Ok(bytes)
 }
 
-fn time_scale(text: &str) -> Result<f64, String> {
+pub fn time_scale(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|scale| (1e-6..=1e3).contains(scale))
-        .ok_or_else(|| format!("--time-scale {text} is not a number from 0.000001 to 1000"))
+        .ok_or_else(|| format!("{text} is not a scale, a number from 0.000001 to 1000"))
+}
+
+/// A number of bytes, in K, M or G if one of them stands behind it.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) => (digits, [10, 20, 30]["KMG".find(&text[digits.len()..]).unwrap_or(0)]),
+        None => (text, 0),
+    };
+    let wrong = || format!("--pcap-limit {text} is not a number of bytes, like 4096, 500K, 20M or 2G");
+    digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).filter(|&count| count != 0).ok_or_else(wrong)
+}
+
+fn strict(text: Option<&str>) -> Result<Strict, String> {
+    match text {
+        None => Ok(Strict::Report),
+        Some("stop") => Ok(Strict::Stop),
+        Some(other) => Err(format!("--strict={other}: known are --strict and --strict=stop")),
+    }
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -131,6 +178,9 @@ mod tests {
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!(options.net, Specification::Connect("/n:1".into()));
         assert_eq!((options.mac[5], options.time_scale, options.once), (15, 0.01, true));
+        let Ok(Parsed::Run(options)) = parsed("--socket /s --pcap=/p --pcap-limit 3K --fault=away --strict --stopped") else { panic!() };
+        assert_eq!((options.pcap, options.pcap_limit), (Some("/p".into()), Some(3072)));
+        assert_eq!((options.faults, options.strict, options.stopped), (vec![Fault::Away(true)], Strict::Report, true));
     }
 
     #[test]
@@ -145,6 +195,12 @@ mod tests {
             ("--socket /s --time-scale 0", "0"),
             ("--socket /s --time-scale NaN", "NaN"),
             ("--socket /s --verbose", "--verbose"),
+            ("--socket /s --pcap-limit 0", "0"),
+            ("--socket /s --pcap-limit 5T", "5T"),
+            ("--socket /s --pcap-limit 99999999999G", "99999999999G"),
+            ("--socket /s --strict=maybe", "maybe"),
+            ("--socket /s --fault=explode", "explode"),
+            ("--socket /s --once=yes", "--once=yes"),
         ] {
             let message = parsed(line).unwrap_err();
             assert!(message.contains(named), "{line}: {message}");

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The real world behind the card's `Host`: guest memory, eventfds and a wire.
+//! The real world behind the card's `Host`: guest memory, eventfds, a clock, and a wire with its recording and its faults.
 
+use crate::clock::Clock;
 use crate::guest_memory::GuestMemory;
 use crate::log::Log;
+use crate::net::faults::FrameFaults;
+use crate::net::pcap::Recording;
 use crate::net::Wire;
 use crate::vfio::interrupts::Eventfds;
-use card::{DmaFault, Host};
+use card::{Card, DmaFault, Host, Nanoseconds};
 
 pub struct World {
     pub memory: GuestMemory,
     pub eventfds: Eventfds,
     pub wire: Wire,
+    pub clock: Clock,
+    pub recording: Option<Recording>,
+    /// Of frames to the guest.
+    pub receive_faults: FrameFaults,
+    /// Of frames from it.
+    pub transmit_faults: FrameFaults,
     pub log: Log,
 }
 
@@ -19,6 +28,47 @@ impl World {
     pub fn forget_guest(&mut self) {
         self.memory.clear();
         self.eventfds = Eventfds::default();
+    }
+
+    /// A frame came over the wire: past the faults to the card.
+    pub fn give(&mut self, card: &mut Card, frame: &[u8]) {
+        let now = self.clock.now();
+        if self.receive_faults.is_idle() {
+            return self.arrive(card, now, frame);
+        }
+        let mut faults = std::mem::take(&mut self.receive_faults);
+        faults.pass(now, frame, |frame| self.arrive(card, now, frame));
+        self.receive_faults = faults;
+    }
+
+    fn arrive(&mut self, card: &mut Card, now: Nanoseconds, frame: &[u8]) {
+        if let Some(recording) = &mut self.recording {
+            recording.frame(now, &[frame]);
+        }
+        card.receive(self, now, frame);
+    }
+
+    /// Frames that a fault held back and whose time has come go on their way.
+    pub fn release_late_frames(&mut self, card: &mut Card, now: Nanoseconds) {
+        while let Some(frame) = self.transmit_faults.take_due(now) {
+            self.wire.send(&[&frame]);
+        }
+        while let Some(frame) = self.receive_faults.take_due(now) {
+            self.arrive(card, now, &frame);
+        }
+    }
+
+    /// When a frame that is held back goes.
+    pub fn next_deadline(&self) -> Option<Nanoseconds> {
+        self.transmit_faults.next_deadline().into_iter().chain(self.receive_faults.next_deadline()).min()
+    }
+
+    /// Frames and recordings that were gathered leave.
+    pub fn flush(&mut self) {
+        self.wire.flush();
+        if let Some(recording) = &mut self.recording {
+            recording.flush();
+        }
     }
 }
 
@@ -47,6 +97,14 @@ impl Host for World {
         self.wire.has_room()
     }
     fn send(&mut self, parts: &[&[u8]]) {
-        self.wire.send(parts);
+        if self.recording.is_none() && self.transmit_faults.is_idle() {
+            return self.wire.send(parts);
+        }
+        let now = self.clock.now();
+        if let Some(recording) = &mut self.recording {
+            recording.frame(now, parts);
+        }
+        let wire = &mut self.wire;
+        self.transmit_faults.pass(now, &parts.concat(), |frame| wire.send(&[frame]));
     }
 }

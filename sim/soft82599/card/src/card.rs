@@ -173,6 +173,20 @@ impl Card {
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
+    /// Which messages are lost, in words.
+    pub fn message_loss(&self) -> String {
+        self.interrupts.loss()
+    }
+    /// Every fault ends; late write-backs keep their time.
+    pub fn end_faults(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        self.faults.hung_receive = 0;
+        self.faults.hung_transmit = 0;
+        self.faults.write_back_delay = 0;
+        self.interrupts.lose(None, Trigger::Off);
+        self.go_away(host, now, false);
+        self.transmit(host, now);
+        self.drain_packet_buffer(host, now);
+    }
     /// The card goes away, or comes back as after power-on.
     pub fn go_away(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
         if gone != self.faults.gone {
@@ -213,6 +227,14 @@ impl Card {
     /// How often a driver broke a rule since the card was made.
     pub fn violations(&self) -> u64 {
         self.report.total()
+    }
+    /// The same by kind, those that are not zero.
+    pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.report.counts().filter(|(_, count)| *count != 0)
+    }
+    /// The last few in words, each with its rule.
+    pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
+        self.report.recent()
     }
     /// What is still to be sent: the caller should come back with `wire_ready`.
     pub fn has_transmit_work(&self) -> bool {

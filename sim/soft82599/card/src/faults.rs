@@ -9,6 +9,7 @@
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
+use std::fmt;
 
 /// Late write-backs that wait at most; beyond that the oldest go early.
 const MOST_LATE: usize = 1 << 16;
@@ -53,6 +54,16 @@ impl Trigger {
 
     pub fn is_off(&self) -> bool {
         *self == Self::Off
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Off => write!(out, "off"),
+            Self::Next(left) => write!(out, "next {left}"),
+            Self::Chance { in_a_million, .. } => write!(out, "chance {}", f64::from(*in_a_million) / 1e6),
+        }
     }
 }
 

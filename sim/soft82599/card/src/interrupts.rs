@@ -104,6 +104,13 @@ impl Interrupts {
         self.lost = trigger;
         self.lost_vector = vector;
     }
+    /// What is lost, in words.
+    pub fn loss(&self) -> String {
+        match self.lost_vector {
+            Some(vector) => format!("vector {vector} {}", self.lost),
+            None => format!("any {}", self.lost),
+        }
+    }
     fn lose_message(&mut self, vector: u8) -> bool {
         self.lost_vector.is_none_or(|of| of == vector) && self.lost.strikes()
     }

@@ -94,7 +94,7 @@ impl ReceiveQueue {
 impl Card {
     /// A frame came over the wire, without its CRC. Frames too short for the wire are padded, as their sender's card would have.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
-        if !self.link.is_up() {
+        if !self.link.is_up() || self.faults.gone {
             return;
         }
         if frame.len() < SHORTEST_FRAME {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! What a driver did that the datasheet forbids or leaves undefined: counted by kind, the last few kept in words.
 //!
-//! Real hardware would misbehave in silence, or happen to work. Here every such event is counted with the rule that it breaks, and a bounded
-//! number of descriptions waits for the program around the card to print. What the card then does is what its block's file says; most often
-//! the access has no effect.
+//! Real hardware would misbehave in silence, or happen to work. Here every such event is counted with the rule that it breaks, and a
+//! bounded number of descriptions waits for the program around the card to print. What the card then does is what its block's file says;
+//! most often the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
     Rule { kind, name, text }
 }
 
-/// In the order of the enumeration; a test holds it there.
+/// In the order of the enumeration.
 const RULES: [Rule; 8] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
@@ -45,6 +45,14 @@ const RULES: [Rule; 8] = [
     rule(Violation::OddAccess, "odd_access", "registers are read and written as aligned 32 bits (8.1.1)"),
     rule(Violation::UnknownRegister, "unknown_register", "only registers that exist are read or written (8.2.1)"),
 ];
+
+const _: () = {
+    let mut number = 0;
+    while number < RULES.len() {
+        assert!(RULES[number].kind as usize == number, "a rule stands at another place than its kind");
+        number += 1;
+    }
+};
 
 /// Descriptions that wait for somebody to take them, and that stay to be looked at.
 const MOST_WAITING: usize = 64;
@@ -102,8 +110,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_own_name_and_a_rule_with_a_section() {
-        for (number, rule) in RULES.iter().enumerate() {
-            assert_eq!(rule.kind as usize, number, "{} stands at the wrong place", rule.name);
+        for rule in &RULES {
             assert_eq!(RULES.iter().filter(|other| other.name == rule.name).count(), 1, "{}", rule.name);
             let section = rule.text.rsplit_once('(').map(|(_, section)| section);
             assert!(section.is_some_and(|section| section.starts_with(|first: char| first.is_ascii_digit())), "{}", rule.text);

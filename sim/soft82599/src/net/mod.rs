@@ -5,6 +5,8 @@
 //! that is full it has no room, and the card keeps its frames in the guest's rings.
 
 pub mod batch;
+pub mod faults;
+pub mod pcap;
 mod stream;
 mod tap;
 
@@ -53,6 +55,24 @@ impl Wire {
             Self::Stream(stream) => stream.is_connected(),
             Self::Tap(tap) => !tap.is_gone(),
             Self::Loopback(_) => true,
+        }
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Stream(_) => "stream",
+            Self::Tap(_) => "tap",
+            Self::Loopback(_) => "loopback",
+        }
+    }
+
+    /// Frames from the card that no one took: nobody was there, or the device refused them.
+    pub fn lost(&self) -> u64 {
+        match self {
+            Self::None | Self::Loopback(_) => 0,
+            Self::Stream(stream) => stream.lost,
+            Self::Tap(tap) => tap.lost,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Stream {
     pub input: Batch,
     output: Vec<u8>,
     sent: usize,
+    /// Frames for which nobody was there.
+    pub lost: u64,
 }
 
 impl Stream {
@@ -40,7 +42,7 @@ impl Stream {
         Ok(stream)
     }
     fn new(side: Side) -> Self {
-        Self { side, peer: None, input: Batch::default(), output: Vec::new(), sent: 0 }
+        Self { side, peer: None, input: Batch::default(), output: Vec::new(), sent: 0, lost: 0 }
     }
 
     pub fn is_connected(&self) -> bool {
@@ -114,6 +116,8 @@ impl Stream {
     pub fn send(&mut self, parts: &[&[u8]]) {
         if self.peer.is_some() {
             append_frame(&mut self.output, parts);
+        } else {
+            self.lost += 1;
         }
     }
 

@@ -18,11 +18,13 @@ pub struct Tap {
     spare: Vec<Vec<u8>>,
     /// The device was removed under us.
     gone: bool,
+    /// Frames that the device refused, or that came after it had gone.
+    pub lost: u64,
 }
 
 impl Tap {
     pub fn open(name: &str) -> std::io::Result<Self> {
-        Ok(Self { file: sys::open_tap(name)?, input: Batch::default(), output: VecDeque::new(), spare: Vec::new(), gone: false })
+        Ok(Self { file: sys::open_tap(name)?, input: Batch::default(), output: VecDeque::new(), spare: Vec::new(), gone: false, lost: 0 })
     }
 
     pub fn is_gone(&self) -> bool {
@@ -31,6 +33,7 @@ impl Tap {
 
     pub fn disconnect(&mut self) {
         self.gone = true;
+        self.lost += self.output.len() as u64;
         self.output.clear();
     }
 
@@ -56,6 +59,10 @@ impl Tap {
     }
 
     pub fn send(&mut self, parts: &[&[u8]]) {
+        if self.gone {
+            self.lost += 1;
+            return;
+        }
         let mut frame = self.spare.pop().unwrap_or_default();
         frame.clear();
         parts.iter().for_each(|part| frame.extend_from_slice(part));
@@ -70,7 +77,8 @@ impl Tap {
                     self.output.push_front(frame);
                     return;
                 }
-                _ => {
+                result => {
+                    self.lost += u64::from(result.is_err());
                     if self.spare.len() < ROOM_FRAMES {
                         self.spare.push(frame);
                     }

@@ -102,6 +102,11 @@ impl Eventfds {
         }
     }
 
+    /// Asks the client to take the device out.
+    pub fn request(&mut self) {
+        self.trigger(irq::REQUEST, 0);
+    }
+
     /// The card sends a message. With plain MSI there is only vector 0; without either there is none to send.
     pub fn message(&mut self, vector: u8) {
         let descriptor = match self.msix.get(usize::from(vector)) {

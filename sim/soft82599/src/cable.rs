@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The cable that somebody may pull: for good, or a number of times for a while (a flapping link). It knows no time of its own; the card's
+//! comes in.
+
+use card::Nanoseconds;
+
+pub struct Cable {
+    plugged: bool,
+    /// Changes that are still to come, each `every` after the one before.
+    changes_left: u64,
+    every: Nanoseconds,
+    next: Option<Nanoseconds>,
+}
+
+impl Cable {
+    pub fn new() -> Self {
+        Self { plugged: true, changes_left: 0, every: 0, next: None }
+    }
+
+    pub fn is_plugged(&self) -> bool {
+        self.plugged
+    }
+
+    pub fn set(&mut self, plugged: bool) {
+        *self = Self { plugged, ..Self::new() };
+    }
+
+    /// Out now, in again after `every`, so many times with `every` between; ends plugged.
+    pub fn flap(&mut self, now: Nanoseconds, every: Nanoseconds, times: u64) {
+        *self =
+            Self { plugged: false, changes_left: times.saturating_mul(2).saturating_sub(1), every, next: Some(now.saturating_add(every)) };
+    }
+
+    pub fn next_deadline(&self) -> Option<Nanoseconds> {
+        self.next
+    }
+
+    /// True if somebody pulled it or put it back. One change a call, so that none goes unseen.
+    pub fn tick(&mut self, now: Nanoseconds) -> bool {
+        let Some(at) = self.next.filter(|&at| at <= now) else { return false };
+        self.plugged = !self.plugged;
+        self.changes_left = self.changes_left.saturating_sub(1);
+        self.next = (self.changes_left != 0).then(|| at.saturating_add(self.every));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flaps_as_often_as_asked_and_ends_plugged() {
+        let mut cable = Cable::new();
+        cable.flap(1000, 100, 3);
+        let mut seen = vec![(1000, cable.is_plugged())];
+        while let Some(at) = cable.next_deadline() {
+            assert!(!cable.tick(at - 1));
+            assert!(cable.tick(at));
+            seen.push((at, cable.is_plugged()));
+        }
+        assert_eq!(seen, [(1000, false), (1100, true), (1200, false), (1300, true), (1400, false), (1500, true)]);
+        cable.set(false);
+        assert!(!cable.is_plugged() && cable.next_deadline().is_none());
+    }
+}

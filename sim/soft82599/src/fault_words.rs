@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Faults on demand in words, the same on the control socket and on the command line.
+
+use crate::cable::Cable;
+use crate::world::World;
+use card::{Card, Direction, Nanoseconds, Trigger};
+
+pub const KNOWN: &str = "drop|corrupt|reorder rx|tx|both WHICH, delay rx|tx|both NS WHICH, hang rx|tx QUEUE, free rx|tx QUEUE, late NS, \
+     lose VECTOR|any WHICH, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
+
+const MOST_QUEUE: usize = 127;
+const MOST_VECTOR: u8 = 63;
+/// One hour; more is a mistake.
+const MOST_DELAY: Nanoseconds = 3_600_000_000_000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    Frames {
+        kind: Kind,
+        receive: bool,
+        transmit: bool,
+        trigger: Trigger,
+    },
+    Hang {
+        direction: Direction,
+        queue: usize,
+        hung: bool,
+    },
+    Late(Nanoseconds),
+    Lose {
+        vector: Option<u8>,
+        trigger: Trigger,
+    },
+    Away(bool),
+    /// Asks the client to take the device out, as a person would who pulls the card.
+    Unplug,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Drop,
+    Corrupt,
+    Reorder,
+    Delay(Nanoseconds),
+}
+
+/// Err: one line that says what is wrong. Nothing has changed then.
+pub fn parse(text: &str) -> Result<Fault, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    known(&words).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))
+}
+
+fn known(words: &[&str]) -> Option<Fault> {
+    Some(match *words {
+        ["drop", way, ref which @ ..] => frames(Kind::Drop, way, which)?,
+        ["corrupt", way, ref which @ ..] => frames(Kind::Corrupt, way, which)?,
+        ["reorder", way, ref which @ ..] => frames(Kind::Reorder, way, which)?,
+        ["delay", way, by, ref which @ ..] => frames(Kind::Delay(duration(by)?), way, which)?,
+        [word @ ("hang" | "free"), way, queue] => {
+            let direction = match way {
+                "rx" => Direction::Receive,
+                "tx" => Direction::Transmit,
+                _ => return None,
+            };
+            let queue = queue.parse().ok().filter(|&queue| queue <= MOST_QUEUE)?;
+            Fault::Hang { direction, queue, hung: word == "hang" }
+        }
+        ["late", by] => Fault::Late(duration(by)?),
+        ["lose", vector, ref which @ ..] => {
+            let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= MOST_VECTOR)?) };
+            Fault::Lose { vector, trigger: trigger(which)? }
+        }
+        ["away"] => Fault::Away(true),
+        ["back"] => Fault::Away(false),
+        ["unplug"] => Fault::Unplug,
+        ["off"] => Fault::Off,
+        _ => return None,
+    })
+}
+
+fn frames(kind: Kind, way: &str, which: &[&str]) -> Option<Fault> {
+    let (receive, transmit) = match way {
+        "rx" => (true, false),
+        "tx" => (false, true),
+        "both" => (true, true),
+        _ => return None,
+    };
+    Some(Fault::Frames { kind, receive, transmit, trigger: trigger(which)? })
+}
+
+fn duration(text: &str) -> Option<Nanoseconds> {
+    text.parse().ok().filter(|&by| by <= MOST_DELAY)
+}
+
+fn trigger(words: &[&str]) -> Option<Trigger> {
+    let chance = |text: &str, seed| Some(Trigger::chance(text.parse().ok().filter(|p| (0.0..=1.0).contains(p))?, seed));
+    match *words {
+        ["next", count] => count.parse().ok().filter(|&count: &u64| count != 0).map(Trigger::Next),
+        ["chance", probability] => chance(probability, 1),
+        ["chance", probability, seed] => chance(probability, seed.parse().ok()?),
+        ["all"] => Some(Trigger::chance(1.0, 1)),
+        _ => None,
+    }
+}
+
+impl Fault {
+    pub fn apply(&self, card: &mut Card, world: &mut World, cable: &mut Cable) {
+        let now = world.clock.now();
+        match *self {
+            Self::Frames { kind, receive, transmit, trigger } => {
+                let ways = [(receive, &mut world.receive_faults), (transmit, &mut world.transmit_faults)];
+                for (_, faults) in ways.into_iter().filter(|(wanted, _)| *wanted) {
+                    match kind {
+                        Kind::Drop => faults.drop = trigger,
+                        Kind::Corrupt => faults.corrupt = trigger,
+                        Kind::Reorder => faults.reorder = trigger,
+                        Kind::Delay(by) => (faults.delay, faults.delay_by) = (trigger, by),
+                    }
+                }
+            }
+            Self::Hang { direction, queue, hung } => card.hang_queue(world, now, direction, queue, hung),
+            Self::Late(by) => card.delay_write_back(by),
+            Self::Lose { vector, trigger } => card.lose_messages(vector, trigger),
+            Self::Away(gone) => card.go_away(world, now, gone),
+            Self::Unplug => world.eventfds.request(),
+            Self::Off => {
+                world.receive_faults.end();
+                world.transmit_faults.end();
+                card.end_faults(world, now);
+                cable.set(true);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_mean_what_they_say() {
+        for (text, fault) in [
+            ("drop rx next 3", Fault::Frames { kind: Kind::Drop, receive: true, transmit: false, trigger: Trigger::Next(3) }),
+            (
+                "delay both 5000 chance 0.25 7",
+                Fault::Frames { kind: Kind::Delay(5000), receive: true, transmit: true, trigger: Trigger::chance(0.25, 7) },
+            ),
+            ("hang tx 127", Fault::Hang { direction: Direction::Transmit, queue: 127, hung: true }),
+            ("free rx 0", Fault::Hang { direction: Direction::Receive, queue: 0, hung: false }),
+            ("lose any next 1", Fault::Lose { vector: None, trigger: Trigger::Next(1) }),
+            ("lose 63 all", Fault::Lose { vector: Some(63), trigger: Trigger::chance(1.0, 1) }),
+            ("late 1000000", Fault::Late(1_000_000)),
+            ("back", Fault::Away(false)),
+        ] {
+            assert_eq!(parse(text), Ok(fault), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_named() {
+        for text in [
+            "",
+            "drop",
+            "drop rx",
+            "drop up next 1",
+            "drop rx next 0",
+            "drop rx next -1",
+            "drop rx chance 1.5",
+            "drop rx chance NaN",
+            "delay rx next 1",
+            "delay rx 99999999999999999 all",
+            "hang rx 128",
+            "hang both 0",
+            "lose 64 all",
+            "late",
+            "away now",
+            "explode",
+        ] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(text) && message.contains("known are"), "{message}");
+        }
+    }
+}
