@@ -6,7 +6,8 @@
 use crate::card::Card;
 use crate::config_space::IO_BAR_BYTES;
 use crate::host::{Host, Nanoseconds};
-use crate::registers::{decode, field, Register, BAR_BYTES};
+use crate::interrupts::{Gates, PCI_EXCEPTION};
+use crate::registers::{decode, field, Field, Register, BAR_BYTES};
 use crate::report::Violation;
 use crate::reset::Kind;
 
@@ -19,6 +20,7 @@ impl Card {
         if self.faults.gone {
             return into.fill(0xFF);
         }
+        self.config.show_line(self.interrupts.line());
         self.config.read(offset, into);
     }
 
@@ -28,17 +30,46 @@ impl Card {
         }
         let could = self.may_do_dma();
         if self.config.write(offset, from).function_level_reset {
-            self.function_reset(host, now);
-        } else if !could && self.may_do_dma() {
-            self.transmit(host, now);
-            self.drain_packet_buffer(host, now);
+            return self.function_reset(host, now);
         }
+        self.open_gates(host, now);
+        match (could, self.may_do_dma()) {
+            (false, true) => {
+                self.transmit(host, now);
+                self.drain_packet_buffer(host, now);
+            }
+            (true, false) => self.pcie_error(host, now, field::picause::BUS_MASTER_DISABLED),
+            _ => {}
+        }
+    }
+
+    /// Tells the interrupts what the configuration space lets through.
+    fn open_gates(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        let gates = Gates { messages: self.config.bus_master(), line: self.config.line_allowed() };
+        self.interrupts.set_gates(&self.regs, host, now, gates);
+    }
+
+    /// Something went wrong on the bus: PICAUSE shows what, and PIENA says whether EICR tells (8.2.3.4).
+    fn pcie_error(&mut self, host: &mut impl Host, now: Nanoseconds, what: Field) {
+        self.regs.set(Register::Picause, self.regs.get(Register::Picause) | what.ones());
+        if self.regs.get(Register::Piena) & what.ones() != 0 {
+            self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
+        }
+    }
+
+    /// A read of guest memory found nobody there: behind an IOMMU, or beyond what the machine has, it is answered by an abort. Without
+    /// PIENA, too, EICR tells, as a card that can fetch no descriptors has no other way to say so.
+    pub(crate) fn read_refused(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        self.config.read_was_refused();
+        self.regs.set(Register::Picause, self.regs.get(Register::Picause) | field::picause::UNSUPPORTED_REQUEST.ones());
+        self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
     }
 
     /// Function level reset, or a reset of the whole device by whoever connects us to the bus.
     pub fn function_reset(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.reset(self.mac);
         self.reset(host, now, Kind::Function);
+        self.open_gates(host, now);
     }
 
     /// A read of BAR 0. Four aligned bytes are what drivers read; wider reads are several, narrower ones give their part.

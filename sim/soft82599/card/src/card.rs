@@ -8,7 +8,7 @@ use crate::faults::{Direction, Faults, Trigger};
 use crate::host::{Host, Nanoseconds};
 use crate::i2c::{module_identity, Module};
 use crate::interrupt_trace::InterruptTrace;
-use crate::interrupts::{Interrupts, LINK_CHANGE};
+use crate::interrupts::{Interrupts, LINK_CHANGE, TCP_TIMER};
 use crate::l2_filter::L2Filter;
 use crate::link::Link;
 use crate::packet_buffer::PacketBuffer;
@@ -18,6 +18,7 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::Report;
 use crate::reset::Kind;
 use crate::statistics::{SentFrame, Statistics};
+use crate::tcp_timer::TcpTimer;
 use crate::transmit::{self, TransmitQueue};
 
 #[derive(Clone, Debug)]
@@ -47,6 +48,7 @@ pub struct Card {
     pub(crate) sent_frames: Vec<SentFrame>,
     pub(crate) statistics: Statistics,
     pub(crate) link: Link,
+    pub(crate) tcp_timer: TcpTimer,
     pub(crate) report: Report,
     pub(crate) faults: Faults,
     pub(crate) module: Module,
@@ -77,6 +79,7 @@ impl Card {
             sent_frames: Vec::new(),
             statistics: Statistics::default(),
             link: Link::new(configuration.link),
+            tcp_timer: TcpTimer::default(),
             report: Report::default(),
             faults: Faults::default(),
             module: Module::new(module_identity(&serial)),
@@ -93,12 +96,17 @@ impl Card {
 
     /// When `tick` has something to do next.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        [self.interrupts.next_deadline(), self.link.next_deadline(), self.faults.next_deadline()].into_iter().flatten().min()
+        let blocks =
+            [self.interrupts.next_deadline(), self.link.next_deadline(), self.tcp_timer.next_deadline(), self.faults.next_deadline()];
+        blocks.into_iter().flatten().min()
     }
 
     pub fn tick(&mut self, host: &mut impl Host, now: Nanoseconds) {
         if self.link.tick(&mut self.regs, now) {
             self.link_changed(host, now);
+        }
+        if self.tcp_timer.tick(self.regs.get(Register::Tcptimer), now) {
+            self.interrupts.other_event(&self.regs, host, now, TCP_TIMER);
         }
         if !self.may_do_dma() {
             self.faults.forget_late();

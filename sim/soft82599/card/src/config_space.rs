@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Only some bits can be written; they are in a mask beside the bytes. Most of what happens on a write (BAR placement, MSI and MSI-X
-//! tables) is the business of whoever connects us to a bus; the card itself listens to bus mastering and to the function level reset.
+//! Only some bits can be written; they are in a mask beside the bytes, some of them only to clear them. Most of what happens on a write
+//! (BAR placement, MSI and MSI-X tables) is the business of whoever connects us to a bus; the card itself listens to bus mastering, to its
+//! power state (only in D0 does it work), to what turns the INTx line off, and to the function level reset.
 
 use crate::registers::BAR_BYTES;
 
@@ -10,7 +11,12 @@ pub const CONFIG_SPACE_BYTES: usize = 4096;
 
 const COMMAND: usize = 0x04;
 const COMMAND_BUS_MASTER: u8 = 4;
+const COMMAND_INTX_DISABLE: u8 = 4; // in its second byte
+const STATUS: usize = 0x06;
+const STATUS_INTERRUPT: u8 = 8;
+const STATUS_RECEIVED_MASTER_ABORT: u8 = 0x20; // in its second byte, where all but two bits are cleared by writing ones
 const POWER_MANAGEMENT: usize = 0x40;
+const POWER_STATE: usize = POWER_MANAGEMENT + 4;
 const MSI: usize = 0x50;
 const MSIX: usize = 0x70;
 const PCIE: usize = 0xA0;
@@ -30,6 +36,8 @@ const MSIX_BAR: u32 = 4;
 pub struct ConfigSpace {
     bytes: Vec<u8>,
     writable: Vec<u8>,
+    /// Bits that a written one clears.
+    clearable: Vec<u8>,
 }
 
 /// What a write meant beyond the bytes.
@@ -40,7 +48,8 @@ pub struct Effects {
 
 impl ConfigSpace {
     pub fn new(mac: [u8; 6]) -> Self {
-        let mut space = Self { bytes: vec![0; CONFIG_SPACE_BYTES], writable: vec![0; CONFIG_SPACE_BYTES] };
+        let nothing = vec![0; CONFIG_SPACE_BYTES];
+        let mut space = Self { bytes: nothing.clone(), writable: nothing.clone(), clearable: nothing };
         space.header();
         space.power_management();
         space.interrupts();
@@ -70,6 +79,7 @@ impl ConfigSpace {
         self.put(0x34, &[POWER_MANAGEMENT as u8]);
         self.put(0x3D, &[1]); // INTA
         self.allow(COMMAND, &[0x47, 0x05]); // I/O, memory, bus master, parity, SERR, INTx disable
+        self.clearable[STATUS + 1] = 0xF9;
         self.allow(0x0C, &[0xFF]);
         for (bar, size) in [(0x10, BAR_BYTES), (0x18, IO_BAR_BYTES), (0x20, MSIX_BAR_BYTES)] {
             self.allow(bar, &(!(size - 1)).to_le_bytes());
@@ -81,8 +91,9 @@ impl ConfigSpace {
 
     fn power_management(&mut self) {
         self.put(POWER_MANAGEMENT, &[0x01, MSI as u8, 0x23, 0x48]); // version 3, PME from D0 and D3hot
-        self.put(POWER_MANAGEMENT + 4, &[0x08, 0x20]); // no soft reset; data scale
-        self.allow(POWER_MANAGEMENT + 4, &[0x03, 0x1F]);
+        self.put(POWER_STATE, &[0x08, 0x20]); // no soft reset; data scale
+        self.allow(POWER_STATE, &[0x03, 0x1F]);
+        self.clearable[POWER_STATE + 1] = 0x80; // PME status
     }
 
     fn interrupts(&mut self) {
@@ -101,6 +112,7 @@ impl ConfigSpace {
         self.put(PCIE + 4, &0x1000_8CC2u32.to_le_bytes()); // payload to 512, latencies, role based errors, FLR
         self.put(PCIE_DEVICE_CONTROL, &[0x10, 0x28]);
         self.allow(PCIE_DEVICE_CONTROL, &[0xFF, 0x7F]);
+        self.clearable[PCIE_DEVICE_CONTROL + 2] = 0x0F;
         self.put(PCIE + 12, &0x0003_9482u32.to_le_bytes()); // x8, 5 GT/s
         self.allow(PCIE + 16, &[0xC3, 0x01]);
         self.put(PCIE + 18, &0x1082u16.to_le_bytes()); // running at x8, 5 GT/s
@@ -131,14 +143,31 @@ impl ConfigSpace {
         for (i, &byte) in from.iter().enumerate() {
             let at = offset + i;
             let Some(mask) = self.writable.get(at) else { break };
-            self.bytes[at] = (self.bytes[at] & !mask) | (byte & mask);
+            self.bytes[at] = ((self.bytes[at] & !mask) | (byte & mask)) & !(byte & self.clearable[at]);
             effects.function_level_reset |= at == PCIE_FLR_BYTE && byte & PCIE_FLR_BIT != 0;
         }
         effects
     }
 
+    /// The card may read and write memory: bus mastering is on, and it is in D0.
     pub fn bus_master(&self) -> bool {
-        self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0
+        self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0 && self.bytes[POWER_STATE] & 3 == 0
+    }
+
+    /// Nothing keeps the INTx line down.
+    pub fn line_allowed(&self) -> bool {
+        let messages = self.bytes[MSI + 2] & 1 != 0 || self.bytes[MSIX + 3] & 0x80 != 0;
+        self.bytes[COMMAND + 1] & COMMAND_INTX_DISABLE == 0 && !messages && self.bytes[POWER_STATE] & 3 == 0
+    }
+
+    /// Status shows the interrupt even while the line is turned off.
+    pub fn show_line(&mut self, asserted: bool) {
+        self.bytes[STATUS] = (self.bytes[STATUS] & !STATUS_INTERRUPT) | if asserted { STATUS_INTERRUPT } else { 0 };
+    }
+
+    /// A read found nobody, as behind an IOMMU that has no such page.
+    pub fn read_was_refused(&mut self) {
+        self.bytes[STATUS + 1] |= STATUS_RECEIVED_MASTER_ABORT;
     }
 
     /// Writable bits return to zero, but for the place in the system: BARs and interrupt line are kept by the bus's side.

@@ -20,6 +20,7 @@ mod faults;
 mod flow_director;
 mod host;
 mod i2c;
+mod interrupt_registers;
 mod interrupt_trace;
 mod interrupts;
 mod l2_filter;
@@ -38,6 +39,7 @@ mod rss;
 mod segmentation;
 mod semaphores;
 mod statistics;
+mod tcp_timer;
 mod transmit;
 
 pub use card::{Card, Configuration};

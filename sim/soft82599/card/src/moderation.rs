@@ -10,7 +10,13 @@
 //! speeds of this card. Two doubts: whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us), and the phase
 //! of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
 //!
-//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting.
+//! Low-latency interrupts (7.3.2.2) go without regard to the interval. If EITR.lli_moderation says so each costs one of the vector's
+//! credits, of which GPIE.lli_interval gives one every so many 4 us, up to as many as the field holds; without credit it waits for the next
+//! one, or for the interval's end if that is sooner. Doubts: that no moderation at all applies with a lli_interval of 0, and that such a
+//! message loads the interval like every other.
+//!
+//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting. A message that
+//! goes early leaves its entry behind; when its time comes nothing is found to be done.
 
 use crate::host::Nanoseconds;
 use crate::registers::field;
@@ -21,13 +27,25 @@ pub const VECTORS: usize = 64;
 const STEP: Nanoseconds = 2_000;
 /// EITR shows the upper seven of the counter's nine bits.
 const HIDDEN_BITS: u32 = 2;
+/// GPIE.lli_interval counts these.
+const CREDIT_STEP: Nanoseconds = 4_000;
+const MOST_CREDITS: u64 = field::eitr::LLI_CREDIT.get(u32::MAX) as u64;
+const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 pub struct Moderation {
     interval: [Nanoseconds; VECTORS],
     silent_until: [Nanoseconds; VECTORS],
     timers: BinaryHeap<Reverse<(Nanoseconds, u8)>>,
-    /// Bit v: vector v lies in the heap.
-    waiting: u64,
+    /// When vector v's entry in the heap is due; NEVER if it has none.
+    scheduled: [Nanoseconds; VECTORS],
+    /// Bit v: what vector v has to say is of low latency.
+    urgent: u64,
+    /// Bit v: that costs credits.
+    needs_credit: u64,
+    /// As of `credits_at`, which moves in steps of `credit_interval` (0: no credits are needed).
+    credits: [u64; VECTORS],
+    credits_at: [Nanoseconds; VECTORS],
+    credit_interval: Nanoseconds,
     /// Bit v: a message of vector v is being held back, since `held_since`.
     held: u64,
     held_since: [Nanoseconds; VECTORS],
@@ -39,7 +57,12 @@ impl Moderation {
             interval: [0; VECTORS],
             silent_until: [0; VECTORS],
             timers: BinaryHeap::new(),
-            waiting: 0,
+            scheduled: [NEVER; VECTORS],
+            urgent: 0,
+            needs_credit: 0,
+            credits: [0; VECTORS],
+            credits_at: [0; VECTORS],
+            credit_interval: 0,
             held: 0,
             held_since: [0; VECTORS],
         }
@@ -47,15 +70,18 @@ impl Moderation {
 
     /// True if the vector's message has to wait. It is then reported by `take_due` when its time has come.
     pub fn holds_back(&mut self, now: Nanoseconds, vector: u8) -> bool {
-        let until = self.silent_until[usize::from(vector)];
+        let mut until = self.silent_until[usize::from(vector)];
         if now >= until {
             return false;
         }
         let bit = 1u64 << vector;
-        if self.waiting & bit == 0 {
-            self.waiting |= bit;
-            self.timers.push(Reverse((until, vector)));
+        if self.urgent & bit != 0 {
+            match self.take_credit(now, usize::from(vector)) {
+                Ok(()) => return false,
+                Err(next) => until = until.min(next),
+            }
         }
+        self.schedule(until, vector);
         if self.held & bit == 0 {
             self.held |= bit;
             self.held_since[usize::from(vector)] = now;
@@ -67,7 +93,6 @@ impl Moderation {
     pub fn sent(&mut self, now: Nanoseconds, vector: u8) -> Nanoseconds {
         let v = usize::from(vector);
         self.silent_until[v] = now + self.interval[v];
-        self.drop_timer(v);
         let held = if self.held >> vector & 1 != 0 { now - self.held_since[v] } else { 0 };
         self.forget(vector);
         held
@@ -76,6 +101,52 @@ impl Moderation {
     /// What waited is no longer wanted: masked or cleared.
     pub fn forget(&mut self, vector: u8) {
         self.held &= !(1 << vector);
+        self.urgent &= !(1 << vector);
+    }
+
+    /// What the vector has to say, now or until it is said, is of low latency.
+    pub fn urge(&mut self, vector: u8) {
+        self.urgent |= 1 << vector;
+    }
+
+    fn schedule(&mut self, at: Nanoseconds, vector: u8) {
+        let v = usize::from(vector);
+        if at >= self.scheduled[v] {
+            return; // What is there comes no later and looks again.
+        }
+        if self.scheduled[v] != NEVER {
+            self.timers.retain(|Reverse((_, other))| *other != vector);
+        }
+        self.scheduled[v] = at;
+        self.timers.push(Reverse((at, vector)));
+    }
+
+    fn settle_credits(&mut self, now: Nanoseconds, v: usize) {
+        if let Some(gained) = (now - self.credits_at[v]).checked_div(self.credit_interval) {
+            self.credits[v] = (self.credits[v] + gained).min(MOST_CREDITS);
+            self.credits_at[v] += gained * self.credit_interval;
+        } else {
+            self.credits_at[v] = now;
+        }
+    }
+
+    /// Err(when the next credit comes) if one is needed and there is none.
+    fn take_credit(&mut self, now: Nanoseconds, v: usize) -> Result<(), Nanoseconds> {
+        if self.credit_interval == 0 || self.needs_credit >> v & 1 == 0 {
+            return Ok(());
+        }
+        self.settle_credits(now, v);
+        self.credits[v] = self.credits[v].checked_sub(1).ok_or(self.credits_at[v] + self.credit_interval)?;
+        Ok(())
+    }
+
+    /// GPIE was written.
+    pub fn write_credit_interval(&mut self, now: Nanoseconds, steps: u32) {
+        for v in 0..VECTORS {
+            self.settle_credits(now, v);
+            self.credits_at[v] = now;
+        }
+        self.credit_interval = u64::from(steps) * CREDIT_STEP;
     }
 
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
@@ -89,7 +160,7 @@ impl Moderation {
             return None;
         }
         self.timers.pop();
-        self.waiting &= !(1 << vector);
+        self.scheduled[usize::from(vector)] = NEVER;
         Some(vector)
     }
 
@@ -99,33 +170,35 @@ impl Moderation {
     pub fn silent_until(&self, vector: usize) -> Nanoseconds {
         self.silent_until[vector]
     }
+    /// Bit v: a message of vector v is being held back.
+    pub fn waiting(&self) -> u64 {
+        self.held
+    }
     pub fn is_waiting(&self, vector: usize) -> bool {
-        self.waiting >> vector & 1 != 0
+        self.held >> vector & 1 != 0
     }
 
     /// A write to EITR. Some(counter in ns) if it set the counter, too: then a waiting vector wants to be looked at again.
     pub fn write(&mut self, now: Nanoseconds, vector: usize, value: u32) -> Option<Nanoseconds> {
         self.interval[vector] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * STEP;
+        self.needs_credit &= !(1 << vector);
+        self.needs_credit |= u64::from(field::eitr::LLI_MODERATION.get(value)) << vector;
         if field::eitr::COUNTER_WRITE_DISABLE.is_set(value) {
             return None;
         }
         let counter = u64::from(field::eitr::ITR_COUNTER.get(value) << HIDDEN_BITS) * STEP;
         self.silent_until[vector] = now + counter;
-        self.drop_timer(vector);
+        self.credits[vector] = u64::from(field::eitr::LLI_CREDIT.get(value));
+        self.credits_at[vector] = now;
         Some(counter)
     }
 
-    fn drop_timer(&mut self, vector: usize) {
-        if self.is_waiting(vector) {
-            self.waiting &= !(1 << vector);
-            self.timers.retain(|Reverse((_, other))| usize::from(*other) != vector);
-        }
-    }
-
-    /// EITR as it reads: `kept` is what was written; the counter is alive and counter_write_disable reads as zero.
-    pub fn read(&self, now: Nanoseconds, vector: usize, kept: u32) -> u32 {
+    /// EITR as it reads: `kept` is what was written; counter and credits are alive and counter_write_disable reads as zero.
+    pub fn read(&mut self, now: Nanoseconds, vector: usize, kept: u32) -> u32 {
+        use field::eitr::*;
         let steps = self.silent_until[vector].saturating_sub(now).div_ceil(STEP) as u32;
-        let alive = field::eitr::ITR_COUNTER.put(steps >> HIDDEN_BITS);
-        (kept & !field::eitr::COUNTER_WRITE_DISABLE.ones() & !field::eitr::ITR_COUNTER.ones()) | alive
+        self.settle_credits(now, vector);
+        let alive = ITR_COUNTER.put(steps >> HIDDEN_BITS) | LLI_CREDIT.put(self.credits[vector] as u32);
+        (kept & !COUNTER_WRITE_DISABLE.ones() & !ITR_COUNTER.ones() & !LLI_CREDIT.ones()) | alive
     }
 }

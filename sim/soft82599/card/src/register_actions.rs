@@ -8,6 +8,7 @@ use crate::card::Card;
 use crate::faults::Direction;
 use crate::flow_director;
 use crate::host::{Host, Nanoseconds};
+use crate::interrupts::TCP_TIMER;
 use crate::mdio;
 use crate::registers::{field, Place, Register};
 use crate::report::Violation;
@@ -76,6 +77,8 @@ impl Card {
         match place.register {
             Eiam => self.interrupts.write_eiam(value),
             Eitr => self.interrupts.write_eitr(&self.regs, host, now, index, value),
+            Gpie => self.interrupts.write_gpie(&self.regs, host, now, value),
+            Tcptimer if self.tcp_timer.write(value, now) => self.interrupts.other_event(&self.regs, host, now, TCP_TIMER),
             Ivar => self.interrupts.write_ivar(index, value),
             IvarMisc => self.interrupts.write_ivar_misc(value),
             Ral | Rah => self.l2_filter.update(&self.regs),

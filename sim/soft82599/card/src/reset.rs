@@ -33,6 +33,7 @@ impl Card {
         self.packet_buffer.clear();
         self.faults.forget_late();
         self.interrupts.reset(host);
+        self.tcp_timer = Default::default();
         self.load_from_eeprom();
         self.l2_filter.update(&self.regs);
         self.queue_select.update(&self.regs);

@@ -71,6 +71,11 @@ impl Driver {
         driver
     }
 
+    /// No driver has turned the INTx line off, as without MSI and MSI-X.
+    pub fn let_the_line_work(&mut self) {
+        self.card.config_write(&mut self.host, self.now, 4, &[0x06, 0x00]);
+    }
+
     pub fn map_vector(&mut self, queue: usize, vector: u32) {
         let old = self.read_at(Register::Ivar, queue / 2);
         use field::ivar::*;

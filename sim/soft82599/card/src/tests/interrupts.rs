@@ -86,6 +86,7 @@ fn link_changes_go_to_the_vector_for_the_rest() {
 #[test]
 fn without_msix_the_line_follows_the_causes() {
     let mut driver = Driver::up(1, 64);
+    driver.let_the_line_work();
     driver.write(Register::Gpie, 0);
     driver.write(Register::Eiam, 0xFFFF);
     driver.write(Register::Eims, 1);
@@ -209,4 +210,79 @@ fn causes_without_a_vector_are_shown_and_not_told() {
     driver.card.set_link(&mut driver.host, driver.now, false);
     assert!(driver.host.messages.is_empty());
     assert_eq!(driver.read(Register::Eics), field::eicr::LSC.ones() | field::eicr::OTHER.ones());
+}
+
+#[test]
+fn the_line_shows_what_the_configuration_space_lets_through() {
+    let mut driver = Driver::up(1, 64);
+    driver.let_the_line_work();
+    driver.write(Register::Gpie, 0);
+    driver.write(Register::Eims, 1);
+    driver.arrive(&numbered_frame(0, 60));
+    let status = |driver: &mut Driver| {
+        let mut status = [0; 2];
+        driver.card.config_read(6, &mut status);
+        status[0] & 8 != 0
+    };
+    const COMMAND: usize = 4;
+    const MSI_CONTROL: usize = 0x52;
+    const MSIX_CONTROL: usize = 0x72;
+    for (at, bytes) in [(COMMAND, [0x06, 0x04]), (MSI_CONTROL, [0x81, 0x01]), (MSIX_CONTROL, [0x3F, 0x80])] {
+        assert!(driver.host.line && status(&mut driver));
+        let mut before = [0; 2];
+        driver.card.config_read(at, &mut before);
+        driver.card.config_write(&mut driver.host, driver.now, at, &bytes);
+        assert!(!driver.host.line, "turned off at {at:#x}");
+        assert!(status(&mut driver), "the cause stands all the same");
+        driver.card.config_write(&mut driver.host, driver.now, at, &before);
+    }
+    driver.read(Register::Eicr);
+    assert!(!driver.host.line && !status(&mut driver));
+}
+
+#[test]
+fn no_message_goes_without_bus_mastering_and_none_is_forgotten() {
+    let mut driver = Driver::up(2, 64);
+    driver.card.config_write(&mut driver.host, driver.now, 4, &[0x02, 0x04]);
+    driver.write(Register::Eics, 3 | field::eicr::LSC.ones());
+    assert!(driver.host.messages.is_empty());
+    driver.card.config_write(&mut driver.host, driver.now, 4, &[0x06, 0x04]);
+    driver.host.messages.sort();
+    assert_eq!(driver.host.messages, [0, 1, 2]);
+}
+
+#[test]
+fn a_card_that_sleeps_says_nothing() {
+    const POWER_STATE: usize = 0x44;
+    let mut driver = Driver::up(1, 64);
+    driver.card.config_write(&mut driver.host, driver.now, POWER_STATE, &[3]);
+    driver.arrive(&numbered_frame(0, 60));
+    driver.write(Register::Eics, 1);
+    assert!(driver.host.messages.is_empty() && driver.poll(0).is_none());
+    driver.card.config_write(&mut driver.host, driver.now, POWER_STATE, &[0]);
+    assert!(!driver.host.messages.is_empty());
+}
+
+#[test]
+fn the_tcp_timer_has_a_vector_of_its_own() {
+    use field::tcptimer::{DURATION, ENABLE, FINISH, KICK_START, LOOP};
+    let mut driver = Driver::up(2, 64);
+    let misc = driver.read(Register::IvarMisc);
+    driver.write(Register::IvarMisc, misc | field::ivar_misc::TCP_TIMER.put(9) | field::ivar_misc::TCP_TIMER_VALID.ones());
+    driver.write(Register::Eiac, field::eicr::TCP_TIMER.ones());
+    driver.write(Register::Eims, field::eicr::TCP_TIMER.ones());
+    let loops = DURATION.put(7) | ENABLE.ones() | LOOP.ones();
+    driver.write(Register::Tcptimer, loops | KICK_START.ones());
+    assert_eq!(driver.read(Register::Tcptimer), loops, "the kick reads as zero");
+    driver.advance(6_999_999);
+    assert!(driver.host.messages.is_empty());
+    driver.advance(1);
+    assert_eq!(driver.host.messages, [9]);
+    driver.advance(14_000_000);
+    assert_eq!(driver.host.messages, [9, 9, 9]);
+    driver.write(Register::Tcptimer, DURATION.put(7) | FINISH.ones());
+    driver.advance(100_000_000);
+    assert_eq!(driver.host.messages, [9, 9, 9, 9], "finished at once, and for good");
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    assert_eq!(driver.host.messages, [9, 9, 9, 9, 2], "the rest goes where it went");
 }

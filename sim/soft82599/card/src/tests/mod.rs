@@ -7,6 +7,7 @@ mod faults;
 mod host;
 mod interrupts;
 mod moderation;
+mod moderation_model;
 mod receive;
 mod registers;
 mod robustness;

@@ -206,6 +206,7 @@ fn software_waits_like_everybody_unless_gpie_says_immediate() {
 #[test]
 fn without_msix_the_first_register_moderates_everything() {
     let mut driver = traced(1);
+    driver.let_the_line_work();
     driver.write(Register::Gpie, 0);
     driver.write(Register::Eims, 1);
     set_interval_us(&mut driver, 0, 100);
