@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! What the program does on demand: faults, a clock that is stepped, recordings, strictness.
 
-use crate::common::{program, Client, Event, Memory, Server, BAR0, CONFIG, PATIENCE};
+use crate::common::{program, Client, Event, Memory, Server, CONFIG, PATIENCE};
 use crate::driver::*;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
@@ -214,8 +214,9 @@ fn strictness_names_the_rule_and_ends_with_status_three() {
         let mut client = Client::connect(&socket);
         if wrong {
             client.set_register(TDT, 5);
+        } else {
+            client.register(STATUS);
         }
-        client.read(BAR0, STATUS, 4).ok();
         drop(client);
         let output = child.wait_with_output().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
