@@ -155,6 +155,7 @@ impl Card {
             return;
         };
         self.accesses.count_write(place.slot());
+        self.check_write(place, value);
         self.write_register(host, now, place, value);
     }
 }

@@ -36,6 +36,7 @@ mod registers;
 mod report;
 mod reset;
 mod rss;
+mod rules;
 mod segmentation;
 mod semaphores;
 mod statistics;

@@ -83,7 +83,7 @@ impl ReceiveQueue {
         self.strip_vlan = field::rxdctl::VLAN_STRIP.is_set(regs.get_at(Register::Rxdctl, index));
     }
 
-    fn available(&self) -> u32 {
+    pub fn available(&self) -> u32 {
         if self.length == 0 || self.tail >= self.length || self.head >= self.length {
             return 0;
         }

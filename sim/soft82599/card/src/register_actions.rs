@@ -167,7 +167,11 @@ impl Card {
 
     fn write_rdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
         let queue = &mut self.receive_queues[index];
+        let (before, old) = (queue.available(), queue.tail);
         queue.tail = field::rdt::TAIL.get(value);
+        if queue.enabled && queue.tail < queue.length && queue.available() < before {
+            self.report.add(Violation::TailMovedBack, || format!("RDT[{index}] from {old} to {value}, head {}", queue.head));
+        }
         if queue.enabled && queue.tail >= queue.length {
             let (tail, length) = (queue.tail, queue.length);
             self.report.add(Violation::TailBeyondRing, || format!("RDT[{index}] = {tail}, ring has {length}"));
@@ -183,7 +187,11 @@ impl Card {
 
     fn write_tdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
         let queue = &mut self.transmit_queues[index];
+        let (before, old) = (queue.pending(), queue.tail);
         queue.tail = field::tdt::TAIL.get(value);
+        if queue.enabled && queue.tail < queue.length && queue.pending() < before {
+            self.report.add(Violation::TailMovedBack, || format!("TDT[{index}] from {old} to {value}, head {}", queue.head));
+        }
         if !queue.enabled {
             if queue.tail != 0 {
                 self.report.add(Violation::TailOfDisabledQueue, || format!("TDT[{index}] = {value} before TXDCTL.enable"));

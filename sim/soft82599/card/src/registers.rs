@@ -28,6 +28,8 @@ pub struct RegisterInfo {
     pub register: Register,
     pub name: &'static str,
     pub array: bool,
+    /// Of the datasheet.
+    pub section: &'static str,
     pub access: Access,
     pub reset: u32,
     pub reset_first: u32,

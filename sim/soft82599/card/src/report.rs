@@ -17,6 +17,12 @@ pub enum Violation {
     UnknownDescriptor,
     OddAccess,
     UnknownRegister,
+    ReadOnlyWritten,
+    ReservedBits,
+    RingUnaligned,
+    QueueReconfigured,
+    CrcStripDiffers,
+    TailMovedBack,
 }
 
 struct Rule {
@@ -31,7 +37,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 }
 
 /// In the order of the enumeration.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 14] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -42,8 +48,18 @@ const RULES: [Rule; 8] = [
     rule(Violation::EnabledWithoutRing, "enabled_without_ring", "base and length are set before a queue is enabled (4.6.7.1, 4.6.8.1)"),
     rule(Violation::MalformedPacket, "malformed_packet", "a packet's descriptors describe a frame that a wire can carry (7.2.1.1, 7.2.4)"),
     rule(Violation::UnknownDescriptor, "unknown_descriptor", "DTYP is 2 for a context and 3 for data (7.2.3.2.3, 7.2.3.2.4)"),
-    rule(Violation::OddAccess, "odd_access", "registers are read and written as aligned 32 bits (8.1.1)"),
-    rule(Violation::UnknownRegister, "unknown_register", "only registers that exist are read or written (8.2.1)"),
+    rule(Violation::OddAccess, "odd_access", "registers are read and written as aligned 32 bits (8.1.1.1)"),
+    rule(Violation::UnknownRegister, "unknown_register", "only registers that exist are read or written (8.2.2)"),
+    rule(Violation::ReadOnlyWritten, "read_only_written", "read-only registers and counters are not written (8.1.4)"),
+    rule(Violation::ReservedBits, "reserved_bits", "reserved bits keep their initial value (8.1.4)"),
+    rule(Violation::RingUnaligned, "ring_unaligned", "a ring's address and length are multiples of 128 bytes (7.1.9, 7.2.3.4, 8.2.3.8.1)"),
+    rule(Violation::QueueReconfigured, "queue_reconfigured", "a queue is set up only while it is disabled (4.6.7.1, 4.6.8.1)"),
+    rule(Violation::CrcStripDiffers, "crc_strip_differs", "RDRXCTL.crc_strip is as HLREG0.rx_crc_strip (4.6.7, 8.2.3.8.8)"),
+    rule(
+        Violation::TailMovedBack,
+        "tail_moved_back",
+        "a tail moves forward: what was given to the card is not taken back (7.1.9, 7.2.3.4)",
+    ),
 ];
 
 const _: () = {

@@ -11,6 +11,7 @@ mod moderation_model;
 mod receive;
 mod registers;
 mod robustness;
+mod rules;
 mod self_test;
 mod statistics;
 mod transmit;

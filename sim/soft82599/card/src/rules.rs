@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Rules that every write to a register has to keep, whatever the register does: what the table calls reserved or read-only stays alone, rings
+//! lie where the card can address them, and a queue that runs is not built anew under its own descriptors.
+//!
+//! A write that breaks a rule is reported and then done as the card would do it; rules that belong to one block are in that block's file.
+
+use crate::card::Card;
+use crate::registers::{field, Access, Place, Register};
+use crate::report::Violation;
+
+/// Rings begin at, and their lengths are, multiples of this.
+const RING_UNIT: u32 = 128;
+
+impl Card {
+    pub(crate) fn check_write(&mut self, place: Place, value: u32) {
+        let info = place.register.info();
+        let name = || format!("{} ({})", place.name(), info.section);
+        if matches!(info.access, Access::ReadOnly | Access::ReadClears) {
+            return self.report.add(Violation::ReadOnlyWritten, || format!("{:#x} written to {}", value, name()));
+        }
+        match place.register {
+            Register::Rdbal | Register::Tdbal | Register::Rdlen | Register::Tdlen => {
+                if value % RING_UNIT != 0 {
+                    self.report.add(Violation::RingUnaligned, || format!("{} = {value:#x}", name()));
+                }
+            }
+            _ => {
+                let initial = if place.index == 0 { info.reset_first } else { info.reset };
+                let reserved = (value ^ initial) & !info.mask;
+                if reserved != 0 {
+                    self.report.add(Violation::ReservedBits, || format!("{} = {value:#x}, of which {reserved:#x} is reserved", name()));
+                }
+            }
+        }
+        if let Some((enabled, old)) = self.running_queue_setting(place) {
+            // Whether a queue drops may change while it runs: drivers do so when flow control changes. The datasheet does not say no.
+            let alive = if place.register == Register::Srrctl { field::srrctl::DROP_ENABLE.ones() } else { 0 };
+            if enabled && (old ^ value) & !alive != 0 {
+                self.report.add(Violation::QueueReconfigured, || format!("{} from {old:#x} to {value:#x}", name()));
+            }
+        }
+        if place.register == Register::Rxctrl && field::rxctrl::ENABLE.is_set(value) {
+            let mac = field::hlreg0::RX_CRC_STRIP.is_set(self.regs.get(Register::Hlreg0));
+            let dma = field::rdrxctl::CRC_STRIP.is_set(self.regs.get(Register::Rdrxctl));
+            if mac != dma {
+                self.report.add(Violation::CrcStripDiffers, || {
+                    format!("receive enabled with HLREG0.rx_crc_strip {} and RDRXCTL.crc_strip {}", u8::from(mac), u8::from(dma))
+                });
+            }
+        }
+    }
+
+    /// For a register that describes a queue's ring: whether the queue runs, and what the register holds.
+    fn running_queue_setting(&self, place: Place) -> Option<(bool, u32)> {
+        use Register::*;
+        let index = place.index as usize;
+        let kept = self.regs.get_at(place.register, index);
+        match place.register {
+            Rdbal | Rdbah | Rdlen | Srrctl | Rscctl => Some((self.receive_queues[index].enabled, kept)),
+            Rdh => Some((self.receive_queues[index].enabled, self.receive_queues[index].head)),
+            Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => Some((self.transmit_queues[index].enabled, kept)),
+            Tdh => Some((self.transmit_queues[index].enabled, self.transmit_queues[index].head)),
+            _ => None,
+        }
+    }
+}
