@@ -74,7 +74,7 @@ class Machine:
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: as QEMU's -cpu and -machine take them. nodes: NUMA nodes, memory and cores shared out evenly.
     restarts: a reset starts the machine again, as on a board; without it, it ends the run.
-    outside: let the user network reach beyond this host. qemu_options: more words for QEMU.
+    outside: let the user network reach beyond this host. qemu_options: more words for QEMU, ahead of the card's: an IOMMU has to be.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" runs on this one, whose MWAIT is then the guest's own.
     on_line: called with each line of the console as it comes, from a thread of ours.
@@ -345,6 +345,7 @@ class Machine:
             argv += ["-initrd", str(self.initrd)]
         if self.arguments:
             argv += ["-append", " ".join(self.arguments)]
+        argv += self.qemu_options
         if self.card:
             device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
             argv += ["-device", json.dumps(device)]
@@ -354,7 +355,7 @@ class Machine:
             argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self._start_from.server_words()}"]
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
-        return [*argv, *self.qemu_options]
+        return argv
 
     def _memory_arguments(self) -> list[str]:
         """RAM that the soft card can map, in as many NUMA nodes as wanted."""

@@ -18,10 +18,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tools import qemu
 from tools.errors import Failure
+from tools.machine import SOFT_CARD as SOFT_CARD_PROGRAM
 from tools.machine import Machine, free_port
 
 from .guest_image import GuestImage
+from .namespace import TAP, Namespace
 
 BOOT_SECONDS = 120
 # What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
@@ -29,8 +32,12 @@ CHANNEL_SECONDS = 30
 REQUEST_TRIES = 5  # what the guest did not receive whole is sent again
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
-# random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU.
-KERNEL_WORDS = ["console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5"]
+# random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU. A busy host
+# can stop a CPU of the guest's for half a minute, which the kernel would otherwise call a lockup of its own.
+KERNEL_WORDS = [
+    "console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5", "watchdog_thresh=60",
+    "rcupdate.rcu_cpu_stall_timeout=120",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,23 +55,55 @@ class Result:
 class LinuxGuest:
     """One virtual machine on the user network. A context manager: leaving it ends the machine.
 
-    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), with which the guest and the tests can be told from the card.
+    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), with which the guest and the tests can be told from the card; None: no card.
     forward_ports: TCP ports of the guest that tests want to reach; see `port`.
+    namespace: the card's wire is the tap device there; otherwise it is QEMU's user network.
+    iommu: between the card and the guest's memory, as Intel's VT-d, and used by the kernel.
     """
 
-    def __init__(self, image: GuestImage, *, card: str = SOFT_CARD, cores: int = 1, memory: str = "512M", forward_ports: Sequence[int] = (),
-                 kernel_words: Sequence[str] = (), card_options: Sequence[str] = ()) -> None:  # fmt: skip
-        # An abstract name: nothing is left behind in the file system, whatever ends us.
-        self._channel_name = f"neap-guest-{uuid.uuid4()}"
-        options = ["-chardev", f"socket,id=scripts,path={self._channel_name},abstract=on,server=on,wait=off", "-serial", "chardev:scripts"]
+    def __init__(
+        self,
+        image: GuestImage,
+        *,
+        card: str | None = SOFT_CARD,
+        cores: int = 1,
+        memory: str = "512M",
+        forward_ports: Sequence[int] = (),
+        kernel_words: Sequence[str] = (),
+        card_options: Sequence[str] = (),
+        namespace: Namespace | None = None,
+        iommu: bool = False,
+    ) -> None:
+        # An abstract name: nothing is left behind in the file system, whatever ends us. But each namespace has abstract names of its own.
+        name = f"neap-guest-{uuid.uuid4()}"
+        abstract = namespace is None
+        self._channel_address = b"\0" + name.encode() if abstract else str(namespace.directory / name).encode()
+        path = name if abstract else self._channel_address.decode()
+        options = ["-chardev", f"socket,id=scripts,path={path},abstract={'on' if abstract else 'off'},server=on,wait=off"]
+        options += ["-serial", "chardev:scripts"]
         forward = [(free_port(), guest_port) for guest_port in forward_ports]
-        if card != SOFT_CARD:
+        words = [*KERNEL_WORDS, *kernel_words]
+        if iommu:
+            options += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+            words += ["intel_iommu=on", "iommu.strict=1"]
+        if card not in (SOFT_CARD, None):
             rules = "".join(f",hostfwd=tcp:127.0.0.1:{host}-:{guest}" for host, guest in forward)
-            options += ["-netdev", f"user,id=emulated,restrict=on{rules}", "-device", f"{card},netdev=emulated"]
+            backend = f"tap,ifname={TAP},script=no,downscript=no,vnet_hdr=off" if namespace else f"user,restrict=on{rules}"
+            options += ["-netdev", f"{backend},id=emulated", "-device", f"{card},netdev=emulated"]
         self.machine = Machine(
-            image.kernel, initrd=image.initramfs, cores=cores, memory=memory, forward=forward, arguments=[*KERNEL_WORDS, *kernel_words],
-            card=card == SOFT_CARD, card_options=card_options, qemu_options=options,
-        )  # fmt: skip
+            image.kernel,
+            initrd=image.initramfs,
+            cores=cores,
+            memory=memory,
+            forward=forward,
+            arguments=words,
+            card=card == SOFT_CARD,
+            net=f"tap:{TAP}" if namespace else "user",
+            soft_card=namespace.program(SOFT_CARD_PROGRAM) if namespace else None,
+            qemu_command=namespace.inside(qemu.command()) if namespace and card != SOFT_CARD else None,
+            card_options=card_options,
+            qemu_options=options,
+        )
         self._channel: socket.socket | None = None
         self._received = b""
         self._scripts = 0
@@ -120,8 +159,8 @@ class LinuxGuest:
         deadline = time.monotonic() + BOOT_SECONDS
         self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         while True:
-            with contextlib.suppress(ConnectionRefusedError):
-                self._channel.connect(b"\0" + self._channel_name.encode())
+            with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
+                self._channel.connect(self._channel_address)
                 break
             if not self.machine.running or time.monotonic() > deadline:
                 raise self._failure("did not start")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Making the Linux guest: a kernel and an initramfs that hold what a test of a network card needs, and nothing else.
 
-The kernel and every program come from Debian packages of the machine's own suite, so the driver that judges the soft card is
-exactly the one that Debian ships. The result is kept in the user's cache, under a hash of the packages' versions and of this
-folder's own files.
+The kernel and the programs come from Debian packages of the machine's own suite, so the driver that judges the soft card is
+exactly the one that Debian ships; the kernel can also be that of Debian 13. One program is ours: the traffic whose every byte is
+compared (traffic.c). The result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import lzma
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import cache
+from tools.archive import Archive
+from tools.archive import unpack as unpack_package
 from tools.errors import Failure
 from tools.process import output_of
 
@@ -24,8 +27,8 @@ from .cpio import CpioWriter
 
 # What is copied from packages, beside the kernel, with the libraries that it needs.
 # busybox brings shell, ping, nc, udhcpc, sha256sum and modprobe.
-PROGRAM_PACKAGES = ["busybox-static", "ethtool", "iperf3"]
-PROGRAMS = ["ethtool", "iperf3"]
+PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
+PROGRAMS = ["ethtool"]
 # The soft card's driver, QEMU's own cards as peers, and VLANs. What they need in turn is written in the modules themselves.
 MODULES = ["ixgbe", "igb", "e1000e", "8021q"]
 
@@ -36,38 +39,77 @@ _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
 
 @dataclass(frozen=True)
 class GuestImage:
-    """Where the two files are, and which kernel it is ("6.1.0-49-amd64")."""
+    """Where the files are, and which kernel it is ("6.1.0-49-amd64"). `traffic` is the guest's traffic program, for the other end."""
 
     kernel: Path
     initramfs: Path
     release: str
+    traffic: Path
 
 
-def build() -> GuestImage:
-    """The guest, made now if the cache does not hold it (about 75 MB of packages, some seconds of work).
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel package: its name, a text that changes with its content, and what unpacks it into a directory."""
+
+    package: str
+    version: str
+    unpack: Callable[[Path], None]
+
+    @property
+    def release(self) -> str:
+        return self.package.removeprefix("linux-image-")
+
+
+KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
+
+
+def build(*, debian_13_kernel: bool = False) -> GuestImage:
+    """The guest, made now if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
 
     Raises Failure, with nothing left behind.
     """
-    kernel_package = packages.dependency("linux-image-amd64", r"linux-image-\d")
-    release = kernel_package.removeprefix("linux-image-")
-    names = [kernel_package, *packages.with_libraries(PROGRAM_PACKAGES)]
-    entry = cache.Entry("linux-guest", cache.digest(packages.digest_of(packages.resolve(names)), *_own_files()))
+    kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
+    names = packages.with_libraries(PROGRAM_PACKAGES)
+    entry = cache.Entry("linux-guest", cache.digest(kernel.version, packages.digest_of(packages.resolve(names)), *_own_files()))
     with entry.making() as needed:
         if needed:
             with tempfile.TemporaryDirectory(dir=entry.path) as name:
                 root = Path(name) / "root"
                 packages.unpack(names, root)
-                shutil.copyfile(root / "boot" / f"vmlinuz-{release}", entry.path / "vmlinuz")
+                kernel.unpack(root)
+                shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
+                _compile_traffic(entry.path / "traffic")
                 with (entry.path / "initramfs.cpio").open("wb") as stream:
-                    _write_initramfs(CpioWriter(stream), root, release)
-    return GuestImage(entry.path / "vmlinuz", entry.path / "initramfs.cpio", release)
+                    _write_initramfs(CpioWriter(stream), root, kernel.release, entry.path / "traffic")
+    return GuestImage(entry.path / "vmlinuz", entry.path / "initramfs.cpio", kernel.release, entry.path / "traffic")
+
+
+def _own_kernel() -> _Kernel:
+    package = packages.dependency(KERNEL_META_PACKAGE, KERNEL_PACKAGE)
+    return _Kernel(package, packages.digest_of(packages.resolve([package])), lambda root: packages.unpack([package], root))
+
+
+def _kernel_of_debian_13() -> _Kernel:
+    archive = Archive()
+    package, version = next(pair for pair in archive.closure(KERNEL_META_PACKAGE) if re.match(KERNEL_PACKAGE, pair[0]))
+
+    def unpack(root: Path) -> None:
+        for file in archive.download([(package, version)], root.parent / "kernel"):
+            unpack_package(file, root)
+
+    return _Kernel(package, version, unpack)
+
+
+def _compile_traffic(program: Path) -> None:
+    """Linked statically: the guest's C library is another one than this machine's."""
+    output_of(["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program), str(_HERE / "traffic.c")])
 
 
 def _own_files() -> list[bytes]:
-    return [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py")]
+    return [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
 
 
-def _write_initramfs(archive: CpioWriter, root: Path, release: str) -> None:
+def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Path) -> None:
     for folder in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "lib64"):
         archive.directory(folder)
     archive.character_device("dev/console", 5, 1)
@@ -78,6 +120,7 @@ def _write_initramfs(archive: CpioWriter, root: Path, release: str) -> None:
     for applet in output_of([str(busybox), "--list"]).split():
         if applet not in (*PROGRAMS, "busybox"):
             archive.link(f"bin/{applet}", "busybox")
+    archive.file("bin/traffic", traffic.read_bytes(), mode=0o755)
     _copy_programs(archive, root)
     _copy_modules(archive, root, release)
     archive.close()
@@ -129,9 +172,10 @@ def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
     for name in sorted(direct):
         ordered: list[str] = []
         _depth_first(name, direct, ordered)
-        paths = [str(by_name[one].relative_to(tree)) for one in ordered]
+        paths = [str(by_name[one].relative_to(tree)).removesuffix(".xz") for one in ordered]
         lines.append(f"{paths[-1]}: {' '.join(reversed(paths[:-1]))}".rstrip())
-        archive.file(f"{base}/{paths[-1]}", by_name[name].read_bytes())
+        # Unpacked, as busybox's modprobe knows no xz.
+        archive.file(f"{base}/{paths[-1]}", _module(by_name[name]))
     archive.file(f"{base}/modules.dep", ("\n".join(lines) + "\n").encode())
 
 
@@ -143,12 +187,15 @@ def _depth_first(name: str, direct: dict[str, list[str]], ordered: list[str]) ->
         ordered.append(name)
 
 
-def _module_dependencies(path: Path) -> list[str]:
-    """The names in the module's `depends=` string. A compressed module (newer suites) is unpacked by xz."""
+def _module(path: Path) -> bytes:
+    """A kernel module's content; newer suites compress it."""
     content = path.read_bytes()
-    if path.suffix == ".xz":
-        content = lzma.decompress(content)
-    match = re.search(rb"\0depends=([^\0]*)\0", content)
+    return lzma.decompress(content) if path.suffix == ".xz" else content
+
+
+def _module_dependencies(path: Path) -> list[str]:
+    """The names in the module's `depends=` string."""
+    match = re.search(rb"\0depends=([^\0]*)\0", _module(path))
     if match is None:
         raise Failure(f"{path.name} does not say what it depends on")
     return [name.replace("-", "_") for name in match[1].decode().split(",") if name]

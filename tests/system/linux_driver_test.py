@@ -11,6 +11,7 @@ import socket
 import time
 
 import pytest
+from linux_guest.driver import BRING_UP, PING, complaints, fields, statistics
 from linux_guest.guest import LinuxGuest
 
 from tools.machine import LOOPBACK
@@ -21,17 +22,6 @@ TRANSFER_SECONDS = 120
 FLOWS = 48
 FLOWS_AT_ONCE = 3
 LISTEN_PORT, SEND_PORT = 5001, 5002
-# Driver up, link up, an address: what every test here starts from, whatever the one before has done.
-BRING_UP = """
-modprobe ixgbe && ip link set eth0 up || exit 1
-for i in $(seq 100); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
-[ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 10 s"; exit 1; }
-ip addr show eth0 | grep -q 'inet 10.0.2.15' || udhcpc -n -q -t 5 -s /etc/udhcpc.script -i eth0
-ip addr show eth0 | grep -q 'inet 10.0.2.15'
-"""
-PING = "ping -c 3 -i 0.2 -W 5 10.0.2.2"
-# A kernel that is unwell says one of these, whoever is to blame.
-ALARMS = re.compile("BUG:|WARNING:|Call Trace|Oops:|NETDEV WATCHDOG|nobody cared|self-detected stall|soft lockup|Tx Unit Hang|DMAR:.*fault")
 
 
 @pytest.fixture
@@ -40,26 +30,6 @@ def linux(guest: LinuxGuest):
     guest.output_of(BRING_UP, seconds=60)
     yield guest
     assert complaints(guest) == []
-
-
-def complaints(guest: LinuxGuest) -> list[str]:
-    """What the kernel logged as a warning or worse about the driver, and any alarm."""
-    found = []
-    for line in guest.output_of("dmesg -r").splitlines():
-        match = re.match(r"<(\d+)>", line)
-        severe = match is not None and int(match[1]) & 7 <= 4
-        if ALARMS.search(line) or (severe and ("ixgbe" in line or "eth0" in line)):
-            found.append(line)
-    return found
-
-
-def fields(text: str) -> dict[str, str]:
-    """'name: value' lines as a dictionary."""
-    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def statistics(guest: LinuxGuest) -> dict[str, int]:
-    return {name: int(value) for name, value in fields(guest.output_of("ethtool -S eth0")).items() if value.isdigit()}
 
 
 def test_the_driver_probes_and_complains_of_nothing(linux: LinuxGuest) -> None:
@@ -179,21 +149,3 @@ def test_the_card_goes_and_comes_on_the_bus(linux: LinuxGuest) -> None:
     )
     linux.output_of("for i in $(seq 50); do [ -e /sys/class/net/eth0 ] && break; sleep 0.1; done")
     linux.output_of(BRING_UP + PING, seconds=90)
-
-
-def test_what_ethtool_says_of_the_card(linux: LinuxGuest) -> None:
-    driver = fields(linux.output_of("ethtool -i eth0"))
-    assert driver["driver"] == "ixgbe" and re.match(r"0x[0-9a-f]{8}", driver["firmware-version"])
-    assert statistics(linux)["rx_packets"] > 0
-    registers = linux.output_of("ethtool -d eth0")
-    assert re.search(r"LINKS.*0x[0-9a-fA-F]{8}", registers) and "0xdeadbeef" not in registers.lower()
-    module = fields(linux.output_of("ethtool -m eth0"))
-    assert module["Identifier"].startswith("0x03 (SFP)") and "10G" in " ".join(module.values())
-
-
-def test_the_eeprom_has_a_valid_checksum(linux: LinuxGuest) -> None:
-    dump = linux.output_of("ethtool -e eth0 length 128")
-    content = bytes(int(byte, 16) for row in re.findall(r"^0x[0-9a-f]+:((?:\s+[0-9a-f]{2})+)", dump, re.MULTILINE) for byte in row.split())
-    assert len(content) == 128 and len(set(content)) > 4
-    # The checksum over the sections that words point to is the driver's own work: it refuses to probe if 0xBABA does not come out.
-    assert "checksum" not in linux.output_of("dmesg | grep ixgbe").lower()

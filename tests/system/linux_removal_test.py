@@ -9,7 +9,8 @@ import threading
 import time
 
 import pytest
-from linux_driver_test import BRING_UP, LISTEN_PORT, start_listening
+from linux_driver_test import LISTEN_PORT, start_listening
+from linux_guest.driver import BRING_UP
 from linux_guest.guest import LinuxGuest
 
 from tools.machine import LOOPBACK, SOFT_CARD

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What tests ask of Linux's driver in the guest: to come up, to count, and to complain of nothing."""
+
+from __future__ import annotations
+
+import re
+
+from .guest import LinuxGuest
+
+# Driver up, link up, an address: what every test starts from, whatever the one before has done.
+LINK_UP = """
+modprobe ixgbe && ip link set eth0 up || exit 1
+for i in $(seq 100); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
+[ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 10 s"; exit 1; }
+"""
+BRING_UP = (
+    LINK_UP
+    + """
+ip addr show eth0 | grep -q 'inet 10.0.2.15' || udhcpc -n -q -t 5 -s /etc/udhcpc.script -i eth0
+ip addr show eth0 | grep -q 'inet 10.0.2.15'
+"""
+)
+PING = "ping -c 3 -i 0.2 -W 5 10.0.2.2"
+TRAFFIC_PORT = 5010
+SERVE = f"pidof traffic >/dev/null || {{ setsid traffic serve {TRAFFIC_PORT} >/tmp/traffic.log 2>&1 & sleep 0.3; }}"
+
+# A kernel that is unwell says one of these, whoever is to blame.
+ALARMS = re.compile("BUG:|WARNING:|Call Trace|Oops:|NETDEV WATCHDOG|nobody cared|self-detected stall|soft lockup|Tx Unit Hang|DMAR:.*fault")
+# Complaints about an emulated machine on a busy host: they come and go from boot to boot, with and without a card.
+MOODS = re.compile(
+    "tsc|TSC|clocksource|Unstable clock|trace_clock|local clock|hrtimer|calibrat|perf: interrupt took|workqueue:|^ *#[0-9]+$"
+)
+WARNING = 4
+
+
+def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[str]:
+    """What the kernel logged as a warning or worse about the driver or its device, and any alarm, but for `known`."""
+    found = []
+    for severity, line in _log(guest):
+        about_card = severity <= WARNING and re.search("ixgbe|eth0|0000:00:0[12]", line)
+        if (ALARMS.search(line) or about_card) and comparable(line) not in known:
+            found.append(line)
+    return found
+
+
+def warnings(guest: LinuxGuest) -> frozenset[str]:
+    """All that the kernel logged as a warning or worse, in a form that can be compared with another boot."""
+    return frozenset(comparable(line) for severity, line in _log(guest) if severity <= WARNING and not MOODS.search(line))
+
+
+def comparable(line: str) -> str:
+    """A line of the kernel's log without what differs from boot to boot."""
+    return re.sub(r"\d+", "N", line).strip()
+
+
+def _log(guest: LinuxGuest) -> list[tuple[int, str]]:
+    """(severity, text) of each line of the kernel's log."""
+    rows = re.findall(r"^<(\d+)>\[[^\]]*\] ?(.*)$", guest.output_of("dmesg -r", seconds=60), re.MULTILINE)
+    return [(int(level) & 7, text) for level, text in rows]
+
+
+def fields(text: str) -> dict[str, str]:
+    """'name: value' lines as a dictionary."""
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def statistics(guest: LinuxGuest) -> dict[str, int]:
+    """`ethtool -S`."""
+    return {name: int(value) for name, value in fields(guest.output_of("ethtool -S eth0")).items() if value.isdigit()}
+
+
+def register(guest: LinuxGuest, name: str) -> int:
+    """A register as the driver dumps it (`ethtool -d`)."""
+    dump = guest.output_of(f"ethtool -d eth0 | grep -w {name}")
+    match = re.search(r"0x([0-9A-Fa-f]{8})\s*$", dump.splitlines()[0])
+    assert match, dump
+    return int(match[1], 16)
+
+
+def self_test(guest: LinuxGuest, kind: str) -> dict[str, int]:
+    """The driver's own test of the card, `online` or `offline`: what each line says, 0 for passed. The test itself must pass."""
+    output = guest.output_of(f"ethtool -t eth0 {kind}", seconds=120)
+    assert "The test result is PASS" in output, output
+    return {name: int(value) for name, value in re.findall(r"^(\w+) test\s+\([^)]*\)\s+(\d+)$", output, re.MULTILINE)}
+
+
+SELF_TEST_PASSED = dict.fromkeys(("Register", "Eeprom", "Interrupt", "Loopback", "Link"), 0)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A network of the test's own: a namespace with one tap device, at whose other end a card is.
+
+The kernel of this machine is then the card's peer, with a TCP that nobody here wrote. The namespace belongs to a process of ours that
+only sleeps: when that ends, however it ends, the kernel takes the namespace and all that is in it away. So nothing of a killed run
+is left behind, and two runs cannot meet. As a user who is not root it is one of a user namespace, where the kernel allows that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.errors import Failure
+from tools.process import kill_group, output_of, spawn, wait_until
+
+TAP = "tap0"
+# Longer than any window of TCP's: a peer that sends faster than the guest takes would otherwise lose frames in our own queue.
+QUEUE_FRAMES = 20_000
+START_SECONDS = 10.0
+
+
+class Namespace:
+    """Made by `with`. The device TAP is up there, with `address` ("10.0.3.1/24") and `address6`. `directory` lives as long."""
+
+    def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
+        self.address = address.partition("/")[0]
+        self._setup = [
+            f"ip tuntap add {TAP} mode tap",
+            f"ip link set {TAP} mtu {mtu} txqueuelen {QUEUE_FRAMES} up",
+            f"ip addr add {address} dev {TAP}",
+            f"ip addr add {address6} dev {TAP} nodad",
+            "ip link set lo up",
+        ]
+        self._resources = contextlib.ExitStack()
+        self._enter: list[str] = []
+
+    def __enter__(self) -> Namespace:
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        holder = spawn(["unshare", *user, "--net", "sleep", "infinity"])
+        self._resources.callback(kill_group, holder)
+        own = os.readlink("/proc/self/ns/net")
+        try:
+            if not wait_until(lambda: holder.poll() is not None or _net_of(holder.pid) not in (own, None), START_SECONDS):
+                raise Failure("no network namespace came up")
+            if holder.poll() is not None:
+                raise Failure("this user may not make a network namespace", "run it as root")
+            self._enter = ["nsenter", "--target", str(holder.pid), *(["--user", "--preserve-credentials"] if user else []), "--net"]
+            self.directory = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="neap-net-")))
+            self.run("\n".join(["set -e", *self._setup]))
+        except BaseException:
+            self._resources.close()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._resources.close()
+
+    def inside(self, argv: Sequence[str]) -> list[str]:
+        """The command line that runs `argv` in here."""
+        return [*self._enter, *argv]
+
+    def program(self, path: Path) -> Path:
+        """A program that is `path`, run in here, for who wants one file's name."""
+        script = self.directory / path.name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
+        script.chmod(0o755)
+        return script
+
+    def run(self, script: str, *, seconds: float = 60) -> str:
+        """What a shell script prints in here. Raises Failure if it fails."""
+        return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
+
+    def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
+        """A process in here whose standard output is read from us; it ends with us."""
+        return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def _net_of(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None

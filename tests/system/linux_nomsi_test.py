@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Linux without message-signalled interrupts: the card has one line, and the driver's interrupt test tests it only then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from linux_guest.driver import BRING_UP, PING, SELF_TEST_PASSED, complaints, self_test
+from linux_guest.guest import LinuxGuest
+from linux_guest.guest_image import GuestImage
+
+# What the driver itself says of such a boot.
+EXPECTED = re.compile("Failed to allocate MSI|Disabling (SR-IOV|RSS) support")
+
+
+@pytest.fixture(scope="module")
+def linux(linux_image: GuestImage) -> Iterator[LinuxGuest]:
+    with LinuxGuest(linux_image, kernel_words=["pci=nomsi"]) as guest:
+        guest.output_of(BRING_UP, seconds=60)
+        yield guest
+
+
+def line_interrupts(guest: LinuxGuest) -> int:
+    row = re.search(r"^\s*\d+:\s+(\d+)\s+IO-APIC.*eth0$", guest.output_of("cat /proc/interrupts"), re.MULTILINE)
+    assert row, "the card has no line"
+    return int(row[1])
+
+
+def test_frames_come_by_the_line(linux: LinuxGuest) -> None:
+    before = line_interrupts(linux)
+    assert "0% packet loss" in linux.output_of(PING)
+    assert line_interrupts(linux) >= before + 3
+
+
+@pytest.mark.parametrize("kind", ["online", "offline"])
+def test_the_drivers_own_test_passes_every_line(linux: LinuxGuest, kind: str) -> None:
+    assert self_test(linux, kind) == SELF_TEST_PASSED
+    linux.output_of(BRING_UP + PING, seconds=90)
+
+
+def test_it_goes_and_comes_again(linux: LinuxGuest) -> None:
+    linux.output_of("modprobe -r ixgbe; " + BRING_UP + PING, seconds=120)
+
+
+def test_the_kernel_complains_of_nothing(linux: LinuxGuest) -> None:
+    assert [line for line in complaints(linux) if not EXPECTED.search(line)] == []

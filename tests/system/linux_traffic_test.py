@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSL-1.0
+"""TCP between Linux on the soft card and this machine's kernel in a network namespace: every byte, with every offload, behind an IOMMU.
+
+Nothing between the two loses a frame, so the card has lost none either when all that one end sent has reached the other: the counts of
+driver, card and tap device are compared. A busy host can still make TCP send a segment twice, by answering late; the second copy then
+arrives beside the first, and the receiver says so (DSACK). A retransmission without that is the card's.
+
+`./neap soak` gives a transfer more time (NEAP_SOAK_SECONDS) and takes Debian 13's kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from linux_guest import guest_image
+from linux_guest.driver import LINK_UP, SERVE, TRAFFIC_PORT, complaints, statistics
+from linux_guest.guest import LinuxGuest
+from linux_guest.guest_image import GuestImage
+from linux_guest.namespace import TAP, Namespace
+
+SOAKING = "NEAP_SOAK_SECONDS" in os.environ
+LONG_SECONDS = 60 if SOAKING else 4
+SECONDS = 1
+FLOWS = 4
+GUEST, GUEST6, OURS = "10.0.3.2", "fd00:3::2", "10.0.3.1"
+BRING_UP = (
+    LINK_UP
+    + f"""
+ip addr show eth0 | grep -q 'inet {GUEST}' || ip addr add {GUEST}/24 dev eth0
+ip addr show eth0 | grep -q 'inet6 {GUEST6}' || ip addr add {GUEST6}/64 dev eth0
+for i in $(seq 50); do ip addr show eth0 | grep -q tentative || break; sleep 0.1; done
+ping -c 1 -W 10 {OURS} && ethtool -C eth0 rx-usecs 20
+"""
+)
+# By their names for `ethtool -K`.
+OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan")
+JUMBO_BYTES = 9000
+TAG = 5
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[Namespace]:
+    with Namespace(f"{OURS}/24", "fd00:3::1/64") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def image(linux_image: GuestImage) -> GuestImage:
+    return guest_image.build(debian_13_kernel=True) if SOAKING else linux_image
+
+
+@pytest.fixture(scope="module")
+def booted(image: GuestImage, namespace: Namespace) -> Iterator[LinuxGuest]:
+    with LinuxGuest(image, cores=2, namespace=namespace, iommu=True) as guest:
+        yield guest
+
+
+@pytest.fixture
+def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
+    """The guest, with every offload that it has on, and its traffic server."""
+    booted.output_of(BRING_UP + "\n" + SERVE, seconds=60)
+    set_offloads(booted, OFFLOADS)
+    yield booted
+    assert complaints(booted) == []
+
+
+def set_offloads(guest: LinuxGuest, on: tuple[str, ...]) -> None:
+    words = " ".join(f"{name} {'on' if name in on else 'off'}" for name in OFFLOADS)
+    guest.output_of(f"ethtool -K eth0 {words} && {BRING_UP}", seconds=90)
+
+
+class Flow:
+    """Runs traffic from the namespace, and looks at both ends before and after."""
+
+    def __init__(self, guest: LinuxGuest, namespace: Namespace, image: GuestImage) -> None:
+        self.guest, self.namespace, self.image = guest, namespace, image
+
+    def transfer(self, way: str, seconds: float = SECONDS, host: str = GUEST, flows: int = FLOWS) -> int:
+        """Sends `up` to or `down` from the guest, compares every byte, and gives their number."""
+        argv = [str(self.image.traffic), way, host, str(TRAFFIC_PORT), str(seconds), str(flows)]
+        said = self.namespace.run(" ".join(argv), seconds=seconds + 180)
+        count = int(re.match(r"bytes (\d+) ms \d+", said)[1])
+        assert count > 0, said
+        return count
+
+
+@pytest.fixture
+def flow(linux: LinuxGuest, namespace: Namespace, image: GuestImage) -> Flow:
+    return Flow(linux, namespace, image)
+
+
+def tcp_counters(text: str) -> dict[str, int]:
+    """/proc/net/snmp and netstat: pairs of lines, names and numbers."""
+    counters = {}
+    for prefix, names, numbers in re.findall(r"^(Tcp|TcpExt): ([A-Za-z].*)\n\1: (.*)$", text, re.MULTILINE):
+        counters.update({f"{prefix}{name}": int(number) for name, number in zip(names.split(), numbers.split())})
+    return counters
+
+
+BOTH = "cat /proc/net/snmp /proc/net/netstat"
+
+
+def tap_counters(namespace: Namespace) -> dict[str, int]:
+    names = ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped", "rx_errors", "tx_errors")
+    values = namespace.run(f"grep {TAP} /proc/net/dev").partition(":")[2].split()
+    return dict(zip(names, (int(values[at]) for at in (1, 9, 3, 11, 2, 10))))
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow, way: str, record_property) -> None:
+    guest, namespace = flow.guest, flow.namespace
+    before = tcp_counters(guest.output_of(BOTH)), tcp_counters(namespace.run(BOTH)), statistics(guest), tap_counters(namespace)
+    count = flow.transfer(way, LONG_SECONDS)
+    after = tcp_counters(guest.output_of(BOTH)), tcp_counters(namespace.run(BOTH)), statistics(guest), tap_counters(namespace)
+    linux, ours, card, tap = ({name: now[name] - was.get(name, 0) for name in now} for was, now in zip(before, after))
+    record_property("megabytes_per_second", round(count / LONG_SECONDS / 1e6, 1))
+    lost = {name: value for name, value in tap.items() if name.endswith(("dropped", "errors")) and value}
+    lost |= {name: value for name, value in card.items() if re.search("error|missed|no_buffer|no_dma|dropped|csum_offload", name) and value}
+    assert lost == {}
+    sender, receiver = (ours, linux) if way == "up" else (linux, ours)
+    needless = receiver["TcpExtTCPDSACKOldSent"] + receiver["TcpExtTCPDSACKOfoSent"]
+    assert sender["TcpRetransSegs"] <= needless, f"{sender['TcpRetransSegs']} segments again, {needless} of them needlessly"
+    assert receiver["TcpInErrs"] == receiver["TcpInCsumErrors"] == 0
+    # What the card counts is what the tap device saw, but for what was on its way while we looked.
+    assert abs(card["rx_pkts_nic"] - tap["tx_packets"]) <= 50 and abs(card["tx_pkts_nic"] - tap["rx_packets"]) <= 50
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@pytest.mark.parametrize("on", [(), ("rx", "tx", "sg"), ("rx", "tx", "sg", "tso", "rxhash")], ids=lambda on: "+".join(on) or "none")
+def test_every_byte_arrives_with_fewer_offloads(flow: Flow, on: tuple[str, ...], way: str) -> None:
+    set_offloads(flow.guest, on)
+    flow.transfer(way)
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_every_byte_arrives_over_ipv6(flow: Flow, way: str) -> None:
+    flow.transfer(way, host=GUEST6)
+
+
+@pytest.mark.parametrize("lro", [False, True], ids=["no-lro", "lro"])
+def test_jumbo_frames(flow: Flow, lro: bool) -> None:
+    guest, namespace = flow.guest, flow.namespace
+    set_offloads(guest, tuple(name for name in OFFLOADS if lro or name != "lro"))
+    namespace.run(f"ip link set {TAP} mtu {JUMBO_BYTES}")
+    guest.output_of(f"ip link set eth0 mtu {JUMBO_BYTES}\n{BRING_UP}", seconds=90)
+    try:
+        guest.output_of(f"ping -c 2 -s {JUMBO_BYTES - 28} -W 10 {OURS}")
+        before = statistics(guest)
+        count = flow.transfer("up") + flow.transfer("down")
+        after = statistics(guest)
+        frames = sum(after[name] - before[name] for name in ("rx_pkts_nic", "tx_pkts_nic"))
+        assert after["rx_length_errors"] == before["rx_length_errors"]
+        assert frames < 2 * count / 1500 + 2000, "the frames were no larger than usual"
+    finally:
+        namespace.run(f"ip link set {TAP} mtu 1500")
+        guest.output_of(f"ip link set eth0 mtu 1500\n{BRING_UP}", seconds=90)
+
+
+@pytest.mark.parametrize("by_card", [True, False], ids=["tagged-by-the-card", "tagged-by-linux"])
+def test_vlans(flow: Flow, by_card: bool) -> None:
+    guest, namespace = flow.guest, flow.namespace
+    set_offloads(guest, tuple(name for name in OFFLOADS if by_card or "vlan" not in name))
+    namespace.run(
+        f"ip link add link {TAP} name tagged type vlan id {TAG} && ip addr add 10.0.{TAG}.1/24 dev tagged && ip link set tagged up"
+    )
+    try:
+        add = f"modprobe 8021q; vconfig add eth0 {TAG} || ip link add link eth0 name eth0.{TAG} type vlan id {TAG}"
+        guest.output_of(f"{add}; ip addr add 10.0.{TAG}.2/24 dev eth0.{TAG} && ip link set eth0.{TAG} up && ping -c 1 -W 10 10.0.{TAG}.1")
+        for way in ("up", "down"):
+            flow.transfer(way, host=f"10.0.{TAG}.2")
+        # A tag that nobody asked for stops at the card's filter.
+        before = statistics(guest)["rx_pkts_nic"]
+        namespace.run(
+            f"ip link add link {TAP} name other type vlan id {TAG + 1} && ip link set other up && ip addr add 10.0.9.1/24 dev other"
+        )
+        namespace.run("ping -c 5 -i 0.2 -W 1 10.0.9.2 || true")
+        guest.output_of(f"ping -c 1 -W 10 10.0.{TAG}.1")
+        assert statistics(guest)["rx_pkts_nic"] - before <= 4
+    finally:
+        namespace.run("ip link del tagged; ip link del other 2>/dev/null || true")
+        guest.run(f"ip link del eth0.{TAG}")
+    guest.output_of(f"ping -c 1 -W 10 {OURS}")
+
+
+def test_down_and_up_under_load(flow: Flow) -> None:
+    guest, namespace = flow.guest, flow.namespace
+    argv = [str(flow.image.traffic), "up", GUEST, str(TRAFFIC_PORT), "6", str(FLOWS)]
+    sender = namespace.spawn(argv)
+    for _ in range(2):
+        guest.output_of(f"sleep 1; ip link set eth0 down; sleep 0.3; {BRING_UP}", seconds=90)
+    said = sender.communicate(timeout=180)[0].decode()
+    assert sender.returncode == 0 and re.match(r"bytes [1-9]", said), said

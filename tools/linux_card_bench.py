@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench linux-card`: a Linux guest on the soft card beside the same guest on QEMU's own `igb`.
+
+Is a card in a process of its own slower than one inside QEMU? Both guests run at once, each with one CPU and a tap device in a network
+namespace of its own, with the same fixed interrupt moderation; what is measured alternates between them, so that a host that is busier
+for a while is so for both, and the median of the rounds counts. Neither tap device takes segments for the host to cut (vnet_hdr): the
+soft card's cannot, so that QEMU's must not.
+
+Traffic is not compared here (the tests do that), as under emulation comparing would cost more than carrying.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import sys
+from typing import TYPE_CHECKING
+
+from tools import build, packages, progress, qemu
+from tools.bench import Row
+from tools.errors import Failure
+
+if TYPE_CHECKING:
+    from linux_guest.guest import LinuxGuest
+    from linux_guest.namespace import Namespace
+
+ROUNDS = 3
+SECONDS = 2
+MODERATION_US = 20
+IN_FLIGHT = 64
+DATAGRAM_BYTES = 64
+PORT = 5010
+OURS, PEER = "soft82599", "igb"
+OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
+# What is measured: name, words for the traffic program, what it prints, unit.
+KINDS = (
+    ("tcp_in", "up", "bytes", "MB/s"),
+    ("tcp_out", "down", "bytes", "MB/s"),
+    ("small", f"echo {IN_FLIGHT}", "answers", f"answers/s, {DATAGRAM_BYTES} B, {IN_FLIGHT} in flight"),
+    ("round_trip", "echo 1", "median_us", f"us, {DATAGRAM_BYTES} B, median"),
+)
+
+
+@dataclasses.dataclass
+class Side:
+    """One guest, its network, and its traffic program for our end."""
+
+    guest: LinuxGuest
+    namespace: Namespace
+    traffic: str
+    address: str
+
+    def bring_up(self) -> None:
+        driver = "ixgbe" if self.guest.machine.card else "igb"
+        self.guest.output_of(
+            f"modprobe {driver} && ip link set eth0 up && ip addr add {self.address}/24 dev eth0 && "
+            f"for i in $(seq 100); do [ $(cat /sys/class/net/eth0/carrier) = 1 ] && break; sleep 0.1; done; "
+            f"ping -c 1 -W 10 {self.namespace.address} && ethtool -C eth0 rx-usecs {MODERATION_US} && "
+            f"{{ setsid traffic serve {PORT} >/dev/null 2>&1 & }}",
+            seconds=90,
+        )
+
+    def set_offloads(self, on: bool) -> None:
+        words = " ".join(f"{name} {'on' if on else 'off'}" for name in OFFLOADS)
+        self.guest.output_of(f"ethtool -K eth0 {words}; ping -c 1 -W 20 {self.namespace.address}", seconds=90)
+
+    def measure(self, words: str, printed: str) -> float:
+        """One value: a rate by the second, or microseconds."""
+        way, _, in_flight = words.partition(" ")
+        last = f"{in_flight} {DATAGRAM_BYTES}" if in_flight else "1 unchecked"
+        said = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()
+        values = {name: int(value) for name, value in zip(said[::2], said[1::2])}
+        if printed.endswith("_us"):
+            return values[printed]
+        return values[printed] / values["ms"] * 1000 / (1e6 if printed == "bytes" else 1)
+
+
+def rows() -> list[Row]:
+    """The table; a ratio is the peer's rate over ours, so that below 1 ours is the faster."""
+    packages.require("card", "rust")
+    build.build_soft_card()
+    qemu.command()
+    sys.path.insert(0, str(build.REPOSITORY / "tests"))
+    from linux_guest import guest_image  # noqa: PLC0415
+    from linux_guest.guest import LinuxGuest  # noqa: PLC0415
+    from linux_guest.namespace import Namespace  # noqa: PLC0415
+
+    image = guest_image.build()
+    with contextlib.ExitStack() as stack:
+        sides: dict[str, Side] = {}
+        for name in (OURS, PEER):
+            namespace = stack.enter_context(Namespace())
+            with progress.step(f"booting Linux on {name}"):
+                guest = stack.enter_context(LinuxGuest(image, card=name, namespace=namespace))
+                sides[name] = Side(guest, namespace, str(image.traffic), "10.0.3.2")
+                sides[name].bring_up()
+        return [row for on in (True, False) for row in _with_offloads(sides, on)]
+
+
+def _with_offloads(sides: dict[str, Side], on: bool) -> list[Row]:
+    state = "on" if on else "off"
+    values: dict[tuple[str, str], list[float]] = {}
+    for side in sides.values():
+        side.set_offloads(on)
+    with progress.step(f"measuring with offloads {state}, {ROUNDS} rounds"):
+        sides[OURS].guest.machine.card_command("reset-counters")
+        for _ in range(ROUNDS):
+            for kind, words, printed, _unit in KINDS:
+                for name, side in sides.items():
+                    values.setdefault((kind, name), []).append(side.measure(words, printed))
+    table = []
+    for kind, _words, printed, unit in KINDS:
+        ours, peer = (statistics.median(values[kind, name]) for name in (OURS, PEER))
+        if not ours or not peer:
+            raise Failure(f"{kind} with offloads {state}: nothing passed")
+        table += [Row(f"{kind}.{state}.{OURS}", unit, ours), Row(f"{kind}.{state}.{PEER}", unit, peer)]
+        rate = not printed.endswith("_us")
+        # A process boundary may cost a round trip; it must not cost throughput.
+        ratio = peer / ours if rate else ours / peer
+        table.append(
+            Row(f"{kind}.{state}.ratio", f"{'igb / ours' if rate else 'ours / igb'}, below 1: ours is faster", ratio, 1 if rate else None)
+        )
+    return table + _accesses(sides[OURS].guest, state)
+
+
+def _accesses(guest: LinuxGuest, state: str) -> list[Row]:
+    """How often the driver reached for the card in this half of the run: each time costs a way out of the guest's CPU."""
+    counters = guest.machine.card_counters()
+    table = []
+    for direction in ("reads", "writes"):
+        counts = counters[direction]
+        most = ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])[:3])
+        table.append(Row(f"{direction}.{state}.{OURS}", f"register {direction}; most: {most}", sum(counts.values())))
+    return table
