@@ -154,7 +154,7 @@ class Machine:
         try:
             self.directory, self._run_lock = _new_run_directory()
             if self.card:
-                self._start_card()
+                self.start_card()
             self._start_qemu()
         except BaseException:
             self.stop()
@@ -282,7 +282,8 @@ class Machine:
 
     # ---- inside ----
 
-    def _start_card(self) -> None:
+    def start_card(self) -> None:
+        """Starts the card; after kill_card() anew, over what the dead one left."""
         assert self.directory
         if not self._soft_card.is_file():
             raise Failure(f"there is no soft card at {self._soft_card}", "./neap build makes it")

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from .guest import LinuxGuest
+
+# `./neap soak` runs the same tests for longer, on Debian 13's kernel.
+SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 
 # Driver up, link up, an address: what every test starts from, whatever the one before has done.
 LINK_UP = """
@@ -41,6 +45,11 @@ def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[s
         if (ALARMS.search(line) or about_card) and comparable(line) not in known:
             found.append(line)
     return found
+
+
+def alarms(guest: LinuxGuest) -> list[str]:
+    """Lines of a kernel that is unwell."""
+    return [line for _, line in _log(guest) if ALARMS.search(line)]
 
 
 def warnings(guest: LinuxGuest) -> frozenset[str]:

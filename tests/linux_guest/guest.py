@@ -73,6 +73,7 @@ class LinuxGuest:
         card_options: Sequence[str] = (),
         namespace: Namespace | None = None,
         iommu: bool = False,
+        qemu_options: Sequence[str] = (),
     ) -> None:
         # An abstract name: nothing is left behind in the file system, whatever ends us. But each namespace has abstract names of its own.
         name = f"neap-guest-{uuid.uuid4()}"
@@ -102,7 +103,7 @@ class LinuxGuest:
             soft_card=namespace.program(SOFT_CARD_PROGRAM) if namespace else None,
             qemu_command=namespace.inside(qemu.command()) if namespace and card != SOFT_CARD else None,
             card_options=card_options,
-            qemu_options=options,
+            qemu_options=[*options, *qemu_options],
         )
         self._channel: socket.socket | None = None
         self._received = b""

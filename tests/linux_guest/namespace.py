@@ -12,8 +12,9 @@ import contextlib
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.errors import Failure
@@ -75,6 +76,20 @@ class Namespace:
     def run(self, script: str, *, seconds: float = 60) -> str:
         """What a shell script prints in here. Raises Failure if it fails."""
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
+
+    @contextlib.contextmanager
+    def tagged(self, tag: int, address: str) -> Iterator[str]:
+        """A device of a VLAN on TAP, with an address ("10.0.5.1/24"); gives its name."""
+        name = f"tag{tag}"
+        tagger = self.spawn([sys.executable, str(Path(__file__).with_name("tagger.py")), TAP, str(tag), name])
+        try:
+            assert tagger.stdout
+            if tagger.stdout.readline() != b"ready\n":
+                raise Failure(f"no device for VLAN {tag}: {tagger.stdout.read().decode(errors='replace')}")
+            self.run(f"ip link set {name} up && ip addr add {address} dev {name}")
+            yield name
+        finally:
+            kill_group(tagger)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
         """A process in here whose standard output is read from us; it ends with us."""

@@ -19,6 +19,7 @@ for folder in (TESTS / "system", TESTS, TESTS.parent):
         sys.path.insert(0, str(folder))
 
 from linux_guest import guest_image  # noqa: E402
+from linux_guest.driver import SOAKING  # noqa: E402
 from linux_guest.guest import LinuxGuest  # noqa: E402
 from servers import NeapServer, Server, StockServer  # noqa: E402
 
@@ -64,8 +65,8 @@ def server(_shared_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def linux_image() -> guest_image.GuestImage:
-    """Kernel and initramfs of the Linux guest."""
-    return guest_image.build()
+    """Kernel and initramfs of the Linux guest: Debian 12's kernel in the tests, Debian 13's in the soak."""
+    return guest_image.build(debian_13_kernel=SOAKING)
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,20 @@ Nothing between the two loses a frame, so the card has lost none either when all
 driver, card and tap device are compared. A busy host can still make TCP send a segment twice, by answering late; the second copy then
 arrives beside the first, and the receiver says so (DSACK). A retransmission without that is the card's.
 
-`./neap soak` gives a transfer more time (NEAP_SOAK_SECONDS) and takes Debian 13's kernel.
+`./neap soak` gives the first transfer a minute, with Debian 13's kernel.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
 import pytest
-from linux_guest import guest_image
-from linux_guest.driver import LINK_UP, SERVE, TRAFFIC_PORT, complaints, statistics
+from linux_guest.driver import LINK_UP, SERVE, SOAKING, TRAFFIC_PORT, complaints, statistics
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 from linux_guest.namespace import TAP, Namespace
 
-SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 LONG_SECONDS = 60 if SOAKING else 4
 SECONDS = 1
 FLOWS = 4
@@ -48,13 +45,8 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="module")
-def image(linux_image: GuestImage) -> GuestImage:
-    return guest_image.build(debian_13_kernel=True) if SOAKING else linux_image
-
-
-@pytest.fixture(scope="module")
-def booted(image: GuestImage, namespace: Namespace) -> Iterator[LinuxGuest]:
-    with LinuxGuest(image, cores=2, namespace=namespace, iommu=True) as guest:
+def booted(linux_image: GuestImage, namespace: Namespace) -> Iterator[LinuxGuest]:
+    with LinuxGuest(linux_image, cores=2, namespace=namespace, iommu=True) as guest:
         yield guest
 
 
@@ -88,8 +80,8 @@ class Flow:
 
 
 @pytest.fixture
-def flow(linux: LinuxGuest, namespace: Namespace, image: GuestImage) -> Flow:
-    return Flow(linux, namespace, image)
+def flow(linux: LinuxGuest, namespace: Namespace, linux_image: GuestImage) -> Flow:
+    return Flow(linux, namespace, linux_image)
 
 
 def tcp_counters(text: str) -> dict[str, int]:
@@ -129,7 +121,7 @@ def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow,
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-@pytest.mark.parametrize("on", [(), ("rx", "tx", "sg"), ("rx", "tx", "sg", "tso", "rxhash")], ids=lambda on: "+".join(on) or "none")
+@pytest.mark.parametrize("on", [(), ("rx", "tx", "sg", "tso")], ids=lambda on: "+".join(on) or "none")
 def test_every_byte_arrives_with_fewer_offloads(flow: Flow, on: tuple[str, ...], way: str) -> None:
     set_offloads(flow.guest, on)
     flow.transfer(way)
@@ -163,26 +155,40 @@ def test_jumbo_frames(flow: Flow, lro: bool) -> None:
 def test_vlans(flow: Flow, by_card: bool) -> None:
     guest, namespace = flow.guest, flow.namespace
     set_offloads(guest, tuple(name for name in OFFLOADS if by_card or "vlan" not in name))
-    namespace.run(
-        f"ip link add link {TAP} name tagged type vlan id {TAG} && ip addr add 10.0.{TAG}.1/24 dev tagged && ip link set tagged up"
-    )
-    try:
-        add = f"modprobe 8021q; vconfig add eth0 {TAG} || ip link add link eth0 name eth0.{TAG} type vlan id {TAG}"
-        guest.output_of(f"{add}; ip addr add 10.0.{TAG}.2/24 dev eth0.{TAG} && ip link set eth0.{TAG} up && ping -c 1 -W 10 10.0.{TAG}.1")
-        for way in ("up", "down"):
-            flow.transfer(way, host=f"10.0.{TAG}.2")
-        # A tag that nobody asked for stops at the card's filter.
-        before = statistics(guest)["rx_pkts_nic"]
-        namespace.run(
-            f"ip link add link {TAP} name other type vlan id {TAG + 1} && ip link set other up && ip addr add 10.0.9.1/24 dev other"
-        )
-        namespace.run("ping -c 5 -i 0.2 -W 1 10.0.9.2 || true")
-        guest.output_of(f"ping -c 1 -W 10 10.0.{TAG}.1")
-        assert statistics(guest)["rx_pkts_nic"] - before <= 4
-    finally:
-        namespace.run("ip link del tagged; ip link del other 2>/dev/null || true")
-        guest.run(f"ip link del eth0.{TAG}")
+    device, address = f"eth0.{TAG}", f"10.0.{TAG}.2"
+    with namespace.tagged(TAG, f"10.0.{TAG}.1/24"), namespace.tagged(TAG + 1, "10.0.9.1/24") as other:
+        guest.output_of(f"modprobe 8021q; ip link add link eth0 name {device} type vlan id {TAG} && ip addr add {address}/24 dev {device}")
+        try:
+            guest.output_of(f"ip link set {device} up && ping -c 1 -W 10 10.0.{TAG}.1")
+            for way in ("up", "down"):
+                flow.transfer(way, host=address)
+            # A tag that nobody asked for stops at the card's filter: its neighbour requests are broadcasts, which would come in else.
+            before = statistics(guest)["rx_packets"]
+            namespace.run(f"ping -c 5 -i 0.2 -W 1 -I {other} 10.0.9.2 || true")
+            guest.output_of(f"ping -c 1 -W 10 10.0.{TAG}.1")
+            assert statistics(guest)["rx_packets"] - before <= 3
+        finally:
+            guest.run(f"ip link del {device}")
     guest.output_of(f"ping -c 1 -W 10 {OURS}")
+
+
+@pytest.mark.parametrize("fault", ["drop both", "corrupt both", "reorder both"], ids=lambda fault: fault.split()[0])
+def test_every_byte_arrives_though_one_frame_in_a_hundred_does_not(flow: Flow, fault: str) -> None:
+    machine = flow.guest.machine
+    machine.card_command(f"fault {fault} chance 0.01")
+    try:
+        for way in ("up", "down"):
+            flow.transfer(way)
+    finally:
+        machine.card_command("fault off")
+
+
+def test_a_flapping_link_is_seen_and_survived(flow: Flow) -> None:
+    guest = flow.guest
+    guest.machine.card_command("link flap 500000000 2")
+    guest.output_of("for i in $(seq 100); do dmesg | grep -q 'NIC Link is Down' && exit; sleep 0.1; done; exit 1")
+    guest.output_of(BRING_UP, seconds=60)
+    flow.transfer("up")
 
 
 def test_down_and_up_under_load(flow: Flow) -> None:
