@@ -4,9 +4,10 @@
 use crate::access_counters::AccessCounters;
 use crate::config_space::ConfigSpace;
 use crate::eeprom::Eeprom;
+use crate::eeprom_pins::Pins;
 use crate::faults::{Direction, Faults, Trigger};
 use crate::host::{Host, Nanoseconds};
-use crate::i2c::{module_identity, Module};
+use crate::i2c::Bus;
 use crate::interrupt_trace::InterruptTrace;
 use crate::interrupts::{Interrupts, LINK_CHANGE, TCP_TIMER};
 use crate::l2_filter::L2Filter;
@@ -17,6 +18,7 @@ use crate::receive::{self, ReceiveQueue};
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Report;
 use crate::reset::Kind;
+use crate::sfp_module::Slaves;
 use crate::statistics::{SentFrame, Statistics};
 use crate::tcp_timer::TcpTimer;
 use crate::transmit::{self, TransmitQueue};
@@ -51,8 +53,9 @@ pub struct Card {
     pub(crate) tcp_timer: TcpTimer,
     pub(crate) report: Report,
     pub(crate) faults: Faults,
-    pub(crate) module: Module,
+    pub(crate) i2c: Bus,
     pub(crate) eeprom: Eeprom,
+    pub(crate) eeprom_pins: Pins,
     pub(crate) accesses: AccessCounters,
     pub(crate) started: Nanoseconds,
     pub(crate) io_address: u32,
@@ -82,8 +85,9 @@ impl Card {
             tcp_timer: TcpTimer::default(),
             report: Report::default(),
             faults: Faults::default(),
-            module: Module::new(module_identity(&serial)),
+            i2c: Bus::new(Slaves::new(&serial)),
             eeprom: Eeprom::new(mac),
+            eeprom_pins: Pins::new(),
             accesses: AccessCounters::new(),
             started: now,
             io_address: 0,

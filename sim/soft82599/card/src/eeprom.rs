@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The EEPROM's image and its reading through EERD (datasheet 6, 8.2.3.2.2).
+//! The EEPROM: its image, and its reading and writing a word at a time through EERD and EEWR (datasheet 6, 8.2.3.2.2).
 //!
 //! The words that drivers look at are there: checksum over the first 64 words and the sections that the pointers name, MAC address, device
-//! capabilities, the list of SFP+ modules with their start sequences, the firmware's version, the part number.
+//! capabilities, the list of SFP+ modules with their start sequences, the temperature sensor, the firmware's version, the part number. What
+//! is written stays, over every reset, and a reset loads the address and the link's mode from it. Access by hand is in eeprom_pins.rs.
 
-use crate::registers::field::eerd::*;
+use crate::registers::field::{eerd, eewr};
 
 pub const WORDS: usize = 8192;
 const CHECKSUM_WORD: usize = 0x3F;
 const CHECKSUM: u16 = 0xBABA;
 const FIRST_POINTER: usize = 0x03;
+const CORE_POINTER: usize = 0x09;
+const MAC_POINTER: usize = 0x0B;
 const FIRMWARE_POINTER: usize = 0x0F;
 const NOTHING: u16 = 0xFFFF;
 
@@ -26,14 +29,14 @@ impl Eeprom {
             *pointer = NOTHING;
         }
         // Core section: the address of port 0.
-        words[0x09] = 0x0100;
+        words[CORE_POINTER] = 0x0100;
         words[0x100] = 4;
         for i in 0..3 {
             words[0x101 + i] = u16::from_le_bytes([mac[2 * i], mac[2 * i + 1]]);
         }
         words[0x104] = 0;
         // MAC section: the link's mode as AUTOC has it after reset.
-        words[0x0B] = 0x0120;
+        words[MAC_POINTER] = 0x0120;
         words[0x120] = 2;
         words[0x121] = 0xC09C;
         words[0x122] = 0x6004;
@@ -51,6 +54,10 @@ impl Eeprom {
         words[0x2E] = 0x8000;
         // Any SFP+ module is allowed; no bits for wake-up.
         words[0x2C] = 0x0001;
+        // One temperature sensor on the two-wire bus: number and distance of the low limit; its place on the board, index, high limit.
+        words[0x26] = 0x01A0;
+        words[0x1A0] = 6 << 6 | 1;
+        words[0x1A1] = 1 << 10 | 100;
         // SFP+ modules: kind, where its start sequence lies, ..., end.
         words[0x2B] = 0x0160;
         words[0x160] = 8;
@@ -92,14 +99,46 @@ impl Eeprom {
     pub fn word(&self, address: usize) -> u16 {
         self.words.get(address).copied().unwrap_or(NOTHING)
     }
+    pub fn set_word(&mut self, address: usize, value: u16) {
+        if let Some(word) = self.words.get_mut(address) {
+            *word = value;
+        }
+    }
+
+    /// The port's address, from the core section.
+    pub fn mac(&self) -> [u8; 6] {
+        let section = usize::from(self.word(CORE_POINTER));
+        let mut mac = [0; 6];
+        for (i, pair) in mac.chunks_mut(2).enumerate() {
+            pair.copy_from_slice(&self.word(section + 1 + i).to_le_bytes());
+        }
+        mac
+    }
+
+    /// AUTOC as the MAC section wants it after a reset.
+    pub fn autoc(&self) -> u32 {
+        let section = usize::from(self.word(MAC_POINTER));
+        u32::from(self.word(section + 1)) << 16 | u32::from(self.word(section + 2))
+    }
 
     /// EERD after a driver wrote it: a started read is done at once.
     pub fn write_eerd(&self, value: u32) -> u32 {
+        use eerd::*;
         let address = ADDRESS.get(value);
         if !START.is_set(value) {
             return ADDRESS.put(address);
         }
         ADDRESS.put(address) | DATA.put(u32::from(self.word(address as usize))) | DONE.ones()
+    }
+
+    /// The same for EEWR.
+    pub fn write_eewr(&mut self, value: u32) -> u32 {
+        use eewr::*;
+        if !START.is_set(value) {
+            return value & (ADDRESS.ones() | DATA.ones());
+        }
+        self.set_word(ADDRESS.get(value) as usize, DATA.get(value) as u16);
+        value & (ADDRESS.ones() | DATA.ones()) | DONE.ones()
     }
 }
 
@@ -117,11 +156,26 @@ mod tests {
 
     #[test]
     fn a_read_gives_the_word_and_done() {
+        use eerd::*;
         let eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
         let value = eeprom.write_eerd(ADDRESS.put(0x2C) | START.ones());
         assert!(DONE.is_set(value));
         assert_eq!(DATA.get(value), 1);
         assert!(!DONE.is_set(eeprom.write_eerd(ADDRESS.put(0x2C))), "nothing was started");
         assert_eq!(DATA.get(eeprom.write_eerd(ADDRESS.put(0x3FFF) | START.ones())), 0xFFFF);
+    }
+
+    #[test]
+    fn a_write_changes_its_word_alone_and_only_when_started() {
+        use eewr::*;
+        let mut eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
+        let before = eeprom.words.clone();
+        assert!(!DONE.is_set(eeprom.write_eewr(ADDRESS.put(0x300) | DATA.put(0x1234))));
+        assert!(eeprom.words == before);
+        assert!(DONE.is_set(eeprom.write_eewr(ADDRESS.put(0x300) | DATA.put(0x1234) | START.ones())));
+        assert_eq!(eeprom.word(0x300), 0x1234);
+        eeprom.set_word(0x300, before[0x300]);
+        assert!(eeprom.words == before);
+        eeprom.write_eewr(ADDRESS.put(0x3FFF) | START.ones());
     }
 }

@@ -1,48 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The SFP+ module on its two-wire bus (datasheet 8.2.3.1.5; SFF-8472 for the contents).
+//! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
 //! The driver moves clock and data by hand through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. We watch
-//! its edges as a 24C02-like slave at address 0xA0 does: start, address, byte number, repeated start, then bytes out.
+//! its edges as 24C02-like slaves do: start, address, byte number, then bytes in, or a repeated start and bytes out. What is at which address
+//! and what it holds is in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
-
-/// The module's identification (SFF-8472 table 4-1): 10GBASE-SR, from a vendor whose OUI drivers know as Intel.
-pub fn module_identity(serial: &str) -> [u8; 256] {
-    let mut bytes = [0u8; 256];
-    bytes[0] = 3; // SFP or SFP+
-    bytes[1] = 4; // identified by this page alone
-    bytes[2] = 7; // LC connector
-    bytes[3] = 0x10; // 10GBASE-SR
-    bytes[11] = 6; // 64B/66B
-    bytes[12] = 103; // 10.3 GBd in 100 MBd
-    bytes[16] = 8; // 80 m on 50 um fibre
-    bytes[17] = 3;
-    bytes[19] = 30; // 300 m on OM3
-    put_text(&mut bytes[20..36], "Neap");
-    bytes[37..40].copy_from_slice(&[0x00, 0x1B, 0x21]);
-    put_text(&mut bytes[40..56], "SOFT-SFP-10G-SR");
-    put_text(&mut bytes[56..60], "1");
-    bytes[60..62].copy_from_slice(&850u16.to_be_bytes()); // nm
-    bytes[63] = sum(&bytes[..63]);
-    bytes[65] = 0x1A; // loss of signal, transmit fault, transmit disable are wired
-    put_text(&mut bytes[68..84], serial);
-    put_text(&mut bytes[84..92], "260101");
-    bytes[95] = sum(&bytes[64..95]);
-    bytes
-}
-
-fn put_text(place: &mut [u8], text: &str) {
-    place.fill(b' ');
-    for (to, from) in place.iter_mut().zip(text.bytes()) {
-        *to = from;
-    }
-}
-
-fn sum(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |sum: u8, &byte| sum.wrapping_add(byte))
-}
-
-const DEVICE: u8 = 0xA0;
+use crate::sfp_module::Slaves;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -60,8 +24,10 @@ enum Meaning {
     Data,
 }
 
-pub struct Module {
-    bytes: [u8; 256],
+pub struct Bus {
+    pub slaves: Slaves,
+    /// Who was addressed: an index into `slaves`.
+    slave: usize,
     state: State,
     /// Clock pulses of the current byte, the ninth being the acknowledgement.
     bits: u8,
@@ -72,9 +38,9 @@ pub struct Module {
     data: bool,
 }
 
-impl Module {
-    pub fn new(bytes: [u8; 256]) -> Self {
-        Self { bytes, state: State::Idle, bits: 0, shift: 0, pointer: 0, pulls_low: false, clock: true, data: true }
+impl Bus {
+    pub fn new(slaves: Slaves) -> Self {
+        Self { slaves, slave: 0, state: State::Idle, bits: 0, shift: 0, pointer: 0, pulls_low: false, clock: true, data: true }
     }
 
     /// The driver wrote I2CCTL; the result is the register with the wires as they now are.
@@ -154,14 +120,14 @@ impl Module {
                     self.pointer = self.pointer.wrapping_add(1);
                 }
                 if self.bits < 8 {
-                    self.pulls_low = self.bytes[usize::from(self.pointer)] & (0x80 >> self.bits) == 0;
+                    self.pulls_low = self.slaves.read(self.slave, self.pointer) & (0x80 >> self.bits) == 0;
                 }
             }
         }
     }
 
     fn acknowledges(&self, meaning: Meaning) -> bool {
-        meaning != Meaning::DeviceAddress || self.shift & 0xFE == DEVICE
+        meaning != Meaning::DeviceAddress || self.slaves.at(self.shift & 0xFE).is_some()
     }
 
     fn byte_received(&mut self, meaning: Meaning) {
@@ -169,18 +135,27 @@ impl Module {
         self.bits = 0;
         self.shift = 0;
         self.state = match meaning {
-            Meaning::DeviceAddress if byte & 0xFE != DEVICE => State::Idle,
-            Meaning::DeviceAddress if byte & 1 != 0 => {
-                self.pulls_low = self.bytes[usize::from(self.pointer)] & 0x80 == 0;
-                State::Sending
-            }
-            Meaning::DeviceAddress => State::Receiving(Meaning::ByteNumber),
+            Meaning::DeviceAddress => match self.slaves.at(byte & 0xFE) {
+                None => State::Idle,
+                Some(slave) => {
+                    self.slave = slave;
+                    if byte & 1 == 0 {
+                        State::Receiving(Meaning::ByteNumber)
+                    } else {
+                        self.pulls_low = self.slaves.read(slave, self.pointer) & 0x80 == 0;
+                        State::Sending
+                    }
+                }
+            },
             Meaning::ByteNumber => {
                 self.pointer = byte;
                 State::Receiving(Meaning::Data)
             }
-            // The identification page is read only; a write is acknowledged and forgotten.
-            Meaning::Data => State::Receiving(Meaning::Data),
+            Meaning::Data => {
+                self.slaves.write(self.slave, self.pointer, byte);
+                self.pointer = self.pointer.wrapping_add(1);
+                State::Receiving(Meaning::Data)
+            }
         };
     }
 }
@@ -188,16 +163,17 @@ impl Module {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sfp_module::{identity_page, DIAGNOSTICS, IDENTITY, SENSOR};
 
     struct Driver {
-        module: Module,
+        bus: Bus,
         value: u32,
     }
 
     impl Driver {
         fn set(&mut self, clock: bool, data: bool) -> bool {
             self.value = CLOCK_OUT.put(u32::from(clock)) | DATA_OUT.put(u32::from(data));
-            DATA_IN.is_set(self.module.write(self.value))
+            DATA_IN.is_set(self.bus.write(self.value))
         }
         fn start(&mut self) {
             self.set(false, true);
@@ -243,19 +219,19 @@ mod tests {
 
     #[test]
     fn every_byte_can_be_read_and_only_at_its_address() {
-        let identity = module_identity("0001");
-        let mut driver = Driver { module: Module::new(identity), value: 0 };
+        let identity = identity_page("0001");
+        let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
         for (number, &byte) in identity.iter().enumerate() {
             assert_eq!(driver.read_byte(0xA0, number as u8), Some(byte), "byte {number}");
         }
-        assert_eq!(driver.read_byte(0xF8, 0), None, "nobody lives at another address");
+        assert_eq!(driver.read_byte(0xF0, 0), None, "nobody lives at another address");
         assert_eq!(driver.read_byte(0xA0, 0), Some(3), "and the bus is free again afterwards");
     }
 
     #[test]
     fn sequential_reads_go_on_while_acknowledged() {
-        let identity = module_identity("0001");
-        let mut driver = Driver { module: Module::new(identity), value: 0 };
+        let identity = identity_page("0001");
+        let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
         driver.start();
         assert!(driver.send(0xA0) && driver.send(20));
         driver.start();
@@ -266,9 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn check_codes_hold() {
-        let identity = module_identity("0001");
-        assert_eq!(identity[63], sum(&identity[..63]));
-        assert_eq!(identity[95], sum(&identity[64..95]));
+    fn each_address_has_its_own_bytes_and_only_some_can_be_written() {
+        let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
+        let mut write = |device, number, byte| {
+            driver.start();
+            let taken = driver.send(device) && driver.send(number) && driver.send(byte);
+            driver.stop();
+            let back = driver.read_byte(device, number);
+            (taken, back)
+        };
+        assert_eq!(write(IDENTITY, 0, 0x55), (true, Some(3)), "acknowledged and forgotten");
+        assert_eq!(write(DIAGNOSTICS, 200, 0x55), (true, Some(0x55)), "the user's own bytes");
+        assert_eq!(write(SENSOR, 0x20, 90), (true, Some(90)), "the sensor's limit");
+        assert_eq!(write(0x50, 0, 1), (false, None));
     }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The link: up when there is a peer and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
+//! The link: up when there is a peer, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
 //!
-//! A reset or a restart by AUTOC takes the link down; it comes back after a while on the card's clock. Each change sets LINKS and raises
-//! EICR.lsc. Frames pass in neither direction while it is down.
+//! A restart by AUTOC, a link reset or a function level reset takes the link down; it comes back after a while on the card's clock. A
+//! software reset leaves it as it is, which is why drivers prefer that one while the link is up. Each change sets LINKS and raises EICR.lsc.
+//! Frames pass in neither direction while it is down.
+//!
+//! AUTOC.force_link_up gives a link without anybody at the other end, as tests of the loopback in the MAC need it (HLREG0.loopback). Pin 3 of
+//! ESDP turns the laser off: the other end then sees no light and says so, which takes our end down, too.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};
@@ -15,13 +19,17 @@ const SPEED_1G: u32 = 2;
 pub struct Link {
     /// There is somebody at the other end.
     peer: bool,
+    laser: bool,
+    forced: bool,
     up: bool,
+    /// The link went down since LINKS was read.
+    lost: bool,
     training_until: Option<Nanoseconds>,
 }
 
 impl Link {
     pub fn new(peer: bool) -> Self {
-        Self { peer, up: false, training_until: None }
+        Self { peer, laser: true, forced: false, up: false, lost: false, training_until: None }
     }
 
     pub fn is_up(&self) -> bool {
@@ -30,41 +38,70 @@ impl Link {
     pub fn has_peer(&self) -> bool {
         self.peer
     }
+    pub fn laser_is_on(&self) -> bool {
+        self.laser
+    }
 
-    /// Somebody plugged or pulled the cable. True if the link's state changed at once (it went down).
+    // Those that follow return true if the link's state changed at once.
+
+    /// Somebody plugged or pulled the cable.
     pub fn set_peer(&mut self, regs: &mut RegisterFile, now: Nanoseconds, peer: bool) -> bool {
         self.peer = peer;
-        if peer {
+        self.light_changed(regs, now)
+    }
+
+    /// ESDP was written, or reset.
+    pub fn set_laser(&mut self, regs: &mut RegisterFile, now: Nanoseconds, on: bool) -> bool {
+        if self.laser == on {
+            return false;
+        }
+        self.laser = on;
+        self.light_changed(regs, now)
+    }
+
+    fn light_changed(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
+        if self.peer && self.laser {
             if !self.up && self.training_until.is_none() {
                 self.training_until = Some(now + TRAINING);
             }
             return false;
         }
         self.training_until = None;
-        self.change(regs, false)
+        self.change(regs, self.forced)
     }
 
-    /// Negotiation starts anew. True if the link was up.
+    /// AUTOC was written, or reset.
+    pub fn configure(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
+        let forced = field::autoc::FORCE_LINK_UP.is_set(regs.get(Register::Autoc));
+        let was = std::mem::replace(&mut self.forced, forced);
+        match (was, forced) {
+            (false, true) => self.change(regs, true),
+            (true, false) if !(self.peer && self.laser) => self.change(regs, false),
+            (true, false) if self.training_until.is_some() => self.restart(regs, now),
+            _ => false,
+        }
+    }
+
+    /// Negotiation starts anew.
     pub fn restart(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
         let mode = field::autoc::LINK_MODE.get(regs.get(Register::Autoc));
         // Negotiating modes (backplane) leave state 0; drivers toggle into one of them to see that the restart has begun.
         let negotiating = mode & 4 != 0;
         regs.set(Register::Anlp1, field::anlp1::AN_STATE.put(if negotiating { 8 } else { 0 }));
-        self.training_until = self.peer.then_some(now + TRAINING);
-        self.change(regs, false)
+        self.training_until = (self.peer && self.laser).then_some(now + TRAINING);
+        self.change(regs, self.forced)
     }
 
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         self.training_until
     }
 
-    /// True if the link came up.
     pub fn tick(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
         match self.training_until {
             Some(at) if at <= now => {
                 self.training_until = None;
                 let disabled = field::autoc2::LINK_DISABLE.is_set(regs.get(Register::Autoc2));
-                self.change(regs, self.peer && !disabled)
+                self.change(regs, self.forced || !disabled)
             }
             _ => false,
         }
@@ -72,6 +109,7 @@ impl Link {
 
     fn change(&mut self, regs: &mut RegisterFile, up: bool) -> bool {
         let changed = self.up != up;
+        self.lost |= changed && !up;
         self.up = up;
         self.show(regs);
         changed
@@ -80,19 +118,27 @@ impl Link {
     /// Writes LINKS and what else tells the link's state; also to be called after the registers were reset.
     pub fn show(&self, regs: &mut RegisterFile) {
         use field::links::*;
-        let mut links = 0;
+        let (mut links, mut pcs) = (0, 0);
         if self.up {
             let mode = field::autoc::LINK_MODE.get(regs.get(Register::Autoc));
-            let speed = if mode == 0 || mode == 2 { SPEED_1G } else { SPEED_10G };
-            links = LINK_UP.ones() | SPEED.put(speed) | KX_SIGNAL.put(1) | MAC_READY.ones() | bit_7();
+            let gigabit = mode == 0 || mode == 2;
+            let speed = if gigabit { SPEED_1G } else { SPEED_10G };
+            links = LINK_UP.ones() | SPEED.put(speed) | KX_SIGNAL.put(1) | MAC_READY.ones() | UP_SINCE_READ.put(u32::from(!self.lost));
+            if gigabit {
+                pcs = field::pcs1glsta::LINK_OK.ones() | field::pcs1glsta::SYNC_OK.ones() | field::pcs1glsta::AN_COMPLETE.ones();
+            }
         }
         regs.set(Register::Links, links);
+        regs.set(Register::Pcs1glsta, pcs);
         let status = regs.get(Register::Status) & !field::status::LINK_UP.ones();
         regs.set(Register::Status, status | field::status::LINK_UP.put(u32::from(self.up)));
     }
-}
 
-/// LINKS bit 7 also tells that the link is up; no driver of ours names it.
-const fn bit_7() -> u32 {
-    1 << 7
+    /// LINKS as it is read, which forgets that the link was lost in between.
+    pub fn read_links(&mut self, regs: &mut RegisterFile) -> u32 {
+        let links = regs.get(Register::Links);
+        self.lost = false;
+        self.show(regs);
+        links
+    }
 }

@@ -21,8 +21,9 @@ impl Card {
         let index = place.index as usize;
         match place.register {
             Status => self.regs.get(Status) & !if self.may_do_dma_by_control() { 0 } else { field::status::PCIE_MASTER_ENABLE.ones() },
+            Links => self.link.read_links(&mut self.regs),
             Frtimer => ((now - self.started) / 1000) as u32,
-            I2cctl => self.module.read(self.regs.get(I2cctl)),
+            I2cctl => self.i2c.read(self.regs.get(I2cctl)),
             Swsm => semaphores::read_swsm(&mut self.regs),
             Eicr => self.interrupts.read_eicr(&self.regs, host),
             Eics => self.interrupts.causes(),
@@ -67,8 +68,14 @@ impl Card {
             Fdirctrl => return flow_director::write_fdirctrl(&mut self.regs, value),
             Fdircmd => return flow_director::write_fdircmd(&mut self.regs, value),
             Eerd => return self.regs.set(Eerd, self.eeprom.write_eerd(value)),
+            Eewr => return self.regs.set(Eewr, self.eeprom.write_eewr(value)),
+            Eec => {
+                let fixed = Eec.info().reset & !field::eec::GRANT.ones();
+                return self.regs.set(Eec, self.eeprom_pins.write(&mut self.eeprom, value, fixed));
+            }
             I2cctl => {
-                let wires = self.module.write(value);
+                self.i2c.slaves.show_light(self.link.laser_is_on(), self.link.has_peer());
+                let wires = self.i2c.write(value);
                 return self.regs.set(I2cctl, wires);
             }
             _ => {}
@@ -96,13 +103,7 @@ impl Card {
                 self.regs.set(Rdrxctl, value);
             }
             Autoc => self.write_autoc(host, now, value),
-            Esdp => self.write_esdp(),
-            Eec => {
-                // Access by hand is granted at once; the part itself answers to EERD only.
-                let granted = field::eec::REQUEST.is_set(value);
-                let fixed = Eec.info().reset & !field::eec::GRANT.ones();
-                self.regs.set(Eec, fixed | field::eec::REQUEST.put(u32::from(granted)) | field::eec::GRANT.put(u32::from(granted)));
-            }
+            Esdp => self.write_esdp(host, now),
             _ => {}
         }
     }
@@ -118,18 +119,24 @@ impl Card {
         }
     }
 
-    /// Pin 2 is an input that tells whether a module is there; the others keep what is driven.
-    fn write_esdp(&mut self) {
+    /// Pin 2 is an input that tells whether a module is there, pin 3 an output that turns its laser off; the others keep what is driven.
+    fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();
         self.regs.set(Register::Esdp, value | pin.put(u32::from(self.module_present)));
+        if self.link.set_laser(&mut self.regs, now, !field::esdp::SDP3_DATA.is_set(value)) {
+            self.link_changed(host, now);
+        }
     }
 
     fn write_autoc(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        let was_up = self.link.is_up();
+        self.link.configure(&mut self.regs, now);
         if field::autoc::RESTART_AN.is_set(value) {
-            if self.link.restart(&mut self.regs, now) {
-                self.link_changed(host, now);
-            }
+            self.link.restart(&mut self.regs, now);
+        }
+        if self.link.is_up() != was_up {
+            self.link_changed(host, now);
         }
     }
 

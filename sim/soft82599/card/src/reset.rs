@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Resets (datasheet 4.2): what each kind takes back.
 //!
-//! Software reset (CTRL.rst), link reset (CTRL.lrst, which restarts the link too) and function level reset set registers, rings, filters
-//! and interrupts back and load from the EEPROM again. Semaphores outlive the first two. All are done at once, so the reset bits read back
-//! as zero.
+//! Software reset (CTRL.rst), link reset (CTRL.lrst) and function level reset set registers, rings, filters, interrupts and statistics back
+//! and load from the EEPROM again. They differ in what they keep: the software reset the link, which the two others train anew; both resets
+//! by CTRL the configuration space and the semaphores, which the function level reset sets back. The EEPROM's contents, the cable and
+//! what tests have asked for outlive all of them. All are done at once, so the reset bits read back as zero.
 
 use crate::card::Card;
+use crate::eeprom_pins::Pins;
 use crate::host::{Host, Nanoseconds};
 use crate::registers::{field, Register};
 
@@ -39,13 +41,20 @@ impl Card {
         self.queue_select.update(&self.regs);
         self.queue_select.rss.key_changed();
         self.statistics = Default::default();
-        self.link.restart(&mut self.regs, now);
+        self.eeprom_pins = Pins::new();
+        // The pins are inputs again, which lets the laser shine; the link's mode is the EEPROM's.
+        self.link.set_laser(&mut self.regs, now, true);
+        self.link.configure(&mut self.regs, now);
+        if kind != Kind::Software {
+            self.link.restart(&mut self.regs, now);
+        }
         self.link.show(&mut self.regs);
     }
 
     /// What the card loads by itself: its address into the first filter, and that it is done.
     fn load_from_eeprom(&mut self) {
-        let mac = self.mac;
+        let mac = self.eeprom.mac();
+        self.regs.set(Register::Autoc, self.eeprom.autoc());
         self.regs.set(Register::Ral, u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]]));
         self.regs.set(Register::Rah, u32::from(u16::from_le_bytes([mac[4], mac[5]])) | field::rah::VALID.ones());
         // A filter feeds pool 0 as long as nobody says otherwise.

@@ -29,13 +29,75 @@ fn every_reset_brings_the_card_back() {
         }
         assert_eq!(driver.read(Register::Eims), 0);
         assert_eq!(driver.read(Register::Rxctrl), 0);
-        assert!(!field::links::LINK_UP.is_set(driver.read(Register::Links)));
+        let kept = reset == field::ctrl::RST.ones();
+        assert_eq!(field::links::LINK_UP.is_set(driver.read(Register::Links)), kept, "a software reset leaves the link alone");
         driver.advance(20_000_000);
         assert!(field::links::LINK_UP.is_set(driver.read(Register::Links)));
         driver.host.messages.clear();
         driver.arrive(&numbered_frame(1, 60));
         assert!(driver.host.messages.is_empty());
     }
+}
+
+#[test]
+fn resets_differ_in_what_they_keep() {
+    for (reset, semaphore_kept) in [(field::ctrl::RST.ones(), true), (field::ctrl::LRST.ones(), true), (0, false)] {
+        let mut driver = Driver::bare();
+        driver.read(Register::Swsm);
+        driver.write(Register::Eewr, field::eewr::ADDRESS.put(0x101) | field::eewr::DATA.put(0x4402) | field::eewr::START.ones());
+        if reset == 0 {
+            driver.card.function_reset(&mut driver.host, driver.now);
+        } else {
+            driver.write(Register::Ctrl, reset);
+        }
+        let mut command = [0];
+        driver.card.config_read(4, &mut command);
+        assert_eq!(command[0] & 4 != 0, reset != 0, "bus mastering is the configuration space's");
+        assert_eq!(field::swsm::SMBI.is_set(driver.read(Register::Swsm)), semaphore_kept);
+        assert_eq!(driver.read(Register::Ral) & 0xFFFF, 0x4402, "the EEPROM keeps what was written, and the reset loads it");
+    }
+}
+
+#[test]
+fn links_tells_once_that_the_link_was_lost() {
+    let mut driver = Driver::bare();
+    let up_since_read = |driver: &mut Driver| field::links::UP_SINCE_READ.is_set(driver.read(Register::Links));
+    driver.read(Register::Links);
+    assert!(up_since_read(&mut driver));
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    driver.card.set_link(&mut driver.host, driver.now, true);
+    driver.advance(20_000_000);
+    assert!(!up_since_read(&mut driver));
+    assert!(up_since_read(&mut driver));
+}
+
+#[test]
+fn a_link_is_forced_without_a_peer_and_ends_with_the_force() {
+    let mut driver = Driver::bare();
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    let autoc = driver.read(Register::Autoc);
+    for (force, up) in [(field::autoc::FORCE_LINK_UP.ones(), true), (0, false)] {
+        driver.write(Register::Autoc, autoc | force);
+        assert_eq!(field::links::LINK_UP.is_set(driver.read(Register::Links)), up);
+    }
+    driver.write(Register::Autoc, autoc | field::autoc::FORCE_LINK_UP.ones());
+    driver.write(Register::Ctrl, field::ctrl::RST.ones());
+    assert!(!field::links::LINK_UP.is_set(driver.read(Register::Links)), "a reset ends it, too");
+}
+
+#[test]
+fn without_the_laser_there_is_no_link() {
+    let mut driver = Driver::bare();
+    let pins = driver.read(Register::Esdp);
+    driver.write(Register::Esdp, pins | field::esdp::SDP3_DATA.ones());
+    assert!(!field::links::LINK_UP.is_set(driver.read(Register::Links)));
+    driver.advance(1_000_000_000);
+    assert!(!field::links::LINK_UP.is_set(driver.read(Register::Links)));
+    driver.write(Register::Esdp, pins);
+    driver.advance(4_000_000);
+    assert!(!field::links::LINK_UP.is_set(driver.read(Register::Links)), "training takes time");
+    driver.advance(1_000_000);
+    assert!(field::links::LINK_UP.is_set(driver.read(Register::Links)));
 }
 
 #[test]
