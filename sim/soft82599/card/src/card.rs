@@ -6,6 +6,7 @@ use crate::config_space::ConfigSpace;
 use crate::eeprom::Eeprom;
 use crate::eeprom_pins::Pins;
 use crate::faults::{Direction, Faults, Trigger};
+use crate::flow_control::FlowControl;
 use crate::host::{Host, Nanoseconds};
 use crate::i2c::Bus;
 use crate::interrupt_trace::InterruptTrace;
@@ -13,11 +14,14 @@ use crate::interrupts::{Interrupts, LINK_CHANGE, TCP_TIMER};
 use crate::l2_filter::L2Filter;
 use crate::link::Link;
 use crate::packet_buffer::PacketBuffer;
+use crate::pools::Pools;
 use crate::queue_select::QueueSelect;
-use crate::receive::{self, ReceiveQueue};
+use crate::receive::Arrival;
+use crate::receive_queue::{self, ReceiveQueue};
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Report;
 use crate::reset::Kind;
+use crate::rsc::Rsc;
 use crate::sfp_module::Slaves;
 use crate::statistics::{SentFrame, Statistics};
 use crate::tcp_timer::TcpTimer;
@@ -38,7 +42,10 @@ pub struct Card {
     pub(crate) interrupts: Interrupts,
     pub(crate) l2_filter: L2Filter,
     pub(crate) queue_select: QueueSelect,
-    pub(crate) packet_buffer: PacketBuffer,
+    pub(crate) pools: Pools,
+    pub(crate) packet_buffer: PacketBuffer<Arrival>,
+    pub(crate) flow_control: FlowControl,
+    pub(crate) rsc: Rsc,
     pub(crate) receive_queues: Vec<ReceiveQueue>,
     pub(crate) transmit_queues: Vec<TransmitQueue>,
     /// Queues that have descriptors to send.
@@ -73,8 +80,11 @@ impl Card {
             interrupts: Interrupts::new(),
             l2_filter: L2Filter::new(),
             queue_select: QueueSelect::new(),
-            packet_buffer: PacketBuffer::default(),
-            receive_queues: vec![ReceiveQueue::default(); receive::QUEUES],
+            pools: Pools::new(),
+            packet_buffer: PacketBuffer::new(),
+            flow_control: FlowControl::new(),
+            rsc: Rsc::new(),
+            receive_queues: vec![ReceiveQueue::default(); receive_queue::QUEUES],
             transmit_queues: vec![TransmitQueue::default(); transmit::QUEUES],
             transmit_ready: 0,
             transmit_turn: 0,
@@ -100,8 +110,14 @@ impl Card {
 
     /// When `tick` has something to do next.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        let blocks =
-            [self.interrupts.next_deadline(), self.link.next_deadline(), self.tcp_timer.next_deadline(), self.faults.next_deadline()];
+        let blocks = [
+            self.interrupts.next_deadline(),
+            self.link.next_deadline(),
+            self.tcp_timer.next_deadline(),
+            self.faults.next_deadline(),
+            self.rsc.next_deadline(),
+            self.flow_control.next_deadline(),
+        ];
         blocks.into_iter().flatten().min()
     }
 
@@ -114,7 +130,10 @@ impl Card {
         }
         if !self.may_do_dma() {
             self.faults.forget_late();
+            self.rsc.forget();
         }
+        self.close_due_coalescings(host, now);
+        self.tick_flow_control(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
                 Direction::Receive => self.interrupts.receive_event(&self.regs, host, now, queue),
@@ -166,7 +185,7 @@ impl Card {
     }
     /// A queue takes no descriptor until it is let go again.
     pub fn hang_queue(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize, hung: bool) {
-        let bit = 1u128 << (queue % receive::QUEUES);
+        let bit = 1u128 << (queue % receive_queue::QUEUES);
         let set = match direction {
             Direction::Receive => &mut self.faults.hung_receive,
             Direction::Transmit => &mut self.faults.hung_transmit,
@@ -219,6 +238,11 @@ impl Card {
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.statistics.list(&self.regs);
         list.extend(self.report.counts().filter(|(_, count)| *count != 0).map(|(name, count)| (format!("violation.{name}"), count)));
+        for (name, count) in [("coalesced_frames", self.rsc.coalesced_frames), ("coalesced_segments", self.rsc.joined_segments)] {
+            if count != 0 {
+                list.push((name.to_string(), count));
+            }
+        }
         for (vector, &count) in self.interrupts.messages().iter().enumerate().filter(|(_, &count)| count != 0) {
             list.push((format!("messages[{vector}]"), count));
         }
@@ -250,7 +274,7 @@ impl Card {
     }
     /// What is still to be sent: the caller should come back with `wire_ready`.
     pub fn has_transmit_work(&self) -> bool {
-        self.transmit_ready & !self.faults.hung_transmit != 0
+        self.transmit_sendable() != 0
             && self.link.is_up()
             && self.may_do_dma()
             && field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))

@@ -32,6 +32,13 @@ impl Card {
             self.packet_buffer.bytes(),
             u8::from(self.packet_buffer.is_paused())
         );
+        let _ = writeln!(
+            out,
+            "open coalescings {} flow director filters {} transmit queues held by the peer {}",
+            self.rsc.open_contexts(),
+            self.queue_select.flow_director.filters(),
+            self.flow_control.held_queues().count_ones()
+        );
         for (i, q) in self.receive_queues.iter().enumerate().filter(|(_, q)| q.enabled || q.length != 0) {
             let _ = writeln!(
                 out,

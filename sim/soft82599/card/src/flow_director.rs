@@ -1,32 +1,389 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Flow director (datasheet 7.1.2.7): its handshakes only. Tables initialise and commands end at once; no frame is steered by them yet, so
-//! every flow goes the way that RSS sends it.
+//! Flow director: a table of flows and the queue of each, kept by the driver (datasheet 7.1.2.7).
+//!
+//! A frame's flow (kind, pool, VLAN tag, addresses, ports, two bytes at a place of the driver's choice; less what masks take out) is hashed
+//! to a bucket, a list of filters. In perfect mode a filter holds the flow itself and a number that the driver knows it by; in signature
+//! mode it holds a second hash alone, and two flows with both hashes the same are one to the card. The driver names bucket and number (or
+//! signature) of a filter when it adds, removes or asks for it, so it computes the same hash.
+//!
+//! Both hashes are linear in the flow's bits, and the flow is first folded into two words: one of kind, pool and VLAN, one with all the rest
+//! laid over each other. So eight tables of 256 entries, made when a key changes, give both hashes in eight look-ups. Filters lie in a list
+//! for each bucket; a frame costs the length of its bucket's list and nothing for the others.
+//!
+//! Perfect filters match IPv4 here; the card's perfect match on IPv6, which no public driver uses, is left out.
 
+use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Register, RegisterFile};
 
-const CAPACITY: u32 = 8192;
 const ADD: u32 = 1;
 const REMOVE: u32 = 2;
+const QUERY: u32 = 3;
+/// Hashes are this wide; how much of the bucket hash counts depends on the room that the table has.
+const HASH_BITS: u32 = 0x7FFF;
+/// The threshold of FDIRCTRL counts in so many filters.
+const FULL_THRESHOLD_UNIT: usize = 16;
 
-pub fn write_fdirctrl(regs: &mut RegisterFile, value: u32) {
-    regs.set(Register::Fdirctrl, value | field::fdirctrl::INIT_DONE.ones());
-    regs.set(Register::Fdirfree, CAPACITY);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flow {
+    /// Bits 0 and 1: UDP 1, TCP 2, SCTP 3; bit 2: IPv6. As FDIRCMD's l4_type and ipv6 have it.
+    kind: u8,
+    vlan: u16,
+    source: [u32; 4],
+    destination: [u32; 4],
+    /// Source in the upper half.
+    ports: u32,
+    /// As read from the frame in network order.
+    flexible: u16,
 }
 
-pub fn write_fdircmd(regs: &mut RegisterFile, value: u32) {
-    let free = regs.get(Register::Fdirfree);
-    let statistics = regs.get(Register::Fdirustat);
-    let (added, removed) = (field::fdirustat::ADDED.get(statistics), field::fdirustat::REMOVED.get(statistics));
-    match field::fdircmd::COMMAND.get(value) {
-        ADD if free > 0 => {
-            regs.set(Register::Fdirfree, free - 1);
-            regs.set(Register::Fdirustat, field::fdirustat::ADDED.put(added.saturating_add(1)) | field::fdirustat::REMOVED.put(removed));
+/// Bits of a flow that count; the registers name those that do not.
+#[derive(Clone, Copy, Debug)]
+struct Masks {
+    vlan: u16,
+    kind: u8,
+    flexible: u16,
+    source_ipv4: u32,
+    destination_ipv4: u32,
+    source_ipv6: [u32; 4],
+    destination_ipv6: [u32; 4],
+    tcp_ports: u32,
+    udp_ports: u32,
+    sctp_ports: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Filter {
+    /// Signature, or the driver's number.
+    id: u16,
+    command: u32,
+    /// All zeros in signature mode.
+    flow: Flow,
+    /// It was added to a list that was as long as FDIRCTRL allows already.
+    too_long: bool,
+}
+
+pub struct FlowDirector {
+    on: bool,
+    perfect: bool,
+    capacity: usize,
+    filters: usize,
+    bucket_bits: u32,
+    buckets: Vec<Vec<Filter>>,
+    /// Low half of an entry: bucket hash, high half: signature.
+    tables: Vec<[u32; 256]>,
+    masks: Masks,
+}
+
+/// What the card found for a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub matched: bool,
+    pub queue: Option<usize>,
+    pub low_latency: bool,
+    /// For the descriptor's hash field: the filter's number below, the bucket above.
+    pub report: Option<u32>,
+    /// FDIRERR of the descriptor: length, drop, collision.
+    pub errors: u8,
+}
+
+const ERROR_LENGTH: u8 = 1;
+const ERROR_DROP: u8 = 2;
+
+impl FlowDirector {
+    pub fn new() -> Self {
+        Self {
+            on: false,
+            perfect: false,
+            capacity: 0,
+            filters: 0,
+            bucket_bits: 0,
+            buckets: Vec::new(),
+            tables: vec![[0; 256]; 8],
+            masks: Masks::of(&RegisterFile::new()),
         }
-        REMOVE if free < CAPACITY => {
-            regs.set(Register::Fdirfree, free + 1);
-            regs.set(Register::Fdirustat, field::fdirustat::ADDED.put(added) | field::fdirustat::REMOVED.put(removed.saturating_add(1)));
-        }
-        _ => {}
     }
-    regs.set(Register::Fdircmd, value & !field::fdircmd::COMMAND.ones());
+
+    pub fn reset(&mut self, regs: &RegisterFile) {
+        *self = Self { tables: std::mem::take(&mut self.tables), ..Self::new() };
+        self.keys_changed(regs);
+    }
+
+    pub fn filters(&self) -> usize {
+        self.filters
+    }
+
+    /// A write to FDIRCTRL empties the table and sets it up anew. The card needs some microseconds; here it is done at once.
+    pub fn write_control(&mut self, regs: &mut RegisterFile, value: u32) {
+        use field::fdirctrl::*;
+        let room = BUFFER_ALLOCATION.get(value);
+        self.on = room != 0;
+        self.perfect = PERFECT_MATCH.is_set(value);
+        // 64, 128 or 256 KiB, of 8 bytes a signature or 32 bytes a flow; one place is never used.
+        let places = (32 * 1024usize << room) / if self.perfect { 32 } else { 8 };
+        self.capacity = if self.on { places - 1 } else { 0 };
+        self.bucket_bits = places as u32 - 1;
+        self.filters = 0;
+        self.buckets.clear();
+        if self.on {
+            self.buckets.resize_with(places, Vec::new);
+        }
+        regs.set(Register::Fdirctrl, (value & Register::Fdirctrl.info().mask) | INIT_DONE.ones());
+        self.show_free(regs);
+        regs.set(Register::Fdirlen, 0);
+    }
+
+    fn show_free(&self, regs: &mut RegisterFile) {
+        regs.set(Register::Fdirfree, field::fdirfree::FREE.put((self.capacity - self.filters) as u32));
+    }
+
+    /// To be called when FDIRHKEY or FDIRSKEY changed.
+    pub fn keys_changed(&mut self, regs: &RegisterFile) {
+        let (bucket, signature) = (regs.get(Register::Fdirhkey), regs.get(Register::Fdirskey));
+        for (position, table) in self.tables.iter_mut().enumerate() {
+            let single: [u32; 8] = std::array::from_fn(|bit| {
+                let word = 1u64 << (position * 8 + bit);
+                hash(bucket, word) | hash(signature, word) << 16
+            });
+            for (byte, result) in table.iter_mut().enumerate() {
+                *result = single.iter().enumerate().filter(|(bit, _)| byte >> bit & 1 != 0).fold(0, |sum, (_, one)| sum ^ one);
+            }
+        }
+    }
+
+    /// To be called when one of the mask registers changed.
+    pub fn masks_changed(&mut self, regs: &RegisterFile) {
+        self.masks = Masks::of(regs);
+    }
+
+    /// A write to FDIRCMD: it is carried out at once and reads back with command 0. True if the table has become nearly full.
+    pub fn write_command(&mut self, regs: &mut RegisterFile, value: u32) -> bool {
+        use field::fdircmd::*;
+        let name = regs.get(Register::Fdirhash);
+        let bucket = (field::fdirhash::BUCKET.get(name) & self.bucket_bits) as usize;
+        let id = field::fdirhash::ID.get(name) as u16;
+        let mut answer = value & !COMMAND.ones() & !FILTER_VALID.ones();
+        let mut nearly_full = false;
+        match COMMAND.get(value) {
+            ADD => nearly_full = self.add(regs, bucket, id, value),
+            REMOVE => self.remove(regs, bucket, id),
+            QUERY => {
+                if let Some(filter) = self.buckets.get(bucket).and_then(|list| list.iter().find(|filter| filter.id == id)) {
+                    answer = (filter.command & !COMMAND.ones()) | FILTER_VALID.ones();
+                }
+            }
+            _ => {}
+        }
+        regs.set(Register::Fdircmd, answer & Register::Fdircmd.info().mask);
+        nearly_full
+    }
+
+    fn add(&mut self, regs: &mut RegisterFile, bucket: usize, id: u16, command: u32) -> bool {
+        let flow = if self.perfect { flow_in_registers(regs, command).masked(&self.masks) } else { Flow::default() };
+        let Some(list) = self.buckets.get_mut(bucket) else {
+            count_failure(regs, field::fdirfstat::ADD_FAILED);
+            return false;
+        };
+        if let Some(there) = list.iter_mut().find(|filter| filter.id == id) {
+            if field::fdircmd::FILTER_UPDATE.is_set(command) {
+                *there = Filter { flow, command, ..*there };
+            } else {
+                count_failure(regs, field::fdirfstat::ADD_FAILED);
+            }
+            return false;
+        }
+        if self.filters >= self.capacity {
+            count_failure(regs, field::fdirfstat::ADD_FAILED);
+            return false;
+        }
+        let control = regs.get(Register::Fdirctrl);
+        // The limit counts pairs of filters; a longer list still works, and says so in the descriptors of its frames.
+        let too_long = list.len() > field::fdirctrl::MAX_LENGTH.get(control) as usize * 2;
+        list.push(Filter { id, command, flow, too_long });
+        let length = list.len() as u32;
+        if length > field::fdirlen::MAX_LENGTH.get(regs.get(Register::Fdirlen)) {
+            let shown = length.min(field::fdirlen::MAX_LENGTH.ones());
+            regs.set(Register::Fdirlen, field::fdirlen::MAX_LENGTH.put(shown) | field::fdirlen::MAX_HASH.put(bucket as u32));
+        }
+        self.filters += 1;
+        self.show_free(regs);
+        count(regs, Register::Fdirustat, field::fdirustat::ADDED);
+        self.capacity - self.filters <= field::fdirctrl::FULL_THRESHOLD.get(control) as usize * FULL_THRESHOLD_UNIT
+    }
+
+    fn remove(&mut self, regs: &mut RegisterFile, bucket: usize, id: u16) {
+        let list = self.buckets.get_mut(bucket);
+        let Some((list, at)) = list.and_then(|list| list.iter().position(|filter| filter.id == id).map(|at| (list, at))) else {
+            return count_failure(regs, field::fdirfstat::REMOVE_FAILED);
+        };
+        list.remove(at);
+        self.filters -= 1;
+        self.show_free(regs);
+        count(regs, Register::Fdirustat, field::fdirustat::REMOVED);
+    }
+
+    /// Looks a frame up and counts it as match or miss.
+    pub fn find(&self, regs: &mut RegisterFile, frame: &[u8], parsed: &Parsed) -> Found {
+        if !self.on || parsed.network == Network::Other {
+            return Found::default();
+        }
+        use field::fdirctrl::*;
+        let control = regs.get(Register::Fdirctrl);
+        let flow = flow_of(frame, parsed, FLEX_OFFSET.get(control) as usize * 2).masked(&self.masks);
+        let both = self.hashes(flow.folded());
+        let bucket = both & self.bucket_bits & HASH_BITS;
+        let signature = (both >> 16 & HASH_BITS) as u16;
+        let list = &self.buckets[bucket as usize];
+        let found = if self.perfect {
+            list.iter().find(|filter| parsed.network == Network::Ipv4 && filter.flow == flow)
+        } else {
+            list.iter().find(|filter| filter.id == signature)
+        };
+        let Some(filter) = found else {
+            regs.count(Register::Fdirmiss, 0, 1);
+            let report = REPORT_STATUS_ALWAYS.is_set(control).then_some(bucket << 16);
+            return Found { report, ..Found::default() };
+        };
+        regs.count(Register::Fdirmatch, 0, 1);
+        let drop = field::fdircmd::DROP.is_set(filter.command);
+        let queue = if drop { DROP_QUEUE.get(control) } else { field::fdircmd::RX_QUEUE.get(filter.command) } as usize;
+        Found {
+            matched: true,
+            queue: (drop || field::fdircmd::QUEUE_ENABLE.is_set(filter.command)).then_some(queue),
+            low_latency: field::fdircmd::INTERRUPT.is_set(filter.command),
+            report: (REPORT_STATUS.is_set(control) || REPORT_STATUS_ALWAYS.is_set(control)).then_some(bucket << 16 | u32::from(filter.id)),
+            errors: if filter.too_long { ERROR_LENGTH } else { 0 } | if drop { ERROR_DROP } else { 0 },
+        }
+    }
+
+    fn hashes(&self, word: u64) -> u32 {
+        word.to_le_bytes().iter().zip(&self.tables).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
+    }
+}
+
+/// The hash of a folded flow (kind, pool and VLAN in the upper word), 16 bits; 15 of them are used. The key's lower half picks shifts of one
+/// arrangement of the flow's words, its upper half of another; the very first shift sees no VLAN.
+fn hash(key: u32, folded: u64) -> u32 {
+    let (flow, common) = ((folded >> 32) as u32, folded as u32);
+    let high = common ^ flow ^ flow >> 16;
+    let swapped = common.rotate_left(16);
+    let low = |shift: u32| if shift == 0 { swapped } else { swapped ^ flow ^ flow << 16 };
+    let sum = (0..16).fold(0, |sum, shift| {
+        let from_low = if key >> shift & 1 != 0 { low(shift) >> shift } else { 0 };
+        let from_high = if key >> (shift + 16) & 1 != 0 { high >> shift } else { 0 };
+        sum ^ from_low ^ from_high
+    });
+    sum & 0xFFFF
+}
+
+fn count(regs: &mut RegisterFile, register: Register, part: crate::registers::Field) {
+    let old = regs.get(register);
+    let most = part.get(part.ones());
+    regs.set(register, (old & !part.ones()) | part.put((part.get(old) + 1).min(most)));
+}
+
+fn count_failure(regs: &mut RegisterFile, part: crate::registers::Field) {
+    count(regs, Register::Fdirfstat, part);
+}
+
+fn kind_of(parsed: &Parsed) -> u8 {
+    let transport = match parsed.transport {
+        Transport::Other => 0,
+        Transport::Udp => 1,
+        Transport::Tcp => 2,
+        Transport::Sctp => 3,
+    };
+    transport | if parsed.network == Network::Ipv6 { 4 } else { 0 }
+}
+
+fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
+    let addresses = parsed.addresses(frame);
+    let half = addresses.len() / 2;
+    let words = |bytes: &[u8]| {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        words
+    };
+    Flow {
+        kind: kind_of(parsed),
+        vlan: parsed.vlan.unwrap_or(0),
+        source: words(&addresses[..half]),
+        destination: words(&addresses[half..]),
+        ports: u32::from_be_bytes(parsed.ports(frame)),
+        flexible: frame.get(flexible_at..flexible_at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]])),
+    }
+}
+
+/// The flow that the driver has put into FDIRIPSA and its neighbours for a command. Addresses stand there with the first byte lowest, as do
+/// the flexible bytes; ports and VLAN tag as numbers.
+fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
+    let ports = regs.get(Register::Fdirport);
+    let other = regs.get(Register::Fdirvlan);
+    Flow {
+        kind: (field::fdircmd::L4_TYPE.get(command) | field::fdircmd::IPV6.get(command) << 2) as u8,
+        vlan: field::fdirvlan::VLAN.get(other) as u16,
+        source: [regs.get(Register::Fdiripsa).swap_bytes(), 0, 0, 0],
+        destination: [regs.get(Register::Fdiripda).swap_bytes(), 0, 0, 0],
+        ports: field::fdirport::SOURCE.get(ports) << 16 | field::fdirport::DESTINATION.get(ports),
+        flexible: (field::fdirvlan::FLEXIBLE.get(other) as u16).swap_bytes(),
+    }
+}
+
+impl Flow {
+    fn masked(self, masks: &Masks) -> Self {
+        let and = |words: [u32; 4], mask: [u32; 4]| std::array::from_fn(|i| words[i] & mask[i]);
+        let ports = match self.kind & 3 {
+            1 => masks.udp_ports,
+            2 => masks.tcp_ports,
+            3 => masks.sctp_ports,
+            _ => 0,
+        };
+        let ipv6 = self.kind & 4 != 0;
+        Self {
+            kind: self.kind & masks.kind,
+            vlan: self.vlan & masks.vlan,
+            source: and(self.source, if ipv6 { masks.source_ipv6 } else { [masks.source_ipv4, 0, 0, 0] }),
+            destination: and(self.destination, if ipv6 { masks.destination_ipv6 } else { [masks.destination_ipv4, 0, 0, 0] }),
+            // Without the protocol its ports mean nothing.
+            ports: if masks.kind & 3 == 0 { 0 } else { self.ports & ports },
+            flexible: self.flexible & masks.flexible,
+        }
+    }
+
+    /// Kind and VLAN in the upper word, everything else laid over each other in the lower one.
+    fn folded(&self) -> u64 {
+        let own = u64::from(self.kind) << 16 | u64::from(self.vlan);
+        let common = self.source.iter().chain(&self.destination).fold(self.ports ^ u32::from(self.flexible) << 16, |sum, word| sum ^ word);
+        own << 32 | u64::from(common)
+    }
+}
+
+impl Masks {
+    fn of(regs: &RegisterFile) -> Self {
+        use field::fdirm::*;
+        let general = regs.get(Register::Fdirm);
+        let keep = |masked: bool, bits: u16| if masked { 0 } else { bits };
+        // Port masks are written with the bits of each half in reverse.
+        let ports = |register: Register| {
+            let value = regs.get(register);
+            !(u32::from((value as u16).reverse_bits()) << 16 | u32::from(((value >> 16) as u16).reverse_bits()))
+        };
+        let ipv6 = regs.get(Register::Fdirip6m);
+        let bytes = |bits: u32| {
+            std::array::from_fn(|word| (0..4).fold(0, |mask, i| mask << 8 | if bits >> (word * 4 + i) & 1 != 0 { 0 } else { 0xFF }))
+        };
+        Self {
+            vlan: keep(VLAN_ID.is_set(general), 0x0FFF) | keep(VLAN_PRIORITY.is_set(general), 0xE000),
+            kind: if L4_PROTOCOL.is_set(general) { 4 } else { 7 },
+            flexible: keep(FLEXIBLE.is_set(general), 0xFFFF),
+            source_ipv4: !regs.get(Register::Fdirsip4m).swap_bytes(),
+            destination_ipv4: !regs.get(Register::Fdirdip4m).swap_bytes(),
+            source_ipv6: bytes(ipv6),
+            destination_ipv6: if DESTINATION_IPV6.is_set(general) { [0; 4] } else { bytes(ipv6 >> 16) },
+            tcp_ports: ports(Register::Fdirtcpm),
+            udp_ports: ports(Register::Fdirudpm),
+            sctp_ports: ports(Register::Fdirsctpm),
+        }
+    }
 }

@@ -42,6 +42,8 @@ pub enum Expiry {
     /// The vector has no interval, or the queue no vector.
     Never,
 }
+/// GPIE.rsc_delay counts in so many nanoseconds (10 and 1 Gb/s).
+const RSC_DELAY_STEP: Nanoseconds = 4_000;
 
 pub struct Interrupts {
     /// Bit v: MSI-X vector v has a queue cause (without MSI-X: EICR.rtxq bit v).
@@ -151,6 +153,18 @@ impl Interrupts {
             self.trace.caused(vector, |causes| &mut causes.receive);
             self.raise_queue_causes(regs, host, now, 1 << vector, false);
         }
+    }
+
+    /// Until when segments that come to a queue from now on may be coalesced (7.1.12, 7.3.2.1): until the interval of its vector is over,
+    /// but at least for GPIE.rsc_delay. None if the queue has no vector or its interval is not longer than that delay.
+    pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
+        let vector = match self.receive_vector[queue] {
+            NO_VECTOR => return None,
+            vector if msix(regs) => usize::from(vector),
+            _ => 0,
+        };
+        let delay = u64::from(field::gpie::RSC_DELAY.get(regs.get(Register::Gpie)) + 1) * RSC_DELAY_STEP;
+        (self.moderation.interval(vector) > delay).then(|| self.moderation.silent_until(vector).max(now + delay))
     }
 
     pub fn transmit_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, queue: usize) {

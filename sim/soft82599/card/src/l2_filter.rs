@@ -1,40 +1,57 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Which frames the card takes in: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The unicast filters are kept as a list of the valid ones, made anew when a driver changes one; so a frame costs one comparison for each
-//! address in use (mostly one), not for each of the 128 places.
+//! The unicast filters are kept as a sorted list of the valid ones, made anew when a driver changes one; so a frame costs a few comparisons,
+//! not one for each of the 128 places. Pause frames and other MAC control frames (802.3 clause 31) are dealt with before: they end in the
+//! MAC unless MFLCN says that they go on.
 
 use crate::registers::{field, Register, RegisterFile};
 
 pub struct L2Filter {
-    addresses: Vec<u64>,
+    /// Address, first byte lowest, and the pools that it feeds; sorted by address.
+    addresses: Vec<(u64, u64)>,
 }
 
 /// Why a frame was taken in; the receive descriptor tells part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    Exact,
-    /// By hash, broadcast or promiscuous mode: the descriptor's non_unicast ("passed inexact filter") bit is set for the hash.
+    /// By its address, which feeds these pools.
+    Exact(u64),
+    /// By the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
     Hash,
     Broadcast,
     Promiscuous,
 }
+
+const BROADCAST: u64 = 0xFFFF_FFFF_FFFF;
 
 impl L2Filter {
     pub fn new() -> Self {
         Self { addresses: Vec::new() }
     }
 
-    /// To be called after a change of RAL or RAH.
+    /// To be called after a change of RAL, RAH or MPSAR.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.addresses.clear();
         for i in 0..Register::Rah.info().count as usize {
             let high = regs.get_at(Register::Rah, i);
             if field::rah::VALID.is_set(high) {
                 let address = u64::from(regs.get_at(Register::Ral, i)) | u64::from(field::rah::ADDRESS_HIGH.get(high)) << 32;
-                self.addresses.push(address);
+                let pools = u64::from(regs.get_at(Register::MpsarLo, i)) | u64::from(regs.get_at(Register::MpsarHi, i)) << 32;
+                self.addresses.push((address, pools));
             }
         }
+        self.addresses.sort_unstable();
+        // An address that stands in several places feeds the pools of all.
+        self.addresses.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 |= if same { later.1 } else { 0 };
+            same
+        });
+    }
+
+    fn pools_of(&self, address: u64) -> Option<u64> {
+        self.addresses.binary_search_by_key(&address, |entry| entry.0).ok().map(|at| self.addresses[at].1)
     }
 
     /// `frame` must have at least the 14 bytes of an Ethernet header.
@@ -46,24 +63,28 @@ impl L2Filter {
         }
         let control = regs.get(Register::Fctrl);
         let destination = u64::from_le_bytes([frame[0], frame[1], frame[2], frame[3], frame[4], frame[5], 0, 0]);
-        if destination == 0xFFFF_FFFF_FFFF {
+        if destination == BROADCAST {
             return field::fctrl::BROADCAST_ACCEPT.is_set(control).then_some(Accepted::Broadcast);
         }
-        if self.addresses.contains(&destination) {
-            return Some(Accepted::Exact);
+        if let Some(pools) = self.pools_of(destination) {
+            return Some(Accepted::Exact(pools));
         }
         if frame[0] & 1 != 0 {
             if field::fctrl::MULTICAST_PROMISCUOUS.is_set(control) {
                 return Some(Accepted::Promiscuous);
             }
-            let multicast = regs.get(Register::Mcstctrl);
-            let hit = field::mcstctrl::FILTER_ENABLE.is_set(multicast) && {
-                let hash = multicast_hash(field::mcstctrl::OFFSET.get(multicast), frame[4], frame[5]);
-                regs.get_at(Register::Mta, usize::from(hash >> 5)) >> (hash & 31) & 1 != 0
-            };
-            return hit.then_some(Accepted::Hash);
+            return multicast_hit(regs, frame).then_some(Accepted::Hash);
         }
         field::fctrl::UNICAST_PROMISCUOUS.is_set(control).then_some(Accepted::Promiscuous)
+    }
+}
+
+/// The multicast table's bit for a frame.
+fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
+    let control = regs.get(Register::Mcstctrl);
+    field::mcstctrl::FILTER_ENABLE.is_set(control) && {
+        let hash = multicast_hash(field::mcstctrl::OFFSET.get(control), frame[4], frame[5]);
+        regs.get_at(Register::Mta, usize::from(hash >> 5)) >> (hash & 31) & 1 != 0
     }
 }
 
@@ -102,7 +123,7 @@ mod tests {
         regs.set_at(Register::Rah, 5, u32::from(u16::from_le_bytes([4, 5])) | field::rah::VALID.ones());
         let mut filter = L2Filter::new();
         filter.update(&regs);
-        assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 5]), None), Some(Accepted::Exact));
+        assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 5]), None), Some(Accepted::Exact(0)));
         assert_eq!(filter.accepts(&regs, &to([2, 1, 2, 3, 4, 6]), None), None);
         assert_eq!(filter.accepts(&regs, &to([0xFF; 6]), None), None);
         regs.set(Register::Fctrl, field::fctrl::BROADCAST_ACCEPT.ones());
@@ -136,5 +157,23 @@ mod tests {
         assert!(filter.accepts(&regs, &to([0xFF; 6]), Some(0x2007)).is_none());
         regs.set_at(Register::Vfta, 0, 1 << 7);
         assert!(filter.accepts(&regs, &to([0xFF; 6]), Some(0x2007)).is_some());
+    }
+
+    #[test]
+    fn finds_every_address_of_a_full_table_and_adds_up_its_pools() {
+        let mut regs = RegisterFile::new();
+        let address = |i: usize| [2, 0, (i * 7) as u8, (i * 31) as u8, 0, i as u8 / 2];
+        for i in 0..128 {
+            let bytes = address(i / 2 * 2);
+            regs.set_at(Register::Ral, i, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            regs.set_at(Register::Rah, i, u32::from(u16::from_le_bytes([bytes[4], bytes[5]])) | field::rah::VALID.ones());
+            regs.set_at(Register::MpsarHi, i, 1 << (i % 2));
+        }
+        let mut filter = L2Filter::new();
+        filter.update(&regs);
+        for i in (0..128).step_by(2) {
+            assert_eq!(filter.accepts(&regs, &to(address(i)), None), Some(Accepted::Exact(3 << 32)), "place {i}");
+        }
+        assert_eq!(filter.accepts(&regs, &to([2, 0, 0, 0, 0, 99]), None), None);
     }
 }

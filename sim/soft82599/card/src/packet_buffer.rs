@@ -1,90 +1,111 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The receive packet buffer: frames that came in and wait for a descriptor (datasheet 7.1.10, 3.7.7).
+//! The receive packet buffer: frames that came in and wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! It is one queue for all receive queues (per traffic class on the card; one class here), as long in bytes as RXPBSIZE says. A frame whose
-//! queue has no descriptors stays at its front and holds up the frames behind it, unless its queue drops (SRRCTL.drop_enable). When it is
-//! full, frames are lost and counted (RXMPC). When flow control is on and it fills beyond FCRTH, the card asks the peer to pause until it
-//! drained below FCRTL; the program around us then stops reading from the wire.
+//! It has a part for each traffic class, as long in bytes as RXPBSIZE says; without DCB all frames are of class 0. What the filters found out
+//! about a frame is kept with it. A frame whose queue has no descriptors stays at the front of its class and holds up the frames behind it,
+//! unless its queue drops (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond FCRTH,
+//! the card asks the peer to pause until it has drained below FCRTL (flow_control.rs).
 
 use std::collections::VecDeque;
 
+pub const CLASSES: usize = 8;
 /// What each frame takes beside its bytes, so that tiny ones are bounded, too.
 const OVERHEAD_BYTES: usize = 64;
+/// Emptied buffers kept for the next frames, so that a busy card allocates nothing.
+const MOST_SPARE: usize = 64;
 
-#[derive(Default)]
-pub struct PacketBuffer {
-    frames: VecDeque<Vec<u8>>,
-    /// Emptied buffers for the next frames, so that a busy card allocates nothing.
-    spare: Vec<Vec<u8>>,
+struct Class<Arrival> {
+    frames: VecDeque<(Vec<u8>, Arrival)>,
     bytes: usize,
     paused: bool,
 }
 
-impl PacketBuffer {
+pub struct PacketBuffer<Arrival> {
+    classes: [Class<Arrival>; CLASSES],
+    spare: Vec<Vec<u8>>,
+}
+
+impl<Arrival> PacketBuffer<Arrival> {
+    pub fn new() -> Self {
+        Self { classes: std::array::from_fn(|_| Class { frames: VecDeque::new(), bytes: 0, paused: false }), spare: Vec::new() }
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.classes.iter().all(|class| class.frames.is_empty())
+    }
+    pub fn class_is_empty(&self, class: usize) -> bool {
+        self.classes[class].frames.is_empty()
     }
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.classes.iter().map(|class| class.bytes).sum()
     }
     pub fn frames(&self) -> usize {
-        self.frames.len()
+        self.classes.iter().map(|class| class.frames.len()).sum()
     }
 
     /// False, and nothing kept, when there is no room.
-    pub fn push(&mut self, frame: &[u8], capacity_bytes: usize) -> bool {
+    pub fn push(&mut self, class: usize, frame: &[u8], arrival: Arrival, capacity_bytes: usize) -> bool {
+        let class = &mut self.classes[class];
         let size = frame.len() + OVERHEAD_BYTES;
-        if self.bytes + size > capacity_bytes {
+        if class.bytes + size > capacity_bytes {
             return false;
         }
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(frame);
-        self.frames.push_back(kept);
-        self.bytes += size;
+        class.frames.push_back((kept, arrival));
+        class.bytes += size;
         true
     }
 
-    pub fn take(&mut self) -> Option<Vec<u8>> {
-        let frame = self.frames.pop_front()?;
-        self.bytes -= frame.len() + OVERHEAD_BYTES;
-        Some(frame)
+    pub fn take(&mut self, class: usize) -> Option<(Vec<u8>, Arrival)> {
+        let class = &mut self.classes[class];
+        let entry = class.frames.pop_front()?;
+        class.bytes -= entry.0.len() + OVERHEAD_BYTES;
+        Some(entry)
     }
     /// Puts back what `take` gave: it still has no descriptor.
-    pub fn put_back(&mut self, frame: Vec<u8>) {
-        self.bytes += frame.len() + OVERHEAD_BYTES;
-        self.frames.push_front(frame);
+    pub fn put_back(&mut self, class: usize, frame: Vec<u8>, arrival: Arrival) {
+        let class = &mut self.classes[class];
+        class.bytes += frame.len() + OVERHEAD_BYTES;
+        class.frames.push_front((frame, arrival));
     }
     /// Returns an emptied buffer for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
-        if self.spare.len() < 64 {
+        if self.spare.len() < MOST_SPARE {
             self.spare.push(frame);
         }
     }
 
     pub fn clear(&mut self) {
-        self.frames.clear();
-        self.bytes = 0;
-        self.paused = false;
+        for class in &mut self.classes {
+            class.frames.clear();
+            class.bytes = 0;
+            class.paused = false;
+        }
     }
 
-    /// Applies the watermarks (bytes; high 0 means flow control is off). Some(new state) when it changed.
-    pub fn update_pause(&mut self, high: usize, low: usize) -> Option<bool> {
+    /// Applies a class's watermarks (bytes; high 0 means flow control is off). Some(new state) when it changed.
+    pub fn update_pause(&mut self, class: usize, high: usize, low: usize) -> Option<bool> {
+        let class = &mut self.classes[class];
         let paused = if high == 0 {
             false
-        } else if self.paused {
-            self.bytes > low
+        } else if class.paused {
+            class.bytes > low
         } else {
-            self.bytes >= high
+            class.bytes >= high
         };
-        if paused == self.paused {
+        if paused == class.paused {
             return None;
         }
-        self.paused = paused;
+        class.paused = paused;
         Some(paused)
     }
+    pub fn class_is_paused(&self, class: usize) -> bool {
+        self.classes[class].paused
+    }
     pub fn is_paused(&self) -> bool {
-        self.paused
+        self.classes.iter().any(|class| class.paused)
     }
 }
 
@@ -94,32 +115,36 @@ mod tests {
 
     #[test]
     fn is_bounded_in_bytes_and_keeps_the_order() {
-        let mut buffer = PacketBuffer::default();
+        let mut buffer = PacketBuffer::new();
         let mut kept = 0u8;
-        while buffer.push(&[kept; 100], 1000) {
+        while buffer.push(0, &[kept; 100], u32::from(kept), 1000) {
             kept += 1;
         }
         assert_eq!(usize::from(kept), 1000 / 164);
-        let first = buffer.take().unwrap();
+        assert!(buffer.push(3, &[0; 100], 0, 1000), "each class has room of its own");
+        buffer.take(3).unwrap();
+        let (first, arrival) = buffer.take(0).unwrap();
         assert_eq!(first, vec![0; 100]);
-        buffer.put_back(first);
+        buffer.put_back(0, first, arrival);
         for i in 0..kept {
-            assert_eq!(buffer.take().unwrap()[0], i);
+            let (frame, arrival) = buffer.take(0).unwrap();
+            assert_eq!((frame[0], arrival), (i, u32::from(i)));
         }
-        assert_eq!(buffer.bytes(), 0);
+        assert_eq!((buffer.bytes(), buffer.is_empty()), (0, true));
     }
 
     #[test]
     fn pauses_between_its_watermarks() {
-        let mut buffer = PacketBuffer::default();
-        assert_eq!(buffer.update_pause(300, 100), None);
-        buffer.push(&[0; 300], 1000);
-        assert_eq!(buffer.update_pause(300, 100), Some(true));
-        let frame = buffer.take().unwrap();
-        buffer.push(&[0; 100], 1000);
-        assert_eq!(buffer.update_pause(300, 100), None, "still above the lower mark");
+        let mut buffer = PacketBuffer::new();
+        assert_eq!(buffer.update_pause(0, 300, 100), None);
+        buffer.push(0, &[0; 300], (), 1000);
+        assert_eq!(buffer.update_pause(0, 300, 100), Some(true));
+        assert_eq!(buffer.update_pause(1, 300, 100), None, "another class is not concerned");
+        let (frame, ()) = buffer.take(0).unwrap();
+        buffer.push(0, &[0; 100], (), 1000);
+        assert_eq!(buffer.update_pause(0, 300, 100), None, "still above the lower mark");
         buffer.recycle(frame);
-        buffer.take();
-        assert_eq!(buffer.update_pause(300, 100), Some(false));
+        buffer.take(0);
+        assert_eq!(buffer.update_pause(0, 300, 100), Some(false));
     }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a frame is: the headers that filters, RSS and checksum offload look at (datasheet 7.1.2, 7.1.11).
+//! What a frame is: the headers that filters, RSS, splitting, coalescing and checksum offload look at (datasheet 7.1.2, 7.1.10, 7.1.11).
 //!
-//! The parser stops quietly where a frame is too short for the header that it announces; what was found until then counts. It looks behind
-//! one VLAN tag, IPv4 options, and IPv6 hop-by-hop, routing and destination options.
+//! A frame is parsed once, when it comes in; everybody behind works with what was found. The parser stops quietly where a frame is too
+//! short for the header that it announces; what was found until then counts. It looks behind one VLAN tag (two in double VLAN mode), an
+//! LLC/SNAP header, IPv4 options, and IPv6 hop-by-hop and destination options. A routing header that still has to be followed ends the
+//! search, since the transport's checksum is made with an address that is inside it.
+
+use crate::registers::{field, Register, RegisterFile};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -21,25 +25,62 @@ pub enum Transport {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed {
+    /// Behind tags and LLC/SNAP.
     pub ethertype: u16,
-    /// Tag control information of the frame's VLAN tag.
+    /// In double VLAN mode: the frame carries the outer tag.
+    pub outer_tag: bool,
+    /// Tag control information of the frame's (inner) VLAN tag, which begins at `tag_offset`.
     pub vlan: Option<u16>,
+    pub tag_offset: usize,
+    pub snap: bool,
     pub network: Network,
     pub network_offset: usize,
     /// IPv4 options or IPv6 extension headers are there.
     pub network_extended: bool,
     pub fragment: bool,
     pub transport: Transport,
+    /// Where the IP header ends, whatever follows.
     pub transport_offset: usize,
     /// Bytes from the transport header to the end that the IP header tells (not the padding behind it).
     pub transport_length: usize,
 }
 
-const TAG_8021Q: u16 = 0x8100;
+/// The ethertypes that announce a tag: VLNCTRL's, and in double VLAN mode EXVET's in front of it.
+#[derive(Clone, Copy, Debug)]
+pub struct TagTypes {
+    pub vlan: u16,
+    pub outer: Option<u16>,
+}
+
+impl TagTypes {
+    pub fn of(regs: &RegisterFile) -> Self {
+        let double = field::ctrl_ext::EXTENDED_VLAN.is_set(regs.get(Register::CtrlExt));
+        Self {
+            vlan: field::vlnctrl::VET.get(regs.get(Register::Vlnctrl)) as u16,
+            outer: double.then(|| field::exvet::VET_EXTENDED.get(regs.get(Register::Exvet)) as u16),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Default for TagTypes {
+    fn default() -> Self {
+        Self { vlan: 0x8100, outer: None }
+    }
+}
+
+const TAG_BYTES: usize = 4;
+const LLC_SNAP: [u8; 6] = [0xAA, 0xAA, 0x03, 0, 0, 0];
+/// Up to here the type field is a length (IEEE 802.3, 3.2.6).
+const LARGEST_LENGTH: u16 = 1500;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
 /// Extension headers behind which we still look; a frame with more counts as having no known transport.
 const MAX_EXTENSION_HEADERS: usize = 8;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
 
 fn be16(frame: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([frame[at], frame[at + 1]])
@@ -55,10 +96,13 @@ fn transport_of(protocol: u8) -> Transport {
 }
 
 /// `frame` must have at least the 14 bytes of an Ethernet header.
-pub fn parse(frame: &[u8]) -> Parsed {
+pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
     let mut parsed = Parsed {
         ethertype: be16(frame, 12),
+        outer_tag: false,
         vlan: None,
+        tag_offset: 12,
+        snap: false,
         network: Network::Other,
         network_offset: 14,
         network_extended: false,
@@ -67,10 +111,26 @@ pub fn parse(frame: &[u8]) -> Parsed {
         transport_offset: 0,
         transport_length: 0,
     };
-    if parsed.ethertype == TAG_8021Q && frame.len() >= 18 {
-        parsed.vlan = Some(be16(frame, 14));
+    let longer = |parsed: &Parsed| frame.len() >= parsed.network_offset + TAG_BYTES;
+    if tags.outer == Some(parsed.ethertype) && longer(&parsed) {
+        parsed.outer_tag = true;
+        parsed.tag_offset = 16;
         parsed.ethertype = be16(frame, 16);
         parsed.network_offset = 18;
+    }
+    // In double VLAN mode an inner tag counts only behind an outer one.
+    if parsed.ethertype == tags.vlan && parsed.outer_tag == tags.outer.is_some() && longer(&parsed) {
+        parsed.vlan = Some(be16(frame, parsed.network_offset));
+        parsed.ethertype = be16(frame, parsed.network_offset + 2);
+        parsed.network_offset += TAG_BYTES;
+    }
+    if parsed.ethertype <= LARGEST_LENGTH && frame[parsed.network_offset..].starts_with(&LLC_SNAP) {
+        let at = parsed.network_offset + LLC_SNAP.len();
+        if frame.len() >= at + 2 {
+            parsed.snap = true;
+            parsed.ethertype = be16(frame, at);
+            parsed.network_offset = at + 2;
+        }
     }
     match parsed.ethertype {
         ETHERTYPE_IPV4 => parse_ipv4(frame, &mut parsed),
@@ -107,19 +167,24 @@ fn parse_ipv6(frame: &[u8], parsed: &mut Parsed) {
     }
     parsed.network = Network::Ipv6;
     let (mut next, mut offset) = (frame[at + 6], at + 40);
+    parsed.transport_offset = offset;
     for _ in 0..MAX_EXTENSION_HEADERS {
         match next {
-            0 | 43 | 60 if offset + 8 <= end => {
+            HOP_BY_HOP | DESTINATION_OPTIONS | ROUTING if offset + 8 <= end => {
                 parsed.network_extended = true;
+                if next == ROUTING && frame[offset + 3] != 0 {
+                    return;
+                }
                 next = frame[offset];
                 offset += 8 + usize::from(frame[offset + 1]) * 8;
                 if offset > end {
                     return;
                 }
             }
-            44 if offset + 8 <= end => {
+            FRAGMENT if offset + 8 <= end => {
                 parsed.network_extended = true;
                 parsed.fragment = true;
+                parsed.transport_offset = offset + 8;
                 return;
             }
             _ => return set_transport(frame, parsed, next, offset, end - offset),
@@ -128,6 +193,8 @@ fn parse_ipv6(frame: &[u8], parsed: &mut Parsed) {
 }
 
 fn set_transport(frame: &[u8], parsed: &mut Parsed, protocol: u8, offset: usize, length: usize) {
+    parsed.transport_offset = offset;
+    parsed.transport_length = length;
     if parsed.fragment {
         return;
     }
@@ -142,8 +209,6 @@ fn set_transport(frame: &[u8], parsed: &mut Parsed, protocol: u8, offset: usize,
         return;
     }
     parsed.transport = transport;
-    parsed.transport_offset = offset;
-    parsed.transport_length = length;
 }
 
 impl Parsed {
@@ -155,6 +220,24 @@ impl Parsed {
             Network::Ipv6 => &frame[at + 8..at + 40],
             Network::Other => &[],
         }
+    }
+    /// Source and destination port as they stand in the frame; zeros if there is no transport that we know.
+    pub fn ports(&self, frame: &[u8]) -> [u8; 4] {
+        match self.transport {
+            Transport::Other => [0; 4],
+            _ => {
+                let at = self.transport_offset;
+                [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]
+            }
+        }
+    }
+    /// Where the TCP header ends, if there is one and it lies inside the segment.
+    pub fn tcp_end(&self, frame: &[u8]) -> Option<usize> {
+        if self.transport != Transport::Tcp {
+            return None;
+        }
+        let header = usize::from(frame[self.transport_offset + 12] >> 4) * 4;
+        (20..=self.transport_length).contains(&header).then_some(self.transport_offset + header)
     }
 }
 
@@ -177,17 +260,58 @@ mod tests {
     fn finds_tcp_behind_options_and_before_padding() {
         let mut frame = ipv4(7, 0, 6, 20);
         frame.extend([0; 9]);
-        let parsed = parse(&frame);
+        let parsed = parse(&frame, TagTypes::default());
         assert_eq!((parsed.network, parsed.network_extended), (Network::Ipv4, true));
         assert_eq!((parsed.transport, parsed.transport_offset, parsed.transport_length), (Transport::Tcp, 14 + 28, 20));
         assert_eq!(parsed.addresses(&frame), &[10, 0, 0, 1, 10, 0, 0, 2]);
+        assert_eq!(parsed.tcp_end(&frame), None, "a header of no words");
+        frame[14 + 28 + 12] = 0x50;
+        assert_eq!(parsed.tcp_end(&frame), Some(14 + 28 + 20));
+        frame[14 + 28 + 12] = 0x60;
+        assert_eq!(parsed.tcp_end(&frame), None, "options beyond the segment's end");
     }
 
     #[test]
     fn a_fragment_has_no_transport() {
-        let parsed = parse(&ipv4(5, 0x2000, 17, 100));
+        let parsed = parse(&ipv4(5, 0x2000, 17, 100), TagTypes::default());
         assert!(parsed.fragment);
         assert_eq!(parsed.transport, Transport::Other);
+    }
+
+    #[test]
+    fn looks_behind_a_snap_header_and_both_tags() {
+        let plain = ipv4(5, 0, 17, 40);
+        let inner = [0x81, 0x00, 0x60, 0x07];
+        let outer = [0x88, 0xA8, 0x20, 0x09];
+        let double = TagTypes { vlan: 0x8100, outer: Some(0x88A8) };
+        let framed = |parts: &[&[u8]]| [&plain[..12], &parts.concat(), &plain[14..]].concat();
+
+        let snap = framed(&[&[0, 200], &LLC_SNAP, &[8, 0]]);
+        let parsed = parse(&snap, TagTypes::default());
+        assert_eq!((parsed.snap, parsed.transport, parsed.network_offset), (true, Transport::Udp, 22));
+
+        let both = framed(&[&outer, &inner, &[8, 0]]);
+        let parsed = parse(&both, double);
+        assert_eq!((parsed.outer_tag, parsed.vlan, parsed.tag_offset), (true, Some(0x6007), 16));
+        assert_eq!(parsed.transport, Transport::Udp);
+        assert_eq!(parse(&both, TagTypes::default()).network, Network::Other, "without double VLAN mode the outer type is unknown");
+
+        let single = framed(&[&inner, &[8, 0]]);
+        assert_eq!(parse(&single, double).vlan, None, "in double VLAN mode there is no inner tag without an outer one");
+        let changed = TagTypes { vlan: 0x88A8, outer: None };
+        assert_eq!(parse(&framed(&[&outer, &[8, 0]]), changed).vlan, Some(0x2009), "VLNCTRL says which type is a tag");
+    }
+
+    #[test]
+    fn a_route_still_to_be_followed_hides_the_transport() {
+        let mut frame = vec![0u8; 12];
+        frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 28, 43, 64]);
+        frame.extend([1; 32]);
+        frame.extend([17, 0, 0, 1, 0, 0, 0, 0]);
+        frame.extend([0; 20]);
+        assert_eq!(parse(&frame, TagTypes::default()).transport, Transport::Other);
+        frame[14 + 40 + 3] = 0;
+        assert_eq!(parse(&frame, TagTypes::default()).transport, Transport::Udp);
     }
 
     #[test]
@@ -198,11 +322,16 @@ mod tests {
         long.extend([60, 0, 0, 0, 0, 0, 0, 0]);
         long.extend([6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         long.extend([7; 20]);
-        let whole = parse(&long);
+        let whole = parse(&long, TagTypes::default());
         assert_eq!((whole.vlan, whole.network, whole.transport), (Some(0x2005), Network::Ipv6, Transport::Tcp));
         assert_eq!(whole.transport_offset, 18 + 40 + 8 + 16);
         for length in 14..long.len() {
-            assert_eq!(parse(&long[..length]).transport, Transport::Other, "cut to {length}");
+            assert_eq!(parse(&long[..length], TagTypes::default()).transport, Transport::Other, "cut to {length}");
+        }
+        let mut snap = vec![0u8; 12];
+        snap.extend([0, 100, 0xAA, 0xAA, 3, 0, 0, 0, 8, 0]);
+        for length in 14..snap.len() {
+            assert_eq!(parse(&snap[..length], TagTypes::default()).network, Network::Other);
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use crate::card::Card;
 use crate::faults::Direction;
-use crate::flow_director;
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::TCP_TIMER;
 use crate::mdio;
+use crate::queue_select::mode_exists;
 use crate::registers::{field, Place, Register};
 use crate::report::Violation;
 use crate::reset::Kind;
@@ -31,6 +31,7 @@ impl Card {
             EimsEx => self.interrupts.read_eims_ex(place.index),
             EiamEx => self.interrupts.read_eiam_ex(place.index),
             Eitr => self.interrupts.read_eitr(now, index, self.regs.read(place)),
+            Tfcs => field::tfcs::XON.put(u32::from(self.flow_control.held_queues() == 0)),
             Rdh => self.receive_queues[index].head,
             Rdt => self.receive_queues[index].tail,
             Tdh => self.transmit_queues[index].head,
@@ -52,7 +53,7 @@ impl Card {
         match place.register {
             Rdt => return self.write_rdt(host, now, index, value),
             Tdt => return self.write_tdt(host, now, index, value),
-            Rdh => return self.receive_queues[index].head = field::rdh::HEAD.get(value),
+            Rdh => return self.write_rdh(index, value),
             Tdh => return self.transmit_queues[index].head = field::tdh::HEAD.get(value),
             Eicr => return self.interrupts.write_eicr(&self.regs, host, value),
             Eics => return self.interrupts.write_eics(&self.regs, host, now, value),
@@ -65,8 +66,9 @@ impl Card {
             Ctrl => return self.write_ctrl(host, now, value),
             Swsm => return semaphores::write_swsm(&mut self.regs, value),
             Msca => return mdio::write_msca(&mut self.regs, value),
-            Fdirctrl => return flow_director::write_fdirctrl(&mut self.regs, value),
-            Fdircmd => return flow_director::write_fdircmd(&mut self.regs, value),
+            Fdirctrl => return self.queue_select.flow_director.write_control(&mut self.regs, value),
+            Fdircmd => return self.write_fdircmd(host, now, value),
+            Qde => return self.write_qde(value),
             Eerd => return self.regs.set(Eerd, self.eeprom.write_eerd(value)),
             Eewr => return self.regs.set(Eewr, self.eeprom.write_eewr(value)),
             Eec => {
@@ -88,11 +90,19 @@ impl Card {
             Tcptimer if self.tcp_timer.write(value, now) => self.interrupts.other_event(&self.regs, host, now, TCP_TIMER),
             Ivar => self.interrupts.write_ivar(index, value),
             IvarMisc => self.interrupts.write_ivar_misc(value),
-            Ral | Rah => self.l2_filter.update(&self.regs),
-            Ftqf | Etqf => self.queue_select.update(&self.regs),
+            Ral | Rah | MpsarLo | MpsarHi => self.l2_filter.update(&self.regs),
+            VtCtl | Vmolr | Vlvf | Vlvfb | Vfre => self.pools.update(&self.regs),
+            Ftqf | Saqf | Daqf | Sdpqf | L34timir => self.queue_select.update_five_tuples(&self.regs),
+            Etqf | Etqs | Synqf => self.queue_select.update(&self.regs),
+            Mrqc => self.write_mrqc(value),
+            Reta => self.queue_select.update_redirection(&self.regs, index),
             Rssrk => self.queue_select.rss.key_changed(),
-            Rdbal | Rdbah | Rdlen | Srrctl => self.receive_queues[index].configure(&self.regs, index),
-            Rxdctl => self.write_rxdctl(host, index, value),
+            Fdirhkey | Fdirskey => self.queue_select.flow_director.keys_changed(&self.regs),
+            Fdirm | Fdirsip4m | Fdirdip4m | Fdirip6m | Fdirtcpm | Fdirudpm | Fdirsctpm => {
+                self.queue_select.flow_director.masks_changed(&self.regs);
+            }
+            Rdbal | Rdbah | Rdlen | Srrctl | Rscctl => self.ring_register_written(index),
+            Rxdctl => self.write_rxdctl(host, now, index, value),
             Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
             Txdctl => self.write_txdctl(host, now, index, value),
             Dmatxctl => {
@@ -140,17 +150,18 @@ impl Card {
         }
     }
 
-    fn write_rxdctl(&mut self, host: &mut impl Host, index: usize, value: u32) {
-        let queue = &mut self.receive_queues[index];
-        let enable = field::rxdctl::ENABLE.is_set(value);
-        queue.configure(&self.regs, index);
-        if enable && !queue.enabled && queue.length == 0 {
-            self.report.add(Violation::EnabledWithoutRing, || format!("receive queue {index} enabled with RDLEN 0"));
+    fn write_mrqc(&mut self, value: u32) {
+        let mode = field::mrqc::MODE.get(value);
+        if !mode_exists(mode) {
+            self.report.add(Violation::ReservedQueueMode, || format!("MRQC.MRQE = {mode}"));
         }
-        if queue.enabled && !enable {
-            self.faults.settle(host, Direction::Receive, index);
+        self.queue_select.update(&self.regs);
+    }
+
+    fn write_fdircmd(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        if self.queue_select.flow_director.write_command(&mut self.regs, value) {
+            self.interrupts.other_event(&self.regs, host, now, field::eicr::FLOW_DIRECTOR.ones());
         }
-        queue.enabled = enable;
     }
 
     fn write_txdctl(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
@@ -169,26 +180,6 @@ impl Card {
         if enable && self.transmit_queues[index].pending() != 0 {
             self.transmit_ready |= 1 << index;
             self.transmit(host, now);
-        }
-    }
-
-    fn write_rdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
-        let queue = &mut self.receive_queues[index];
-        let (before, old) = (queue.available(), queue.tail);
-        queue.tail = field::rdt::TAIL.get(value);
-        if queue.enabled && queue.tail < queue.length && queue.available() < before {
-            self.report.add(Violation::TailMovedBack, || format!("RDT[{index}] from {old} to {value}, head {}", queue.head));
-        }
-        if queue.enabled && queue.tail >= queue.length {
-            let (tail, length) = (queue.tail, queue.length);
-            self.report.add(Violation::TailBeyondRing, || format!("RDT[{index}] = {tail}, ring has {length}"));
-            return;
-        }
-        if !queue.enabled && queue.tail != 0 {
-            self.report.add(Violation::TailOfDisabledQueue, || format!("RDT[{index}] = {value} before RXDCTL.enable"));
-        }
-        if !self.packet_buffer.is_empty() {
-            self.drain_packet_buffer(host, now);
         }
     }
 

@@ -23,6 +23,10 @@ pub enum Violation {
     QueueReconfigured,
     CrcStripDiffers,
     TailMovedBack,
+    BufferSize,
+    CoalescingRules,
+    CoalescingInterval,
+    ReservedQueueMode,
 }
 
 struct Rule {
@@ -37,7 +41,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 }
 
 /// In the order of the enumeration.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 18] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -60,6 +64,18 @@ const RULES: [Rule; 14] = [
         "tail_moved_back",
         "a tail moves forward: what was given to the card is not taken back (7.1.9, 7.2.3.4)",
     ),
+    rule(Violation::BufferSize, "buffer_size", "a receive buffer is 1 to 16 KiB long (8.2.3.8.7)"),
+    rule(
+        Violation::CoalescingRules,
+        "coalescing_rules",
+        "coalescing needs advanced descriptors, CRC strip, a header buffer's size, TCP in PSRTYPE, under 64 KiB of buffers (4.6.7.2)",
+    ),
+    rule(
+        Violation::CoalescingInterval,
+        "coalescing_interval",
+        "a coalescing queue has a vector whose EITR interval is longer than GPIE.RSC_DELAY (4.6.7.2, 7.3.2.1)",
+    ),
+    rule(Violation::ReservedQueueMode, "reserved_queue_mode", "MRQC.MRQE is a mode that exists (8.2.3.7.12)"),
 ];
 
 const _: () = {

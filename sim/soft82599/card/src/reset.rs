@@ -8,6 +8,7 @@
 
 use crate::card::Card;
 use crate::eeprom_pins::Pins;
+use crate::flow_control::FlowControl;
 use crate::host::{Host, Nanoseconds};
 use crate::registers::{field, Register};
 
@@ -38,8 +39,10 @@ impl Card {
         self.tcp_timer = Default::default();
         self.load_from_eeprom();
         self.l2_filter.update(&self.regs);
-        self.queue_select.update(&self.regs);
-        self.queue_select.rss.key_changed();
+        self.queue_select.reset(&self.regs);
+        self.pools.update(&self.regs);
+        self.flow_control = FlowControl::new();
+        self.rsc.forget();
         self.statistics = Default::default();
         self.eeprom_pins = Pins::new();
         // The pins are inputs again, which lets the laser shine; the link's mode is the EEPROM's.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive side scaling: a hash over addresses and ports, and a table from the hash to a queue (datasheet 7.1.2.8).
+//! This file is the hash; queue_select.rs has the table.
 //!
 //! The Toeplitz hash takes, for every one bit of its input, the 32 bits of the key that begin there. Done bit by bit that is slow, so for
 //! every input byte a table of 256 results is made when the key changes; a frame then costs one look-up a byte.
 
 use crate::parse::{Network, Parsed, Transport};
-use crate::registers::{field, Register, RegisterFile};
+use crate::registers::{field, Field, Register, RegisterFile};
 
 const KEY_BYTES: usize = 40;
 /// IPv6 addresses and ports.
@@ -54,14 +55,20 @@ impl Rss {
     pub fn hash(&mut self, regs: &RegisterFile, frame: &[u8], parsed: &Parsed) -> Hash {
         use field::mrqc::*;
         let wanted = regs.get(Register::Mrqc);
-        let kinds: (_, _, _) = match parsed.network {
+        let (tcp, udp, plain) = match parsed.network {
             Network::Ipv4 => ((RSS_IPV4_TCP, 1), (RSS_IPV4_UDP, 7), (RSS_IPV4, 2)),
+            // A frame with extension headers has functions of its own, which go first where they are on.
+            Network::Ipv6 if parsed.network_extended => (
+                prefer(wanted, (RSS_IPV6_EX_TCP, 6), (RSS_IPV6_TCP, 3)),
+                prefer(wanted, (RSS_IPV6_EX_UDP, 9), (RSS_IPV6_UDP, 8)),
+                prefer(wanted, (RSS_IPV6_EX, 4), (RSS_IPV6, 5)),
+            ),
             Network::Ipv6 => ((RSS_IPV6_TCP, 3), (RSS_IPV6_UDP, 8), (RSS_IPV6, 5)),
             Network::Other => return Hash::default(),
         };
         let transport = match parsed.transport {
-            Transport::Tcp => Some(kinds.0),
-            Transport::Udp => Some(kinds.1),
+            Transport::Tcp => Some(tcp),
+            Transport::Udp => Some(udp),
             _ => None,
         };
         let addresses = parsed.addresses(frame);
@@ -72,22 +79,26 @@ impl Rss {
         }
         if let Some((bit, kind)) = transport {
             if bit.is_set(wanted) {
-                let at = parsed.transport_offset;
-                input[addresses.len()..addresses.len() + 4].copy_from_slice(&frame[at..at + 4]);
+                input[addresses.len()..addresses.len() + 4].copy_from_slice(&parsed.ports(frame));
                 return Hash { kind, value: self.toeplitz(&input[..addresses.len() + 4]) };
             }
         }
-        if kinds.2 .0.is_set(wanted) {
-            return Hash { kind: kinds.2 .1, value: self.toeplitz(&input[..addresses.len()]) };
+        if plain.0.is_set(wanted) {
+            return Hash { kind: plain.1, value: self.toeplitz(&input[..addresses.len()]) };
         }
         Hash::default()
     }
 }
 
-/// The queue that the redirection table names for the low seven bits of a hash.
-pub fn redirect(regs: &RegisterFile, hash: u32) -> usize {
-    let entry = hash as usize & 127;
-    (regs.get_at(Register::Reta, entry / 4) >> (8 * (entry % 4)) & 15) as usize
+/// A hash function's bit in MRQC, and its number in the descriptor.
+type Function = (Field, u8);
+
+fn prefer(wanted: u32, first: Function, second: Function) -> Function {
+    if first.0.is_set(wanted) {
+        first
+    } else {
+        second
+    }
 }
 
 /// The key's 32 bits from bit `start` on.
@@ -103,7 +114,11 @@ fn key_window(key: &[u8; KEY_BYTES], start: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::parse;
+    use crate::parse::TagTypes;
+
+    fn parse(frame: &[u8]) -> Parsed {
+        crate::parse::parse(frame, TagTypes::default())
+    }
 
     /// The key and the vectors that Microsoft publishes for verifying RSS.
     const KEY: [u8; 40] = [
@@ -170,11 +185,28 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
+    /// As the definition says it: for every one bit of the input, the 32 bits of the key that begin there.
+    fn bit_by_bit(input: &[u8]) -> u32 {
+        let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
+        let mut hash = 0;
+        for at in (0..input.len() * 8).filter(|&at| bit(input, at)) {
+            hash ^= (0..32).fold(0, |window, i| window << 1 | u32::from(bit(&KEY, at + i)));
+        }
+        hash
+    }
+
     #[test]
-    fn redirection_uses_four_bits_of_an_entry() {
-        let mut regs = RegisterFile::new();
-        regs.set_at(Register::Reta, 31, 0xFA00_0000);
-        assert_eq!(redirect(&regs, 127), 10);
-        assert_eq!(redirect(&regs, 0xFFFF_FF80 | 126), 0);
+    fn agrees_with_the_definition_on_any_flow() {
+        let mut regs = keyed();
+        regs.set(Register::Mrqc, field::mrqc::RSS_IPV4.ones() | field::mrqc::RSS_IPV4_UDP.ones());
+        let mut rss = Rss::new();
+        let mut state = 1u64;
+        for _ in 0..500 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bytes = state.to_be_bytes();
+            let frame =
+                frame_v4([bytes[0], bytes[1], bytes[2], bytes[3]], [bytes[4], 7, 9, 1], 17, ((state >> 40) as u16, (state >> 20) as u16));
+            assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 7, value: bit_by_bit(&frame[26..38]) });
+        }
     }
 }

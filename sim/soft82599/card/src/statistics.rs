@@ -37,11 +37,11 @@ pub struct Statistics {
 struct Totals(Vec<(u64, u64)>);
 
 impl Totals {
-    fn add(&mut self, queue: usize, bytes: u64) {
+    fn add(&mut self, queue: usize, frames: u64, bytes: u64) {
         if self.0.len() <= queue {
             self.0.resize(queue + 1, (0, 0));
         }
-        self.0[queue].0 += 1;
+        self.0[queue].0 += frames;
         self.0[queue].1 += bytes;
     }
     fn list(&self, direction: &str, out: &mut Vec<(String, u64)>) {
@@ -102,13 +102,13 @@ impl Statistics {
         }
     }
 
-    /// A frame reached a receive ring.
-    pub fn delivered(&mut self, regs: &mut RegisterFile, queue: usize, bytes: usize) {
+    /// Frames reached a receive ring; several as one if they were coalesced.
+    pub fn delivered(&mut self, regs: &mut RegisterFile, queue: usize, frames: u32, bytes: usize) {
         let set = set_of(regs, Register::Rqsmr, queue);
-        regs.count(Register::Qprc, set, 1);
+        regs.count(Register::Qprc, set, frames);
         add(&mut self.queue_received[set], bytes as u64);
-        self.totals_received.add(queue, bytes as u64);
-        regs.count(Register::Rxdgpc, 0, 1);
+        self.totals_received.add(queue, u64::from(frames), bytes as u64);
+        regs.count(Register::Rxdgpc, 0, frames);
         add(&mut self.dma_received, bytes as u64);
     }
 
@@ -132,7 +132,7 @@ impl Statistics {
         let set = set_of(regs, Tqsm, queue);
         regs.count(Qptc, set, 1);
         add(&mut self.queue_sent[set], bytes as u64);
-        self.totals_sent.add(queue, bytes as u64);
+        self.totals_sent.add(queue, 1, bytes as u64);
         regs.count(Txdgpc, 0, 1);
         add(&mut self.dma_sent, bytes as u64);
     }

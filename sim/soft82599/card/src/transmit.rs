@@ -10,7 +10,7 @@ use crate::card::Card;
 use crate::faults::Direction;
 use crate::host::{DmaFault, Host, Nanoseconds};
 use crate::interrupts::PCI_EXCEPTION;
-use crate::receive::DESCRIPTOR_BYTES;
+use crate::receive_write::DESCRIPTOR_BYTES;
 use crate::registers::descriptor::{legacy_transmit as legacy, transmit_data as data, transmit_write_back};
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
@@ -84,11 +84,11 @@ impl Card {
 
     pub(crate) fn transmit(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         let mut budget = BUDGET_DESCRIPTORS;
-        while self.transmit_ready & !self.faults.hung_transmit != 0 && budget != 0 {
+        while self.transmit_sendable() != 0 && budget != 0 {
             if !self.link.is_up() || !self.may_do_dma() || !self.transmit_enabled() || !host.wire_has_room() {
                 return true;
             }
-            let index = next_turn(self.transmit_ready & !self.faults.hung_transmit, self.transmit_turn);
+            let index = next_turn(self.transmit_sendable(), self.transmit_turn);
             self.transmit_turn = index + 1;
             let given = self.transmit_queue(host, now, index, budget.min(TURN_DESCRIPTORS));
             budget -= given.min(budget);
@@ -97,7 +97,12 @@ impl Card {
                 self.receive(host, now, &frame);
             }
         }
-        self.transmit_ready & !self.faults.hung_transmit != 0
+        self.transmit_sendable() != 0
+    }
+
+    /// Queues that have something to send, that are not hung, and that the peer does not hold back (flow_control.rs).
+    pub(crate) fn transmit_sendable(&self) -> u128 {
+        self.transmit_ready & !self.faults.hung_transmit & !self.flow_control.held_queues()
     }
 
     fn transmit_enabled(&self) -> bool {

@@ -103,6 +103,14 @@ impl Driver {
         self.write_at(Register::Rdt, queue, self.ring - 1);
     }
 
+    /// Stops a receive queue, changes it, and starts it again with the same ring.
+    pub fn reopen(&mut self, queue: usize, change: impl FnOnce(&mut Self)) {
+        let control = self.read_at(Register::Rxdctl, queue);
+        self.write_at(Register::Rxdctl, queue, control & !field::rxdctl::ENABLE.ones());
+        change(self);
+        self.write_at(Register::Rxdctl, queue, control);
+    }
+
     fn start_transmit(&mut self, queue: usize) {
         let base = self.transmit_ring(queue);
         self.write_at(Register::Tdbal, queue, base as u32);
@@ -119,11 +127,11 @@ impl Driver {
     pub fn transmit_ring(&self, queue: usize) -> u64 {
         TRANSMIT_RINGS + queue as u64 * RING_SPACE
     }
-    fn receive_buffer(&self, queue: usize, index: u32) -> u64 {
+    pub fn receive_buffer(&self, queue: usize, index: u32) -> u64 {
         RECEIVE_BUFFERS + (queue as u64 * u64::from(self.ring) + u64::from(index)) * 2048 % (TRANSMIT_BUFFERS - RECEIVE_BUFFERS)
     }
 
-    fn give_descriptor(&mut self, queue: usize, index: u32) {
+    pub fn give_descriptor(&mut self, queue: usize, index: u32) {
         let at = self.receive_ring(queue) + u64::from(index) * 16;
         let buffer = self.receive_buffer(queue, index);
         self.host.put_u64(at, receive_read::PACKET_ADDRESS.put(buffer));

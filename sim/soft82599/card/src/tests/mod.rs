@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Tests of the card as a driver sees it: through registers, memory and frames only.
 
+mod coalescing;
 mod driver;
 mod end_to_end;
 mod faults;
+mod filters;
+mod flow_control;
 mod host;
 mod interrupts;
 mod moderation;

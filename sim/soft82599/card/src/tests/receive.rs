@@ -172,25 +172,6 @@ fn a_full_packet_buffer_loses_frames_and_counts_them() {
 }
 
 #[test]
-fn flow_control_asks_for_a_pause_between_its_marks() {
-    let mut driver = Driver::up(1, 8);
-    driver.write(Register::Fccfg, field::fccfg::TFCE_LINK.ones());
-    driver.write_at(Register::Fcrth, 0, field::fcrth::THRESHOLD_16.put(8192 / 16) | field::fcrth::ENABLE.ones());
-    driver.write_at(Register::Fcrtl, 0, field::fcrtl::THRESHOLD_16.put(2048 / 16));
-    let mut sent = 0;
-    while !driver.card.asks_for_pause() {
-        driver.arrive(&numbered_frame(sent, 1000));
-        sent += 1;
-        assert!(sent < 100);
-    }
-    for number in 0..sent {
-        assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(number, 1000));
-    }
-    assert!(!driver.card.asks_for_pause());
-    assert_eq!((driver.read(Register::Lxofftxc), driver.read(Register::Lxontxc)), (1, 1));
-}
-
-#[test]
 fn nothing_arrives_while_receive_is_off_or_the_link_is_down() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Rxctrl, 0);
@@ -219,7 +200,7 @@ fn the_done_bit_comes_after_the_rest() {
 #[test]
 fn legacy_descriptors_are_written_back_in_their_own_form() {
     let mut driver = Driver::up(1, 64);
-    driver.write_at(Register::Srrctl, 0, field::srrctl::PACKET_BUFFER_KIB.put(2));
+    driver.reopen(0, |driver| driver.write_at(Register::Srrctl, 0, field::srrctl::PACKET_BUFFER_KIB.put(2)));
     let address = driver.host.u64_at(driver.receive_ring(0));
     let frame = ipv4_frame(6, (1, 2), b"abc");
     driver.arrive(&frame);
@@ -230,4 +211,127 @@ fn legacy_descriptors_are_written_back_in_their_own_form() {
     assert_eq!(legacy_receive::LENGTH.get(&words) as usize, frame.len().max(60));
     assert!(legacy_receive::L4_CHECKSUM_CHECKED.is_set(&words) && !legacy_receive::L4_ERROR.is_set(&words));
     assert_eq!(driver.host.bytes(address, 6), MAC);
+}
+
+#[test]
+fn a_ring_changed_while_enabled_is_reported_and_goes_on_as_it_was() {
+    let mut driver = Driver::up(1, 64);
+    driver.write_at(Register::Rdlen, 0, 128);
+    driver.write_at(Register::Rdbal, 0, 0x4_0000);
+    driver.write_at(Register::Rdh, 0, 17);
+    driver.write_at(Register::Srrctl, 0, 0);
+    driver.write_at(Register::Rscctl, 0, field::rscctl::ENABLE.ones());
+    let told: Vec<String> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
+    assert_eq!(told.iter().filter(|text| text.starts_with("queue_reconfigured")).count(), 5, "{told:?}");
+    for number in 0..70 {
+        driver.arrive(&numbered_frame(number, 200));
+        assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(number, 200));
+    }
+}
+
+#[test]
+fn a_queue_that_stops_loses_what_waits_for_it_and_lets_others_go_on() {
+    let mut driver = Driver::up(2, 8);
+    steer_port(&mut driver, 80, 1);
+    for port in [80, 80, 80, 80, 80, 80, 80, 80, 80, 81, 81] {
+        driver.arrive(&ipv4_frame(6, (1, port), b"x"));
+    }
+    assert!(driver.poll(0).is_none(), "they wait behind frames for queue 1");
+    driver.write_at(Register::Rxdctl, 1, 0);
+    assert_eq!((0..3).filter(|_| driver.poll(0).is_some()).count(), 2);
+    assert_eq!(driver.read(Register::Qprdc), 2, "what has waited for queue 1");
+}
+
+/// Sends TCP to a port to a queue, by a five-tuple filter.
+fn steer_port(driver: &mut Driver, port: u16, queue: u32) {
+    use field::ftqf::*;
+    let masks = MASK_SOURCE_ADDRESS.ones() | MASK_DESTINATION_ADDRESS.ones() | MASK_SOURCE_PORT.ones() | MASK_POOL.ones();
+    driver.write_at(Register::Sdpqf, 0, field::sdpqf::DESTINATION_PORT.put(u32::from(port.to_be())));
+    driver.write_at(Register::L34timir, 0, field::l34timir::RX_QUEUE.put(queue));
+    driver.write_at(Register::Ftqf, 0, ENABLE.ones() | masks);
+}
+
+#[test]
+fn qde_makes_a_queue_drop_whatever_srrctl_says() {
+    let mut driver = Driver::up(1, 8);
+    driver.write(Register::Qde, field::qde::WRITE.ones() | field::qde::ENABLE.ones());
+    for number in 0..20 {
+        driver.arrive(&numbered_frame(number, 60));
+    }
+    assert_eq!(driver.read(Register::Qprdc), 13);
+}
+
+#[test]
+fn headers_are_split_where_psrtype_says() {
+    let mut driver = Driver::up(1, 64);
+    let header_buffers = super::driver::SPARE;
+    let payload: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
+    let frame = ipv4_frame(6, (1, 2), &payload[..1000]);
+    driver.write(Register::Psrtype, field::psrtype::TCP_HEADER.ones());
+    let control = field::srrctl::PACKET_BUFFER_KIB.put(1) | field::srrctl::HEADER_BUFFER_64.put(2);
+    driver.reopen(0, |driver| driver.write_at(Register::Srrctl, 0, control | field::srrctl::DESCRIPTOR_TYPE.put(2)));
+    let ring = driver.receive_ring(0);
+    for i in 0..4 {
+        driver.host.put_u64(ring + i * 16 + 8, header_buffers + i * 128);
+    }
+    let buffer = |driver: &Driver, i: u64| driver.host.u64_at(ring + i * 16);
+    let buffers: Vec<u64> = (0..4).map(|i| buffer(&driver, i)).collect();
+    let words = |driver: &Driver, i: u64| [driver.host.u64_at(ring + i * 16), driver.host.u64_at(ring + i * 16 + 8)];
+
+    driver.arrive(&frame);
+    let split = words(&driver, 0);
+    assert_eq!((wb::SPLIT_HEADER.get(&split), wb::HEADER_LENGTH.get(&split), wb::LENGTH.get(&split)), (1, 54, 1000));
+    assert_eq!(driver.host.bytes(header_buffers, 54), &frame[..54]);
+    assert_eq!(driver.host.bytes(buffers[0], 1000), &frame[54..]);
+
+    driver.arrive(&ipv4_frame(17, (1, 2), &payload[..900]));
+    let whole = words(&driver, 1);
+    assert_eq!((wb::SPLIT_HEADER.get(&whole), wb::LENGTH.get(&whole)), (0, 942), "UDP was not asked for");
+
+    driver.reopen(0, |driver| driver.write_at(Register::Srrctl, 0, control | field::srrctl::DESCRIPTOR_TYPE.put(5)));
+    driver.arrive(&ipv4_frame(17, (1, 2), &payload[..900]));
+    let always = words(&driver, 2);
+    assert_eq!((wb::SPLIT_HEADER.get(&always), wb::LENGTH.get(&always)), (0, 942 - 128), "the header buffer is filled first");
+    assert_eq!(driver.host.bytes(header_buffers + 2 * 128, 6), MAC);
+}
+
+#[test]
+fn sctp_ipv6_and_fragments_are_checked_as_far_as_can_be() {
+    let mut driver = Driver::up(1, 64);
+    let mut sctp = ipv4_frame(17, (7, 9), b"twelve bytes and a chunk");
+    sctp[14 + 9] = 132;
+    let crc = crate::checksum::sctp_crc(&sctp[34..]);
+    sctp[42..46].copy_from_slice(&crc);
+    sctp[24..26].fill(0);
+    let sum = crate::checksum::internet_checksum(&sctp[14..34]);
+    sctp[24..26].copy_from_slice(&sum.to_be_bytes());
+    driver.arrive(&sctp);
+    let words = driver.poll(0).unwrap().words;
+    assert!(wb::PACKET_SCTP.is_set(&words) && wb::L4_CHECKSUM_CHECKED.is_set(&words) && !wb::L4_ERROR.is_set(&words));
+    let last = sctp.len() - 1;
+    sctp[last] ^= 1;
+    driver.arrive(&sctp);
+    assert!(wb::L4_ERROR.is_set(&driver.poll(0).unwrap().words));
+
+    let mut ipv6 = MAC.to_vec();
+    ipv6.extend([2, 0, 0, 0, 0, 1, 0x86, 0xDD, 0x60, 0, 0, 0, 0, 20, 6, 64]);
+    ipv6.extend((0..32).collect::<Vec<u8>>());
+    ipv6.extend([0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    let mut sum = crate::checksum::pseudo_header(&ipv6[22..54], 6, 20);
+    sum.add(&ipv6[54..]);
+    ipv6[70..72].copy_from_slice(&sum.finish().to_be_bytes());
+    driver.arrive(&ipv6);
+    let words = driver.poll(0).unwrap().words;
+    assert!(wb::L4_CHECKSUM_CHECKED.is_set(&words) && !wb::L4_ERROR.is_set(&words) && !wb::IP_CHECKSUM_CHECKED.is_set(&words));
+
+    let mut fragment = ipv4_frame(17, (1, 2), b"part of a datagram");
+    fragment[14 + 6] = 0x20;
+    driver.arrive(&fragment);
+    assert!(!wb::L4_CHECKSUM_CHECKED.is_set(&driver.poll(0).unwrap().words));
+    driver.write(Register::Rxcsum, field::rxcsum::IP_PAYLOAD_CHECKSUM.ones());
+    driver.arrive(&fragment);
+    let words = driver.poll(0).unwrap().words;
+    let told = wb::RSS_HASH.get(&words);
+    assert!(wb::UDP_FRAGMENT_VALID.is_set(&words));
+    assert_eq!((told as u16, (told >> 16) as u16), (0x1234, !crate::checksum::internet_checksum(&fragment[34..])));
 }

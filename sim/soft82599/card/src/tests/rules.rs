@@ -41,6 +41,7 @@ fn each_broken_rule_is_told_by_its_name() {
         ("queue_reconfigured", Tdbah, 0, 1),
         ("queue_reconfigured", Tdh, 0, 3),
         ("tail_of_disabled_queue", Tdt, 5, 1),
+        ("reserved_queue_mode", Mrqc, 0, 6),
         ("tail_beyond_ring", Tdt, 1, 64),
     ];
     for &(name, register, index, value) in cases {
@@ -92,4 +93,15 @@ fn both_places_agree_on_who_strips_the_crc() {
     broken(&mut driver, &mut before);
     driver.write(Register::Rxctrl, field::rxctrl::ENABLE.ones());
     assert!(broken(&mut driver, &mut before).contains(&"crc_strip_differs".to_string()));
+}
+
+#[test]
+fn a_queue_has_a_ring_and_buffers_when_it_is_enabled() {
+    let mut driver = Driver::up(1, 64);
+    let mut before = 0;
+    driver.reopen(0, |driver| {
+        driver.write_at(Register::Srrctl, 0, 0);
+        driver.write_at(Register::Rdlen, 0, 0);
+    });
+    assert_eq!(broken(&mut driver, &mut before), ["enabled_without_ring", "buffer_size"]);
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
+//!
+//! When a class's packet buffer fills beyond FCRTH the card sends XOFF: a pause frame with FCTTV's time, again each FCRTV while it stays
+//! so, and XON (time 0) when it has drained below FCRTL and FCRTL asks for that. With priority flow control the frame names the class. The
+//! program around the card, which may be the only one to understand, sees the same by `Card::asks_for_pause`.
+//!
+//! A pause frame from the peer holds transmit queues for its time: all, or those of the classes named. It ends in the MAC when MFLCN says
+//! so (discard_pause); other MAC control frames do unless MFLCN passes them on.
+
+use crate::card::Card;
+use crate::host::{Host, Nanoseconds};
+use crate::packet_buffer::CLASSES;
+use crate::registers::{field, Register, RegisterFile};
+
+const MAC_CONTROL: u16 = 0x8808;
+const PAUSE: u16 = 0x0001;
+const PRIORITY_PAUSE: u16 = 0x0101;
+const PAUSE_ADDRESS: [u8; 6] = [0x01, 0x80, 0xC2, 0x00, 0x00, 0x01];
+const FRAME_BYTES: usize = 60;
+const OPCODE_AT: usize = 14;
+const TIMES_AT: usize = 16;
+/// Pause times count in 512 bit times, at 10 Gb/s 51.2 ns; as tenths of a nanosecond.
+const QUANTUM_TENTHS: u64 = 512;
+
+fn quanta(count: u32) -> Nanoseconds {
+    u64::from(count) * QUANTUM_TENTHS / 10
+}
+
+pub struct FlowControl {
+    /// Bit q: the peer holds transmit queue q.
+    held: u128,
+    /// Until when each class is held; a link-wide pause holds all of them.
+    held_until: [Nanoseconds; CLASSES],
+    refresh_at: [Nanoseconds; CLASSES],
+}
+
+impl FlowControl {
+    pub fn new() -> Self {
+        Self { held: 0, held_until: [0; CLASSES], refresh_at: [Nanoseconds::MAX; CLASSES] }
+    }
+
+    /// Transmit queues that may not send now.
+    pub fn held_queues(&self) -> u128 {
+        self.held
+    }
+
+    pub fn next_deadline(&self) -> Option<Nanoseconds> {
+        let held = self.held_until.iter().copied().filter(|&at| self.held != 0 && at != 0);
+        held.chain(self.refresh_at).min().filter(|&at| at != Nanoseconds::MAX)
+    }
+
+    fn hold(&mut self, regs: &RegisterFile, class: usize, until: Nanoseconds) {
+        self.held_until[class] = until;
+        self.update_held(regs);
+    }
+
+    fn update_held(&mut self, regs: &RegisterFile) {
+        self.held = (0..CLASSES).filter(|&class| self.held_until[class] != 0).fold(0, |held, class| held | queues_of_class(regs, class));
+    }
+}
+
+/// Transmit queues of a class (8.2.3.9.15): without DCB all queues are of class 0.
+fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
+    use field::mtqc::*;
+    let mode = regs.get(Register::Mtqc);
+    let range = |first: u32, count: u32| ((1u128 << count) - 1) << first;
+    match (RT_ENABLE.is_set(mode), VT_ENABLE.is_set(mode), QUEUES.get(mode)) {
+        (true, false, 2) => [range(0, 64), range(64, 32), range(96, 16), range(112, 16), 0, 0, 0, 0][class],
+        (true, false, _) => {
+            let sizes = [32, 32, 16, 16, 8, 8, 8, 8];
+            range(sizes[..class].iter().sum(), sizes[class])
+        }
+        // Classes inside of pools: one queue of each pool.
+        (true, true, kind) => {
+            let classes = if kind == 2 { 4 } else { 8 };
+            (0..128).filter(|queue| queue % classes == class as u32).fold(0, |set, queue| set | 1 << queue)
+        }
+        _ if class == 0 => u128::MAX,
+        _ => 0,
+    }
+}
+
+impl Card {
+    /// Looks at a frame that came in. True if it was for the MAC alone.
+    pub(crate) fn receive_mac_control(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
+        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        if word(12) != MAC_CONTROL {
+            return false;
+        }
+        use field::mflcn::*;
+        let control = self.regs.get(Register::Mflcn);
+        match word(OPCODE_AT) {
+            PAUSE if frame[..6] == PAUSE_ADDRESS => {
+                if LINK_ENABLE.is_set(control) {
+                    let time = u32::from(word(TIMES_AT));
+                    let counters =
+                        if time != 0 { [Register::Lxoffrxcnt, Register::Lxoffrxc] } else { [Register::Lxonrxcnt, Register::Lxonrxc] };
+                    counters.into_iter().for_each(|counter| self.regs.count(counter, 0, 1));
+                    for class in 0..CLASSES {
+                        self.hold_class(now, class, time);
+                    }
+                }
+                DISCARD_PAUSE.is_set(control)
+            }
+            PRIORITY_PAUSE if frame[..6] == PAUSE_ADDRESS => {
+                if PRIORITY_ENABLE.is_set(control) {
+                    let named = u32::from(word(TIMES_AT)) & PRIORITY_CLASSES.get(control);
+                    for class in (0..CLASSES).filter(|class| named >> class & 1 != 0) {
+                        let time = u32::from(word(TIMES_AT + 2 + 2 * class));
+                        let counters =
+                            if time != 0 { [Register::Pxoffrxcnt, Register::Pxoffrxc] } else { [Register::Pxonrxcnt, Register::Pxonrxc] };
+                        counters.into_iter().for_each(|counter| self.regs.count(counter, class, 1));
+                        self.hold_class(now, class, time);
+                    }
+                }
+                DISCARD_PAUSE.is_set(control)
+            }
+            _ => !PASS_MAC_CONTROL.is_set(control),
+        }
+    }
+
+    fn hold_class(&mut self, now: Nanoseconds, class: usize, time: u32) {
+        // XON ends a pause; the queues go on at the next tick, which is due at once.
+        if time != 0 || self.flow_control.held_until[class] != 0 {
+            self.flow_control.hold(&self.regs, class, (now + quanta(time)).max(1));
+        }
+    }
+
+    /// Looks at the fill of a class's packet buffer after it changed.
+    pub(crate) fn update_pause(&mut self, host: &mut impl Host, now: Nanoseconds, class: usize) {
+        let (high, low) = (self.regs.get_at(Register::Fcrth, class), self.regs.get_at(Register::Fcrtl, class));
+        let config = self.regs.get(Register::Fccfg);
+        let sends = field::fccfg::TFCE_LINK.is_set(config) || field::fccfg::TFCE_PRIORITY.is_set(config);
+        let mark = if sends && field::fcrth::ENABLE.is_set(high) { field::fcrth::THRESHOLD_16.get(high) as usize * 16 } else { 0 };
+        match self.packet_buffer.update_pause(class, mark, field::fcrtl::THRESHOLD_16.get(low) as usize * 16) {
+            Some(true) => self.send_pause(host, now, class, true),
+            Some(false) if field::fcrtl::XON_ENABLE.is_set(low) => self.send_pause(host, now, class, false),
+            Some(false) => self.flow_control.refresh_at[class] = Nanoseconds::MAX,
+            None => {}
+        }
+    }
+
+    fn send_pause(&mut self, host: &mut impl Host, now: Nanoseconds, class: usize, off: bool) {
+        let times = self.regs.get_at(Register::Fcttv, class / 2);
+        let time = if class % 2 == 0 { field::fcttv::EVEN.get(times) } else { field::fcttv::ODD.get(times) };
+        let time = if off { time as u16 } else { 0 };
+        let refresh = field::fcrtv::REFRESH.get(self.regs.get(Register::Fcrtv));
+        self.flow_control.refresh_at[class] = if off && refresh != 0 { now + quanta(refresh) } else { Nanoseconds::MAX };
+        let priority = field::fccfg::TFCE_PRIORITY.is_set(self.regs.get(Register::Fccfg));
+        let (counter, index) = match (priority, off) {
+            (false, true) => (Register::Lxofftxc, 0),
+            (false, false) => (Register::Lxontxc, 0),
+            (true, true) => (Register::Pxofftxc, class),
+            (true, false) => (Register::Pxontxc, class),
+        };
+        self.regs.count(counter, index, 1);
+        if host.wire_has_room() && self.link.is_up() {
+            host.send(&[&pause_frame(self.mac, priority.then_some(class), time)]);
+        }
+    }
+
+    /// Pauses that have run out, and pauses to be asked for once more.
+    pub(crate) fn tick_flow_control(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        let mut ended = false;
+        for class in 0..CLASSES {
+            if (1..=now).contains(&self.flow_control.held_until[class]) {
+                self.flow_control.held_until[class] = 0;
+                ended = true;
+            }
+            if self.flow_control.refresh_at[class] <= now {
+                if self.packet_buffer.class_is_paused(class) {
+                    self.send_pause(host, now, class, true);
+                } else {
+                    self.flow_control.refresh_at[class] = Nanoseconds::MAX;
+                }
+            }
+        }
+        if ended {
+            self.flow_control.update_held(&self.regs);
+            self.transmit(host, now);
+        }
+    }
+}
+
+fn pause_frame(source: [u8; 6], class: Option<usize>, time: u16) -> [u8; FRAME_BYTES] {
+    let mut frame = [0; FRAME_BYTES];
+    frame[..6].copy_from_slice(&PAUSE_ADDRESS);
+    frame[6..12].copy_from_slice(&source);
+    frame[12..14].copy_from_slice(&MAC_CONTROL.to_be_bytes());
+    match class {
+        None => {
+            frame[OPCODE_AT..TIMES_AT].copy_from_slice(&PAUSE.to_be_bytes());
+            frame[TIMES_AT..TIMES_AT + 2].copy_from_slice(&time.to_be_bytes());
+        }
+        Some(class) => {
+            frame[OPCODE_AT..TIMES_AT].copy_from_slice(&PRIORITY_PAUSE.to_be_bytes());
+            frame[TIMES_AT..TIMES_AT + 2].copy_from_slice(&(1u16 << class).to_be_bytes());
+            let at = TIMES_AT + 2 + 2 * class;
+            frame[at..at + 2].copy_from_slice(&time.to_be_bytes());
+        }
+    }
+    frame
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Receive checksum offload: what the card says about a frame's checksums (datasheet 7.1.11).
+//!
+//! The IPv4 header's, TCP's and UDP's (over IPv4 and IPv6) and SCTP's CRC are checked in every frame that reaches a ring; no register turns
+//! that off, since the answer stands in each descriptor. A datagram without a checksum (UDP, zero) counts as not checked, as does what
+//! cannot be: fragments, frames cut short, and transports behind a route still to be followed. Of UDP fragments over IPv4 the card can give
+//! the sum of the bytes, from which the host makes the datagram's checksum (RXCSUM.ip_payload_checksum).
+
+use crate::checksum::{internet_checksum, pseudo_header, sctp_crc};
+use crate::parse::{Network, Parsed, Transport};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    pub ip_checked: bool,
+    pub ip_wrong: bool,
+    pub l4_checked: bool,
+    pub l4_wrong: bool,
+}
+
+impl Checks {
+    pub fn of(frame: &[u8], parsed: &Parsed) -> Self {
+        let mut checks = Self::default();
+        if parsed.network == Network::Ipv4 {
+            let at = parsed.network_offset;
+            checks.ip_checked = true;
+            checks.ip_wrong = internet_checksum(&frame[at..at + usize::from(frame[at] & 15) * 4]) != 0;
+        }
+        let (at, length) = (parsed.transport_offset, parsed.transport_length);
+        let protocol = match parsed.transport {
+            Transport::Tcp => 6,
+            Transport::Udp if frame[at + 6..at + 8] != [0, 0] => 17,
+            Transport::Udp | Transport::Other => return checks,
+            Transport::Sctp => {
+                checks.l4_checked = true;
+                checks.l4_wrong = sctp_crc(&frame[at..at + length]) != frame[at + 8..at + 12];
+                return checks;
+            }
+        };
+        let mut sum = pseudo_header(parsed.addresses(frame), protocol, length);
+        sum.add(&frame[at..at + length]);
+        checks.l4_checked = true;
+        checks.l4_wrong = sum.finish() != 0;
+        checks
+    }
+
+    pub fn wrong(&self) -> bool {
+        self.ip_wrong || self.l4_wrong
+    }
+}
+
+/// The sum of a UDP fragment's payload over IPv4, not complemented; None for any other frame.
+pub fn fragment_sum(frame: &[u8], parsed: &Parsed) -> Option<u16> {
+    let at = parsed.network_offset;
+    let udp = parsed.network == Network::Ipv4 && parsed.fragment && frame[at + 9] == 17;
+    udp.then(|| !internet_checksum(&frame[parsed.transport_offset..parsed.transport_offset + parsed.transport_length]))
+}

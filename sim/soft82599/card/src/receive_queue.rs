@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The 128 receive rings: their registers, and what a driver may do to them when (datasheet 4.6.7, 7.1.9, 8.2.3.8).
+//!
+//! A ring's place, length, buffer sizes, form and coalescing are taken over when the queue is enabled and hold until it is disabled; a
+//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors and VLAN strip may change at any
+//! time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
+
+use crate::card::Card;
+use crate::faults::Direction;
+use crate::host::{Host, Nanoseconds};
+use crate::registers::{field, Register, RegisterFile};
+use crate::report::Violation;
+
+pub const QUEUES: usize = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Legacy,
+    OneBuffer,
+    /// Headers apart where PSRTYPE says so.
+    Split,
+    /// Something always goes to the header buffer.
+    SplitAlways,
+}
+
+/// A ring as the registers describe it, in the form that each frame needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveQueue {
+    pub base: u64,
+    /// In descriptors.
+    pub length: u32,
+    pub head: u32,
+    pub tail: u32,
+    pub enabled: bool,
+    pub buffer_bytes: usize,
+    pub header_bytes: usize,
+    pub form: Form,
+    /// Buffers of one coalesced frame; None: the queue does not coalesce.
+    pub coalesce: Option<usize>,
+    pub drop: bool,
+    pub strip_vlan: bool,
+    /// QDE: drop whatever SRRCTL says.
+    always_drop: bool,
+}
+
+impl Default for ReceiveQueue {
+    fn default() -> Self {
+        Self {
+            base: 0,
+            length: 0,
+            head: 0,
+            tail: 0,
+            enabled: false,
+            buffer_bytes: 2048,
+            header_bytes: 0,
+            form: Form::Legacy,
+            coalesce: None,
+            drop: false,
+            strip_vlan: false,
+            always_drop: false,
+        }
+    }
+}
+
+impl ReceiveQueue {
+    /// As the registers describe it now. Head, tail and whether it is enabled are the queue's own.
+    fn described(self, regs: &RegisterFile, index: usize) -> Self {
+        let control = regs.get_at(Register::Srrctl, index);
+        let form = match field::srrctl::DESCRIPTOR_TYPE.get(control) {
+            0 => Form::Legacy,
+            2 => Form::Split,
+            5 => Form::SplitAlways,
+            _ => Form::OneBuffer,
+        };
+        let described = Self {
+            base: u64::from(regs.get_at(Register::Rdbal, index)) | u64::from(regs.get_at(Register::Rdbah, index)) << 32,
+            length: field::rdlen::LENGTH_128.get(regs.get_at(Register::Rdlen, index)) * 8,
+            // Size 0 is not defined; the smallest buffer keeps the filling finite.
+            buffer_bytes: (field::srrctl::PACKET_BUFFER_KIB.get(control) as usize).max(1) * 1024,
+            header_bytes: field::srrctl::HEADER_BUFFER_64.get(control) as usize * 64,
+            form,
+            coalesce: None,
+            ..self
+        };
+        Self { coalesce: crate::rsc::buffers_allowed(regs, index, &described).ok().flatten(), ..described }.refreshed(regs, index)
+    }
+
+    /// With what may change while the queue runs.
+    fn refreshed(self, regs: &RegisterFile, index: usize) -> Self {
+        Self {
+            drop: self.always_drop || field::srrctl::DROP_ENABLE.is_set(regs.get_at(Register::Srrctl, index)),
+            strip_vlan: field::rxdctl::VLAN_STRIP.is_set(regs.get_at(Register::Rxdctl, index)),
+            ..self
+        }
+    }
+
+    /// Descriptors that the card may fill.
+    pub fn available(&self) -> u32 {
+        if self.length == 0 || self.tail >= self.length || self.head >= self.length {
+            return 0;
+        }
+        (self.tail + self.length - self.head) % self.length
+    }
+}
+
+impl Card {
+    /// RDBAL, RDBAH, RDLEN, SRRCTL or RSCCTL of a queue has a new value.
+    pub(crate) fn ring_register_written(&mut self, index: usize) {
+        let queue = &mut self.receive_queues[index];
+        *queue = if queue.enabled { queue.refreshed(&self.regs, index) } else { queue.described(&self.regs, index) };
+    }
+
+    pub(crate) fn write_rdh(&mut self, index: usize, value: u32) {
+        let queue = &mut self.receive_queues[index];
+        if !queue.enabled {
+            queue.head = field::rdh::HEAD.get(value);
+        }
+    }
+
+    pub(crate) fn write_rdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
+        let queue = &mut self.receive_queues[index];
+        let (before, old) = (queue.available(), queue.tail);
+        queue.tail = field::rdt::TAIL.get(value);
+        if queue.enabled && queue.tail < queue.length && queue.available() < before {
+            self.report.add(Violation::TailMovedBack, || format!("RDT[{index}] from {old} to {value}, head {}", queue.head));
+        }
+        if queue.enabled && queue.tail >= queue.length {
+            let (tail, length) = (queue.tail, queue.length);
+            self.report.add(Violation::TailBeyondRing, || format!("RDT[{index}] = {tail}, ring has {length}"));
+            return;
+        }
+        if !queue.enabled && queue.tail != 0 {
+            self.report.add(Violation::TailOfDisabledQueue, || format!("RDT[{index}] = {value} before RXDCTL.enable"));
+        }
+        if !self.packet_buffer.is_empty() {
+            self.drain_packet_buffer(host, now);
+        }
+    }
+
+    pub(crate) fn write_rxdctl(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
+        let queue = self.receive_queues[index];
+        let enable = field::rxdctl::ENABLE.is_set(value);
+        if !queue.enabled && enable {
+            let described = queue.described(&self.regs, index);
+            if described.length == 0 {
+                self.report.add(Violation::EnabledWithoutRing, || format!("receive queue {index} enabled with RDLEN 0"));
+            }
+            if field::srrctl::PACKET_BUFFER_KIB.get(self.regs.get_at(Register::Srrctl, index)) == 0 {
+                self.report.add(Violation::BufferSize, || format!("receive queue {index} enabled with SRRCTL.BSIZEPACKET 0"));
+            }
+            if let Err(reason) = crate::rsc::buffers_allowed(&self.regs, index, &described) {
+                self.report.add(Violation::CoalescingRules, || format!("receive queue {index} coalesces though {reason}; it will not"));
+            }
+            self.receive_queues[index] = described;
+        } else if queue.enabled && !enable {
+            self.close_coalescings_of(host, now, index);
+            self.faults.settle(host, Direction::Receive, index);
+        }
+        self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
+        self.receive_queues[index].enabled = enable;
+        if queue.enabled && !enable {
+            // What waits for this queue is lost now, and what stands behind it goes on.
+            self.drain_packet_buffer(host, now);
+        }
+    }
+
+    /// QDE (8.2.3.27): written with its write bit, it sets one queue's dropping.
+    pub(crate) fn write_qde(&mut self, value: u32) {
+        use field::qde::*;
+        if WRITE.is_set(value) {
+            let index = QUEUE.get(value) as usize;
+            self.receive_queues[index].always_drop = ENABLE.is_set(value);
+            self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: BSL-1.0
+//! From a frame to descriptors and back to the driver (datasheet 7.1.5, 7.1.6, 7.1.10).
+//!
+//! A frame is laid into the buffers of as many descriptors as it needs: whole, or with its headers in the header buffer of the first
+//! (header split). Then the descriptors are written back, in the ring's order, each in two halves of which the one with the done bit comes
+//! last and in release order. The last one tells what the card found out about the frame.
+
+use crate::faults::{Direction, Faults};
+use crate::host::{DmaFault, Host, Nanoseconds};
+use crate::l2_filter::Accepted;
+use crate::parse::{Network, Parsed, Transport};
+use crate::queue_select::Choice;
+use crate::receive_checks::{fragment_sum, Checks};
+use crate::receive_queue::{Form, ReceiveQueue};
+use crate::registers::descriptor::{legacy_receive, receive_read, receive_write_back as wb, receive_write_back_coalesced as coalesced};
+use crate::registers::{field, Register, RegisterFile, WideField};
+
+pub const DESCRIPTOR_BYTES: u64 = 16;
+/// Buffers that one frame can take: the longest frame in the smallest buffers, or the most that coalescing may be given.
+pub const MOST_PARTS: usize = 16;
+const TAG_BYTES: usize = 4;
+const CRC_BYTES: usize = 4;
+
+/// A frame as it goes to memory: without its VLAN tag if the queue strips it, with the CRC if nobody strips that.
+pub struct Trimmed<'f> {
+    pieces: [&'f [u8]; 2],
+    crc: [u8; CRC_BYTES],
+    crc_bytes: usize,
+    pub tag: Option<u16>,
+}
+
+impl<'f> Trimmed<'f> {
+    pub fn new(frame: &'f [u8], parsed: &Parsed, strip_vlan: bool, keep_crc: bool) -> Self {
+        let tag = parsed.vlan.filter(|_| strip_vlan);
+        let at = parsed.tag_offset;
+        let pieces = if tag.is_some() { [&frame[..at], &frame[at + TAG_BYTES..]] } else { [&frame[..0], frame] };
+        let crc = if keep_crc { crate::checksum::ethernet_crc(frame) } else { [0; CRC_BYTES] };
+        Self { pieces, crc, crc_bytes: if keep_crc { CRC_BYTES } else { 0 }, tag }
+    }
+    pub fn bytes(&self) -> usize {
+        self.pieces[0].len() + self.pieces[1].len() + self.crc_bytes
+    }
+    /// Where a place in the frame (behind the tag) lies in memory.
+    pub fn offset(&self, in_frame: usize) -> usize {
+        in_frame - if self.tag.is_some() { TAG_BYTES } else { 0 }
+    }
+    /// Writes the next `bytes` of the frame to guest memory.
+    fn write(&mut self, host: &mut impl Host, mut address: u64, mut bytes: usize) -> Result<(), DmaFault> {
+        for piece in &mut self.pieces {
+            let now = piece.len().min(bytes);
+            if now != 0 {
+                host.dma_write(address, &piece[..now])?;
+                *piece = &piece[now..];
+                address = address.wrapping_add(now as u64);
+                bytes -= now;
+            }
+        }
+        if bytes != 0 {
+            let start = CRC_BYTES - self.crc_bytes;
+            host.dma_write(address, &self.crc[start..start + bytes])?;
+            self.crc_bytes -= bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Where a frame is cut for a ring that splits headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Bytes that go to the header buffer.
+    pub header_bytes: usize,
+    /// The header's length for the descriptor, and that the frame was cut behind it.
+    pub told: Option<usize>,
+    /// The header was too long for its buffer.
+    overflow: bool,
+}
+
+impl Split {
+    /// PSRTYPE of the frame's pool names the headers behind which a frame is cut; the innermost one found counts.
+    pub fn of(frame: &[u8], parsed: &Parsed, trimmed: &Trimmed, queue: &ReceiveQueue, types: u32) -> Self {
+        if !matches!(queue.form, Form::Split | Form::SplitAlways) {
+            return Self::default();
+        }
+        let always = queue.form == Form::SplitAlways;
+        let unsplit = Self { header_bytes: if always { queue.header_bytes.min(trimmed.bytes()) } else { 0 }, ..Self::default() };
+        let Some(end) = header_end(frame, parsed, types).map(|end| trimmed.offset(end)) else { return unsplit };
+        if end > queue.header_bytes {
+            return Self { overflow: true, ..unsplit };
+        }
+        Self { header_bytes: end, told: Some(end), overflow: false }
+    }
+}
+
+fn header_end(frame: &[u8], parsed: &Parsed, types: u32) -> Option<usize> {
+    use field::psrtype::*;
+    let l4 = match parsed.transport {
+        Transport::Tcp if TCP_HEADER.is_set(types) => parsed.tcp_end(frame),
+        Transport::Udp if UDP_HEADER.is_set(types) => Some(parsed.transport_offset + 8),
+        _ => None,
+    };
+    let l3 = match parsed.network {
+        Network::Ipv4 if IPV4_HEADER.is_set(types) => Some(parsed.transport_offset),
+        Network::Ipv6 if IPV6_HEADER.is_set(types) => Some(parsed.transport_offset),
+        _ => None,
+    };
+    l4.or(l3).or_else(|| L2_HEADER.is_set(types).then_some(parsed.network_offset))
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    descriptor: u16,
+    bytes: u16,
+    /// Frames that begin in this buffer.
+    starts: u8,
+}
+
+/// Buffers being filled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fill {
+    parts: [Part; MOST_PARTS],
+    count: usize,
+    /// The next free byte of the last buffer, and how many there are from there.
+    address: u64,
+    room: usize,
+    /// Where the frame's first byte lies.
+    pub start: u64,
+    split: Split,
+}
+
+impl Fill {
+    /// Lays a whole frame into the ring's next descriptors. The caller has made sure that there are enough.
+    pub fn frame(host: &mut impl Host, queue: &mut ReceiveQueue, mut frame: Trimmed, split: Split) -> Result<Self, DmaFault> {
+        let mut fill = Self { split, ..Self::default() };
+        let header_buffer = fill.take(host, queue)?;
+        fill.parts[0].starts = 1;
+        fill.start = fill.address;
+        if split.header_bytes != 0 {
+            fill.start = header_buffer;
+            frame.write(host, header_buffer, split.header_bytes)?;
+        }
+        let mut left = frame.bytes();
+        while left != 0 {
+            if fill.room == 0 {
+                fill.take(host, queue)?;
+            }
+            let now = left.min(fill.room);
+            frame.write(host, fill.address, now)?;
+            fill.advance(now);
+            left -= now;
+        }
+        Ok(fill)
+    }
+
+    /// Lays more bytes behind what is there; `begins`: a new frame's.
+    pub fn append(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut bytes: &[u8]) -> Result<(), DmaFault> {
+        let mut begins = 1;
+        while !bytes.is_empty() {
+            if self.room == 0 {
+                self.take(host, queue)?;
+            }
+            self.parts[self.count - 1].starts += std::mem::take(&mut begins);
+            let now = bytes.len().min(self.room);
+            host.dma_write(self.address, &bytes[..now])?;
+            self.advance(now);
+            bytes = &bytes[now..];
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.address = self.address.wrapping_add(bytes as u64);
+        self.room -= bytes;
+        self.parts[self.count - 1].bytes += bytes as u16;
+    }
+
+    /// Takes the ring's next descriptor; returns its header buffer.
+    fn take(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue) -> Result<u64, DmaFault> {
+        let index = queue.head;
+        let at = queue.base.wrapping_add(u64::from(index) * DESCRIPTOR_BYTES);
+        queue.head = (index + 1) % queue.length;
+        self.parts[self.count] = Part { descriptor: index as u16, ..Part::default() };
+        self.count += 1;
+        let mut bytes = [0u8; 16];
+        let wanted = if matches!(queue.form, Form::Split | Form::SplitAlways) { 16 } else { 8 };
+        host.dma_read(at, &mut bytes[..wanted])?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        // Bit 0 of an advanced descriptor's address is a hint (no snoop), and that of the header's is where the done bit will be.
+        let hint = if queue.form == Form::Legacy { 0 } else { 1 };
+        self.address = word(0) & !hint;
+        self.room = queue.buffer_bytes;
+        Ok(word(8) & (receive_read::HEADER_ADDRESS_2.ones()))
+    }
+
+    pub fn descriptors(&self) -> usize {
+        self.count
+    }
+    pub fn room(&self) -> usize {
+        self.room
+    }
+    /// Frames that begin in the last buffer.
+    pub fn starts_in_last(&self) -> u8 {
+        self.parts[self.count - 1].starts
+    }
+    /// Everything that was laid down.
+    pub fn bytes(&self) -> usize {
+        self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
+    }
+
+    /// Writes the descriptors back. `last` is what the last one says beside its length; a coalesced frame's are chained.
+    pub fn write_back(
+        &self,
+        host: &mut impl Host,
+        faults: &mut Faults,
+        now: Nanoseconds,
+        (index, queue): (usize, &ReceiveQueue),
+        last: [u64; 2],
+        chained: bool,
+    ) -> Result<(), DmaFault> {
+        for (number, part) in self.parts[..self.count].iter().enumerate() {
+            let at = queue.base.wrapping_add(u64::from(part.descriptor) * DESCRIPTOR_BYTES);
+            let next = self.parts[..self.count].get(number + 1).map(|next| next.descriptor);
+            let high = if queue.form == Form::Legacy {
+                legacy_high(usize::from(part.bytes), next.is_none(), last[1])
+            } else {
+                let mut low = last[0];
+                if number == 0 {
+                    low |= wb::HEADER_LENGTH.put(self.split.told.unwrap_or(0) as u64)
+                        | wb::SPLIT_HEADER.put(u64::from(self.split.told.is_some()));
+                }
+                if chained {
+                    low |= coalesced::RSC_COUNT.put(u64::from(part.starts) + 1);
+                }
+                host.dma_write(at, &low.to_le_bytes())?;
+                self.advanced_high(usize::from(part.bytes), next, last[1], chained)
+            };
+            faults.publish_u64(host, now, (Direction::Receive, index), at.wrapping_add(8), high)?;
+        }
+        Ok(())
+    }
+
+    fn advanced_high(&self, bytes: usize, next: Option<u16>, last: u64, chained: bool) -> u64 {
+        let done = wb::DESCRIPTOR_DONE.put(1) | wb::LENGTH.put(bytes as u64);
+        match next {
+            None => done | last | wb::END_OF_PACKET.put(1) | wb::HEADER_BUFFER_OVERFLOW.put(u64::from(self.split.overflow)),
+            Some(next) if chained => done | coalesced::NEXT_DESCRIPTOR.put(u64::from(next)),
+            // Before the last descriptor only done, length and the packet type are valid.
+            Some(_) => done,
+        }
+    }
+}
+
+fn legacy_high(bytes: usize, last: bool, status: u64) -> u64 {
+    use legacy_receive::*;
+    let done = LENGTH.put(bytes as u64) | DESCRIPTOR_DONE.put(1);
+    done | if last { status | END_OF_PACKET.put(1) } else { 0 }
+}
+
+/// What is known of a frame when it goes to its ring.
+pub struct Findings<'f> {
+    pub frame: &'f [u8],
+    pub parsed: &'f Parsed,
+    pub accepted: Accepted,
+    pub choice: &'f Choice,
+    pub checks: Checks,
+    /// The VLAN tag that was taken out.
+    pub tag: Option<u16>,
+}
+
+impl Findings<'_> {
+    /// The last descriptor of a legacy ring's frame, but for length and end.
+    pub fn legacy(&self, regs: &RegisterFile) -> [u64; 2] {
+        use legacy_receive::*;
+        let mut word = 0;
+        let mut set = |f: WideField, value: u64| word |= f.put(value);
+        set(IP_CHECKSUM_CHECKED, u64::from(self.checks.ip_checked));
+        set(IP_ERROR, u64::from(self.checks.ip_wrong));
+        set(L4_CHECKSUM_CHECKED, u64::from(self.checks.l4_checked));
+        set(UDP_CHECKSUM_CHECKED, u64::from(self.checks.l4_checked && self.parsed.transport == Transport::Udp));
+        set(L4_ERROR, u64::from(self.checks.l4_wrong));
+        set(NON_UNICAST, u64::from(self.accepted == Accepted::Hash));
+        set(FRAGMENT_CHECKSUM, u64::from(self.fragment_sum(regs).unwrap_or(0)));
+        if let Some(tag) = self.tag {
+            set(VLAN_PACKET, 1);
+            set(VLAN, u64::from(tag));
+        }
+        [0, word]
+    }
+
+    /// The same of an advanced ring; the first word is that of all the frame's descriptors.
+    pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
+        let mut words = [self.packet_type(), 0];
+        let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);
+        let (kind, hash) = self.hash_field(regs);
+        set(wb::RSS_TYPE, kind);
+        set(wb::RSS_HASH, hash);
+        set(wb::FLOW_MATCH, u64::from(self.choice.flow.matched));
+        set(wb::FLOW_DIRECTOR_ERROR, u64::from(self.choice.flow.errors));
+        set(wb::LOW_LATENCY, u64::from(self.choice.low_latency));
+        set(wb::NON_UNICAST, u64::from(self.accepted == Accepted::Hash));
+        set(wb::VLAN_EXTENDED, u64::from(self.parsed.outer_tag));
+        if let Some(tag) = self.tag {
+            set(wb::VLAN_PACKET, 1);
+            set(wb::VLAN, u64::from(tag));
+        }
+        set(wb::UDP_FRAGMENT_VALID, u64::from(self.fragment_sum(regs).is_some()));
+        set(wb::IP_CHECKSUM_CHECKED, u64::from(self.checks.ip_checked));
+        set(wb::IP_ERROR, u64::from(self.checks.ip_wrong));
+        set(wb::L4_CHECKSUM_CHECKED, u64::from(self.checks.l4_checked));
+        set(wb::UDP_CHECKSUM_CHECKED, u64::from(self.checks.l4_checked && self.parsed.transport == Transport::Udp));
+        set(wb::L4_ERROR, u64::from(self.checks.l4_wrong));
+        words
+    }
+
+    fn packet_type(&self) -> u64 {
+        if let Some(filter) = self.choice.ethertype_filter {
+            // Its number stands where the IP bits are.
+            return wb::PACKET_L2.put(1) | u64::from(filter) << wb::PACKET_IPV4.shift;
+        }
+        let network = match self.parsed.network {
+            Network::Ipv4 => wb::PACKET_IPV4.put(1) | wb::PACKET_IPV4_OPTIONS.put(u64::from(self.parsed.network_extended)),
+            Network::Ipv6 => wb::PACKET_IPV6.put(1) | wb::PACKET_IPV6_EXTENSIONS.put(u64::from(self.parsed.network_extended)),
+            Network::Other => 0,
+        };
+        let transport = match self.parsed.transport {
+            Transport::Tcp => wb::PACKET_TCP.put(1),
+            Transport::Udp => wb::PACKET_UDP.put(1),
+            Transport::Sctp => wb::PACKET_SCTP.put(1),
+            Transport::Other => 0,
+        };
+        network | transport
+    }
+
+    /// Type and value of the field that RSS, flow director, and IP identification with a fragment's sum share.
+    fn hash_field(&self, regs: &RegisterFile) -> (u64, u64) {
+        const FLOW_DIRECTOR: u64 = 15;
+        if let Some(report) = self.choice.flow.report {
+            return (FLOW_DIRECTOR, u64::from(report));
+        }
+        if field::rxcsum::PACKET_CHECKSUM_DISABLE.is_set(regs.get(Register::Rxcsum)) {
+            return (u64::from(self.choice.hash.kind), u64::from(self.choice.hash.value));
+        }
+        if self.parsed.network != Network::Ipv4 {
+            return (0, 0);
+        }
+        let at = self.parsed.network_offset + 4;
+        let identification = u16::from_be_bytes([self.frame[at], self.frame[at + 1]]);
+        (0, u64::from(self.fragment_sum(regs).unwrap_or(0)) << 16 | u64::from(identification))
+    }
+
+    fn fragment_sum(&self, regs: &RegisterFile) -> Option<u16> {
+        let control = regs.get(Register::Rxcsum);
+        let wanted = field::rxcsum::IP_PAYLOAD_CHECKSUM.is_set(control) && !field::rxcsum::PACKET_CHECKSUM_DISABLE.is_set(control);
+        if wanted {
+            fragment_sum(self.frame, self.parsed)
+        } else {
+            None
+        }
+    }
+}
