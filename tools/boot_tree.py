@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools import boot_loaders, boot_menu, boot_programs, cache
-from tools.boot_machines import LINUX, MAC, Machine, Machines, check_words
+from tools.boot_machines import LINUX, MAC, Machine, Machines, as_mac, check_words
 from tools.boot_menu import Entry
 from tools.errors import Failure
 
@@ -95,7 +95,7 @@ def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
         try:
             found = Machines(machines=tuple(machines)).find(name)
         except Failure:
-            mac = name.lower().replace("-", ":")
+            mac = as_mac(name)
             if not MAC.fullmatch(mac):
                 raise
             found = Machine(name=mac, mac=mac)
