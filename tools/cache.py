@@ -68,8 +68,12 @@ def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_secon
 
 
 def try_lock(path: Path) -> int | None:
-    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it.
+
+    A directory can be its own lock; a file is made if missing.
+    """
+    how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
