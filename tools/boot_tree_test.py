@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, pxe
+from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, outside, pxe
 from tools.boot_tree import Contents
 from tools.errors import Failure, UsageError
 
@@ -151,6 +153,10 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     assert changed == {"tree.json", *names}
     assert b"multiboot2 /images/two.elf 'd=4'" in after["grub/machines/serial-S3.cfg"]
     assert b"linux /linux/vmlinuz" in after["grub/machines/52-54-00-00-00-aa.cfg"]
+    # A MAC with dashes names the machine that has it with colons, and makes no second one.
+    boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
+    record = json.loads((tree / "tree.json").read_text())
+    assert [machine["mac"] for machine in record["machines"]].count("52:54:00:00:00:02") == 1
     # The words of an earlier choice do not stay with another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]
@@ -228,6 +234,48 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     pxe.pxe(wanted)
     commit = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=60)
     assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An application in a folder of its own; its building is played."""
+    folder = tmp_path / "my folder"
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text("find_package(Neap)\n")
+
+    @contextlib.contextmanager
+    def built(path: Path, preset: str) -> Iterator[outside.Application]:
+        assert (path, preset) == (folder, "image")
+        (tmp_path / "mine.elf").write_text("mine")
+        yield outside.Application("mine", tmp_path / "mine.elf")
+
+    monkeypatch.setattr(outside, "built_locked", built)
+    return folder
+
+
+def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path, checkout: Path, elsewhere: Path) -> None:
+    _image(checkout)
+    wanted = pxe.Options(applications=[str(elsewhere), "hello"], out=str(tmp_path / "out"))
+    pxe.pxe(wanted)
+    assert (tmp_path / "out/images/mine.elf").read_text() == "mine" and (tmp_path / "out/images/hello.elf").read_text() == "hello"
+    assert "my folder of a copy without history\n" in (tmp_path / "out/README").read_text()
+    assert "set default='mine'" in (tmp_path / "out/grub/grub.cfg").read_text()
+    assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
+    assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
+    # It is held to the same: only of a commit.
+    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
+    git = ["git", "-C", str(elsewhere)]
+    for words in (["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
+    (elsewhere / "main.cpp").write_text("// new\n")
+    with pytest.raises(Failure, match="my folder has changes that no commit names: main.cpp"):
+        pxe.pxe(wanted)
+    (checkout / "apps/mine").mkdir()
+    (checkout / "apps/mine/main.cpp").touch()
+    (checkout / "build/image/apps/mine").mkdir()
+    (checkout / "build/image/apps/mine/mine.elf").touch()
+    with pytest.raises(Failure, match="two applications are named mine"):
+        pxe.pxe(dataclasses.replace(wanted, applications=[str(elsewhere), "mine"], dirty=True))
 
 
 NAMED = {"GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e"}
