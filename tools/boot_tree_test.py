@@ -72,6 +72,14 @@ def test_a_tree_holds_what_each_firmware_asks_for(tmp_path: Path, contents: Cont
     assert tree.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_tree_names_its_place_as_a_shell_and_a_server_take_it(tmp_path: Path, contents: Contents) -> None:
+    (tmp_path / "a place").mkdir()
+    boot_tree.write(tmp_path / "a place/../a place/tree", contents)
+    place = tmp_path / "a place/tree"
+    assert f"tftp-root={place}\n" in (place / "dnsmasq.conf").read_text()
+    assert f"./neap pxe --out '{place}' --serve" in (place / "README").read_text()
+
+
 def test_each_machine_gets_its_own_image_and_words(tmp_path: Path, contents: Contents) -> None:
     boot_tree.write(tmp_path / "tree", contents)
     grub = {path.stem: path.read_text() for path in (tmp_path / "tree/grub/machines").iterdir()}
@@ -222,7 +230,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
         pxe.pxe(wanted)
     _image(checkout)
     (checkout / "apps/hello/main.cpp").write_text("// changed\n")
-    (checkout / "new").write_text("x")
+    (checkout / "apps/hello/new.hpp").write_text("x")
     with pytest.raises(Failure, match="changes that no commit names: apps/hello/main.cpp and 1 more"):
         pxe.pxe(wanted)
     with pytest.raises(UsageError, match="there is no application 'nobody'"):
@@ -231,6 +239,10 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
     subprocess.run(["git", "-C", str(checkout), "stash", "-q", "--include-untracked"], check=True, timeout=60, env={**os.environ, **NAMED})
+    # What a person puts at the top of the checkout is in no image: the machines' file, a log, the disc of the call before.
+    (checkout / "hello.iso").touch()
+    (checkout / "run1").mkdir()
+    (checkout / "run1/core0.log").touch()
     pxe.pxe(wanted)
     commit = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=60)
     assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
@@ -318,4 +330,7 @@ def test_what_cannot_be_served_is_refused_before_anything_listens(tmp_path: Path
     (tmp_path / "tree").chmod(0o700)
     with pytest.raises(Failure, match="cannot be entered by everybody"):
         boot_serve.serve(tmp_path / "tree", "lo", 0)
+    (tmp_path / "tree").chmod(0o755)
+    with boot_serve._alone_on("lo"), pytest.raises(Failure, match="another neap serves on lo already"), boot_serve._alone_on("lo"):
+        pass
     assert str(boot_serve.address_of("lo")) == "127.0.0.1/8"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -165,7 +166,10 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
-    """The commit ("" outside git) and the files of a folder that differ from it, untracked ones included."""
+    """The commit ("" outside git) and the files of a folder that differ from it, untracked ones included.
+
+    At the top of this checkout lie no sources: what is untracked there (machines.toml, logs, discs) is in no image.
+    """
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
     git = ["git", "-C", str(place)]
@@ -175,7 +179,10 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
         done = subprocess.run(status, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
     except (subprocess.SubprocessError, OSError) as error:
         raise Failure(f"git does not say what changed in {place}: {error}") from None
-    return commit, [line[3:] for line in done.stdout.splitlines()]
+    changed = done.stdout.splitlines()
+    if place == build.REPOSITORY:
+        changed = [line for line in changed if not re.fullmatch(r"\?\? [^/]+/?", line)]
+    return commit, [line[3:] for line in changed]
 
 
 def _make(out: Path, options: Options) -> None:
