@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import pwd
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,9 @@ def root() -> Path:
     """The user's cache directory of Neap; made if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
-        base = str(Path.home() / ".cache")
+        home = os.environ.get("HOME") or ""
+        # An empty HOME would be the root directory.
+        base = str(Path(home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir) / ".cache")
     path = Path(base) / "neap"
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        ("OSError(errno.EROFS, 'Read-only file system', '/srv/x')", "neap: error: /srv/x: Read-only file system\nneap: is it yours to write?\n"),
+        ("OSError(errno.EROFS, 'Read-only', '/srv/x')", "neap: error: /srv/x: Read-only\nneap: is it yours to write?\n"),
         ("OSError(errno.EDQUOT, 'Quota')", "neap: error: no space left on the disk\nneap: make room and start again\n"),
         ("ConnectionResetError(errno.ECONNRESET, 'Connection reset by peer')", "neap: error: Connection reset by peer\n"),
     ],
