@@ -276,7 +276,13 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
     # It is held to the same: only of a commit.
     subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
+    with pytest.raises(Failure, match="my folder has changes that no commit names: CMakeLists.txt"):
+        pxe.pxe(wanted)  # there is no commit at all yet
     git = ["git", "-C", str(elsewhere)]
+    (elsewhere / ".git/HEAD").rename(elsewhere / ".git/no-head")
+    with pytest.raises(Failure, match="git does not say what .*my folder is: fatal: "):
+        pxe.pxe(wanted)
+    (elsewhere / ".git/no-head").rename(elsewhere / ".git/HEAD")
     for words in (["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
     (elsewhere / "main.cpp").write_text("// new\n")

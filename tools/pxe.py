@@ -20,7 +20,6 @@ from pathlib import Path
 from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, outside, packages, progress
 from tools.boot_machines import Machines
 from tools.errors import Failure, UsageError
-from tools.process import output_of
 
 PRESET = "image"
 GIT_SECONDS = 60
@@ -172,17 +171,23 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
     """
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
-    git = ["git", "-C", str(place)]
-    commit = output_of([*git, "rev-parse", "HEAD"], timeout_seconds=GIT_SECONDS).strip()
-    try:
-        status = [*git, "status", "--porcelain", "--", "."]
-        done = subprocess.run(status, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
-    except (subprocess.SubprocessError, OSError) as error:
-        raise Failure(f"git does not say what changed in {place}: {error}") from None
-    changed = done.stdout.splitlines()
+    # Without a word if there is no commit yet.
+    commit = _git(place, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+    changed = _git(place, "status", "--porcelain", "--", ".").splitlines()
     if place == build.REPOSITORY:
         changed = [line for line in changed if not re.fullmatch(r"\?\? [^/]+/?", line)]
     return commit, [line[3:] for line in changed]
+
+
+def _git(place: Path, *words: str) -> str:
+    """What git prints. Raises Failure with its complaint, if it has one: nobody's owner, a damaged repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(place), *words], capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise Failure(f"git does not say what {place} is: {error}") from None
+    if done.returncode != 0 and done.stderr:
+        raise Failure(f"git does not say what {place} is: {done.stderr.splitlines()[0]}")
+    return done.stdout
 
 
 def _make(out: Path, options: Options) -> None:
