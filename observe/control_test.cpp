@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernel/boot_log.hpp"
+#include "kernel/events.hpp"
 #include "observe/testing.hpp"
 #include "observe/turns.hpp"
 
@@ -342,6 +343,20 @@ TEST(Control, ApplicationsAddCommandsAndStatistics) {
   EXPECT_NE(peer.ask("stats").find("own.answer=42"), std::string::npos);
   EXPECT_NE(peer.ask("stats,1").find("own.answer=1"), std::string::npos);
   EXPECT_NE(peer.ask("stats").find("control.lines="), std::string::npos);
+}
+
+// A core that sleeps is what a study looks at: nobody may be sent to it for a look.
+TEST(Control, LookingVisitsNoCore) {
+  World world;
+  Peer& peer = world.peer();
+  const auto visits = [] { return event_counters(0).remote_received + event_counters(1).remote_received; };
+  const std::uint64_t before = visits();
+  const std::string all = peer.ask("stats");
+  const std::string one = peer.ask("stats,1");
+  for (const char* line : {"cores", "status", "policy", "boot", "rdtsc", "dmesg"}) EXPECT_TRUE(peer.ask(line).starts_with("ok")) << line;
+  EXPECT_EQ(visits(), before);
+  EXPECT_EQ(all.find("net.frames_received=0;"), std::string::npos) << "the other cores' counters are there all the same: " << all;
+  EXPECT_NE(one.find("net.control_frames_sent="), std::string::npos) << one;
 }
 
 TEST(Control, CoresAndStatusTellWhatToolsRead) {

@@ -53,13 +53,13 @@ class Control final : public net::ConnectionHandler {
     }
     if (line_.starts_with("counters\n")) {
       line_.clear();
-      for (unsigned core = 0; core < network_.cores(); ++core) start(print_counters(core));
+      for (unsigned core = 0; core < network_.cores(); ++core) print_counters(core);
     }
   }
 
  private:
-  static task<void> print_counters(unsigned core) {
-    const net::Counters all = co_await on_core(core, net::counters);
+  static void print_counters(unsigned core) {
+    const net::Counters all = net::counters(core);
     print("net_echo: core ", core, " received=", all.frames_received, " sent=", all.frames_sent, " malformed=", all.dropped_malformed,
           " bad_checksums=", all.dropped_checksum, " memory=", all.dropped_memory, " retransmissions=", all.retransmissions,
           " accepted=", all.connections_accepted, " open=", all.connections_open, " reset=", all.connections_reset,
