@@ -71,6 +71,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("perl", "perl"),
         Need("socat", "socat"),
     ),
+    "netpipe": (Need("netpipe-tcp", "NPtcp"),),
     "serve": (Need("dnsmasq-base", "dnsmasq"),),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }
