@@ -45,7 +45,7 @@ class Connection:
 
     def answers(self) -> int:
         """What has come by now, asked for anew."""
-        data = self.socket.recv(1 << 16)
+        data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("load: the server ended a connection")
         self._received += data

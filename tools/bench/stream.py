@@ -33,8 +33,8 @@ CONTROL_PORT = 5002
 START_SECONDS = 60
 LOAD_SECONDS = 10.0
 WARM_SECONDS = 2.0
-CONNECTIONS = 32
-DEPTH = 16
+CONNECTIONS = 64
+DEPTH = 4
 COLLECT_SECONDS = 120.0
 # After: all of a run fits. Live: a quarter of it does, so the collector has to keep up.
 LINES_AFTER = "1M"
