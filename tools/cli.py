@@ -196,7 +196,7 @@ def _parser() -> Parser:
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
     chain.add_argument("file", nargs="?", metavar="FILE")
 
-    clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU and sources.", builds=False)
+    clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU, sources and compiled objects.", builds=False)
     clean.add_argument("--cache", action="store_true")
     return parser
 
