@@ -23,8 +23,9 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
-# As many workers as cores; a file's tests stay together, as they share its machine.
-SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile")
+# As many workers as cores; a file's tests stay together, as they share its machine, and files are begun in the order of their names,
+# or in that of the layer's conftest.py.
+SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclasses.dataclass

@@ -24,6 +24,8 @@ from servers import NeapServer, Server, StockServer  # noqa: E402
 
 from tools.machine import SOFT_CARD  # noqa: E402
 
+LONGEST = ["launcher_test", "boot_test", "outside_test", "linux_driver_test", "experiment_test", "log_test", "clients_test", "netpipe_test"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
@@ -35,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Where workers share the files, the last to be begun should be a short one.
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
     dropped = [item for item in items if item.get_closest_marker("image_only")]
