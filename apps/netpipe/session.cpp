@@ -151,7 +151,8 @@ void Session::begin_size() {
   Step next = Step::quit;
   if (point && !enough) {
     point_ = *point;
-    repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
+    // A receiver is told; until then it still needs those of the trial whose time runs on.
+    if (transmits()) repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
     next = Step::size_sync;
   }
   if (state_ == State::running) {
