@@ -2,7 +2,6 @@
 // What the machine is and does, as text.
 //
 // Looking must not change what is looked at: everything here reads what other cores publish, and wakes none of them.
-#include <charconv>
 #include <vector>
 
 #include "kernel/application.hpp"
@@ -11,18 +10,13 @@
 #include "kernel/machine.hpp"
 #include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
+#include "kernel/numbers.hpp"
 #include "kernel/policy.hpp"
 #include "observe/built_in.hpp"
 #include "observe/server.hpp"
 
 namespace neap::observe {
 namespace {
-
-std::string hexadecimal(std::uint64_t value) {
-  char digits[17];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-  return "0x" + std::string(digits, end);
-}
 
 void tell_policy_of(unsigned core, Fields& fields) {
   constexpr const char* switches[] = {"off", "on", "unknown"};
