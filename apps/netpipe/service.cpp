@@ -161,6 +161,7 @@ task<Result<Run>> Service::measure(ClientOptions client) {
 /// `ended` is called on this core.
 Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   if (measuring_.exchange(true)) return failure(ErrorCode::full, "a measurement is under way");
+  measuring_core_ = client.core;  // before the number is known: whoever asks for the end finds the way there
   try {
     const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer), client.measured);
     neap::start(drive(client, number, this_core(), std::move(ended)));
@@ -206,7 +207,6 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
 
 /// The session through all its connections, on the core that measures; returned when it has ended.
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
-  measuring_core_ = this_core();
   measuring_session_ = session.get();
   std::uint64_t limit_ns = client.wait.count() > 0 ? in(client.wait) : 0;
   for (;;) {
