@@ -161,7 +161,8 @@ task<Result<Run>> Service::measure(ClientOptions client) {
 /// `ended` is called on this core.
 Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   if (measuring_.exchange(true)) return failure(ErrorCode::full, "a measurement is under way");
-  measuring_core_ = client.core;  // before the number is known: whoever asks for the end finds the way there
+  measuring_core_ = client.core;
+  stop_wanted_ = false;
   try {
     const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer), client.measured);
     neap::start(drive(client, number, this_core(), std::move(ended)));
@@ -228,6 +229,7 @@ task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
 /// The session through all its connections, on the core that measures; returned when it has ended.
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
   measuring_session_ = session.get();
+  if (stop_wanted_) session->stop();
   const std::unique_ptr<Session*, void (*)(Session**)> shown(&measuring_session_, [](Session** place) { *place = nullptr; });
   std::uint64_t limit_ns = client.wait.count() > 0 ? in(client.wait) : 0;
   for (;;) {
@@ -257,11 +259,11 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
 
 task<bool> Service::stop() {
   if (!measuring_) co_return false;
-  co_return co_await on_core(measuring_core_, [this] {
-    if (measuring_session_ == nullptr) return false;
-    measuring_session_->stop();
-    return true;
+  stop_wanted_ = true;  // in case that its session is still on the way to its core
+  co_await on_core(measuring_core_, [this] {
+    if (measuring_session_ != nullptr) measuring_session_->stop();
   });
+  co_return true;
 }
 
 }  // namespace neap::netpipe

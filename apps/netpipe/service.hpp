@@ -91,6 +91,7 @@ class Service {
   std::atomic<unsigned> sessions_{0};
   std::atomic<bool> measuring_{false};
   std::atomic<unsigned> measuring_core_{0};
+  std::atomic<bool> stop_wanted_{false};
   Session* measuring_session_ = nullptr;  // touched on that core only
 
   mutable SpinLock lock_;  // for what follows
