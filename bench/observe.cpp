@@ -16,20 +16,32 @@ namespace {
 using namespace neap;
 
 // tools/bench.py knows these numbers.
-enum Region : unsigned { known_sequence, string_instruction, interrupt_off, interrupt_on, interrupt_control, slept_on, poll_on, cycle_on };
+enum Region : unsigned {
+  known_sequence,
+  string_instruction,
+  interrupt_off,
+  interrupt_on,
+  interrupt_control,
+  slept_on,
+  poll_on,
+  cycle_on,
+  count_control
+};
 
 constexpr unsigned repetitions = 10'000;
 
 log::Traffic traffic;
 
-template <Region region, class Call>
-void repeat(Call call) {
+/// `before` each call, uncounted.
+template <Region region, class Call, class Before = void (*)()>
+void repeat(Call call, Before before = [] {}) {
   for (unsigned i = 0; i < 100; ++i) call();  // warm: pages, translations, the first chunks
   for (unsigned i = 0; i < repetitions; ++i) {
     traffic.rx_descriptors.add(3);
     traffic.rx_frames.add(3);
     traffic.rx_bytes.add(1'500);
     traffic.tx_descriptors.add(4);
+    before();
     bench::begin_counting<region>();
     call();
     bench::end_counting<region>();
@@ -67,10 +79,9 @@ neap::task<int> neap::application(Arguments& arguments) {
     log::before_sleep();
     log::slept(IdleState::halt, 1'000, 2'000, {});
   });
-  repeat<interrupt_control>([] {
-    ++log::control_traffic().rx_frames;
-    log::interrupt();
-  });
+  constexpr log::ControlTraffic control{.rx_frames = 1, .rx_bytes = 100};
+  repeat<count_control>([&] { log::count_control(control); });
+  repeat<interrupt_control>([] { log::interrupt(); }, [&] { log::count_control(control); });
   if (!co_await log::stop()) co_return 1;
   const log::Extent extent = log::extent(0);
   print("bench_observe: ", extent.end, " lines, ", extent.unwritten, " unwritten");

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 # Unit tests on the host. `neap_host_test(NAME SOURCES … LIBRARIES …)` makes a GoogleTest program that ctest runs.
 set(NEAP_SANITIZE "" CACHE STRING "Sanitizers for everything built on the host, as -fsanitize= takes them")
-set(CMAKE_CXX_FLAGS_DEBUG "-O1")
-set(CMAKE_C_FLAGS_DEBUG "-O1")
+# -Og: the undefined-behaviour sanitizer's checks take half as long to compile as with -O1.
+set(optimisation "-O1")
+if(NEAP_SANITIZE MATCHES "undefined")
+  set(optimisation "-Og")
+endif()
+set(CMAKE_CXX_FLAGS_DEBUG "${optimisation}")
+set(CMAKE_C_FLAGS_DEBUG "${optimisation}")
 if(NEAP_SANITIZE)
   target_compile_options(neap_common INTERFACE "-fsanitize=${NEAP_SANITIZE}" -fno-omit-frame-pointer)
   target_link_options(neap_common INTERFACE "-fsanitize=${NEAP_SANITIZE}")

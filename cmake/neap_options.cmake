@@ -7,11 +7,14 @@ if(NEAP_IMAGE)
   set(NEAP_DEBUG_INFO "-g")
 endif()
 add_library(neap_common INTERFACE)
+# Objects name no place of this machine, whether the compiler is given absolute paths or, by ccache, relative ones.
+cmake_path(RELATIVE_PATH PROJECT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_BINARY_DIR}" OUTPUT_VARIABLE neap_source_from_build)
 target_include_directories(neap_common INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include/neap>")
 target_compile_options(neap_common INTERFACE
   ${NEAP_DEBUG_INFO}
+  "$<BUILD_INTERFACE:-ffile-prefix-map=${neap_source_from_build}=.>"
   "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>"
-  "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_BINARY_DIR}=build>"
+  "$<BUILD_INTERFACE:-ffile-prefix-map=${PROJECT_BINARY_DIR}/=>"
   "$<INSTALL_INTERFACE:-ffile-prefix-map=$<INSTALL_PREFIX>=neap>"
   -ftls-model=local-exec)
 

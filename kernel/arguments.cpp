@@ -2,41 +2,25 @@
 #include "kernel/arguments.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
-#include <system_error>
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/numbers.hpp"
 
 namespace neap {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
-constexpr std::uint64_t number_most = ~std::uint64_t{0};
-
-/// Digits at the front of `text`, decimal or 0x hexadecimal; they are removed from it. Nothing if there are none or too many.
-std::optional<std::uint64_t> take_digits(std::string_view& text) {
-  int base = 10;
-  if (text.starts_with("0x") || text.starts_with("0X")) {
-    base = 16;
-    text.remove_prefix(2);
-  }
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{}) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return value;
-}
 
 std::optional<std::uint64_t> multiply(std::uint64_t value, std::uint64_t by) {
   if (value > number_most / by) return std::nullopt;
   return value * by;
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view text, bool suffixes) {
-  const auto value = take_digits(text);
+std::optional<std::uint64_t> parse_scaled(std::string_view text, bool suffixes) {
+  const auto value = take_number(text);
   if (!value) return std::nullopt;
   if (text.empty()) return value;
   if (!suffixes || text.size() != 1) return std::nullopt;
@@ -58,7 +42,7 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
     std::uint64_t ns;
   };
   constexpr Unit units[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
-  const auto value = take_digits(text);
+  const auto value = take_number(text);
   if (!value) return std::nullopt;
   for (const Unit& unit : units) {
     if (text != unit.name) continue;
@@ -153,7 +137,7 @@ std::uint64_t Arguments::scaled(std::string_view key, std::uint64_t otherwise, R
   if (!limits.empty()) accepts += ", " + limits;
   const std::string* const text = take(key, format(otherwise), accepts, help);
   if (text == nullptr) return otherwise;
-  const auto value = parse_number(*text, suffixes);
+  const auto value = parse_scaled(*text, suffixes);
   if (!value) {
     complain(key, *text, suffixes ? "is not a number of bytes (digits, then nothing, K, M or G)" : "is not a number");
     return otherwise;

@@ -38,7 +38,7 @@ struct CoreCounters {
   Counter events, interrupts, spurious, remote_received, remote_refused, sleeps, asleep_ns;
 };
 
-/// What policy.cpp keeps of a core; written by the core itself alone, except before it runs.
+/// What policy.cpp keeps of a core; written by the core itself alone, but for what a card that comes into use brings with it (`use`).
 struct PolicySlot {
   std::atomic<IdleState> idle{IdleState::halt};
   std::atomic<std::uint8_t> turbo{2};

@@ -2,9 +2,10 @@
 #include "kernel/early_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
+
+#include "kernel/numbers.hpp"
 
 namespace neap {
 namespace {
@@ -26,13 +27,6 @@ std::optional<std::string_view> find(std::string_view line, std::string_view key
   }
 }
 
-std::optional<std::uint32_t> number(std::string_view text, int base) noexcept {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 struct NamedPort {
   std::string_view name;
   std::uint16_t port;
@@ -44,10 +38,10 @@ std::optional<std::uint16_t> serial_port(std::string_view word) noexcept {
   for (const auto& [name, port] : named_ports) {
     if (word == name) return port;
   }
-  constexpr std::uint32_t port_least = 0x100, port_most = 0xfff8;  // below are the board's own devices; a UART has eight ports
+  constexpr std::uint64_t port_least = 0x100, port_most = 0xfff8;  // below are the board's own devices; a UART has eight ports
   if (!word.starts_with("0x")) return std::nullopt;
-  const auto port = number(word.substr(2), 16);
-  if (!port || *port < port_least || *port > port_most || *port % 8 != 0) return std::nullopt;
+  const auto port = parse_number(word, port_most);
+  if (!port || *port < port_least || *port % 8 != 0) return std::nullopt;
   return static_cast<std::uint16_t>(*port);
 }
 
@@ -72,9 +66,9 @@ const char* EarlyOptions::parse_console(std::string_view value) noexcept {
       speed_may_follow = true;
       continue;
     }
-    if (const auto baud = number(word, 10); baud && speed_may_follow) {
+    if (const auto baud = parse_digits(word); baud && speed_may_follow) {
       if (*baud == 0 || baud_most % *baud != 0 || baud_most / *baud > divisor_most) return "has a speed that does not divide 115200";
-      ports[count - 1].baud = *baud;
+      ports[count - 1].baud = static_cast<std::uint32_t>(*baud);
     } else if (word == "vga" && !screen) {
       screen = true;
     } else if (word == "none" && count == 0 && !screen) {

@@ -329,7 +329,7 @@ TrafficTotals traffic(unsigned core) noexcept {
           .tx_bytes = now->tx_bytes.value()};
 }
 
-ControlTraffic& control_traffic() noexcept { return writer.control_traffic(); }
+void count_control(const ControlTraffic& passed) noexcept { writer.count_control(passed); }
 
 void interrupt() noexcept {
   if (writer.on()) [[unlikely]]

@@ -54,7 +54,7 @@ struct TrafficTotals {
   std::uint64_t rx_descriptors = 0, rx_frames = 0, rx_bytes = 0;
   std::uint64_t tx_descriptors = 0, tx_frames = 0, tx_bytes = 0;
 };
-/// Of these, what belongs to control connections and log streams; kept by the network (net/).
+/// Of these, what belongs to control connections and log streams; the network (net/) tells.
 struct ControlTraffic {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
 };
@@ -63,8 +63,8 @@ struct ControlTraffic {
 void watch(const Traffic* traffic) noexcept;
 /// What that core's watched counters say now; any core. Zeros if it has none.
 [[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;
-/// This core's, for the network to add to. Called anew for each addition: the call is what tells the next record to look.
-[[nodiscard]] ControlTraffic& control_traffic() noexcept;
+/// On its core: so much of it passed since the last call. Only a run counts it: `start` begins at zero.
+void count_control(const ControlTraffic& passed) noexcept;
 
 /// The event of this core's queue vector begins. Under 60 instructions when nothing is sampled; a test of one byte when no run is on.
 void interrupt() noexcept;

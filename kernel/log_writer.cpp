@@ -16,7 +16,6 @@ constinit thread_local Writer writer;
 namespace {
 
 constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
-constexpr unsigned entries_shift = 32;
 constexpr std::uint16_t sample_counters = counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses |
                                           counter::package_energy | counter::dram_energy | counter::core_c3;
 constexpr std::uint16_t residency_counters =
@@ -24,8 +23,7 @@ constexpr std::uint16_t residency_counters =
 constexpr std::uint16_t all_counters = sample_counters | residency_counters;
 
 static_assert(sizeof(Traffic) == 6 * sizeof(std::uint64_t), "six counters side by side: the short way loads them two at a time");
-static_assert(offsetof(Record, rx_descriptors) == 16 && offsetof(Record, tx_frames) == 32 && offsetof(Record, control_tx_bytes) == 48);
-static_assert(offsetof(Record, idle_entries) == 52 && offsetof(Record, idle_ticks) == 56);
+static_assert(offsetof(Record, rx_descriptors) == 16 && offsetof(Record, tx_frames) == 32 && offsetof(Record, tx_bytes) == 36);
 
 /// What of `now - seen` fits into a field; the rest stays for the next record.
 template <class Field>
@@ -35,6 +33,14 @@ Field take(std::uint64_t now, std::uint64_t& seen) noexcept {
   return static_cast<Field>(part);
 }
 
+/// Of `more`, moves into `field` what fits.
+template <class Field>
+void move_into(Field& field, std::uint64_t& more) noexcept {
+  const std::uint64_t part = std::min<std::uint64_t>(more, std::numeric_limits<Field>::max() - field);
+  field = static_cast<Field>(field + part);
+  more -= part;
+}
+
 using Counts = std::array<std::uint64_t, 6>;
 Counts counts_of(const Traffic& traffic) noexcept {
   return {traffic.rx_descriptors.value(), traffic.rx_frames.value(), traffic.rx_bytes.value(),
@@ -42,10 +48,13 @@ Counts counts_of(const Traffic& traffic) noexcept {
 }
 
 __m128i load(const std::byte* from) noexcept { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-/// The low halves of a's and b's two words each.
-__m128i low_halves(__m128i a, __m128i b) noexcept {
-  return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), _MM_SHUFFLE(2, 0, 2, 0)));
+/// The low halves of a's two words, then the halves of b that `from_b` names.
+template <int from_b>
+__m128i low_halves_and(__m128i a, __m128i b) noexcept {
+  return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), from_b << 4 | _MM_SHUFFLE(0, 0, 2, 0)));
 }
+constexpr int low_halves = 0b1000;
+constexpr int second_word = 0b1110;
 
 }  // namespace
 
@@ -73,11 +82,18 @@ void Writer::record(Kind kind) noexcept {
   }
   next_ = to + 1;
   for (unsigned i = 0; i < 3; ++i) seen[i] = now[i];
-  auto* const idle = reinterpret_cast<__m128i*>(idle_);
-  const __m128i idle_now = *idle;
-  *idle = _mm_setzero_si128();
-  store(to, {.words = {tsc, head_ | static_cast<std::uint64_t>(kind)},
-             .parts = {low_halves(passed[0], passed[1]), _mm_shuffle_epi32(passed[2], _MM_SHUFFLE(3, 1, 2, 0)), idle_now}});
+  static_assert(sizeof(Rest) == 32 && offsetof(Record, control_rx_frames) - 32 == offsetof(Rest, control_rx_frames) &&
+                offsetof(Record, control_tx_frames) - 32 == offsetof(Rest, control_tx_frames) &&
+                offsetof(Record, control_rx_bytes) - 32 == offsetof(Rest, control_rx_bytes) &&
+                offsetof(Record, control_tx_bytes) - 32 == offsetof(Rest, control_tx_bytes) &&
+                offsetof(Record, idle_entries) - 32 == offsetof(Rest, idle_entries) &&
+                offsetof(Record, idle_ticks) - 32 == offsetof(Rest, idle_ticks));
+  auto* const rest = reinterpret_cast<__m128i*>(&rest_);
+  const __m128i rest_now[2] = {rest[0], rest[1]};
+  rest[0] = rest[1] = _mm_setzero_si128();
+  store(to,
+        {.words = {tsc, head_ | static_cast<std::uint64_t>(kind)},
+         .parts = {low_halves_and<low_halves>(passed[0], passed[1]), low_halves_and<second_word>(passed[2], rest_now[0]), rest_now[1]}});
 }
 
 void Writer::record_in_next_chunk(Kind kind) noexcept {
@@ -120,20 +136,14 @@ bool Writer::record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, 
   record.tx_descriptors = take<std::uint32_t>(now[3], seen_[3]);
   record.tx_frames = take<std::uint32_t>(now[4], seen_[4]);
   record.tx_bytes = take<std::uint32_t>(now[5], seen_[5]);
-  record.control_rx_frames = take<std::uint16_t>(control_.rx_frames, seen_control_.rx_frames);
-  record.control_tx_frames = take<std::uint16_t>(control_.tx_frames, seen_control_.tx_frames);
-  record.control_rx_bytes = take<std::uint32_t>(control_.rx_bytes, seen_control_.rx_bytes);
-  record.control_tx_bytes = take<std::uint32_t>(control_.tx_bytes, seen_control_.tx_bytes);
-  const std::uint64_t entries = (idle_[0] >> entries_shift) + more_idle_entries_;
-  record.idle_entries = static_cast<std::uint32_t>(std::min<std::uint64_t>(entries, std::numeric_limits<std::uint32_t>::max()));
-  record.idle_ticks = idle_[1];
-  idle_[0] = idle_[1] = 0;
-  more_idle_entries_ = entries - record.idle_entries;
-  // What did not fit of these the short way would not see.
-  if (more_idle_entries_ != 0 || seen_control_.rx_frames != control_.rx_frames || seen_control_.tx_frames != control_.tx_frames ||
-      seen_control_.rx_bytes != control_.rx_bytes || seen_control_.tx_bytes != control_.tx_bytes) {
-    look_again_tsc_ = 0;
-  }
+  record.control_rx_frames = rest_.control_rx_frames;
+  record.control_tx_frames = rest_.control_tx_frames;
+  record.control_rx_bytes = rest_.control_rx_bytes;
+  record.control_tx_bytes = rest_.control_tx_bytes;
+  record.idle_entries = rest_.idle_entries;
+  record.idle_ticks = rest_.idle_ticks;
+  rest_ = {};
+  fill_rest();
   put(record);
   if (has_sample) put_sample(sample, tsc);
   if (has_residency) put_residency(sample, tsc);
@@ -219,6 +229,25 @@ void Writer::watch(const Traffic* traffic) noexcept {
   traffic_ = &next;
 }
 
+void Writer::count_control(const ControlTraffic& passed) noexcept {
+  if (!on_) return;
+  more_control_.rx_frames += passed.rx_frames;
+  more_control_.rx_bytes += passed.rx_bytes;
+  more_control_.tx_frames += passed.tx_frames;
+  more_control_.tx_bytes += passed.tx_bytes;
+  fill_rest();
+}
+
+void Writer::fill_rest() noexcept {
+  move_into(rest_.control_rx_frames, more_control_.rx_frames);
+  move_into(rest_.control_tx_frames, more_control_.tx_frames);
+  move_into(rest_.control_rx_bytes, more_control_.rx_bytes);
+  move_into(rest_.control_tx_bytes, more_control_.tx_bytes);
+  move_into(rest_.idle_entries, more_idle_entries_);
+  const bool left = (more_control_.rx_frames | more_control_.tx_frames | more_control_.rx_bytes | more_control_.tx_bytes) != 0;
+  if (left || more_idle_entries_ != 0) look_again_tsc_ = 0;  // the short way would not come back for it
+}
+
 void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
   const std::uint64_t ticks = awake_tsc - asleep_tsc;
   if (asked != IdleState::poll) ++sleeps_;
@@ -228,12 +257,12 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
     idle_state_ = static_cast<std::uint8_t>(asked);
     set_head();
   }
-  idle_[1] += ticks;
-  if (idle_[0] >> entries_shift == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
+  rest_.idle_ticks += ticks;
+  if (rest_.idle_entries == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
     ++more_idle_entries_;
     look_again_tsc_ = 0;
   } else {
-    idle_[0] += std::uint64_t{1} << entries_shift;
+    ++rest_.idle_entries;
   }
   if (!idle_records_ || asked == IdleState::poll) return;  // to poll is not to sleep
   if (position() >= room_end_) {
@@ -281,8 +310,9 @@ void Writer::begin(const RunPlan& plan) noexcept {
   uncounted_requests_ = 0;
   // A run counts from its beginning.
   std::ranges::copy(counts_of(*traffic_), seen_);
-  seen_control_ = control_;
-  idle_[0] = idle_[1] = more_idle_entries_ = 0;
+  rest_ = {};
+  more_idle_entries_ = 0;
+  more_control_ = {};
   record_fully(Kind::start, tsc, all_counters, 0);
   put_anchor(plan, tsc);
   if (has_settings_) {

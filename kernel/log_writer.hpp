@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // One core's side of the log: what has passed since its last record, and how that becomes lines.
 //
-// The usual record takes the short way: one look at the clock, six counters less what they were, four stores. Everything rare (a sample is
-// due, control traffic passed, a count has outgrown its field, the chunk is full) takes the long one. So that the short way need not ask
-// for each of these, most of them make `look_again_tsc_` zero: the next record is then late for a look, whatever the clock says.
+// The usual record takes the short way: one look at the clock, six counters less what they were, and the fields that were put in their
+// places as things happened (`Rest`). Everything rare (a sample is due, a count has outgrown its field, the chunk is full) takes the long
+// one. So that the short way need not ask for each of these, most of them make `look_again_tsc_` zero: the next record is then late for a
+// look, whatever the clock says.
 // Kernel-internal.
 #pragma once
 
@@ -35,10 +36,7 @@ class Writer {
   [[nodiscard]] bool on() const noexcept { return on_; }
 
   void watch(const Traffic* traffic) noexcept;
-  [[nodiscard]] ControlTraffic& control_traffic() noexcept {
-    look_again_tsc_ = 0;
-    return control_;
-  }
+  void count_control(const ControlTraffic& passed) noexcept;
 
   void record(Kind kind) noexcept;
   void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept;
@@ -75,6 +73,17 @@ class Writer {
 
   static constexpr Traffic nothing{};
 
+  /// A record's last 32 bytes: what is not counters of others is kept as it will be written.
+  struct alignas(16) Rest {
+    std::uint32_t tx_frames = 0, tx_bytes = 0;  // always zero here: the counters say
+    std::uint16_t control_rx_frames = 0, control_tx_frames = 0;
+    std::uint32_t control_rx_bytes = 0, control_tx_bytes = 0;
+    std::uint32_t idle_entries = 0;
+    std::uint64_t idle_ticks = 0;
+  };
+  /// Moves what did not fit into `rest_`, as far as it does now.
+  void fill_rest() noexcept;
+
   // What the short way touches, in the order of its use.
   bool on_ = false;
   bool idle_records_ = false;
@@ -87,15 +96,16 @@ class Writer {
   const Traffic* traffic_ = &nothing;
   std::uint64_t head_ = 0;                  // the second word of a record, without its kind
   alignas(16) std::uint64_t seen_[6] = {};  // the traffic counters as far as they are in records
-  alignas(16) std::uint64_t idle_[2] = {};  // a record's last two words: idle entries in the upper half of the first, ticks in the second
+  Rest rest_;
 
   Ring* ring_ = nullptr;
   std::uint64_t limit_position_ = 0;
   std::uint64_t room_end_ = 0;  // ordinary lines end here
   std::uint64_t next_sample_tsc_ = 0;
   std::uint64_t sample_period_ticks_ = 0;
-  std::uint64_t more_idle_entries_ = 0;  // those that found idle_[0] full
-  ControlTraffic control_, seen_control_;
+  // What found the fields of `rest_` full.
+  std::uint64_t more_idle_entries_ = 0;
+  ControlTraffic more_control_;
   std::uint64_t uncounted_requests_ = 0;
   std::uint64_t requests_at_once_ = 0;
   std::uint64_t sleeps_ = 0;  // since boot

@@ -120,11 +120,8 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   traffic.tx_descriptors.add(5);
   traffic.tx_frames.add(2);
   traffic.tx_bytes.add(3'028);
-  ControlTraffic& control = subject.control_traffic();
-  control.rx_frames += 1;
-  control.rx_bytes += 146;
-  control.tx_frames += 1;
-  control.tx_bytes += 1'514;
+  subject.count_control({.rx_frames = 1, .rx_bytes = 146});
+  subject.count_control({.tx_frames = 1, .tx_bytes = 1'514});
   clock.advance(std::chrono::microseconds(16));
   subject.record(Kind::poll);
   clock.advance(std::chrono::microseconds(4));
@@ -175,12 +172,8 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         break;
       case 2: {
         if (random() % 10 != 0) break;
-        ControlTraffic& control = subject.control_traffic();
         const std::uint64_t frames = random() % 200'000, bytes = sometimes_huge();
-        control.rx_frames += frames;
-        control.tx_frames += frames / 3;
-        control.rx_bytes += bytes;
-        control.tx_bytes += bytes / 7;
+        subject.count_control({.rx_frames = frames, .rx_bytes = bytes, .tx_frames = frames / 3, .tx_bytes = bytes / 7});
         passed.control_rx_frames += frames;
         passed.control_tx_frames += frames / 3;
         passed.control_rx_bytes += bytes;
@@ -208,7 +201,7 @@ TEST_F(LogWriterTest, WhatOutgrowsAFieldFollowsInTheNextRecord) {
   constexpr std::uint64_t full = 0xFFFF'FFFF;
   subject.begin({});
   traffic.rx_bytes.add(2 * full + 5);
-  subject.control_traffic().tx_frames += 65'535 + 7;
+  subject.count_control({.tx_frames = 65'535 + 7});
   for (int i = 0; i < 4; ++i) subject.record(Kind::interrupt);
   subject.end({});
   const auto lines = lines_of(ring);

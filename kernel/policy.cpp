@@ -184,17 +184,11 @@ bool speaks_for_package(unsigned core, const Cores& cores) {
   return true;
 }
 
-std::uint32_t next_number() {
-  const std::uint32_t number = load(accepted_changes) + 1;
-  store(accepted_changes, number);
-  return number;
-}
-
 /// The cores in `cores` below `end`, back to what they had before, as a change of its own. False: of some that is not known.
 task<bool> set_back(Setting setting, std::span<const Value> before, const Cores& cores, unsigned end) {
   constexpr std::uint32_t turbo_never_set = 2;
   bool all_known = true;
-  const std::uint32_t number = next_number();
+  const std::uint32_t number = generation() + 1;
   for (unsigned core = 0; core < end; ++core) {
     if (!cores[core]) continue;
     if (setting == Setting::turbo && before[core].number == turbo_never_set) {
@@ -202,6 +196,7 @@ task<bool> set_back(Setting setting, std::span<const Value> before, const Cores&
       continue;
     }
     const bool speaks = speaks_for_package(core, cores);
+    store(accepted_changes, number);
     static_cast<void>(co_await on_core(core, [=, value = before[core]] { return apply_here(setting, value, number, speaks).has_value(); }));
   }
   co_return all_known;
@@ -218,7 +213,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   if (auto good = check(setting, *value, cores, core == all_cores); !good) co_return std::unexpected(std::move(good.error()));
 
   std::vector<Value> before(core_count());
-  const std::uint32_t number = next_number();
+  const std::uint32_t number = generation() + 1;
   for (unsigned i = 0; i < core_count(); ++i) {
     if (!cores[i]) continue;
     const bool speaks = speaks_for_package(i, cores);
@@ -231,6 +226,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
                            (set_back_all ? "; nothing has changed" : "; the cores before it have changed"));
     }
     value->number = done->number;
+    store(accepted_changes, number);  // a change is one once a core has it
   }
   co_return Applied{.generation = number, .value = text_of(setting, *value), .cores = text_of(cores)};
 }

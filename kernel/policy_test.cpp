@@ -252,6 +252,21 @@ TEST_F(PolicyTest, ACpuThatRefusesLeavesNothingHalfSet) {
                                                               {PowerCall::Kind::performance, 1, 0x1400}}));
 }
 
+// Not even the generation: nobody can have stamped a record with it.
+TEST_F(PolicyTest, ACpuThatRefusesOnTheFirstCoreChangesNothing) {
+  host::fail_power_calls(0);
+  const std::uint32_t before = generation();
+  const Outcome refused = set(Setting::pstate, "24");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().why, "pstate: core 0 refused: this MSR faults; nothing has changed");
+  EXPECT_EQ(generation(), before);
+  EXPECT_TRUE(host::take_power_calls().empty());
+  host::fail_power_calls(host::no_core);
+  const Outcome done = set(Setting::pstate, "24");
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->generation, before + 1);
+}
+
 // Changes asked for on all cores at once: each gets its own number, and the last number is what holds.
 TEST_F(PolicyTest, ChangesAreCarriedOutOneAfterTheOther) {
   constexpr unsigned each = 200;

@@ -2,9 +2,9 @@
 #include "kernel/policy_values.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
-#include <system_error>
+
+#include "kernel/numbers.hpp"
 
 namespace neap::policy {
 
@@ -33,17 +33,15 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 /// Digits, and after a point at most as many more as `scale` (a power of ten) has zeros; the number times `scale`. Nothing else.
 std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale) {
   constexpr std::uint64_t whole_most = 1'000'000'000'000;
-  std::uint64_t whole = 0;
-  const char* const end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, whole);
-  if (error != std::errc{} || whole > whole_most) return std::nullopt;
-  std::uint64_t value = whole * scale;
-  if (at == end) return value;
-  if (*at != '.' || ++at == end) return std::nullopt;
-  for (; at != end; ++at) {
+  const auto whole = take_digits(text);
+  if (!whole || *whole > whole_most) return std::nullopt;
+  std::uint64_t value = *whole * scale;
+  if (text.empty()) return value;
+  if (text.front() != '.' || text.size() == 1) return std::nullopt;
+  for (const char digit : text.substr(1)) {
     scale /= 10;
-    if (*at < '0' || *at > '9' || scale == 0) return std::nullopt;
-    value += static_cast<std::uint64_t>(*at - '0') * scale;
+    if (digit < '0' || digit > '9' || scale == 0) return std::nullopt;
+    value += static_cast<std::uint64_t>(digit - '0') * scale;
   }
   return value;
 }
@@ -55,11 +53,6 @@ std::string thousandths(std::uint64_t value) {
   std::string rest = std::to_string(1000 + value % 1000).substr(1);
   while (rest.back() == '0') rest.pop_back();
   return text + '.' + rest;
-}
-
-std::string hexadecimal(std::uint64_t value) {
-  char digits[16];
-  return "0x" + std::string(digits, std::to_chars(digits, digits + sizeof digits, value, 16).ptr);
 }
 
 bool has(const PowerAbilities& abilities, unsigned state) { return (abilities.idle_states >> state & 1) != 0; }
@@ -93,11 +86,9 @@ Parsed parse_time(Setting setting, std::string_view text, std::uint32_t most_us,
 std::optional<std::uint64_t> parse_ratio(std::string_view text, std::uint32_t step_khz) {
   if (text.starts_with("0x") || text.starts_with("0X")) {
     // IA32_PERF_CTL has nothing but the ratio on the CPUs that we can tell anything.
-    std::uint64_t raw = 0;
-    const char* const end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data() + 2, end, raw, 16);
-    if (error != std::errc{} || at != end || (raw & ~std::uint64_t{0xff00}) != 0) return std::nullopt;
-    return raw >> 8;
+    const auto raw = parse_number(text);
+    if (!raw || (*raw & ~std::uint64_t{0xff00}) != 0) return std::nullopt;
+    return *raw >> 8;
   }
   std::string_view digits = text;
   const bool mhz = take_suffix(digits, "MHz");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <charconv>
 #include <optional>
 #include <string_view>
 
+#include "kernel/numbers.hpp"
 #include "net/network.hpp"
 
 namespace neap::net {
@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::string_view form = "not dhcp and not A.B.C.D/LEN[,GATEWAY]";
 
-/// Decimal, at most `most`, the whole text.
-std::optional<unsigned> parse_number(std::string_view text, unsigned most) {
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value > most) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 std::optional<Ipv4Address> Ipv4Address::parse(std::string_view text) {
@@ -26,9 +18,9 @@ std::optional<Ipv4Address> Ipv4Address::parse(std::string_view text) {
   for (int part = 0; part < 4; ++part) {
     const std::size_t dot = text.find('.');
     if ((dot == std::string_view::npos) != (part == 3)) return std::nullopt;
-    const auto byte = parse_number(text.substr(0, dot), 255);
+    const auto byte = parse_digits(text.substr(0, dot), 255);
     if (!byte) return std::nullopt;
-    value = value << 8 | *byte;
+    value = value << 8 | static_cast<std::uint32_t>(*byte);
     if (part < 3) text.remove_prefix(dot + 1);
   }
   return Ipv4Address{value};
@@ -38,7 +30,7 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const auto address = Ipv4Address::parse(text.substr(0, colon));
-  const auto port = parse_number(text.substr(colon + 1), 65535);
+  const auto port = parse_digits(text.substr(colon + 1), 65535);
   if (!address || !port || address->value == 0 || *port == 0) return std::nullopt;
   return Endpoint{.address = *address, .port = static_cast<std::uint16_t>(*port)};
 }
@@ -71,7 +63,7 @@ AddressSetting AddressSetting::from(Arguments& arguments) {
   }
   const std::size_t slash = rest.find('/');
   const auto address = Ipv4Address::parse(rest.substr(0, slash));
-  const auto bits = slash == std::string_view::npos ? std::nullopt : parse_number(rest.substr(slash + 1), 32);
+  const auto bits = slash == std::string_view::npos ? std::nullopt : parse_digits(rest.substr(slash + 1), 32);
   if (!address || !bits) {
     arguments.reject("ip", form);
     return setting;

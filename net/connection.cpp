@@ -107,7 +107,7 @@ void ConnectionState::remember_addresses() noexcept {
 
 bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept {
   if (handler == nullptr) {
-    ++stack_.counters().connections_refused;
+    stack_.counters().connections_refused.add();
     request_abort();
     return false;
   }
@@ -139,12 +139,12 @@ void ConnectionState::detach() noexcept {
 }
 
 void ConnectionState::finish() noexcept {
-  if (!orderly_) ++stack_.counters().connections_reset;
+  if (!orderly_) stack_.counters().connections_reset.add();
   if (handler_ != nullptr) {
     try {
       handler_->closed();
     } catch (const std::bad_alloc&) {
-      ++stack_.counters().handler_out_of_memory;
+      stack_.counters().handler_out_of_memory.add();
     }
     handler_.reset();
   }
@@ -162,7 +162,7 @@ void ConnectionState::call_handler(Call call) noexcept {
   try {
     call(*handler_);
   } catch (const std::bad_alloc&) {
-    ++stack_.counters().handler_out_of_memory;
+    stack_.counters().handler_out_of_memory.add();
     request_abort();
   }
 }
@@ -220,7 +220,7 @@ err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) 
     return ERR_OK;
   }
   if (self.close_wanted_ || self.abort_wanted_ || self.handler_ == nullptr) {
-    self.stack_.counters().discarded_bytes += data->tot_len;
+    self.stack_.counters().discarded_bytes.add(data->tot_len);
     self.released_bytes_ += data->tot_len;
     self.stack_.mark_dirty(self);
     pbuf_free(data);
@@ -318,7 +318,7 @@ err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
   ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
   attempt.limit.cancel();
   self.remember_addresses();
-  ++self.stack_.counters().connections_made;
+  self.stack_.counters().connections_made.add();
   if (self.adopt(self.make_handler(attempt.acceptor))) {
     attempt.done.fulfil({});
   } else {

@@ -2,7 +2,7 @@
 // Which frames are not the application's.
 //
 // Whoever watches a machine over its own network sends frames through the same queues as the application. To subtract them they are counted
-// apart (log::control_traffic), by the TCP port that control listens on. Fragments are not told apart: their ports are not in each of them.
+// apart (log::count_control), by the TCP port that control listens on. Fragments are not told apart: their ports are not in each of them.
 // Internal to net/.
 #pragma once
 

@@ -105,31 +105,38 @@ class Connection {
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
 /// What one core's stack has done since it started. Frames and bytes are the wire's, without FCS.
-struct Counters {
-  std::uint64_t frames_received, bytes_received;
-  std::uint64_t frames_sent, bytes_sent;
-  std::uint64_t dropped_malformed;     ///< too short, or not IPv4 or ARP
-  std::uint64_t dropped_checksum;      ///< by the card's or our check
-  std::uint64_t dropped_protocol;      ///< nobody here wants it (addresses, protocols, ports)
-  std::uint64_t dropped_memory;        ///< a bound or the allocator refused
-  std::uint64_t receive_copied;        ///< frames copied because too many of the card's buffers were held
-  std::uint64_t receive_held_max;      ///< most of the card's buffers held at once
-  std::uint64_t transmit_full;         ///< frames that found the card's ring full (sent again later)
-  std::uint64_t transmit_failed;       ///< no link, or the card refused
-  std::uint64_t transmit_copied;       ///< frames of more pieces than the card takes
-  std::uint64_t passed_on;             ///< frames given to the core they belong to
-  std::uint64_t pass_on_refused;       ///< its queue was full
-  std::uint64_t neighbours_published;  ///< ARP entries told to other cores
-  std::uint64_t address_conflicts;     ///< another machine claims our address
-  std::uint64_t segments_received, segments_sent, retransmissions;
-  std::uint64_t connections_open, connections_accepted, connections_made;
-  std::uint64_t connections_refused;    ///< the acceptor said no, or no memory
-  std::uint64_t connections_reset;      ///< ended by a reset or a time-out
-  std::uint64_t handler_out_of_memory;  ///< connections reset because their handler threw `bad_alloc`
-  std::uint64_t discarded_bytes;        ///< received after our side was closed
+/// What a core's network counted since it came up. `Count`: a number, or what a core counts with (counter.hpp).
+template <class Count>
+struct CountersOf {
+  Count frames_received{}, bytes_received{};
+  Count frames_sent{}, bytes_sent{};
+  Count dropped_malformed{};     ///< too short, or not IPv4 or ARP
+  Count dropped_checksum{};      ///< by the card's or our check
+  Count dropped_protocol{};      ///< nobody here wants it (addresses, protocols, ports)
+  Count dropped_memory{};        ///< a bound or the allocator refused
+  Count receive_copied{};        ///< frames copied because too many of the card's buffers were held
+  Count receive_held_max{};      ///< most of the card's buffers held at once
+  Count transmit_full{};         ///< frames that found the card's ring full (sent again later)
+  Count transmit_failed{};       ///< no link, or the card refused
+  Count transmit_copied{};       ///< frames of more pieces than the card takes
+  Count passed_on{};             ///< frames given to the core they belong to
+  Count pass_on_refused{};       ///< its queue was full
+  Count neighbours_published{};  ///< ARP entries told to other cores
+  Count address_conflicts{};     ///< another machine claims our address
+  Count segments_received{}, segments_sent{}, retransmissions{};
+  Count connections_open{}, connections_accepted{}, connections_made{};
+  Count connections_refused{};    ///< the acceptor said no, or no memory
+  Count connections_reset{};      ///< ended by a reset or a time-out
+  Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
+  // Of frames and bytes, those of the ports that are counted as control.
+  Count control_frames_received{}, control_bytes_received{};
+  Count control_frames_sent{}, control_bytes_sent{};
+  Count discarded_bytes{};  ///< received after our side was closed
 };
-/// Of the core that asks; `co_await on_core(n, net::counters)` for another's. All zero on a core without a stack.
-[[nodiscard]] Counters counters() noexcept;
+using Counters = CountersOf<std::uint64_t>;
+
+/// That core's; any core asks, and none is woken for it. All zero on a core without a stack.
+[[nodiscard]] Counters counters(unsigned core) noexcept;
 
 class Network {
  public:

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "net/stack.hpp"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <new>
 
 #include "kernel/console.hpp"
+#include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
@@ -21,6 +25,9 @@ namespace neap::net {
 constinit thread_local Stack* Stack::this_cores_ = nullptr;
 
 namespace {
+
+/// A stack's own core writes its place, any core reads it.
+constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
 /// Half-open connections that a listener keeps on one core. A flood of SYNs holds these and no more, each for 20 s.
 constexpr std::uint16_t backlog = 1024;
@@ -53,7 +60,12 @@ err_t initialise_interface(netif* interface) {
 // --- Life --------------------------------------------------------------------------------------------------------------------------------
 
 Stack::Stack(StackGroup& group, unsigned core)
-    : group_(group), core_(core), limits_(group.device.limits()), end_of_event_([this] { end_of_event(); }) {
+    : group_(group),
+      core_(core),
+      limits_(group.device.limits()),
+      lwip_counters_(&lwip_stats),
+      lwip_pools_(::memp_per_core),
+      end_of_event_([this] { end_of_event(); }) {
   require(this_core() == core, "a stack is made on its own core", core);
   require(this_cores_ == nullptr, "a core has one stack", core);
   this_cores_ = this;
@@ -74,10 +86,12 @@ Stack::Stack(StackGroup& group, unsigned core)
   netif_set_default(&netif_);
   netif_set_up(&netif_);
   if (group.device.link_up()) netif_set_link_up(&netif_);
+  stacks_of_cores[core].store(this, std::memory_order_release);
 }
 
 // Only tests end a stack.
 Stack::~Stack() {
+  stacks_of_cores[core_].store(nullptr, std::memory_order_release);
   timer_.cancel();
   if (primary() && netif_dhcp_data(&netif_) != nullptr) {
     dhcp_stop(&netif_);
@@ -153,12 +167,12 @@ void Stack::finish_gone() noexcept {
 
 void Stack::add(ConnectionState& connection) noexcept {
   all_.push_back(connection);
-  ++counters_.connections_open;
+  counters_.connections_open.add();
 }
 
 void Stack::forget(ConnectionState& connection) noexcept {
   all_.remove(connection);
-  --counters_.connections_open;
+  counters_.connections_open.subtract(1);
 }
 
 void Stack::abort_all() noexcept {
@@ -206,16 +220,16 @@ struct ListenerCallbacks {
   static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
     Stack& stack = *Stack::here();
     if (pcb == nullptr || error != ERR_OK) {
-      ++stack.counters().connections_refused;  // no room for another connection
+      stack.counters().connections_refused.add();  // no room for another connection
       return ERR_VAL;
     }
     auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
     if (connection == nullptr) {
-      ++stack.counters().connections_refused;
+      stack.counters().connections_refused.add();
       tcp_abort(pcb);
       return ERR_ABRT;
     }
-    ++stack.counters().connections_accepted;
+    stack.counters().connections_accepted.add();
     connection->adopt(connection->make_handler(static_cast<Stack::Listener*>(argument)->acceptor));
     return ERR_OK;
   }
@@ -254,17 +268,33 @@ void Stack::stop_listening(std::uint16_t port) noexcept {
 
 // --- Counters ----------------------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+std::uint64_t value_of(const STAT_COUNTER& counter) noexcept { return __atomic_load_n(&counter, __ATOMIC_RELAXED); }
+
+}  // namespace
+
 Counters Stack::snapshot() const noexcept {
-  Counters all = counters_;
-  all.segments_received = lwip_stats.tcp.recv;
-  all.segments_sent = lwip_stats.tcp.xmit;
-  all.retransmissions = lwip_stats.tcp.rexmit;
-  all.dropped_checksum += lwip_stats.ip.chkerr + lwip_stats.tcp.chkerr + lwip_stats.udp.chkerr + lwip_stats.icmp.chkerr;
-  all.dropped_protocol += lwip_stats.ip.drop + lwip_stats.tcp.proterr + lwip_stats.udp.proterr + lwip_stats.etharp.proterr;
-  for (const struct memp_per_core& kind : ::memp_per_core) all.dropped_memory += kind.refused;
+  static_assert(sizeof(Counter) == sizeof(std::uint64_t) && sizeof(CountersOf<Counter>) == sizeof(Counters), "counters alone");
+  std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)> values;
+  std::ranges::transform(std::span(reinterpret_cast<const Counter*>(&counters_), values.size()), values.begin(), &Counter::value);
+  auto all = std::bit_cast<Counters>(values);
+  const stats_& lwip = *lwip_counters_;
+  all.segments_received = value_of(lwip.tcp.recv);
+  all.segments_sent = value_of(lwip.tcp.xmit);
+  all.retransmissions = value_of(lwip.tcp.rexmit);
+  for (const stats_proto* const protocol : {&lwip.ip, &lwip.tcp, &lwip.udp, &lwip.icmp}) all.dropped_checksum += value_of(protocol->chkerr);
+  all.dropped_protocol += value_of(lwip.ip.drop);
+  for (const stats_proto* const protocol : {&lwip.tcp, &lwip.udp, &lwip.etharp}) all.dropped_protocol += value_of(protocol->proterr);
+  for (unsigned kind = 0; kind < MEMP_MAX; ++kind) all.dropped_memory += value_of(lwip_pools_[kind].refused);
   return all;
 }
 
-Counters counters() noexcept { return Stack::here() == nullptr ? Counters{} : Stack::here()->snapshot(); }
+Counters Stack::counters_of(unsigned core) noexcept {
+  const Stack* const stack = core < stacks_of_cores.size() ? stacks_of_cores[core].load(std::memory_order_acquire) : nullptr;
+  return stack == nullptr ? Counters{} : stack->snapshot();
+}
+
+Counters counters(unsigned core) noexcept { return Stack::counters_of(core); }
 
 }  // namespace neap::net

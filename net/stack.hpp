@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 
+#include "kernel/counter.hpp"
 #include "kernel/events.hpp"
 #include "kernel/net_device.hpp"
 #include "kernel/timer.hpp"
@@ -22,6 +23,8 @@
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
 
+struct memp_per_core;
+struct stats_;
 struct tcp_pcb;
 
 namespace neap::net {
@@ -85,8 +88,9 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
-  [[nodiscard]] Counters& counters() noexcept { return counters_; }
-  [[nodiscard]] Counters snapshot() const noexcept;
+  [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
+  /// Any core. Not while the network is taken down.
+  [[nodiscard]] static Counters counters_of(unsigned core) noexcept;
 
   void set_addresses(const Addresses& addresses) noexcept;
   [[nodiscard]] Addresses addresses() const noexcept;
@@ -131,7 +135,7 @@ class Stack final : public FrameReceiver {
   void abort_all() noexcept;
   void fall_silent() noexcept;
   [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
-  [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open; }
+  [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
   void stop_listening(std::uint16_t port) noexcept;
@@ -161,6 +165,8 @@ class Stack final : public FrameReceiver {
   void age_neighbours(std::uint64_t now) noexcept;
   void count_lease_minutes(std::uint64_t now) noexcept;
 
+  [[nodiscard]] Counters snapshot() const noexcept;
+
   static constinit thread_local Stack* this_cores_;
 
   StackGroup& group_;
@@ -172,7 +178,10 @@ class Stack final : public FrameReceiver {
   unsigned frames_in_flight_ = 0;  ///< the card holds them
   bool silent_ = false;
   std::size_t copied_bytes_ = 0;
-  Counters counters_{};
+  CountersOf<Counter> counters_;
+  // lwIP's, of this core. Kept because other cores cannot name them.
+  const stats_* const lwip_counters_;
+  const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
   IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< something to do at the end of this event
   IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< the card or the allocator had no room; oldest first

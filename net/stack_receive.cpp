@@ -89,29 +89,29 @@ ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes
 void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
   std::size_t bytes = 0;
   for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) bytes += piece->bytes;
-  ++counters_.frames_received;
-  counters_.bytes_received += bytes;
+  counters_.frames_received.add();
+  counters_.bytes_received.add(bytes);
   want_event_end();
   if (is_control_frame(frame->data, frame->bytes, LocalPort::destination)) [[unlikely]] {
-    log::ControlTraffic& control = log::control_traffic();
-    ++control.rx_frames;
-    control.rx_bytes += bytes;
+    log::count_control({.rx_frames = 1, .rx_bytes = bytes});
+    counters_.control_frames_received.add();
+    counters_.control_bytes_received.add(bytes);
   }
 
   if (frame->bytes < ethernet_bytes || bytes > 0xFFFF) {
-    ++counters_.dropped_malformed;
+    counters_.dropped_malformed.add();
     release_chain(frame);
     return;
   }
   const Outside outside = look(frame->data, frame->bytes);
   const bool arp = outside.ethertype == ETHTYPE_ARP;
   if ((!arp && outside.ethertype != ETHTYPE_IP) || (arp && frame->bytes < ethernet_bytes + arp_bytes)) {
-    ++counters_.dropped_malformed;
+    counters_.dropped_malformed.add();
     release_chain(frame);
     return;
   }
   if ((info.ip_checksum_checked && !info.ip_checksum_good) || (info.l4_checksum_checked && !info.l4_checksum_good)) {
-    ++counters_.dropped_checksum;
+    counters_.dropped_checksum.add();
     release_chain(frame);
     return;
   }
@@ -130,10 +130,10 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
     ReceiveBuffer* const copy = copied_bytes_ + bytes <= copied_bytes_max ? copy_to_heap(frame, bytes) : nullptr;
     release_chain(frame);
     if (copy == nullptr) {
-      ++counters_.dropped_memory;
+      counters_.dropped_memory.add();
       return;
     }
-    ++counters_.receive_copied;
+    counters_.receive_copied.add();
     frame = copy;
   }
   ReceiveInfo checked = info;
@@ -149,7 +149,7 @@ void Stack::input(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
   NETIF_SET_CHECKSUM_CTRL(&netif_, checks);
   pbuf* const chain = wrap(frame);
   if (netif_.input(chain, &netif_) != ERR_OK) {
-    ++counters_.dropped_protocol;
+    counters_.dropped_protocol.add();
     pbuf_free(chain);
   }
   NETIF_SET_CHECKSUM_CTRL(&netif_, checksum_base_);
@@ -163,7 +163,8 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
       copied_bytes_ += frame->bytes;
     } else {
       ++held_buffers_;
-      counters_.receive_held_max = std::max<std::uint64_t>(counters_.receive_held_max, held_buffers_);
+      const std::uint64_t most = counters_.receive_held_max.value();
+      if (held_buffers_ > most) counters_.receive_held_max.add(held_buffers_ - most);
     }
     ReceivedPiece& piece = ReceivedPiece::make(*frame);
     piece.custom.custom_free_function = &pbuf_freed;
@@ -192,7 +193,7 @@ void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
 
 void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info) noexcept {
   if (copy == nullptr) {
-    ++counters_.dropped_memory;
+    counters_.dropped_memory.add();
     return;
   }
   struct Freer {
@@ -204,7 +205,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info)
       if (stack == nullptr) return;
       stack->want_event_end();
       if (stack->copied_bytes_ + frame->bytes > copied_bytes_max) {
-        ++stack->counters_.dropped_memory;
+        stack->counters_.dropped_memory.add();
         return;
       }
       const Outside outside = look(frame->data, frame->bytes);
@@ -217,12 +218,12 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info)
       stack->input(frame.release(), info);
     };
     if (spawn_on(core, std::move(there)).has_value()) {
-      ++counters_.passed_on;
+      counters_.passed_on.add();
     } else {
-      ++counters_.pass_on_refused;
+      counters_.pass_on_refused.add();
     }
   } catch (const std::bad_alloc&) {
-    ++counters_.dropped_memory;
+    counters_.dropped_memory.add();
   }
 }
 
@@ -254,7 +255,7 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
 void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept {
   arp_dirty_ = true;
   want_event_end();
-  if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) ++counters_.address_conflicts;
+  if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) counters_.address_conflicts.add();
   if (!primary() || !for_us || from_us) return;
   for (unsigned core = group_.first + 1; core < group_.first + group_.cores; ++core) {
     try {
@@ -269,12 +270,12 @@ void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool
         stack->want_event_end();
       });
       if (told.has_value()) {
-        ++counters_.neighbours_published;
+        counters_.neighbours_published.add();
       } else {
-        ++counters_.pass_on_refused;  // it will ask again
+        counters_.pass_on_refused.add();  // it will ask again
       }
     } catch (const std::bad_alloc&) {
-      ++counters_.dropped_memory;
+      counters_.dropped_memory.add();
     }
   }
 }

@@ -110,13 +110,11 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   const auto counted = [&] {
     log::ControlTraffic sum;
     for (unsigned core = 0; core < 2; ++core) {
-      world.machine.on(core, [&] {
-        const log::ControlTraffic& here = log::control_traffic();
-        sum.rx_frames += here.rx_frames;
-        sum.rx_bytes += here.rx_bytes;
-        sum.tx_frames += here.tx_frames;
-        sum.tx_bytes += here.tx_bytes;
-      });
+      const Counters here = world.counters_of(core);
+      sum.rx_frames += here.control_frames_received;
+      sum.rx_bytes += here.control_bytes_received;
+      sum.tx_frames += here.control_frames_sent;
+      sum.tx_bytes += here.control_bytes_sent;
     }
     return sum;
   };
@@ -299,17 +297,24 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        const Result<void> result = co_await two.client->connect(
-            service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
-        ++(result.has_value() ? good : bad);
+        // Ten seconds are the stack's limit, by a clock that does not know how much else this machine has to do: so more than once.
+        for (int tries = 1;; ++tries) {
+          const Result<void> result = co_await two.client->connect(
+              service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
+          if (!result.has_value() && result.error().code == ErrorCode::timeout && tries < 10) continue;
+          ++(result.has_value() ? good : bad);
+          co_return;
+        }
       }(world, records[static_cast<std::size_t>(i)], connected, failed));
     }
   });
-  EXPECT_TRUE(HostMachine::wait_until([&] { return connected + failed == count; }, 60s));
+  ASSERT_TRUE(HostMachine::wait_until([&] { return connected + failed == count; }, 120s));
   EXPECT_EQ(failed, 0);
   EXPECT_TRUE(HostMachine::wait_until(
       [&] { return std::ranges::all_of(records, [](const auto& record) { return record->received == 3000; }); }, 60s));
-  EXPECT_EQ(world.counters_of(0).connections_open + world.counters_of(1).connections_open, static_cast<std::uint64_t>(count));
+  // One that was given up by the client ends on the server as well.
+  const auto open = [&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open; };
+  EXPECT_TRUE(HostMachine::wait_until([&] { return open() == static_cast<std::uint64_t>(count); })) << open();
   for (const auto& record : records) EXPECT_EQ(record->mismatches, 0U);
 }
 

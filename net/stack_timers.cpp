@@ -32,8 +32,7 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 
 }  // namespace
 
-// --- TCP's ticks
-// ---------------------------------------------------------------------------------------------------------------------------
+// --- TCP's ticks -------------------------------------------------------------------------------------------------------------------------
 //
 // lwIP counts its time in calls of tcp_tmr(): every 50 ms delayed acknowledgements, every second time (a "slow" tick of 100 ms) the rest.
 // They run from the first thing that TCP has to do until a tick finds that no connection needs them. Then `tcp_ticks` stands still, and
@@ -218,8 +217,7 @@ void Stack::timer_fired() noexcept {
 
 }  // namespace neap::net
 
-// --- What lwIP asks of its port
-// ------------------------------------------------------------------------------------------------------------
+// --- What lwIP asks of its port ----------------------------------------------------------------------------------------------------------
 
 extern "C" {
 

@@ -75,10 +75,10 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   if (!fits) {
     held = pbuf_clone(PBUF_RAW, PBUF_RAM, frame);
     if (held == nullptr) {
-      ++counters_.dropped_memory;
+      counters_.dropped_memory.add();
       return ERR_MEM;
     }
-    ++counters_.transmit_copied;
+    counters_.transmit_copied.add();
     pieces[0] = {.data = static_cast<const std::byte*>(held->payload), .bytes = held->len};
     count = 1;
   } else {
@@ -96,21 +96,21 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   if (const Result<void> taken = group_.device.transmit(out); !taken.has_value()) {
     pbuf_free(held);
     if (taken.error().code == ErrorCode::full) {
-      ++counters_.transmit_full;
+      counters_.transmit_full.add();
       return ERR_MEM;
     }
-    ++counters_.transmit_failed;
+    counters_.transmit_failed.add();
     return ERR_IF;
   }
   if (is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source)) [[unlikely]] {
     const FramesSent sent = frames_sent(out);
-    log::ControlTraffic& control = log::control_traffic();
-    control.tx_frames += sent.frames;
-    control.tx_bytes += sent.bytes;
+    log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
+    counters_.control_frames_sent.add(sent.frames);
+    counters_.control_bytes_sent.add(sent.bytes);
   }
   ++frames_in_flight_;
-  ++counters_.frames_sent;
-  counters_.bytes_sent += out.frame_bytes;
+  counters_.frames_sent.add();
+  counters_.bytes_sent.add(out.frame_bytes);
   return ERR_OK;
 }
 

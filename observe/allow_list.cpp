@@ -3,33 +3,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 
-#include "observe/line.hpp"
+#include "kernel/numbers.hpp"
 
 namespace neap::observe {
 namespace {
 
 constexpr std::size_t networks_max = 64;
 constexpr const char* form = "not any and not a list of A.B.C.D or A.B.C.D/LEN, separated by commas";
-
-std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t most) {
-  if (text.empty() || text.size() > 3 || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  return parse_number(text, most);
-}
-
-std::optional<std::uint32_t> parse_address(std::string_view text) {
-  std::uint32_t value = 0;
-  for (int part = 0; part < 4; ++part) {
-    const std::size_t dot = text.find('.');
-    if ((dot == std::string_view::npos) != (part == 3)) return std::nullopt;
-    const auto byte = parse_decimal(text.substr(0, dot), 255);
-    if (!byte) return std::nullopt;
-    value = value << 8 | static_cast<std::uint32_t>(*byte);
-    if (part < 3) text.remove_prefix(dot + 1);
-  }
-  return value;
-}
 
 constexpr std::uint32_t mask_of(unsigned bits) { return bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits); }
 
@@ -49,13 +30,14 @@ std::expected<AllowList, const char*> AllowList::parse(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t slash = item.find('/');
-    const auto address = parse_address(item.substr(0, slash));
-    const auto bits = slash == std::string_view::npos ? std::uint64_t{32} : parse_decimal(item.substr(slash + 1), 32);
+    const auto address = net::Ipv4Address::parse(item.substr(0, slash));
+    const auto bits = slash == std::string_view::npos ? std::uint64_t{32} : parse_digits(item.substr(slash + 1), 32);
     if (!address || !bits) return std::unexpected(form);
     const std::uint32_t mask = mask_of(static_cast<unsigned>(*bits));
-    if ((*address & ~mask) != 0) return std::unexpected("a network's address has bits beyond its length (10.1.0.0/16, not 10.1.2.3/16)");
+    if ((address->value & ~mask) != 0)
+      return std::unexpected("a network's address has bits beyond its length (10.1.0.0/16, not 10.1.2.3/16)");
     if (list.networks_.size() == networks_max) return std::unexpected("too many networks (64 at most)");
-    list.networks_.push_back({.address = *address, .mask = mask});
+    list.networks_.push_back({.address = address->value, .mask = mask});
     if (comma == std::string_view::npos) return list;
     text.remove_prefix(comma + 1);
   }

@@ -11,8 +11,8 @@
 #include "kernel/events.hpp"
 #include "kernel/kept_panic.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/numbers.hpp"
 #include "observe/built_in.hpp"
-#include "observe/line.hpp"
 #include "observe/server.hpp"
 
 namespace neap::observe {

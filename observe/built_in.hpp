@@ -20,7 +20,7 @@ namespace neap::observe {
 [[nodiscard]] task<std::string> tell_cores(const Request& request);
 [[nodiscard]] task<std::string> tell_time(const Request& request);
 /// The counters of kernel, network, log and control, under dotted names.
-[[nodiscard]] task<void> tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
+void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
 
 // boot_reports.cpp: what was booted, and what it said.
 [[nodiscard]] task<std::string> tell_boot(const Request& request);

@@ -2,9 +2,8 @@
 #include "observe/command.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 
+#include "kernel/numbers.hpp"
 #include "observe/line.hpp"
 
 namespace neap::observe {
@@ -57,14 +56,12 @@ std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::stri
   constexpr std::uint64_t time_most_ns = std::uint64_t{1} << 62;
   RunBounds bounds;
   if (words.empty()) return bounds;
-  const std::string_view text = words[0];
+  std::string_view unit = words[0];
   const auto refuse = [&] {
-    return std::unexpected("'" + shown(text) + "' is no bound of a run: a time (10s, 500ms, 2m) or a number of requests (100000)");
+    return std::unexpected("'" + shown(words[0]) + "' is no bound of a run: a time (10s, 500ms, 2m) or a number of requests (100000)");
   };
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  const auto number = parse_number(text.substr(0, digits));
+  const auto number = take_digits(unit);
   if (!number || *number == 0) return refuse();
-  const std::string_view unit = text.substr(digits);
   if (unit.empty()) {
     bounds.requests = *number;
     return bounds;

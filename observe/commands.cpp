@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The table of commands, and those that change something.
-#include <charconv>
 #include <chrono>
 
 #include "kernel/log.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/numbers.hpp"
 #include "kernel/policy.hpp"
 #include "observe/built_in.hpp"
 #include "observe/line.hpp"
@@ -31,10 +31,7 @@ task<std::string> change_policy(const Request& request) {
 /// The ancestor's `dvfs` took PERF_CTL as it is, in any base.
 std::string raw_performance(std::string_view word) {
   const auto raw = parse_number(word);
-  if (!raw) return {};
-  char digits[17];
-  const auto end = std::to_chars(digits, digits + sizeof digits, *raw, 16).ptr;
-  return "0x" + std::string(digits, end);
+  return raw ? hexadecimal(*raw) : std::string();
 }
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <random>
 
 #include "kernel/boot_log.hpp"
+#include "kernel/events.hpp"
 #include "observe/testing.hpp"
 #include "observe/turns.hpp"
 
@@ -342,6 +344,22 @@ TEST(Control, ApplicationsAddCommandsAndStatistics) {
   EXPECT_NE(peer.ask("stats").find("own.answer=42"), std::string::npos);
   EXPECT_NE(peer.ask("stats,1").find("own.answer=1"), std::string::npos);
   EXPECT_NE(peer.ask("stats").find("control.lines="), std::string::npos);
+}
+
+// A core that sleeps is what a study looks at: nobody may be sent to it for a look.
+TEST(Control, LookingVisitsNoCore) {
+  World world;
+  Peer& peer = world.peer();
+  // The wire's frames come to the connection's core as visits too; the other one has none.
+  const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
+  const auto before = visits();
+  const std::string all = peer.ask("stats");
+  const std::string one = peer.ask("stats,1");
+  for (const char* line : {"cores", "status", "policy", "boot", "rdtsc", "dmesg"}) EXPECT_TRUE(peer.ask(line).starts_with("ok")) << line;
+  const auto after = visits();
+  EXPECT_TRUE(after[0] == before[0] || after[1] == before[1]);
+  EXPECT_EQ(all.find("net.frames_received=0;"), std::string::npos) << "the other cores' counters are there all the same: " << all;
+  EXPECT_NE(one.find("net.control_frames_sent="), std::string::npos) << one;
 }
 
 TEST(Control, CoresAndStatusTellWhatToolsRead) {

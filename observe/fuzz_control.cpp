@@ -114,30 +114,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 #ifndef NEAP_LIBFUZZER
 
-#include <chrono>
-#include <random>
+#include "tests/host/fuzzing.hpp"
 
 namespace {
 
-class Inventor {
+class Inventor : public neap::fuzzing::Inventor {
  public:
-  explicit Inventor(std::uint64_t seed) : random_(seed) {}
+  using neap::fuzzing::Inventor::Inventor;
 
   std::string stream() {
     std::string text = any(4);
     for (unsigned lines = 1 + below(30); lines-- > 0;) text += line() + (below(10) == 0 ? "\r\n" : "\n");
-    if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
-    if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
-    return text;
+    return damaged(std::move(text));
   }
 
  private:
-  unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
-  std::string any(std::size_t bytes) {
-    std::string text(bytes, '\0');
-    for (char& letter : text) letter = static_cast<char>(random_());
-    return text;
-  }
   std::string word() {
     static const char* const words[] = {"0",          "3",
                                         "4",          "all",
@@ -156,7 +147,7 @@ class Inventor {
       case 0:
         return any(below(20));
       case 1:
-        return std::to_string(random_() >> below(64));
+        return std::to_string(bits() >> below(64));
       default:
         return words[below(std::size(words))];
     }
@@ -167,28 +158,10 @@ class Inventor {
     for (unsigned more = below(below(20) == 0 ? 300 : 5); more > 0; --more) text += (below(10) == 0 ? " , " : ",") + word();
     return text;
   }
-  std::mt19937_64 random_;
 };
 
 }  // namespace
 
-int main(int count, char** words) {
-  const double seconds = count > 1 ? std::atof(words[1]) : 10;
-  const std::uint64_t seed = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1;
-  const auto start = std::chrono::steady_clock::now();
-  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  unsigned long long streams = 0, bytes = 0;
-  while (spent() < seconds) {
-    const std::string stream = Inventor(seed * 1'000'003 + streams).stream();
-    // Said beforehand, so that a crash names the stream that made it.
-    if (streams % 10'000 == 0)
-      std::fprintf(stderr, "fuzz_control: stream %llu of seed %llu\n", streams, static_cast<unsigned long long>(seed));
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
-    ++streams;
-    bytes += stream.size();
-  }
-  std::printf("fuzz_control: %llu streams, %llu bytes, in %.1f s\n", streams, bytes, spent());
-  return 0;
-}
+int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_control", count, words); }
 
 #endif

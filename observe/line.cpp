@@ -2,8 +2,6 @@
 #include "observe/line.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 
 namespace neap::observe {
 
@@ -58,18 +56,6 @@ std::string shown(std::string_view text) {
   std::replace_if(result.begin(), result.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
   if (text.size() > shown_max) result += "...";
   return result;
-}
-
-std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t most) noexcept {
-  int base = 10;
-  if (text.starts_with("0x") || text.starts_with("0X")) {
-    base = 16;
-    text.remove_prefix(2);
-  }
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value > most) return std::nullopt;
-  return value;
 }
 
 }  // namespace neap::observe

@@ -9,10 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace neap::observe {
@@ -45,8 +43,5 @@ class LineReader {
 
 /// What somebody sent, fit for an answer: printable, at most 40 characters.
 [[nodiscard]] std::string shown(std::string_view text);
-
-/// Decimal or 0x hexadecimal, the whole text; nothing if it is no number or over `most`.
-[[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t most = ~std::uint64_t{0}) noexcept;
 
 }  // namespace neap::observe

@@ -237,7 +237,7 @@ TEST(StreamBlock, LiesAsItsFormatSays) {
 
 TEST(Options, AreReadAndRefusedByName) {
   Arguments good(
-      "log=1K log_full=overwrite log_sample=500us log_idle=on control=6000 control_token=12345678 control_allow=10.0.0.0/8 itr=8us");
+      "log=1000 log_full=overwrite log_sample=500us log_idle=on control=6000 control_token=12345678 control_allow=10.0.0.0/8 itr=8us");
   const Options options = Options::from(good);
   EXPECT_EQ(good.complaints(), "");
   EXPECT_EQ(options.log.records_per_core, 1024U);

@@ -2,11 +2,12 @@
 #include "observe/options.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "kernel/events.hpp"
 #include "kernel/memory/page_allocator.hpp"
-#include "observe/line.hpp"
+#include "kernel/numbers.hpp"
 
 namespace neap::observe {
 namespace {
@@ -30,6 +31,8 @@ void read_log(Arguments& arguments, log::Options& log) {
   }
   log.idle_records = arguments.flag("log_idle", false, "a line for each sleep, too");
 
+  // As log::prepare rounds it, so that nobody plans with less than it takes.
+  if (log.records_per_core != 0) log.records_per_core = std::bit_ceil(log.records_per_core);
   const std::uint64_t bytes = log.records_per_core * log::record_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes;
   if (free_bytes > 0 && bytes > free_bytes / 8 * 7) {

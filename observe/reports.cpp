@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // What the machine is and does, as text.
 //
-// Looking must not change what is looked at: `status`, `policy` and `cores`, which tools ask for every second, read what other cores
-// publish and wake none of them. Only `stats` goes to each core, since the network's counters are its own.
-#include <charconv>
+// Looking must not change what is looked at: everything here reads what other cores publish, and wakes none of them.
 #include <vector>
 
 #include "kernel/application.hpp"
@@ -12,18 +10,13 @@
 #include "kernel/machine.hpp"
 #include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
+#include "kernel/numbers.hpp"
 #include "kernel/policy.hpp"
 #include "observe/built_in.hpp"
 #include "observe/server.hpp"
 
 namespace neap::observe {
 namespace {
-
-std::string hexadecimal(std::uint64_t value) {
-  char digits[17];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-  return "0x" + std::string(digits, end);
-}
 
 void tell_policy_of(unsigned core, Fields& fields) {
   constexpr const char* switches[] = {"off", "on", "unknown"};
@@ -71,6 +64,10 @@ constexpr NamedCount net_counts[] = {
     {"connections_reset", &net::Counters::connections_reset},
     {"handler_out_of_memory", &net::Counters::handler_out_of_memory},
     {"discarded_bytes", &net::Counters::discarded_bytes},
+    {"control_frames_received", &net::Counters::control_frames_received},
+    {"control_bytes_received", &net::Counters::control_bytes_received},
+    {"control_frames_sent", &net::Counters::control_frames_sent},
+    {"control_bytes_sent", &net::Counters::control_bytes_sent},
 };
 
 struct NamedControlCount {
@@ -241,7 +238,7 @@ task<std::string> tell_cores(const Request&) {
   co_return text;
 }
 
-task<void> tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit) {
+void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit) {
   const unsigned first = core.value_or(0), end = core ? *core + 1 : core_count();
   CoreSums sums;
   for (unsigned other = first; other < end; ++other) sums.add(other);
@@ -249,11 +246,11 @@ task<void> tell_own_statistics(const Server& server, std::optional<unsigned> cor
   tell_traffic(sums, emit);
   net::Counters net{};
   for (unsigned other = first; other < end; ++other) {
-    const net::Counters more = co_await on_core(other, &net::counters);
+    const net::Counters more = net::counters(other);
     for (const auto& [name, member] : net_counts) net.*member += more.*member;
   }
   for (const auto& [name, member] : net_counts) emit("net." + std::string(name), net.*member);
-  if (core) co_return;
+  if (core) return;
   tell_machine(emit);
   tell_memory(emit);
   for (const auto& [name, member] : control_counts) emit(name, (server.counters().*member).load(std::memory_order_relaxed));
@@ -262,7 +259,7 @@ task<void> tell_own_statistics(const Server& server, std::optional<unsigned> cor
 task<std::string> tell_statistics(const Request& request) {
   Fields fields;
   const Emit emit = [&](std::string_view name, std::uint64_t value) { fields.number(name, value); };
-  co_await request.server.tell_statistics(request.core, emit);
+  request.server.tell_statistics(request.core, emit);
   co_return "ok " + fields.all();
 }
 

@@ -167,8 +167,8 @@ Result<void> Server::add_statistics(std::string group, Statistics statistics) {
   return {};
 }
 
-task<void> Server::tell_statistics(std::optional<unsigned> core, const Emit& emit) const {
-  co_await tell_own_statistics(*this, core, emit);
+void Server::tell_statistics(std::optional<unsigned> core, const Emit& emit) const {
+  tell_own_statistics(*this, core, emit);
   const std::size_t groups = groups_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < groups; ++i) {
     const std::string front = groups_[i]->name + '.';

@@ -66,7 +66,7 @@ class Server final : public Control {
   /// Whether `text` is the token; takes as long for any text of its length.
   [[nodiscard]] bool token_fits(std::string_view text) const noexcept;
   /// Calls `emit` with all counters that control knows of, applications' included; one core's or the machine's.
-  [[nodiscard]] task<void> tell_statistics(std::optional<unsigned> core, const Emit& emit) const;
+  void tell_statistics(std::optional<unsigned> core, const Emit& emit) const;
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const Surroundings& surroundings() const noexcept { return surroundings_; }

@@ -79,8 +79,10 @@ class Machines:
 
     def find(self, name: str) -> Machine:
         """The machine of that name, MAC or serial number. Raises Failure, naming those that there are."""
+        mac = as_mac(name)
         for machine in self.machines:
-            if name == machine.name or name.lower() == machine.mac or name == machine.serial:
+            # Empty is nobody's name, least of all that of a machine without a MAC.
+            if name and (name in (machine.name, machine.serial) or mac == machine.mac):
                 return machine
         raise Failure(f"no machine '{name}'", f"machines: {', '.join(machine.name for machine in self.machines) or 'none'}")
 
@@ -129,6 +131,11 @@ def parse(text: str, where: str) -> Machines:
     return Machines(boot, timeout, words, tuple(machines))
 
 
+def as_mac(text: str) -> str:
+    """A MAC as it is kept here, whichever of the two usual ways it was written; no MAC stays none."""
+    return text.lower().replace("-", ":")
+
+
 def check_words(words: str, what: str) -> str:
     """A command line with single spaces. Raises Failure if a boot loader would read something else than was written."""
     if bad := WORDS.sub("", words):
@@ -142,7 +149,7 @@ def check_words(words: str, what: str) -> str:
 def _machine(table: _Table, name: str) -> Machine:
     if not NAME.fullmatch(name):
         raise Failure(f"{table.where}: '{name}' cannot be a machine's name", "letters, digits, _ . - are taken")
-    mac = table.text("mac", None).lower().replace("-", ":")
+    mac = as_mac(table.text("mac"))
     serial = table.text("serial", SERIAL)
     if mac and not MAC.fullmatch(mac):
         raise Failure(f"{table.where}: machines.{name}.mac: '{mac}' is not six pairs of hexadecimal digits like 0c:c4:7a:12:34:56")

@@ -43,8 +43,16 @@ def test_a_machine_is_found_by_each_of_its_names() -> None:
     machines = boot_machines.parse(GOOD, "f")
     assert machines.find("one") is machines.find("0C:C4:7A:12:34:56") is machines.machines[0]
     assert machines.find("S-1.2_x") is machines.find("two")
+    assert machines.find("0c-c4-7a-12-34-56") is machines.find("one")
     with pytest.raises(Failure, match=r"no machine 'three' \(machines: one, two\)"):
         machines.find("three")
+
+
+def test_an_empty_name_is_no_machine() -> None:
+    """`./neap power cycle "$RACK"` with RACK not set must not switch the first machine that has no serial number."""
+    machines = boot_machines.parse("[machines.a]\nserial='s'\n[machines.b]\nmac='52:54:00:00:00:01'\n", "test")
+    with pytest.raises(Failure, match="no machine '' \\(machines: a, b\\)"):
+        machines.find("")
 
 
 def test_the_example_in_the_module_is_one_that_is_taken() -> None:

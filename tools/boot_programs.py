@@ -56,7 +56,7 @@ class BootPrograms:
     def run(self, program: str, arguments: Sequence[str]) -> str:
         """Runs it and gives what it prints. Raises Failure with its complaint."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
-        return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment)
+        return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
         """The version of each package that was unpacked."""

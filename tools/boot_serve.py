@@ -7,6 +7,7 @@ proxy-DHCP: addresses stay with the other server, and dnsmasq adds only where a 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import http.server
@@ -16,9 +17,10 @@ import socket
 import struct
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from tools import boot_tree, packages, progress
+from tools import boot_tree, cache, packages, progress
 from tools.errors import Failure
 from tools.process import spawn, stop
 
@@ -29,13 +31,18 @@ HTTP_TIMEOUT_SECONDS = 30
 
 def serve(out: Path, interface: str, http_port: int) -> int:
     """Serves until interrupted, or until dnsmasq ends by itself; gives the exit status. `http_port` 0: no HTTP."""
-    out = out.absolute()
+    out = Path(os.path.abspath(out))
     boot_tree.read_record(out)
     address = address_of(interface)
     _require_readable(out)
     if os.geteuid() != 0:
         raise Failure("answering boot questions needs root (UDP ports 67, 69 and 4011)", "start it by sudo")
     packages.require("serve")
+    with _alone_on(interface):
+        return _serve(out, interface, address, http_port)
+
+
+def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_port: int) -> int:
     web = _start_http(out, str(address.ip), http_port) if http_port else None
     dnsmasq = None
     try:
@@ -57,6 +64,21 @@ def serve(out: Path, interface: str, http_port: int) -> int:
         if web:
             web.shutdown()
             web.server_close()
+
+
+@contextlib.contextmanager
+def _alone_on(interface: str) -> Iterator[None]:
+    """Raises Failure if another neap serves there: dnsmasq shares its ports without a word, and two would answer each machine twice."""
+    folder = cache.root() / "boot-trees"
+    folder.mkdir(exist_ok=True)
+    namespace = str(os.stat("/proc/self/ns/net").st_ino)  # an interface's name is one of a network namespace
+    held = cache.try_lock(folder / f"serve-{cache.digest(namespace, interface)}.lock")
+    if held is None:
+        raise Failure(f"another neap serves on {interface} already", "end it by Ctrl-C there")
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def address_of(interface: str) -> ipaddress.IPv4Interface:

@@ -11,13 +11,14 @@ import ctypes
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from tools import boot_loaders, boot_menu, boot_programs, cache
-from tools.boot_machines import LINUX, MAC, Machine, Machines, check_words
+from tools.boot_machines import LINUX, MAC, Machine, Machines, as_mac, check_words
 from tools.boot_menu import Entry
 from tools.errors import Failure
 
@@ -51,7 +52,7 @@ class Contents:
 
 def write(out: Path, contents: Contents) -> None:
     """Makes the tree at `out`, in the place of an older one if there is one. Raises Failure, and leaves everything as it was."""
-    out = out.absolute()
+    out = Path(os.path.abspath(out))
     require_place(out)
     for file in (*contents.images.values(), contents.linux, contents.initrd):
         if file and not file.is_file():
@@ -85,7 +86,6 @@ def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
 
     words: its command line; None: what the tree has for that image. Needs no restart of a server. Raises Failure.
     """
-    out = out.absolute()
     with _record_lock(out):
         record = read_record(out)
         entries = {key: Entry(**value) for key, value in record["entries"].items()}
@@ -95,7 +95,7 @@ def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
         try:
             found = Machines(machines=tuple(machines)).find(name)
         except Failure:
-            mac = name.lower().replace("-", ":")
+            mac = as_mac(name)
             if not MAC.fullmatch(mac):
                 raise
             found = Machine(name=mac, mac=mac)
@@ -200,7 +200,7 @@ def _record_lock(out: Path):
 
 
 def _lock(out: Path):
-    return cache.lock(cache.root() / "boot-trees" / f"{cache.digest(str(out))}.lock", timeout_seconds=60)
+    return cache.lock(cache.root() / "boot-trees" / f"{cache.digest(os.path.realpath(out))}.lock", timeout_seconds=60)
 
 
 DNSMASQ = """\
@@ -247,8 +247,8 @@ It boots: {entries}. A machine that is not named below boots {chosen}.
 This directory is the root of TFTP (and HTTP). A DHCP server that is configured by hand names grub/bios.0 to a BIOS (client
 architecture 0), grub/x86_64.efi to UEFI (7 and 9), ipxe/boot.ipxe to iPXE (option 175).
 
-  ./neap pxe --out {tree} --serve INTERFACE                   serve it until Ctrl-C
-  ./neap pxe --out {tree} --next MACHINE=IMAGE [-- words]     what a machine boots from its next start on
+  ./neap pxe --out {quoted} --serve INTERFACE                   serve it until Ctrl-C
+  ./neap pxe --out {quoted} --next MACHINE=IMAGE [-- words]     what a machine boots from its next start on
 
 machines: {machines}
 {versions}
@@ -265,6 +265,7 @@ def _readme(out: Path, contents: Contents, entries: Mapping[str, Entry], program
         entries=", ".join(entries),
         chosen=chosen,
         tree=out,
+        quoted=shlex.quote(str(out)),
         machines="".join(rows) or "none named",
         versions=", ".join(f"{name} {version}" for name, version in programs.versions().items()),
     )

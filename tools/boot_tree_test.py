@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, pxe
+from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, outside, pxe
 from tools.boot_tree import Contents
 from tools.errors import Failure, UsageError
 
@@ -68,6 +70,14 @@ def test_a_tree_holds_what_each_firmware_asks_for(tmp_path: Path, contents: Cont
     # A TFTP server that has given up root's rights must get at everything.
     assert all(path.stat().st_mode & 0o004 for path in tree.rglob("*"))
     assert tree.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_tree_names_its_place_as_a_shell_and_a_server_take_it(tmp_path: Path, contents: Contents) -> None:
+    (tmp_path / "a place").mkdir()
+    boot_tree.write(tmp_path / "a place/../a place/tree", contents)
+    place = tmp_path / "a place/tree"
+    assert f"tftp-root={place}\n" in (place / "dnsmasq.conf").read_text()
+    assert f"./neap pxe --out '{place}' --serve" in (place / "README").read_text()
 
 
 def test_each_machine_gets_its_own_image_and_words(tmp_path: Path, contents: Contents) -> None:
@@ -151,6 +161,10 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     assert changed == {"tree.json", *names}
     assert b"multiboot2 /images/two.elf 'd=4'" in after["grub/machines/serial-S3.cfg"]
     assert b"linux /linux/vmlinuz" in after["grub/machines/52-54-00-00-00-aa.cfg"]
+    # A MAC with dashes names the machine that has it with colons, and makes no second one.
+    boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
+    record = json.loads((tree / "tree.json").read_text())
+    assert [machine["mac"] for machine in record["machines"]].count("52:54:00:00:00:02") == 1
     # The words of an earlier choice do not stay with another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]
@@ -216,7 +230,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
         pxe.pxe(wanted)
     _image(checkout)
     (checkout / "apps/hello/main.cpp").write_text("// changed\n")
-    (checkout / "new").write_text("x")
+    (checkout / "apps/hello/new.hpp").write_text("x")
     with pytest.raises(Failure, match="changes that no commit names: apps/hello/main.cpp and 1 more"):
         pxe.pxe(wanted)
     with pytest.raises(UsageError, match="there is no application 'nobody'"):
@@ -225,9 +239,61 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
     subprocess.run(["git", "-C", str(checkout), "stash", "-q", "--include-untracked"], check=True, timeout=60, env={**os.environ, **NAMED})
+    # What a person puts at the top of the checkout is in no image: the machines' file, a log, the disc of the call before.
+    (checkout / "hello.iso").touch()
+    (checkout / "run1").mkdir()
+    (checkout / "run1/core0.log").touch()
     pxe.pxe(wanted)
     commit = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=60)
     assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An application in a folder of its own; its building is played."""
+    folder = tmp_path / "my folder"
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text("find_package(Neap)\n")
+
+    @contextlib.contextmanager
+    def built(path: Path, preset: str) -> Iterator[outside.Application]:
+        assert (path, preset) == (folder, "image")
+        (tmp_path / "mine.elf").write_text("mine")
+        yield outside.Application("mine", tmp_path / "mine.elf")
+
+    monkeypatch.setattr(outside, "built_locked", built)
+    return folder
+
+
+def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path, checkout: Path, elsewhere: Path) -> None:
+    _image(checkout)
+    wanted = pxe.Options(applications=[str(elsewhere), "hello"], out=str(tmp_path / "out"))
+    pxe.pxe(wanted)
+    assert (tmp_path / "out/images/mine.elf").read_text() == "mine" and (tmp_path / "out/images/hello.elf").read_text() == "hello"
+    assert "my folder of a copy without history\n" in (tmp_path / "out/README").read_text()
+    assert "set default='mine'" in (tmp_path / "out/grub/grub.cfg").read_text()
+    assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
+    assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
+    # It is held to the same: only of a commit.
+    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
+    with pytest.raises(Failure, match="my folder has changes that no commit names: CMakeLists.txt"):
+        pxe.pxe(wanted)  # there is no commit at all yet
+    git = ["git", "-C", str(elsewhere)]
+    (elsewhere / ".git/HEAD").rename(elsewhere / ".git/no-head")
+    with pytest.raises(Failure, match="git does not say what .*my folder is: fatal: "):
+        pxe.pxe(wanted)
+    (elsewhere / ".git/no-head").rename(elsewhere / ".git/HEAD")
+    for words in (["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
+    (elsewhere / "main.cpp").write_text("// new\n")
+    with pytest.raises(Failure, match="my folder has changes that no commit names: main.cpp"):
+        pxe.pxe(wanted)
+    (checkout / "apps/mine").mkdir()
+    (checkout / "apps/mine/main.cpp").touch()
+    (checkout / "build/image/apps/mine").mkdir()
+    (checkout / "build/image/apps/mine/mine.elf").touch()
+    with pytest.raises(Failure, match="two applications are named mine"):
+        pxe.pxe(dataclasses.replace(wanted, applications=[str(elsewhere), "mine"], dirty=True))
 
 
 NAMED = {"GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e"}
@@ -270,4 +336,7 @@ def test_what_cannot_be_served_is_refused_before_anything_listens(tmp_path: Path
     (tmp_path / "tree").chmod(0o700)
     with pytest.raises(Failure, match="cannot be entered by everybody"):
         boot_serve.serve(tmp_path / "tree", "lo", 0)
+    (tmp_path / "tree").chmod(0o755)
+    with boot_serve._alone_on("lo"), pytest.raises(Failure, match="another neap serves on lo already"), boot_serve._alone_on("lo"):
+        pass
     assert str(boot_serve.address_of("lo")) == "127.0.0.1/8"

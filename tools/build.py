@@ -2,7 +2,7 @@
 """Building: CMake's presets with the paths that the launcher knows, and the soft card by cargo.
 
 Everything built lies in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, logs in `build/logs/`. Crates that cargo
-downloads lie in cargo's own directory of the user, so another clone does not download them again.
+downloads lie in cargo's own directory of the user, and objects in the cache (tools/compile_cache.py), for the next clone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import cache, progress, sources, toolchain
+from tools import cache, compile_cache, progress, sources, toolchain
 from tools.errors import Failure, UsageError
 from tools.process import run_logged
 
@@ -50,7 +50,7 @@ def image(name: str, preset: str = "image") -> Path:
 
 def configure_arguments(preset: str) -> list[str]:
     """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if they are not there."""
-    words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}"]
+    words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
     if preset == "host":
@@ -88,7 +88,7 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
     if targets:
         argv += ["--target", *targets]
     with progress.step(what):
-        run_logged(argv, log, what, cwd=REPOSITORY, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+        run_logged(argv, log, what, cwd=REPOSITORY, env=compile_cache.environment(REPOSITORY), timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
 
 def configure_locked(preset: str) -> None:

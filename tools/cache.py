@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import pwd
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,9 @@ def root() -> Path:
     """The user's cache directory of Neap; made if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
-        base = str(Path.home() / ".cache")
+        home = os.environ.get("HOME") or ""
+        # An empty HOME would be the root directory.
+        base = str(Path(home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir) / ".cache")
     path = Path(base) / "neap"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -68,8 +71,12 @@ def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_secon
 
 
 def try_lock(path: Path) -> int | None:
-    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it.
+
+    A directory can be its own lock; a file is made if missing.
+    """
+    how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, how | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -84,6 +85,14 @@ def test_a_lock_can_be_waited_for_no_longer_than_asked(tmp_path: Path) -> None:
 def test_a_relative_cache_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
     monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.root() == tmp_path / ".cache/neap"
+
+
+def test_an_empty_home_is_not_the_root_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    entry = pwd.struct_passwd(("me", "x", 1, 1, "", str(tmp_path), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _number: entry)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "")
     assert cache.root() == tmp_path / ".cache/neap"
 
 

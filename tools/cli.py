@@ -24,17 +24,17 @@ commands:
   top APP|HOST[:PORT] [--once]           a live view of its cores
   log collect|fetch HOST --out DIR       bring the cores' records here
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
-  build [APP ...]                        build boot images (all by default) and the soft card
+  build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim tools target system style; or those of an application
   soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
-  pxe APP ... --out DIR                  a tree that machines boot from over the network: BIOS, UEFI, iPXE
+  pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
                                          what a machine boots from its next start on
-  iso APP [--out FILE] [-- key=value ...]
+  iso APP|PATH [--out FILE] [-- key=value ...]
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs, in instructions: observe request
+  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine
@@ -77,13 +77,21 @@ def main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            print(f"neap: error: no space left on the disk{f' for {error.filename}' if error.filename else ''}", file=sys.stderr)
-            return 1
-        raise
+        failure = _from_the_system(error)
+        print(failure.report(), file=sys.stderr)
+        return failure.exit_status
     finally:
         _ignore_signals()
         process.kill_running_groups()
+
+
+def _from_the_system(error: OSError) -> Failure:
+    """What the operating system refused, where nobody further down knew more to say of it."""
+    what = f"{error.filename}: " if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failure(f"{what}no space left on the disk", "make room and start again")
+    hint = "is it yours to write?" if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else None
+    return Failure(f"{what}{error.strerror or error}", hint)
 
 
 def _interrupt(number, _frame):
@@ -145,7 +153,7 @@ def _parser() -> Parser:
     vfio.add_argument("--json", action="store_true", help="of status")
 
     build = command("build", _build, "Build boot images and the soft card.")
-    build.add_argument("applications", nargs="*", metavar="APP")
+    build.add_argument("applications", nargs="*", metavar="APP|PATH")
     build.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
 
     test = command("test", _test, "Run tests, by layer.")
@@ -173,7 +181,11 @@ def _parser() -> Parser:
 
     _add_boot_commands(command)
 
-    bench = command("bench", _bench, "Count instructions of a release image: observe (the log), request (a memcached GET).")
+    bench = command(
+        "bench",
+        _bench,
+        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp.",
+    )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
 
@@ -184,7 +196,7 @@ def _parser() -> Parser:
     chain.add_argument("action", choices=("build", "export", "import"), metavar="build|export|import")
     chain.add_argument("file", nargs="?", metavar="FILE")
 
-    clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU and sources.", builds=False)
+    clean = command("clean", _clean, "Remove build/; with --cache also the toolchain, QEMU, sources and compiled objects.", builds=False)
     clean.add_argument("--cache", action="store_true")
     return parser
 
@@ -197,7 +209,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 
 def _add_boot_commands(command) -> None:
     pxe = command("pxe", _pxe, "Make, change and serve a tree that machines boot from over the network.")
-    pxe.add_argument("applications", nargs="*", metavar="APP")
+    pxe.add_argument("applications", nargs="*", metavar="APP|PATH")
     pxe.add_argument("--out", required=True, metavar="DIR", help="the tree; an older one there is replaced in one step")
     pxe.add_argument("--machines", metavar="FILE", help="a TOML file: which machine boots what (docs/booting.md)")
     pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
@@ -208,7 +220,7 @@ def _add_boot_commands(command) -> None:
     pxe.add_argument("--http", type=int, default=80, metavar="PORT", help="the port of HTTP (80), 0 for none")
 
     iso = command("iso", _iso, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
-    iso.add_argument("application", metavar="APP")
+    iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
     iso.add_argument("--dirty", action="store_true", help="also from a checkout with changes that no commit names")
 
@@ -285,16 +297,22 @@ def _vfio(arguments) -> int:
 
 
 def _build(arguments) -> int:
-    from tools import build, run
+    from tools import build, outside, run
 
-    for name in arguments.applications:
+    folders = [folder for word in arguments.applications if (folder := outside.folder(word))]
+    names = [word for word in arguments.applications if not outside.folder(word)]
+    for name in names:
         build.require_application(name)
     run.require_build_packages()
     preset = "image-debug" if arguments.debug else "image"
-    targets = [f"{name}.elf" for name in arguments.applications]
-    run.in_parallel([lambda: build.build(preset, targets), build.build_soft_card])
-    for name in arguments.applications or build.applications():
-        path = build.image(name, preset)
+    if names or not folders:
+        targets = [f"{name}.elf" for name in names]
+        run.in_parallel([lambda: build.build(preset, targets), build.build_soft_card])
+    made = [build.image(name, preset) for name in names or ([] if folders else build.applications())]
+    for folder in folders:
+        with outside.built(folder, preset) as application:
+            made.append(application.image)
+    for path in made:
         print(f"{path} {path.stat().st_size}")
     return 0
 

@@ -87,6 +87,21 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("OSError(errno.EROFS, 'Read-only', '/srv/x')", "neap: error: /srv/x: Read-only\nneap: is it yours to write?\n"),
+        ("OSError(errno.EDQUOT, 'Quota')", "neap: error: no space left on the disk\nneap: make room and start again\n"),
+        ("ConnectionResetError(errno.ECONNRESET, 'Connection reset by peer')", "neap: error: Connection reset by peer\n"),
+    ],
+)
+def test_what_the_system_refuses_is_no_traceback(error: str, said: str) -> None:
+    program = "import errno, sys; sys.path.insert(0, sys.argv[1]); from tools import cli, doctor\n"
+    program += f"def refuse(_): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
+    done = subprocess.run([sys.executable, "-c", program, str(REPOSITORY)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_doctor_reports_as_text_and_as_json(tmp_path: Path) -> None:
     text = neap("doctor")
     rows = json.loads(neap("doctor", "--json").stdout)

@@ -39,7 +39,9 @@ class Control:
             self._socket = socket.create_connection((host, port), CONNECT_SECONDS)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise Lost(f"nothing answers on {self.name}: {reason}", "is the machine up, and control served there?") from None
+            unknown = isinstance(error, socket.gaierror | UnicodeError)
+            hint = "no host is named so, and no application that runs here" if unknown else "is the machine up, and control served there?"
+            raise Lost(f"nothing answers on {self.name}: {reason}", hint) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if token is not None:
             try:

@@ -166,6 +166,9 @@ def test_a_port_that_nobody_serves_or_that_closes_is_one_error() -> None:
         fake._serve = lambda connection: connection.close()
         with pytest.raises(control.Lost, match="ended the connection"):
             ask(fake, "status")
+    # As a misspelt application reads: a name that resolves nowhere (RFC 2606).
+    with pytest.raises(control.Lost, match="no host is named so, and no application that runs here"):
+        ctl.ctl("memcachedd.invalid", ["status"], pid=None, token_file=None, as_json=False)
 
 
 class Counting:
@@ -206,6 +209,14 @@ def test_a_counter_that_the_machine_does_not_give_is_not_zero() -> None:
     row = top.rates(rows[0], top.parse("ok 0 idle=poll now_ns=9", "a")[0])
     assert row["interrupts_per_second"] is None and row["asleep_share"] is None
     assert top.table("a", [row], 1)[2].split()[:3] == ["0", "-", "-"]
+
+
+def test_a_core_that_nothing_is_seen_of_is_not_said_to_be_awake() -> None:
+    """A sleep is counted at its end: one that goes on all the time shows nowhere."""
+    still = "ok 0 interrupts=5 records=5 sleeps=7 asleep_ns=100 now_ns={}"
+    before, now = (top.parse(still.format(moment), "a")[0] for moment in (1000, 2000))
+    assert top.rates(before, now)["asleep_share"] is None
+    assert top.rates(before, {**now, "interrupts": 6})["asleep_share"] == 0
 
 
 @pytest.mark.parametrize("answer", ["error: no", "ok", "ok x", "ok 0", "ok 0 now_ns", "ok 0 now_ns=x", "ok a now_ns=1"])

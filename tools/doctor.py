@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import boot_programs, build, cache, mirror, packages, qemu, sources, toolchain
+from tools import boot_programs, build, cache, compile_cache, mirror, packages, qemu, sources, toolchain
 from tools.errors import Failure
 from tools.machine import port_is_free
 from tools.run import DEFAULT_FORWARDS
@@ -89,6 +89,12 @@ def _toolchain() -> Finding:
     )
 
 
+def _compiled_objects() -> Finding:
+    settings = compile_cache.environment(build.REPOSITORY)
+    off = "; switched off (CCACHE_DISABLE)" if "CCACHE_DISABLE" in settings else ""
+    return Finding("compiled objects", "ok", f"kept by ccache in {settings['CCACHE_DIR']}, at most {settings['CCACHE_MAXSIZE']}{off}")
+
+
 def _qemu() -> Finding:
     found = qemu.find()
     if found:
@@ -137,6 +143,7 @@ CHECKS: list[Callable[[], Finding]] = [
     _packages("packages for the toolchain", "toolchain"),
     _packages("packages for tests", "host-tests", "python-tests", "tools-tests", "sim-tests", "browser-tests", "system-tests", "style", "rustfmt"),
     _toolchain,
+    _compiled_objects,
     _qemu,
     _boot_programs,
     _sources,

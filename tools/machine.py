@@ -483,9 +483,9 @@ def _new_run_directory() -> tuple[Path, int]:
     """A private directory and the lock that says we live; removes those whose owners died."""
     base = run_base()
     for old in base.glob(f"{RUN_PREFIX}*"):
-        if not old.is_dir() or old.is_symlink() or old.stat().st_uid != os.getuid():
-            continue
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # another neap may be removing it as well
+            if not old.is_dir() or old.is_symlink() or old.stat().st_uid != os.getuid():
+                continue
             if (held := cache.try_lock(old / "lock")) is not None:
                 shutil.rmtree(old, ignore_errors=True)
                 os.close(held)

@@ -18,6 +18,8 @@ from tools import build, cache, progress
 from tools.errors import Failure, UsageError
 from tools.process import run_logged
 
+# Names an installed Neap to build against, in the environment; without it, it is this checkout.
+PREFIX_VARIABLE = "NEAP_PREFIX"
 LIST = "neap-applications.txt"
 CONFIG = "lib/cmake/Neap/NeapConfig.cmake"
 BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
@@ -61,17 +63,28 @@ def _wants_neap(lists: Path) -> bool:
 def built(path: Path, preset: str) -> Iterator[Application]:
     """Builds the application in a folder. Nobody builds over it, nor over the libraries it is made of, within the `with`."""
     with contextlib.ExitStack() as locks:
-        given = os.environ.get("NEAP_PREFIX")
-        if given is None:
-            prefix = locks.enter_context(build.building(preset))
-            build.build_locked(preset, ["neap_libraries"])
-        else:
-            prefix = Path(given).absolute()
-            if not (prefix / CONFIG).is_file():
-                raise Failure(f"no Neap is installed at NEAP_PREFIX={given}", "unset it to build against this checkout")
-        waiting = lambda: progress.say(f"neap: waiting for another neap that builds {path}")  # noqa: E731
+        if PREFIX_VARIABLE not in os.environ:
+            locks.enter_context(build.building(preset))
+        yield locks.enter_context(built_locked(path, preset))
+
+
+@contextlib.contextmanager
+def built_locked(path: Path, preset: str) -> Iterator[Application]:
+    """As built(), for a caller that holds `building(preset)`."""
+    given = os.environ.get(PREFIX_VARIABLE)
+    if given is None:
+        prefix = build.BUILD / preset
+        build.build_locked(preset, ["neap_libraries"])
+    else:
+        prefix = Path(given).absolute()
+        if not (prefix / CONFIG).is_file():
+            raise Failure(f"no Neap is installed at {PREFIX_VARIABLE}={given}", "unset it to build against this checkout")
+    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {path}")  # noqa: E731
+    try:
         (path / "build").mkdir(exist_ok=True)
-        locks.enter_context(cache.lock(path / "build" / f"{preset}.lock", on_wait=waiting))
+    except OSError as error:
+        raise Failure(f"cannot build in {path}: {error.strerror}", "an application is built in its own folder, in build/") from None
+    with cache.lock(path / "build" / f"{preset}.lock", on_wait=waiting):
         yield _build(path, preset, prefix)
 
 

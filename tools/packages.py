@@ -38,6 +38,7 @@ class Need:
 XZ = Need("xz-utils", "xz")
 PATCH = Need("patch", "patch")
 COMPILER = Need("g++", "g++")
+CMAKE = (Need("cmake", "cmake"), Need("ninja-build", "ninja"), Need("ccache", "ccache"))
 
 NEEDS: dict[str, tuple[Need, ...]] = {
     "sources": (XZ, PATCH),
@@ -55,11 +56,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         PATCH,
     ),
     "exchange": (Need("zstd", "zstd"),),
-    "build": (Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
+    "build": (*CMAKE, XZ, PATCH),
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
     # Reads the recordings of the soft card.
     "sim-tests": (Need("tcpdump", "tcpdump"),),
-    "host-tests": (COMPILER, Need("libgtest-dev"), Need("cmake", "cmake"), Need("ninja-build", "ninja"), XZ, PATCH),
+    "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
     # A judge of pages: what it does not draw is not there.
@@ -73,6 +74,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("perl", "perl"),
         Need("socat", "socat"),
     ),
+    "netpipe": (Need("netpipe-tcp", "NPtcp"),),
     "serve": (Need("dnsmasq-base", "dnsmasq"),),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }

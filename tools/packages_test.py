@@ -20,15 +20,15 @@ def test_a_program_on_path_counts_whoever_installed_it(poor_machine: Path) -> No
     assert "cmake" in packages.missing(["build"])
     (poor_machine / "cmake").write_text("#!/bin/sh\n")
     (poor_machine / "cmake").chmod(0o755)
-    assert packages.missing(["build"]) == ["ninja-build", "xz-utils", "patch"]
+    assert packages.missing(["build"]) == ["ninja-build", "ccache", "xz-utils", "patch"]
 
 
 def test_an_ordinary_user_is_told_the_one_line(poor_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(packages, "install", lambda names: pytest.fail("must not install"))
-    with pytest.raises(Failure, match="missing packages: cmake ninja-build xz-utils patch") as caught:
+    with pytest.raises(Failure, match="missing packages: cmake ninja-build ccache xz-utils patch") as caught:
         packages.require("build", "sources")
-    assert caught.value.hint == "run: sudo apt-get install --no-install-recommends cmake ninja-build xz-utils patch"
+    assert caught.value.hint == "run: sudo apt-get install --no-install-recommends cmake ninja-build ccache xz-utils patch"
 
 
 def test_root_has_it_installed(poor_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ def power(action: str, name: str, machines: str) -> int:
     """Does it and prints a line. `machines`: the file."""
     if action not in ACTIONS:
         raise UsageError(f"power: there is no '{action}'", f"choose from {', '.join(ACTIONS)}")
+    if not Path(machines).exists():
+        raise Failure(f"there is no file {machines}", "--machines FILE names the one that describes the machines (docs/booting.md)")
     machine = boot_machines.read(Path(machines)).find(name)
     if machine.bmc is None:
         hint = f"add [machines.{machine.name}.bmc] with address, user and password_file"

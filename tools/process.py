@@ -176,8 +176,9 @@ def run_logged(
         raise command_failure(what, log, child.returncode, cwd)
 
 
-def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None) -> str:
-    """What a short command prints. Raises Failure with its last line of complaint if it fails."""
+def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
+    """What a short command prints. Raises Failure with its last line of complaint if it fails. `name`: if argv[0] is not the program's."""
+    name = name or Path(argv[0]).name
     try:
         done = subprocess.run(
             list(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=env
@@ -185,10 +186,10 @@ def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
     except subprocess.TimeoutExpired:
-        raise Failure(f"{argv[0]} gave no answer within {timeout_seconds:.0f} s") from None
+        raise Failure(f"{name} gave no answer within {timeout_seconds:.0f} s") from None
     if done.returncode != 0:
         complaint = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
-        raise Failure(f"{Path(argv[0]).name}: {complaint[-1]}", details=complaint[-SHOWN_LOG_LINES:-1])
+        raise Failure(f"{name}: {complaint[-1]}", details=complaint[-SHOWN_LOG_LINES:-1])
     return done.stdout
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap pxe` and `./neap iso`: what was built here, as a tree that machines boot from, or as one disc image.
+"""`./neap pxe` and `./neap iso`: applications, as a tree that machines boot from, or as one disc image.
 
 What a machine measures is worth nothing if nobody knows what it ran. So only images that are current and of a commit go out;
 `--dirty` lets others pass, and then the tree says so.
@@ -7,17 +7,19 @@ What a machine measures is worth nothing if nobody knows what it ran. So only im
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, packages, progress
+from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, outside, packages, progress
 from tools.boot_machines import Machines
 from tools.errors import Failure, UsageError
-from tools.process import output_of
 
 PRESET = "image"
 GIT_SECONDS = 60
@@ -53,9 +55,7 @@ def pxe(options: Options) -> int:
     if not 0 <= options.http_port <= 65535:
         raise UsageError(f"pxe: --http takes a port from 1 to 65535, or 0 for none, not {options.http_port}")
     if options.applications:
-        with build.building(PRESET):
-            boot_tree.write(out, _contents(options))
-        progress.say(f"neap: {out}: a boot tree for {', '.join(options.applications)}")
+        _make(out, options)
     if options.next is not None:
         _choose(out, options.next, options.words)
     if options.serve is not None:
@@ -65,15 +65,16 @@ def pxe(options: Options) -> int:
 
 def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) -> int:
     """Writes one disc image of an application: for CD and disk, BIOS and UEFI."""
-    build.require_application(application)
+    ((name, folder),) = _folders([application]).items()
     line = boot_machines.check_words(" ".join(words), "the command line")
-    target = Path(out or f"{application}.iso").absolute()
+    target = Path(out or f"{folder.name if folder else name}.iso").absolute()
     if target.is_dir():
         raise Failure(f"{target} is a directory", "--out names the file to write")
-    if not target.parent.is_dir():
-        raise Failure(f"there is no directory {target.parent}")
-    with build.building(PRESET):
-        write_disc(target, application, build.image(application, PRESET), line, require_current([application], dirty))
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise Failure(f"there is no directory {target.parent} that can be written to", "--out names the file to write")
+    with current([application], dirty) as built:
+        ((name, image),) = built.images.items()
+        write_disc(target, name, image, line, built.source)
     print(f"{target} {target.stat().st_size}")
     return 0
 
@@ -95,56 +96,118 @@ def write_disc(target: Path, application: str, image: Path, words: str, source: 
         made.replace(target)
 
 
-def require_current(applications: Sequence[str], dirty: bool) -> str:
-    """Brings the images up to date and says in a line what they were built from; for a caller that holds `build.building`.
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """Images by application, and in a line what they were built from."""
 
-    Raises Failure if one is unknown or was never built, or if no commit names what they were built from.
+    images: dict[str, Path]
+    source: str
+
+
+@contextlib.contextmanager
+def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
+    """Applications, by name or folder, brought up to date; nobody builds over them within the `with`.
+
+    Raises Failure if one is unknown or was never built, or if no commit names what they are built from and that is not `dirty`.
     """
-    for name in applications:
-        build.require_application(name)
+    folders = _folders(applications)
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(build.building(PRESET))
+        source = _source(folders, dirty)
+        packages.require("build")
+        # What was built once is brought up to date, as `./neap run` does: an image that is older than its sources would be of no commit.
+        if own := [word for word, folder in folders.items() if not folder]:
+            build.build_locked(PRESET, [f"{name}.elf" for name in own])
+        images: dict[str, Path] = {}
+        for word, folder in folders.items():
+            made = locks.enter_context(outside.built_locked(folder, PRESET)) if folder else None
+            name, image = (made.name, made.image) if made else (word, build.image(word, PRESET))
+            if not boot_machines.NAME.fullmatch(name):
+                raise Failure(f"'{name}' cannot be named in a boot menu", "letters, digits, _ . - are taken")
+            if name in images:
+                raise Failure(f"two applications are named {name}")
+            images[name] = image
+        yield Built(images, source)
+
+
+def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
+    """Which of them lie in a folder of their own. Raises UsageError for one that is unknown."""
+    found = {word: outside.folder(word) for word in applications}
+    for word, folder in found.items():
+        if not folder:
+            build.require_application(word)
+    return found
+
+
+def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
+    """What applications are built from. Raises Failure as current()."""
+    own = [name for name, folder in folders.items() if not folder]
+    for name in own:
         if not build.image(name, PRESET).is_file():
             raise Failure(f"{name} is not built", f"./neap build {name}")
-    commit, changed = checkout_state(build.REPOSITORY)
+    said = []
+    prefix = os.environ.get(outside.PREFIX_VARIABLE)
+    if own or prefix is None:
+        said.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
+    for folder in folders.values():
+        if folder:
+            said.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
+    return "; ".join(said)
+
+
+def _commit_of(place: Path, what: str, dirty: bool) -> str:
+    """'commit ...'. Raises Failure if files differ from it, unless `dirty`."""
+    commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
-        raise Failure(f"this checkout has changes that no commit names: {first}", "commit them and build again, or add --dirty")
-    # What was built once is brought up to date, as `./neap run` does: an image that is older than its sources would be of no commit.
-    packages.require("build")
-    build.build_locked(PRESET, [f"{name}.elf" for name in applications])
-    where = f"commit {commit}" if commit else "a copy without history"
-    return f"{', '.join(applications)} of {where}{' with changes of its own' if changed else ''}"
+        raise Failure(f"{what} has changes that no commit names: {first}", "commit them, or add --dirty")
+    return f"{f'commit {commit}' if commit else 'a copy without history'}{' with changes of its own' if changed else ''}"
 
 
-def checkout_state(repository: Path) -> tuple[str, list[str]]:
-    """The commit ("" outside git) and the files that differ from it, untracked ones included."""
-    if not (repository / ".git").exists():
+def checkout_state(place: Path) -> tuple[str, list[str]]:
+    """The commit ("" outside git) and the files of a folder that differ from it, untracked ones included.
+
+    At the top of this checkout lie no sources: what is untracked there (machines.toml, logs, discs) is in no image.
+    """
+    if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
-    git = ["git", "-C", str(repository)]
-    commit = output_of([*git, "rev-parse", "HEAD"], timeout_seconds=GIT_SECONDS).strip()
+    # Without a word if there is no commit yet.
+    commit = _git(place, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+    changed = _git(place, "status", "--porcelain", "--", ".").splitlines()
+    if place == build.REPOSITORY:
+        changed = [line for line in changed if not re.fullmatch(r"\?\? [^/]+/?", line)]
+    return commit, [line[3:] for line in changed]
+
+
+def _git(place: Path, *words: str) -> str:
+    """What git prints. Raises Failure with its complaint, if it has one: nobody's owner, a damaged repository."""
     try:
-        done = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
+        done = subprocess.run(["git", "-C", str(place), *words], capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
-        raise Failure(f"git does not say what changed in {repository}: {error}") from None
-    return commit, [line[3:] for line in done.stdout.splitlines()]
+        raise Failure(f"git does not say what {place} is: {error}") from None
+    if done.returncode != 0 and done.stderr:
+        raise Failure(f"git does not say what {place} is: {done.stderr.splitlines()[0]}")
+    return done.stdout
 
 
-def _contents(options: Options) -> boot_tree.Contents:
+def _make(out: Path, options: Options) -> None:
     if len(set(options.applications)) != len(options.applications):
         raise UsageError("pxe: an application is named twice")
-    for name in options.applications:
-        build.require_application(name)
-    # Everything that can be refused is, before anything is fetched or written.
-    boot_tree.require_place(Path(options.out).absolute())
+    # Everything that can be refused is, before anything is built, fetched or written.
+    _folders(options.applications)
+    boot_tree.require_place(out.absolute())
     machines = boot_machines.read(Path(options.machines)) if options.machines else Machines()
     linux, initrd = (Path(name) if name else None for name in (options.linux, options.initrd))
     for file in (linux, initrd):
         if file and not file.is_file():
             raise Failure(f"there is no file {file}")
-    source = require_current(options.applications, options.dirty)
-    images = {name: build.image(name, PRESET) for name in options.applications}
-    contents = boot_tree.Contents(images, machines, linux, initrd, source)
-    machines.require_entries(contents.entries(), options.machines or "the machines' file")
-    return contents
+    with current(options.applications, options.dirty) as built:
+        if linux and boot_machines.LINUX in built.images:
+            raise Failure(f"an application is named {boot_machines.LINUX}, as the kernel of --linux is")
+        contents = boot_tree.Contents(built.images, machines, linux, initrd, built.source)
+        machines.require_entries(contents.entries(), options.machines or "the machines' file")
+        boot_tree.write(out, contents)
+    progress.say(f"neap: {out}: a boot tree for {', '.join(built.images)}")
 
 
 def _choose(out: Path, choice: str, words: Sequence[str]) -> None:

@@ -91,9 +91,13 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Each header must compile as the only thing in a file, as part of the image, or else (test helpers) of the host build."""
-    builds = [build.build("image-debug"), build.build("host", GENERATED)]
-    flags = [FlagsByFolder(directory / "compile_commands.json") for directory in builds]
+    """Each header must compile as the only thing in a file, as part of the image, or else (test helpers) of the host build.
+
+    What a source of the image includes before all else, has done so when that was built.
+    """
+    databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
+    flags = [FlagsByFolder(database) for database in databases]
+    done_by_build = included_first(databases[0])
 
     def complain(path: Path) -> list[str]:
         first_error = ""
@@ -104,7 +108,17 @@ def headers(candidates: Sequence[Path]) -> list[str]:
             first_error = first_error or next((line for line in done.stderr.splitlines() if "error" in line), "does not compile alone")
         return [f"{_short(path)}: {first_error or 'no source near it is compiled'}"]
 
-    return _each(complain, candidates)
+    return _each(complain, [path for path in candidates if path not in done_by_build])
+
+
+def included_first(database: Path) -> set[Path]:
+    """The headers of this checkout that some source of a compile_commands.json includes with nothing but comments before."""
+    found = set()
+    for row in json.loads(database.read_text()):
+        text = Path(row["directory"], row["file"]).read_text(errors="replace")
+        if match := re.match(r'(?:\s|//[^\n]*\n)*#include "([^"]+)"', text):
+            found.add(build.REPOSITORY / match[1])
+    return found
 
 
 class FlagsByFolder:

@@ -37,11 +37,13 @@ def test_a_header_that_leans_on_another_ones_includes_is_named(tree: Path) -> No
     leaning = write(tree / "kernel/leaning.hpp", "#pragma once\ninline Number number = 0;\n")
     alone = write(tree / "kernel/alone.hpp", '#pragma once\n#include "kernel/needed.hpp"\ninline Number number = 0;\n')
     command = f"g++ -std=c++20 -I{tree} -MD -MT x.o -MF x.d -o x.o -c {tree}/kernel/x.cpp"
+    write(tree / "kernel/x.cpp", '// A comment.\n#include "kernel/own.hpp"\n#include "kernel/leaning.hpp"\n')
     row = {"directory": str(tree), "file": str(tree / "kernel/x.cpp"), "command": command}
     write(tree / "build/image-debug/compile_commands.json", json.dumps([row]))
     helper = write(tree / "kernel/test_helper.hpp", "#ifndef HOST\n#error only in the host build\n#endif\n")
     write(tree / "build/host/compile_commands.json", json.dumps([{**row, "command": command.replace("g++", "g++ -DHOST")}]))
-    complaints = style.headers([leaning, alone, helper])
+    own = write(tree / "kernel/own.hpp", "not compiled here again: the build had to compile it with nothing before it\n")
+    complaints = style.headers([leaning, alone, helper, own])
     assert len(complaints) == 1
     assert complaints[0].startswith("kernel/leaning.hpp: ") and "Number" in complaints[0]
 

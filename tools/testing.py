@@ -23,6 +23,9 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
+# As many workers as cores; a file's tests stay together, as they share its machine, and files are begun in the order of their names,
+# or in that of the layer's conftest.py.
+SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclasses.dataclass
@@ -103,7 +106,7 @@ def _host() -> Outcome:
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         outcome.add(_run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800))
     # Programs of the host build, played against others from outside.
-    outcome.add(_pytest("host-programs", ["apps"], timeout_seconds=900))
+    outcome.add(_pytest("host-programs", ["apps"], 900))
     return outcome
 
 
@@ -127,7 +130,7 @@ def _tools() -> Outcome:
     toolchain.require()
     qemu.command()
     boot_programs.require()
-    return _pytest("tools", ["tools", "drivers/ixgbe"], timeout_seconds=1800)
+    return _pytest("tools", ["tools", "drivers/ixgbe"], 1800, *SIDE_BY_SIDE)
 
 
 def _target() -> Outcome:
@@ -135,7 +138,7 @@ def _target() -> Outcome:
     build.build("image-debug")
     build.build_soft_card()
     qemu.command()
-    return _pytest("target", ["tests/target"], timeout_seconds=1800)
+    return _pytest("target", ["tests/target"], 1800, *SIDE_BY_SIDE, "--dist=worksteal")
 
 
 def _system() -> Outcome:
@@ -144,7 +147,10 @@ def _system() -> Outcome:
     build.build_soft_card()
     qemu.command()
     boot_programs.require()
-    return _pytest("system", ["tests/system"], timeout_seconds=3600)
+    # Machines wait more than they work, so they run side by side: but not those whose tests need the cores to themselves.
+    outcome = _pytest("system", ["tests/system"], 3600, "-m", "not alone", *SIDE_BY_SIDE)
+    outcome.add(_pytest("system-alone", ["tests/system"], 1800, "-m", "alone"))
+    return outcome
 
 
 def _style() -> Outcome:
@@ -186,11 +192,11 @@ def _require_images(*groups: str) -> None:
     packages.require("build", "card", "rust", "python-tests", *chain, *groups)
 
 
-def _pytest(name: str, places: Sequence[str], timeout_seconds: float) -> Outcome:
+def _pytest(name: str, places: Sequence[str], timeout_seconds: float, *options: str) -> Outcome:
     there = [place for place in places if (build.REPOSITORY / place).exists()]
     python = pythons.environment() / "python"
     result = _fresh_result(name)
-    argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={result}", *there]
+    argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={result}", *options, *there]
     return _run_and_read(argv, f"test-{name}", result, timeout_seconds=timeout_seconds)
 
 

@@ -82,6 +82,8 @@ def rates(before: dict, now: dict) -> dict:
         grew = grown(name)
         row[f"{name}_per_second"] = None if grew is None or elapsed_ns <= 0 else grew * 1e9 / elapsed_ns
     asleep = grown("asleep_ns")
+    if not asleep and not any(grown(name) for name in ("sleeps", "interrupts", "records")):
+        asleep = None  # a sleep is counted at its end, so one that lasted all this time does not show
     row["asleep_share"] = None if asleep is None or elapsed_ns <= 0 else min(1.0, asleep / elapsed_ns)
     return row
 

@@ -98,8 +98,7 @@ constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 
 }  // namespace
 
-// --- Bytes to requests
-// ---------------------------------------------------------------------------------------------------------------------
+// --- Bytes to requests -------------------------------------------------------------------------------------------------------------------
 
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
   const char* const at = input.data();
@@ -155,8 +154,7 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
   return std::min(bytes - input.size(), more.size());
 }
 
-// --- Requests
-// ------------------------------------------------------------------------------------------------------------------------------
+// --- Requests ----------------------------------------------------------------------------------------------------------------------------
 
 void BinaryProtocol::execute(const Request& request, Context& context) {
   context.statistics.add(Count::requests);
@@ -392,8 +390,7 @@ void BinaryProtocol::statistics(const Request& request, Context& context) {
   answer(request.header, context, Status::ok, {}, {}, {}, 0);  // the end: no name, no value
 }
 
-// --- Answers
-// -------------------------------------------------------------------------------------------------------------------------------
+// --- Answers -----------------------------------------------------------------------------------------------------------------------------
 
 void BinaryProtocol::write_head(char* to, const Header& request, Status status, std::size_t key_bytes, std::size_t extras_bytes,
                                 std::size_t body_bytes, std::uint64_t cas) noexcept {

@@ -68,8 +68,8 @@ std::string show(std::string_view text, std::size_t at) {
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  (void)play(stream, cuts,
-             1 << 18);  // with eviction; what is evicted depends on which replies still hold items, so this one is not compared
+  // With eviction; what is evicted depends on which replies still hold items, so this one is not compared.
+  (void)play(stream, cuts, 1 << 18);
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);
   if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
@@ -97,15 +97,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 #ifndef NEAP_LIBFUZZER
 
-#include <chrono>
-#include <random>
+#include "tests/host/fuzzing.hpp"
 
 namespace {
 
-class Inventor {
+class Inventor : public neap::fuzzing::Inventor {
  public:
-  explicit Inventor(std::uint64_t seed) : random_(seed) {}
-  unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
+  using neap::fuzzing::Inventor::Inventor;
 
   std::string key() {
     switch (below(20)) {
@@ -123,11 +121,6 @@ class Inventor {
     static const char* const numbers[] = {"0", "1",  "5",  "-1", "2592001", "4294967296", "18446744073709551615", "18446744073709551616",
                                           "x", "1x", "+3", ""};
     return below(2) == 0 ? std::to_string(below(3000)) : numbers[below(12)];
-  }
-  std::string any(std::size_t bytes) {
-    std::string text(bytes, '\0');
-    for (char& letter : text) letter = static_cast<char>(random_());
-    return text;
   }
   std::string value() {
     switch (below(12)) {
@@ -186,7 +179,7 @@ class Inventor {
     }
     if (below(3) == 0) value.clear();
     std::size_t body = extras.size() + key.size() + value.size();
-    if (below(40) == 0) body = random_() % 100'000;
+    if (below(40) == 0) body = below(100'000);
     std::string header = "\x80";
     header += opcode;
     header += static_cast<char>(key.size() >> 8);
@@ -204,39 +197,16 @@ class Inventor {
     std::string text = any(4);
     const bool binary = below(2) == 0;
     for (unsigned requests = 1 + below(40); requests-- > 0;) text += binary ? binary_request() : text_request();
-    if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
-    if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
-    return text;
+    return damaged(std::move(text));
   }
 
  private:
   std::string blank() { return below(20) == 0 ? "  " : " "; }
   std::string end() { return below(20) == 0 ? "\n" : below(40) == 0 ? std::string("\0\r\n", 3) : "\r\n"; }
-  std::mt19937_64 random_;
 };
 
 }  // namespace
 
-int main(int count, char** words) {
-  const double seconds = count > 1 ? std::atof(words[1]) : 10;
-  const std::uint64_t seed = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1;
-  const auto start = std::chrono::steady_clock::now();
-  const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  std::uint64_t streams = 0, bytes = 0;
-  while (spent() < seconds) {
-    Inventor inventor(seed * 1'000'003 + streams);
-    const std::string stream = inventor.stream();
-    // Said beforehand, so that a crash names the stream that made it.
-    if (streams % 1000 == 0)
-      std::fprintf(stderr, "fuzz_memcached: stream %llu of seed %llu\n", static_cast<unsigned long long>(streams),
-                   static_cast<unsigned long long>(seed));
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
-    ++streams;
-    bytes += stream.size();
-  }
-  std::printf("fuzz_memcached: %llu streams, %llu bytes, in %.1f s\n", static_cast<unsigned long long>(streams),
-              static_cast<unsigned long long>(bytes), spent());
-  return 0;
-}
+int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_memcached", count, words); }
 
 #endif

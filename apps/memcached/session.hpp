@@ -37,7 +37,7 @@ class Session final : public net::ConnectionHandler {
   Conversation conversation_;
   Reply reply_;
   net::Buffer input_;   ///< received, not yet parsed
-  net::Buffer unsent_;  ///< taken from the reply, refused by the connection for now
+  net::Buffer unsent_;  ///< taken from the reply, but the connection had no room
   bool peer_closed_ = false;
   bool ended_ = false;  ///< closed or cut by us; what still arrives is dropped
 };

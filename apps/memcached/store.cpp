@@ -53,8 +53,7 @@ Store::~Store() {
   assert(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0);  // nobody may hold an item longer than the store lives
 }
 
-// --- Finding
-// -------------------------------------------------------------------------------------------------------------------------------
+// --- Finding -----------------------------------------------------------------------------------------------------------------------------
 
 /// An item that a reader found dead is taken out at once: its room is worth more than the lock costs, and that is paid once an item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
@@ -86,8 +85,7 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
   return found;
 }
 
-// --- Storing
-// -------------------------------------------------------------------------------------------------------------------------------
+// --- Storing -----------------------------------------------------------------------------------------------------------------------------
 
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
   assert(!key.text.empty() && key.text.size() <= key_bytes_max);
@@ -234,8 +232,7 @@ void Store::flush_due(Seconds now) noexcept {
   flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
-// --- Linking; under the shard's lock
-// -------------------------------------------------------------------------------------------------------
+// --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
 
 std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
   Item& item = *pointer.detach();  // the table's reference from here on

@@ -89,8 +89,7 @@ void Store::note_oldest(Shard& shard) noexcept {
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
-// --- The way back to the allocator
-// ---------------------------------------------------------------------------------------------------------
+// --- The way back to the allocator -------------------------------------------------------------------------------------------------------
 
 /// Unlinked: it counts as gone, and is reclaimed once no event can still see it.
 void Store::retire(Item& item) noexcept {
@@ -127,8 +126,7 @@ void Store::free(Item& item) noexcept {
   std::free(&item);
 }
 
-// --- What it tells about itself
-// ------------------------------------------------------------------------------------------------------------
+// --- What it tells about itself ----------------------------------------------------------------------------------------------------------
 
 StoreCounters Store::counters() const noexcept {
   StoreCounters sum;

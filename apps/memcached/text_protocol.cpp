@@ -67,8 +67,7 @@ bool has_key(std::string_view word) noexcept { return word.size() <= key_bytes_m
 
 }  // namespace
 
-// --- Bytes to commands
-// ---------------------------------------------------------------------------------------------------------------------
+// --- Bytes to commands -------------------------------------------------------------------------------------------------------------------
 
 std::size_t TextProtocol::step(std::string_view input, Context& context) noexcept {
   switch (reading_) {
@@ -235,8 +234,7 @@ void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   reading_ = Reading::failed_rest;
 }
 
-// --- Lines
-// ---------------------------------------------------------------------------------------------------------------------------------
+// --- Lines -------------------------------------------------------------------------------------------------------------------------------
 
 void TextProtocol::execute(std::string_view text, Context& context) {
   Line line;

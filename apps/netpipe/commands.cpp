@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "apps/netpipe/commands.hpp"
 
-#include <charconv>
+#include <limits>
 
-#include "kernel/events.hpp"
+#include "kernel/numbers.hpp"
 
 namespace neap::netpipe {
 
@@ -34,10 +34,9 @@ std::string described(const Options& options) {
 std::string results(Service& service, std::span<const std::string_view> words) {
   unsigned number = 0;
   if (!words.empty()) {
-    const std::string_view word = words.front();
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (words.size() > 1 || error != std::errc{} || end != word.data() + word.size() || number == 0)
-      return "error: usage: netpipe,results[,RUN]";
+    const auto said = parse_digits(words.front(), std::numeric_limits<unsigned>::max());
+    if (words.size() > 1 || !said || *said == 0) return "error: usage: netpipe,results[,RUN]";
+    number = static_cast<unsigned>(*said);
   }
   const Run run = service.run(number);
   if (run.number == 0) return number == 0 ? "error: nothing was measured yet" : "error: that run is not kept";

@@ -60,7 +60,7 @@ class Link final : public net::ConnectionHandler {
   const Filling& filling_;
   Done done_;
   net::Buffer input_;   ///< received, not consumed yet: our output is due first
-  net::Buffer unsent_;  ///< refused by the connection for now
+  net::Buffer unsent_;  ///< refused by the connection, which had no room; goes first when it has
   Timer watch_;
   bool moved_ = false;   ///< a byte came or went since the watch last looked
   bool ending_ = false;  ///< closed or cut by us

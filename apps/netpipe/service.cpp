@@ -161,6 +161,8 @@ task<Result<Run>> Service::measure(ClientOptions client) {
 /// `ended` is called on this core.
 Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   if (measuring_.exchange(true)) return failure(ErrorCode::full, "a measurement is under way");
+  measuring_core_ = client.core;
+  stop_wanted_ = false;
   try {
     const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer), client.measured);
     neap::start(drive(client, number, this_core(), std::move(ended)));
@@ -172,48 +174,74 @@ Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
 }
 
 task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, Ended ended) {
-  struct There {
-    There(Service& service_, const ClientOptions& client_, unsigned run_) : service(service_), client(client_), run(run_) {}
+  /// Goes to the core that measures, and comes back from it: without memory too.
+  struct There : RemoteNode {
+    There(Service& service_, const ClientOptions& client_, unsigned number_)
+        : RemoteNode{.run = [](RemoteNode* node) noexcept { static_cast<There*>(node)->back.fulfil(); }},
+          service(service_),
+          client(client_),
+          number(number_) {}
     Service& service;
     const ClientOptions& client;
-    const unsigned run;
-    Completion<> done;
+    const unsigned number;
+    Completion<> back;
   };
   There there(*this, client, run);
   There* const at = &there;
   print("netpipe: run ", run, ": measuring with ", to_string(client.peer), " on core ", client.core);
-  co_await on_core(client.core, [at, home] {
-    neap::start([](There* here, unsigned back) -> task<void> {
-      Service& self = here->service;
-      const std::string peer = to_string(here->client.peer);
-      auto session = std::make_unique<Session>(Role::transmitter, here->client.measured, &machine::now_ns,
-                                               [&self, peer](Session& own, const Measurement& point) { self.report(own, peer, point); });
-      session->run = here->run;
-      ++self.counters_.begun;
-      session = co_await self.drive_connections(here->client, std::move(session));
-      if (session != nullptr) {
-        self.over(*session);
-      } else {
-        self.runs_.end(here->run, Session::State::failed, "no memory for a connection");
-      }
-      co_await on_core(back, [here] { here->done.fulfil(); });
-    }(at, home));
-  });
-  co_await there.done;
+  try {
+    co_await on_core(client.core, [at, home] {
+      neap::start([](There* here, unsigned back) -> task<void> {
+        try {
+          co_await here->service.measure_here(here->client, here->number);
+        } catch (const std::bad_alloc&) {
+          here->service.give_up(here->number);
+        }
+        hand_over(back, *here);
+      }(at, home));
+    });
+    co_await there.back;
+  } catch (const std::bad_alloc&) {  // nothing was begun there
+    give_up(run);
+  }
   measuring_ = false;
   ended();
 }
 
+/// Without memory for more than so short a reason.
+void Service::give_up(unsigned run) noexcept {
+  ++counters_.failed;
+  runs_.end(run, Session::State::failed, "out of memory");
+}
+
+/// All of a run, on the core that measures.
+task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
+  auto session = std::make_unique<Session>(
+      Role::transmitter, client.measured, &machine::now_ns,
+      [this, peer = to_string(client.peer)](Session& own, const Measurement& point) { report(own, peer, point); });
+  session->run = run;
+  ++counters_.begun;
+  session = co_await drive_connections(client, std::move(session));
+  if (session == nullptr) throw std::bad_alloc();  // it went with a connection for which there was no memory
+  over(*session);
+}
+
 /// The session through all its connections, on the core that measures; returned when it has ended.
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
-  measuring_core_ = this_core();
   measuring_session_ = session.get();
+  if (stop_wanted_) session->stop();
+  const std::unique_ptr<Session*, void (*)(Session**)> shown(&measuring_session_, [](Session** place) { *place = nullptr; });
   std::uint64_t limit_ns = client.wait.count() > 0 ? in(client.wait) : 0;
   for (;;) {
     Completion<std::unique_ptr<Session>> back;
     net::Acceptor acceptor = [this, &session, &back](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {
-      return std::make_unique<Link>(connection, std::move(session), filling_,
-                                    [&back](std::unique_ptr<Session> own) { back.fulfil(std::move(own)); });
+      try {
+        return std::make_unique<Link>(connection, std::move(session), filling_,
+                                      [&back](std::unique_ptr<Session> own) { back.fulfil(std::move(own)); });
+      } catch (const std::bad_alloc&) {
+        measuring_session_ = nullptr;  // it may have gone with the link: `stop` must not find it
+        throw;
+      }
     };
     const Result<void> connected = co_await network_.connect(client.peer, std::move(acceptor));
     if (session == nullptr && !connected.has_value()) break;  // no memory: it went with its connection
@@ -225,18 +253,17 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
     if (session->state() != Session::State::between || machine::now_ns() >= limit_ns) break;
     co_await sleep_for(connect_again_after);
   }
-  measuring_session_ = nullptr;
   if (session != nullptr && session->state() == Session::State::between) session->fail("the peer closes every further connection at once");
   co_return std::move(session);
 }
 
 task<bool> Service::stop() {
   if (!measuring_) co_return false;
-  co_return co_await on_core(measuring_core_, [this] {
-    if (measuring_session_ == nullptr) return false;
-    measuring_session_->stop();
-    return true;
+  stop_wanted_ = true;  // in case that its session is still on the way to its core
+  co_await on_core(measuring_core_, [this] {
+    if (measuring_session_ != nullptr) measuring_session_->stop();
   });
+  co_return true;
 }
 
 }  // namespace neap::netpipe

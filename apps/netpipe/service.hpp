@@ -79,6 +79,8 @@ class Service {
   [[nodiscard]] bool put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& session);
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client, Ended ended);
   task<void> drive(ClientOptions client, unsigned run, unsigned home, Ended ended);
+  task<void> measure_here(const ClientOptions& client, unsigned run);
+  void give_up(unsigned run) noexcept;
   task<std::unique_ptr<Session>> drive_connections(const ClientOptions& client, std::unique_ptr<Session> session);
 
   net::Network& network_;
@@ -89,6 +91,7 @@ class Service {
   std::atomic<unsigned> sessions_{0};
   std::atomic<bool> measuring_{false};
   std::atomic<unsigned> measuring_core_{0};
+  std::atomic<bool> stop_wanted_{false};
   Session* measuring_session_ = nullptr;  // touched on that core only
 
   mutable SpinLock lock_;  // for what follows

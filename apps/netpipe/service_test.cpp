@@ -147,6 +147,15 @@ TEST_F(ServiceTest, OneMeasurementAtATime) {
   EXPECT_EQ(ask(client_, 2, {"stop"}), "error: nothing is being measured");
 }
 
+// The session is another core's, and has only just been sent there.
+TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
+  world_.machine.run(2, [&]() -> task<void> {
+    EXPECT_TRUE(client_.begin({.measured = {}, .peer = server_endpoint, .core = 3}).has_value());
+    EXPECT_TRUE(co_await client_.stop());
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ask(client_, 2, {"results"}).ends_with("state=finished"); }));
+}
+
 // Strangers cost a connection and a count, no line and no run.
 TEST_F(ServiceTest, StrangersAreCountedAndForgotten) {
   for (const bool talks : {true, false}) {

@@ -151,7 +151,8 @@ void Session::begin_size() {
   Step next = Step::quit;
   if (point && !enough) {
     point_ = *point;
-    repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
+    // A receiver is told; until then it still needs those of the trial whose time runs on.
+    if (transmits()) repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
     next = Step::size_sync;
   }
   if (state_ == State::running) {
@@ -162,16 +163,20 @@ void Session::begin_size() {
 }
 
 void Session::size_done(double seconds) {
-  if (seconds <= 0) seconds = 1e-6;  // as NetPIPE does: a stream of small messages may seem to take no time
+  const Measurement measurement = measured(seconds);
   bytes_before_ = point_.bytes;
-  seconds_before_ = seconds;
-  report_(*this, {.index = point_.index,
-                  .bytes = point_.bytes,
-                  .repeats = repeats_,
-                  .seconds = seconds,
-                  .bidirectional = options_.bidirectional,
-                  .checked = options_.integrity});
+  seconds_before_ = measurement.seconds;
+  report_(*this, measurement);
   begin_size();
+}
+
+Measurement Session::measured(double seconds) const noexcept {
+  return {.index = point_.index,
+          .bytes = point_.bytes,
+          .repeats = repeats_,
+          .seconds = seconds > 0 ? seconds : 1e-6,  // as NetPIPE does: a stream of small messages may seem to take no time
+          .bidirectional = options_.bidirectional,
+          .checked = options_.integrity};
 }
 
 // --- Messages ----------------------------------------------------------------------------------------------------------------------------
@@ -201,24 +206,42 @@ void Session::next_message() {
 }
 
 void Session::exchange_done() {
-  const double seconds = static_cast<double>(clock_() - began_ns_) * 1e-9;
   if (step_ == Step::probe) {
-    seconds_before_ = seconds / (2.0 * probe_round_trips);
+    seconds_before_ = static_cast<double>(clock_() - began_ns_) * 1e-9 / (2.0 * probe_round_trips);
     enter(Step::probe_end_sync);
     return;
   }
   messages_ += options_.stream ? repeats_ : 1;
-  double one_way = seconds / repeats_;
-  if (!options_.stream && !options_.bidirectional) one_way /= 2;
-  best_seconds_ = trial_ == 0 ? one_way : std::min(best_seconds_, one_way);
   ++trial_;
+  // A receiver's last message is on its way only. With few repeats of large ones its time would be far too short if it ended here; the
+  // peer's next word comes when it has the whole of it.
+  time_runs_on_ = !transmits() && !options_.stream;
+  if (!time_runs_on_) time_trial();
   if (options_.resets()) {
     enter(Step::trial_reset);
   } else if (trial_ < (options_.integrity ? 1 : Sweep::trials)) {
     enter(Step::trial_sync);
+  } else if (time_runs_on_) {
+    unreported_ = measured(0);
+    begin_size();
   } else {
     size_done(best_seconds_);
   }
+}
+
+void Session::time_trial() {
+  double one_way = static_cast<double>(clock_() - began_ns_) * 1e-9 / repeats_;
+  if (!options_.stream && !options_.bidirectional) one_way /= 2;
+  best_seconds_ = trial_ == 1 ? one_way : std::min(best_seconds_, one_way);
+}
+
+/// The first byte of what the peer says next.
+void Session::word_begins() {
+  if (!std::exchange(time_runs_on_, false)) return;
+  time_trial();
+  if (!unreported_) return;
+  if (best_seconds_ > 0) unreported_->seconds = best_seconds_;
+  report_(*this, *std::exchange(unreported_, std::nullopt));
 }
 
 void Session::fill_bulk(std::span<std::byte> out) const noexcept {
@@ -252,6 +275,7 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
     const std::size_t left = bytes.size() - used;
     if (text_wanted_ > 0) {
       untouched_ = false;
+      if (text_heard_ == 0) word_begins();
       const std::size_t taken = std::min(left, text_wanted_);
       std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(used), taken, heard_.begin() + static_cast<std::ptrdiff_t>(text_heard_));
       text_heard_ += taken;

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -107,6 +108,9 @@ class Session {
   void begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32_t messages);
   void next_message();
   void exchange_done();
+  void time_trial();
+  void word_begins();
+  [[nodiscard]] Measurement measured(double seconds) const noexcept;
   void size_done(double seconds);
   void begin_size();
   void end_connection();
@@ -137,6 +141,8 @@ class Session {
   std::uint32_t repeats_ = 0;
   std::uint32_t trial_ = 0;
   double best_seconds_ = 0;
+  bool time_runs_on_ = false;              // a receiver's trial is done but for the peer's next word
+  std::optional<Measurement> unreported_;  // and with it the size
 
   // the exchange of messages that goes on
   Exchange exchange_ = Exchange::send_only;

@@ -150,22 +150,12 @@ task<Result<void>> Card::make_pairs() {
   const unsigned pairs = std::min(core_count(), pairs_max);
   for (unsigned core = 0; core < pairs; ++core) {
     pairs_.push_back(std::make_unique<QueuePair>(registers_, core));
-    link_news_.push_back(std::make_unique<LinkNews>());
     pairs_.back()->on_hang(
         [](void* card) noexcept {
           auto& self = *static_cast<Card*>(card);
           if (!self.inspection_.queued.exchange(true)) hand_over(self.home_core_, self.inspection_);
         },
         this);
-    LinkNews& news = *link_news_.back();
-    news.card = this;
-    news.core = core;
-    news.run = [](RemoteNode* node) noexcept {
-      auto* const self = static_cast<LinkNews*>(node);
-      self->queued.store(false);
-      QueuePair& pair = *self->card->pairs_[self->core];
-      if (pair.attached()) pair.receiver()->link_changed(self->card->link_up());
-    };
     // On its own core, so that rings and buffers come from that core's memory.
     auto allocated = co_await on_core(core, [this, core] { return pairs_[core]->allocate(options_.queues); });
     if (!allocated) co_return allocated;
@@ -235,9 +225,7 @@ void Card::look_at_link(bool announce) {
   } else {
     print("ixgbe: link down");
   }
-  for (auto& news : link_news_) {
-    if (!news->queued.exchange(true)) hand_over(news->core, *news);
-  }
+  for (auto& pair : pairs_) pair->announce_link();
 }
 
 void Card::set_link(bool up) noexcept {

@@ -85,12 +85,6 @@ class Card final : public NetDevice, public policy::Device {
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
 
-  struct LinkNews : RemoteNode {
-    Card* card = nullptr;
-    unsigned core = 0;
-    std::atomic<bool> queued = false;
-  };
-
   /// Brings a queue's complaint to the home core, which may read registers.
   struct Inspection : RemoteNode {
     Card* card = nullptr;
@@ -120,8 +114,7 @@ class Card final : public NetDevice, public policy::Device {
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as it stands in EITR
-  std::vector<std::unique_ptr<LinkNews>> link_news_;
-  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;  // core and vector, in the order of MSI-X entries
+  std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
   Inspection inspection_;
   Statistics statistics_;
   CardCounters counters_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/link.hpp"
 
+#include <array>
+
 #include "drivers/ixgbe/semaphore.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "kernel/console.hpp"
@@ -55,16 +57,8 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
 LinkStatus read_link(Registers registers) noexcept {
   const reg::Links links = registers.read(reg::LINKS);
   if (!links.link_up || links.raw() == Registers::all_ones) return {};
-  switch (links.speed) {
-    case 3:
-      return {.up = true, .megabits = 10'000};
-    case 2:
-      return {.up = true, .megabits = 1'000};
-    case 1:
-      return {.up = true, .megabits = 100};
-    default:
-      return {.up = true, .megabits = 0};
-  }
+  constexpr std::array<std::uint32_t, 4> megabits{0, 100, 1'000, 10'000};  // two bits; 0 is reserved
+  return {.up = true, .megabits = megabits[links.speed]};
 }
 
 }  // namespace neap::ixgbe

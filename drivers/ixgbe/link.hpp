@@ -13,7 +13,7 @@ namespace neap::ixgbe {
 
 struct LinkStatus {
   bool up = false;
-  std::uint32_t megabits = 0;  ///< 0 when down
+  std::uint32_t megabits = 0;  ///< 0 when down or not known
 };
 
 /// 82599 datasheet 4.6.4: laser on, module's settings, SFI at 10 Gb/s, start over. `sfp`: the card has an SFP+ cage; others keep the link

@@ -21,6 +21,13 @@ Result<void> QueuePair::allocate(const QueueOptions& options) {
     again->queued = false;
     again->pair->look();
   };
+  link_news_.pair = this;
+  link_news_.run = [](RemoteNode* node) noexcept {
+    auto* const news = static_cast<LinkNews*>(node);
+    news->queued.store(false);
+    QueuePair& pair = *news->pair;
+    if (pair.attached()) pair.receiver_->link_changed(pair.link_up_.load(std::memory_order_relaxed));
+  };
   return {};
 }
 
@@ -43,6 +50,10 @@ bool QueuePair::detach() noexcept {
   idle_.reset();
   watchdog_.cancel();
   return !again_.queued;
+}
+
+void QueuePair::announce_link() noexcept {
+  if (!link_news_.queued.exchange(true)) hand_over(index_, link_news_);
 }
 
 Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {

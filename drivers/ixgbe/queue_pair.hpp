@@ -57,10 +57,11 @@ class QueuePair {
   /// On the pair's core: no call to the receiver after this. False: an event of the pair is still queued; try again in a later event.
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
-  [[nodiscard]] FrameReceiver* receiver() const noexcept { return receiver_; }
 
   /// Any core. Without a link `transmit` refuses, and frames that wait are no hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
+  /// One core at a time. The receiver hears of the link as it is by then, on the pair's core.
+  void announce_link() noexcept;
 
   /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. Before `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
@@ -98,6 +99,10 @@ class QueuePair {
     QueuePair* pair = nullptr;
     bool queued = false;
   };
+  struct LinkNews : RemoteNode {
+    QueuePair* pair = nullptr;
+    std::atomic<bool> queued = false;
+  };
 
   /// A look without an interrupt that finds something leaves a record of its own.
   void look() noexcept;
@@ -116,6 +121,7 @@ class QueuePair {
   unsigned budget_ = 64;
 
   Again again_;
+  LinkNews link_news_;
   std::optional<EventEndHook> end_;
   std::optional<IdleHook> idle_;
 

@@ -60,6 +60,20 @@ struct QueuePairTest : testing::Test {
   std::uint8_t vector = 0;
 };
 
+TEST_F(QueuePairTest, AReceiverHearsOfTheLinkAsItIsByThenAndOnlyWhileAttached) {
+  start();
+  pair->announce_link();
+  attach();
+  machine.on(0, [&] {
+    EXPECT_TRUE(stack.link.empty()) << "told before there was anybody";
+    pair->set_link(false);
+    pair->announce_link();
+    pair->set_link(true);
+    pair->announce_link();
+  });
+  machine.on(0, [&] { EXPECT_EQ(stack.link, std::vector<bool>{true}) << "two changes of one event are one piece of news"; });
+}
+
 // The card raises no second interrupt for descriptors that it has announced already.
 TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   start();

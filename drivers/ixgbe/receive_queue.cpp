@@ -45,9 +45,8 @@ task<Result<void>> ReceiveQueue::enable() {
   registers_.modify(reg::RXDCTL(index_), [](reg::Rxdctl& value) { value.enable = true; });
   auto enabled = co_await wait_for(
       registers_, reg::RXDCTL(index_), [](reg::Rxdctl value) { return value.enable; }, 100ms, "ixgbe: RXDCTL.ENABLE did not come up");
-  if (!enabled) co_return std::unexpected(enabled.error());
-  refill();
-  co_return Result<void>{};
+  if (enabled) refill();
+  co_return enabled;
 }
 
 ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noexcept {

@@ -67,15 +67,15 @@ constexpr Error card_gone_error{.code = ErrorCode::closed, .message = "ixgbe: ca
 /// Looks at a register every `interval` until `ready(value)`. `message` names the register and what it did not do; it is the error's text.
 /// Errors: `timeout` (detail: the last value read), `closed` (card gone).
 template <class Value, class Ready>
-task<Result<Value>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out,
-                             const char* message, std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
+task<Result<void>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out,
+                            const char* message, std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
   const auto deadline = BootClock::now() + time_out;
   for (;;) {
     // The clock is read first: a core that was away for long still looks once more.
     const bool late = BootClock::now() >= deadline;
     const Value value = registers.read(where);
     if ((late || value.raw() == Registers::all_ones) && registers.card_gone()) co_return std::unexpected(card_gone_error);
-    if (ready(value)) co_return value;
+    if (ready(value)) co_return Result<void>{};
     if (late) co_return failure(ErrorCode::timeout, message, value.raw());
     co_await sleep_for(interval);
   }

@@ -9,25 +9,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The bits that say "software has it" and "firmware has it".
+/// The bits that say "software has it" and "firmware has it"; by `SharedResource`.
 struct OwnerBits {
   std::uint32_t software;
   std::uint32_t firmware;
 };
-constexpr OwnerBits bits_of(SharedResource resource) noexcept {
-  using Sync = reg::SwFwSync;
-  switch (resource) {
-    case SharedResource::eeprom:
-      return {Sync::sw_eeprom_mask, Sync::fw_eeprom_mask};
-    case SharedResource::phy0:
-      return {Sync::sw_phy0_mask, Sync::fw_phy0_mask};
-    case SharedResource::phy1:
-      return {Sync::sw_phy1_mask, Sync::fw_phy1_mask};
-    case SharedResource::mac:
-      return {Sync::sw_mac_mask, Sync::fw_mac_mask};
-  }
-  return {};
-}
+using Sync = reg::SwFwSync;
+constexpr OwnerBits owner_bits[] = {{Sync::sw_eeprom_mask, Sync::fw_eeprom_mask},
+                                    {Sync::sw_phy0_mask, Sync::fw_phy0_mask},
+                                    {Sync::sw_phy1_mask, Sync::fw_phy1_mask},
+                                    {Sync::sw_mac_mask, Sync::fw_mac_mask}};
+constexpr OwnerBits bits_of(SharedResource resource) noexcept { return owner_bits[static_cast<unsigned>(resource)]; }
 
 void release_guard(Registers registers) noexcept {
   registers.write(reg::SWSM, {.smbi = false, .swesmbi = false});
@@ -38,7 +30,7 @@ void release_guard(Registers registers) noexcept {
 task<Result<void>> acquire_guard(Registers registers) {
   auto among_drivers =
       co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not given back");
-  if (!among_drivers && among_drivers.error().code != ErrorCode::timeout) co_return std::unexpected(among_drivers.error());
+  if (!among_drivers && among_drivers.error().code != ErrorCode::timeout) co_return among_drivers;
   if (!among_drivers) print("ixgbe: SWSM.SMBI was held by a driver that is gone; taken over");
   const auto deadline = BootClock::now() + 500ms;
   for (;;) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/sfp.hpp"
 
-#include "drivers/ixgbe/eeprom.hpp"
 #include "drivers/ixgbe/semaphore.hpp"
 
 namespace neap::ixgbe {
@@ -133,6 +132,14 @@ task<Result<std::uint16_t>> find_settings(Registers registers, std::uint16_t kin
 }
 
 }  // namespace
+
+task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t address) {
+  registers.write(reg::EERD, {.start = true, .address = address});
+  auto word =
+      co_await wait_for(registers, reg::EERD, [](reg::Eerd value) { return value.done; }, 100ms, "ixgbe: EERD.DONE did not come up");
+  if (!word) co_return std::unexpected(word.error());
+  co_return static_cast<std::uint16_t>(registers.read(reg::EERD).data);
+}
 
 task<Result<SfpKind>> identify_sfp(Registers registers) {
   const SharedResource bus = port_of(registers) == 0 ? SharedResource::phy0 : SharedResource::phy1;

@@ -17,6 +17,9 @@ enum class SfpKind : std::uint8_t {
   optical,        ///< short or long range optic, or active copper cable
 };
 
+/// Reads word `address` of the EEPROM through EERD (82599 datasheet 8.2.3.2.2). Errors: `timeout`, `closed`.
+[[nodiscard]] task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t address);
+
 /// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that
 /// we know), `timeout` and `closed`.
 [[nodiscard]] task<Result<SfpKind>> identify_sfp(Registers registers);

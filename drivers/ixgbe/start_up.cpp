@@ -21,11 +21,9 @@ void disable_interrupts(Registers registers) noexcept {
 /// 5.2.5.3.2: asks the card to start no more requests, and waits until those under way are done.
 task<Result<void>> disable_master(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
-  auto quiet = co_await wait_for(
+  co_return co_await wait_for(
       registers, reg::STATUS, [](reg::Status value) { return !value.pcie_master_enable; }, 800ms,
       "ixgbe: STATUS shows PCIe requests still under way");
-  if (!quiet) co_return std::unexpected(quiet.error());
-  co_return Result<void>{};
 }
 
 /// 4.2.1.7: both resets together, then 10 ms before the card may be touched again.
@@ -37,9 +35,8 @@ task<Result<void>> reset_once(Registers registers) {
   co_await sleep_for(10ms);
   auto done = co_await wait_for(
       registers, reg::CTRL, [](reg::Ctrl value) { return !value.rst && !value.lrst; }, 100ms, "ixgbe: CTRL.RST did not clear itself");
-  if (!done) co_return std::unexpected(done.error());
-  co_await sleep_for(10ms);
-  co_return Result<void>{};
+  if (done) co_await sleep_for(10ms);
+  co_return done;
 }
 
 }  // namespace
@@ -62,21 +59,20 @@ task<Result<void>> reset_card(Registers registers) {
 task<Result<void>> wait_until_initialised(Registers registers) {
   auto loaded = co_await wait_for(
       registers, reg::EEC, [](reg::Eec value) { return value.auto_read_done; }, 500ms, "ixgbe: EEC.AUTO_RD: the EEPROM was not loaded");
-  if (!loaded) co_return std::unexpected(loaded.error());
+  if (!loaded) co_return loaded;
   const bool port1 = (registers.read(reg::STATUS).lan_id & 1) != 0;
   auto configured = co_await wait_for(
       registers, reg::EEMNGCTL, [port1](reg::Eemngctl value) { return port1 ? value.cfg_done1 : value.cfg_done0; }, 200ms,
       "ixgbe: EEMNGCTL.CFG_DONE did not come up");
   if (!configured) {
-    if (configured.error().code != ErrorCode::timeout) co_return std::unexpected(configured.error());
+    if (configured.error().code != ErrorCode::timeout) co_return configured;
     // Cards whose EEPROM has no firmware section never set it; Linux goes on too.
     print(configured.error().message, "; goes on without the firmware");
   }
   auto ready = co_await wait_for(
       registers, reg::RDRXCTL, [](reg::Rdrxctl value) { return value.dma_init_done; }, 500ms, "ixgbe: RDRXCTL.DMAIDONE did not come up");
-  if (!ready) co_return std::unexpected(ready.error());
-  registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.driver_loaded = true; });
-  co_return Result<void>{};
+  if (ready) registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.driver_loaded = true; });
+  co_return ready;
 }
 
 Result<MacAddress> read_mac(Registers registers) {
@@ -175,7 +171,8 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
 void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue) {
   constexpr std::uint32_t protocol_tcp = 0;
   constexpr std::uint32_t highest_priority = 7;
-  // 8.2.3.5.13: frames of any size; and a value for reserved bits that software has to write.
+  // 8.2.3.5.13: frames of any size; and bits 19:13, reserved, that software has to write as 1000000b. Linux and FreeBSD never use these
+  // filters; DPDK and Theseus do, and write the same.
   constexpr std::uint32_t reserved_bits = 0x40;
   registers.write(reg::SDPQF(0), {.destination_port = std::byteswap(port)});
   registers.write(reg::L34TIMIR(0), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
@@ -193,7 +190,7 @@ task<Result<void>> start_receive(Registers registers) {
   registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = true; });
   auto empty = co_await wait_for(
       registers, reg::SECRXSTAT, [](reg::Secrxstat value) { return value.ready; }, 100ms, "ixgbe: SECRXSTAT.SECRX_RDY did not come up");
-  if (!empty) co_return std::unexpected(empty.error());
+  if (!empty) co_return empty;
   registers.write(reg::RXCTRL, {.enable = true});
   registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = false; });
   co_return Result<void>{};

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include "drivers/ixgbe/eeprom.hpp"
 #include "drivers/ixgbe/semaphore.hpp"
+#include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/statistics.hpp"
 #include "drivers/ixgbe/test_card.hpp"
 #include "drivers/ixgbe/vectors.hpp"

@@ -64,10 +64,8 @@ void TransmitQueue::program() const noexcept {
 task<Result<void>> TransmitQueue::enable() const {
   // 4.6.8: TXDCTL.ENABLE after DMATXCTL.TE, then poll it.
   registers_.modify(reg::TXDCTL(index_), [](reg::Txdctl& value) { value.enable = true; });
-  auto enabled = co_await wait_for(
+  co_return co_await wait_for(
       registers_, reg::TXDCTL(index_), [](reg::Txdctl value) { return value.enable; }, 100ms, "ixgbe: TXDCTL.ENABLE did not come up");
-  if (!enabled) co_return std::unexpected(enabled.error());
-  co_return Result<void>{};
 }
 
 std::uint32_t TransmitQueue::descriptors_of(const TransmitFrame& frame) const noexcept {

@@ -43,8 +43,7 @@ timespec as_timespec(std::uint64_t ns) noexcept {
 
 extern "C" {
 
-// --- The console as standard input, output and error
-// --------------------------------------------------------------------------------------
+// --- The console as standard input, output and error -------------------------------------------------------------------------------------
 
 _READ_WRITE_RETURN_TYPE write(int file, const void* data, std::size_t bytes) {
   if (file != 1 && file != 2) return fail(EBADF);
@@ -68,8 +67,7 @@ int fstat(int file, struct stat* result) {
 off_t lseek(int file, off_t, int) { return fail(is_console(file) ? ESPIPE : EBADF); }
 int fcntl(int file, int, ...) { return is_console(file) ? 0 : fail(EBADF); }
 
-// --- No file system
-// -----------------------------------------------------------------------------------------------------------------------
+// --- No file system ----------------------------------------------------------------------------------------------------------------------
 
 int open(const char*, int, ...) { return fail(ENOENT); }
 int stat(const char*, struct stat*) { return fail(ENOENT); }
@@ -77,8 +75,7 @@ int unlink(const char*) { return fail(ENOENT); }
 int link(const char*, const char*) { return fail(ENOENT); }
 int mkdir(const char*, mode_t) { return fail(EROFS); }
 
-// --- Time
-// ---------------------------------------------------------------------------------------------------------------------------------
+// --- Time --------------------------------------------------------------------------------------------------------------------------------
 
 int gettimeofday(timeval* result, void*) {
   const timespec now = as_timespec(wall_clock_ns());
@@ -101,8 +98,7 @@ int nanosleep(const timespec* time, timespec* left) {
   return 0;
 }
 
-// --- Random bits
-// --------------------------------------------------------------------------------------------------------------------------
+// --- Random bits -------------------------------------------------------------------------------------------------------------------------
 
 int getentropy(void* buffer, std::size_t bytes) {
   if (bytes > 256) return fail(EIO);
@@ -117,8 +113,7 @@ int getentropy(void* buffer, std::size_t bytes) {
   return 0;
 }
 
-// --- One process, whose end is the machine's
-// ------------------------------------------------------------------------------------------------
+// --- One process, whose end is the machine's ---------------------------------------------------------------------------------------------
 
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }

@@ -58,9 +58,9 @@ constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
 
-// --- Two cores compare their counters
-// ------------------------------------------------------------------------------------------------------- Core 0 asks, the new core answers
-// with its counter; of many rounds the one with the shortest way there and back bounds the difference.
+// --- Two cores compare their counters ----------------------------------------------------------------------------------------------------
+//
+// Core 0 asks, the new core answers with its counter; of many rounds the one with the shortest way there and back bounds the difference.
 
 constinit std::atomic<std::uint32_t> question{0}, answered{0};
 constinit std::atomic<std::uint64_t> answer_tsc{0};

@@ -171,11 +171,10 @@ void Device::settle_link(std::string_view who, std::uint64_t wanted_mbps) const 
 
 Result<void> Device::function_level_reset() const {
   // PCIe 6.0: 7.5.3 for the registers, 6.6.2 for the procedure.
-  constexpr std::uint8_t pcie_capability = 0x10;
-  constexpr std::uint16_t device_capabilities = 4, device_control = 8, device_status = 10;
+  using x86::pcie::device_capabilities, x86::pcie::device_control, x86::pcie::device_status;
   constexpr std::uint32_t can_reset = 1 << 28, start_reset = 1 << 15, transactions_pending = 1 << 5;
   constexpr std::uint64_t millisecond_ns = 1'000'000;
-  const auto at = find_capability(pcie_capability);
+  const auto at = find_capability(x86::pcie::capability_id);
   if (at == 0 || !(read_config(static_cast<std::uint16_t>(at + device_capabilities), 4) & can_reset)) {
     return failure(ErrorCode::unsupported, "the device has no function-level reset");
   }

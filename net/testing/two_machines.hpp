@@ -70,7 +70,7 @@ class TwoMachines {
   /// Counters of one core.
   Counters counters_of(unsigned core) {
     Counters result{};
-    machine.on(core, [&] { result = counters(); });
+    machine.on(core, [&] { result = counters(core); });  // there, so that the core's event is over
     return result;
   }
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tools import bench, build
+from tools.bench import instructions, netpipe, stream
+from tools.bench.rows import Row
 from tools.errors import Failure
 from tools.machine import SUCCESS, Machine
 
@@ -27,8 +29,8 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 @pytest.mark.image_only
 def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux 6.1 with memcached 1.6.38 on the same emulation executes 24,700 instructions for one."""
-    monkeypatch.setattr(bench, "GETS", 1000)
-    (row,) = bench.request()
+    monkeypatch.setattr(instructions, "GETS", 1000)
+    (row,) = instructions.request()
     assert 2_000 < row.value < 24_700
 
 
@@ -36,21 +38,53 @@ def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_to_be_skipped_does_not_count(tmp_path: Path) -> None:
     image = build.BUILD / "image/bench/bench_observe.elf"
     everything = [(0, (1 << 64) - 1)]
-    with Machine(image, memory="256M", card=False, qemu_options=bench.counter_options(tmp_path / "counts", skip=everything)) as machine:
+    with Machine(
+        image, memory="256M", card=False, qemu_options=instructions.counter_options(tmp_path / "counts", skip=everything)
+    ) as machine:
         assert machine.wait_exit(60) == SUCCESS
-    counts = bench.read_counts(tmp_path / "counts")
+    counts = instructions.read_counts(tmp_path / "counts")
     assert counts.cpus == (0,)
-    assert counts.regions[0] == bench.Region(visits=100, instructions=0, least=0, median=0, most=0)
+    assert counts.regions[0] == instructions.Region(visits=100, instructions=0, least=0, median=0, most=0)
     with pytest.raises(Failure, match="the instruction counter is wrong"):
-        bench.require_exact(counts)
+        instructions.require_exact(counts)
 
 
 def test_a_miss_of_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(bench.BENCHMARKS, "missed", lambda: [bench.Row("a", "instructions", 60, 60)])
-    monkeypatch.setitem(bench.BENCHMARKS, "met", lambda: [bench.Row("a", "instructions", 59.9, 60), bench.Row("b", "bytes", 1e9)])
+    monkeypatch.setitem(bench.BENCHMARKS, "missed", bench.Benchmark(lambda: [Row("a", "instructions", 60, 60)]))
+    monkeypatch.setitem(bench.BENCHMARKS, "met", bench.Benchmark(lambda: [Row("a", "instructions", 59.9, 60), Row("b", "bytes", 1e9)]))
     assert bench.bench("missed", as_json=False) == 1
     assert bench.bench("met", as_json=False) == 0
 
 
 def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
-    assert [bench.plugin_api(version) for version in ("10.1.0", "10.2.2", "11.0.1", "11.1.3", "12.0.0")] == [5, 5, 5, 7, 7]
+    assert [instructions.plugin_api(version) for version in ("10.1.0", "10.2.2", "11.0.1", "11.1.3", "12.0.0")] == [5, 5, 5, 7, 7]
+
+
+@pytest.mark.image_only
+def test_a_log_collected_under_load_comes_out_even(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command itself, with a shorter load. Its account must see a line that is neither here nor counted."""
+    monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
+    monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
+    rows = {row.name: row for row in stream.live(tmp_path / "live")}
+    assert rows["stream.live.requests"].value > 0
+    assert rows["stream.live.written"].value == rows["stream.live.collected"].value + rows["stream.live.lost"].value > 0
+    assert not any(row.missed for row in rows.values())
+    cores = [{"records": 10, "unwritten": 1}, {"records": 20, "unwritten": 0}]
+    monkeypatch.setattr(stream, "of_cores", lambda _machine: cores)
+    for lines, lost, missed in ((29, 2, False), (28, 2, True), (30, 2, True)):
+        account = stream.rows_of("a", None, stream.Collected(lines, lost, 1.0), 0.0, 0.0)
+        assert any(row.missed for row in account) == missed
+
+
+def test_both_sides_figures_stand_side_by_side() -> None:
+    theirs = netpipe.results(["  0:       1 bytes    706 times -->      0.05 Mbps in     154.65 usec", "Sending output to np.out"])
+    ours = netpipe.results(["  0:       1 bytes    706 times -->      0.04 Mbps in     160.00 usec"])
+    rows = netpipe.rows_of("receiver", False, theirs, ours) + netpipe.rows_of("transmitter", False, [], ours)
+    checked = netpipe.results(["  0:       5 bytes      5 times -->  Integrity check passed"])
+    shown = netpipe.side_by_side([*rows, *netpipe.rows_of("receiver", True, checked, checked)]).splitlines()
+    assert shown[2].split() == ["1", "154.65", "160.00", "0.05", "0.04"]
+    assert shown[5].split() == ["1", "-", "160.00", "-", "0.04"]
+    assert shown[6:] == [f"integrity, Neap as receiver, checked by {side}: 1 sizes passed, 0 failed" for side in ("nptcp", "neap")]
+    assert any(row.missed for row in netpipe.rows_of("receiver", True, [], ours)), "a size without a passed check is a failed one"
+    with pytest.raises(Failure, match="are not the same"):
+        netpipe.rows_of("receiver", False, theirs, checked)

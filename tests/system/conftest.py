@@ -25,6 +25,8 @@ from servers import NeapServer, Server, StockServer  # noqa: E402
 
 from tools.machine import SOFT_CARD  # noqa: E402
 
+LONGEST = ["launcher_test", "boot_test", "outside_test", "linux_driver_test", "experiment_test", "log_test", "clients_test", "netpipe_test"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock", action="store_true", help="test Debian's memcached instead of the image (protocol tests only)")
@@ -32,9 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "image_only: about the machine below the protocol, so deselected with --stock")
+    config.addinivalue_line("markers", "alone: judges moments of a machine that has the cores to itself, so it runs after the others")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Where workers share the files, the last to be begun should be a short one.
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
     dropped = [item for item in items if item.get_closest_marker("image_only")]

@@ -16,7 +16,7 @@ import pytest
 from observed import ObservedServer, Trace
 from wire import Wire
 
-pytestmark = pytest.mark.image_only
+pytestmark = [pytest.mark.image_only, pytest.mark.alone]
 
 CORES = 3
 # Control has this one to itself, so that what the others count is the load and nothing else.

@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools import cache
 from tools.errors import DiskFull, Failure
 from tools.log.layout import HEADER_BYTES, LINE_BYTES, Header, read_header, rebuild_header, settings_lines
 
@@ -65,7 +65,7 @@ class Folder:
     def __enter__(self) -> Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.path)
+            self._lock = cache.try_lock(self.path)
         except OSError as error:
             raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
         if self._lock is None:
@@ -249,17 +249,6 @@ class Folder:
             data.flush()
             os.fsync(data.fileno())
         part.path.rename(self.path / name)
-
-
-def _lock(path: Path) -> int | None:
-    """Takes the lock of a folder itself; None if somebody has it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def log_files(folder: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tools.errors import Failure, UsageError
 from tools.log.decode import RunLog
+from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
 
 COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
@@ -42,9 +43,10 @@ def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for core in cores:
-            path = folder / f"{run.about.get('application', 'neap')}.log.{repetition}_{core.log.core}_{name}"
+            application = str(run.about.get("application", "neap")).replace("/", "_")
+            path = folder / f"{application}.log.{repetition}_{core.log.core}_{name}"
             rows = table(core, energy[core.log.package])
-            with open(path, "w") as out:
+            with Making(path) as making, open(making, "w") as out:
                 for at in range(0, len(rows), ROWS_AT_ONCE):
                     out.writelines(" ".join(map(str, row)) + "\n" for row in rows[at : at + ROWS_AT_ONCE].tolist())
             written.append(path)

@@ -168,6 +168,8 @@ class Making:
         self._new = path.with_name(path.name + ".new")
 
     def __enter__(self) -> Path:
+        if self._path.is_dir():
+            raise Failure(f"{self._path} is a directory", "--out names the file to write")
         return self._new
 
     def __exit__(self, kind, error, trace) -> None:

@@ -14,13 +14,14 @@ constexpr std::uint32_t hypervisor_bit = 1U << 31;
 
 bool is_intel(power::CpuAccess& cpu) noexcept {
   const auto leaf = cpu.cpuid(0, 0);
-  return leaf.ebx == 0x756e6547 && leaf.edx == 0x49656e69 && leaf.ecx == 0x6c65746e;
+  return leaf.ebx == 0x756e6547 && leaf.edx == 0x49656e69 && leaf.ecx == 0x6c65746e;  // "GenuineIntel"
 }
 
 }  // namespace
 
 Identity identify(power::CpuAccess& cpu) noexcept {
   Identity found;
+  found.intel = is_intel(cpu);
   const auto leaf1 = cpu.cpuid(1, 0);
   const auto family = leaf1.eax >> 8 & 0xf;
   found.family = static_cast<std::uint16_t>(family == 0xf ? family + (leaf1.eax >> 20 & 0xff) : family);
@@ -57,7 +58,7 @@ std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept {
 std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept {
   const auto identity = identify(cpu);
   constexpr std::uint16_t nehalem = 0x1a;
-  if (!is_intel(cpu) || identity.hypervisor || identity.family != 6 || identity.model < nehalem) return std::nullopt;
+  if (!identity.intel || identity.hypervisor || identity.family != 6 || identity.model < nehalem) return std::nullopt;
   const auto value = cpu.read_msr(smi_count_msr);
   return value ? std::optional(static_cast<std::uint32_t>(*value)) : std::nullopt;
 }

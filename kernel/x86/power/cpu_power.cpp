@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace neap::x86::power {
 
@@ -28,22 +27,6 @@ constexpr std::array counter_places{
     CounterPlace{counter::package_c7, msr::package_c7_residency, &CounterSample::package_c7},
 };
 
-void read_brand(CpuAccess& cpu, char (&brand)[49]) noexcept {
-  constexpr std::uint32_t extended = 0x80000000, first = 0x80000002, last = 0x80000004;
-  if (cpu.cpuid(extended, 0).eax < last) return;
-  char text[48];
-  for (std::uint32_t leaf = first; leaf <= last; ++leaf) {
-    const CpuidWords words = cpu.cpuid(leaf, 0);
-    std::memcpy(text + (leaf - first) * sizeof words, &words, sizeof words);
-  }
-  // Firmware pads in front and behind.
-  const std::string_view padded(text, static_cast<std::size_t>(std::find(text, text + sizeof text, '\0') - text));
-  const auto begin = std::min(padded.find_first_not_of(' '), padded.size());
-  const std::string_view trimmed = padded.substr(begin, padded.find_last_not_of(' ') + 1 - begin);
-  trimmed.copy(brand, sizeof brand - 1);
-  std::replace_if(brand, brand + trimmed.size(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
-}
-
 bool is_tcg(CpuAccess& cpu) noexcept {
   const CpuidWords words = cpu.cpuid(0x40000000, 0);
   return words.ebx == 0x54474354 && words.ecx == 0x43544743 && words.edx == 0x47435447;  // "TCGTCGTCGTCG"
@@ -59,17 +42,10 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
 }  // namespace
 
 void CpuPower::find(CpuAccess& cpu) noexcept {
-  Identity identity;
-  const CpuidWords leaf0 = cpu.cpuid(0, 0);
-  identity.largest_leaf = leaf0.eax;
-  identity.intel = leaf0.ebx == 0x756e6547 && leaf0.edx == 0x49656e69 && leaf0.ecx == 0x6c65746e;  // "GenuineIntel"
-  identity.leaf1 = cpu.cpuid(1, 0);
-  const auto base_family = bits(identity.leaf1.eax, 8, 4);
-  identity.family = static_cast<std::uint8_t>(base_family == 15 ? base_family + bits(identity.leaf1.eax, 20, 8) : base_family);
-  identity.model = static_cast<std::uint8_t>(bits(identity.leaf1.eax, 4, 4) | bits(identity.leaf1.eax, 16, 4) << 4);
-  identity.hypervisor = (identity.leaf1.ecx & bit(31)) != 0;
+  const Identity identity{cpu_facts::identify(cpu), cpu.cpuid(0, 0).eax, cpu.cpuid(1, 0)};
   model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
-  read_brand(cpu, abilities_.cpu);
+  static_assert(sizeof abilities_.cpu == sizeof identity.name);
+  std::ranges::copy(identity.name, abilities_.cpu);
   find_idle_states(cpu, identity);
   find_performance(cpu, identity);
   find_turbo(cpu, identity);

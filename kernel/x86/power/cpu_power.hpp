@@ -12,6 +12,7 @@
 #include "kernel/console.hpp"
 #include "kernel/error.hpp"
 #include "kernel/power.hpp"
+#include "kernel/x86/firmware/cpu_facts.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
 #include "kernel/x86/power/encodings.hpp"
 #include "kernel/x86/power/models.hpp"
@@ -49,9 +50,7 @@ class CpuPower {
 
  private:
   enum class MwaitLack : std::uint8_t { none, missing, no_states, emulated };
-  struct Identity {
-    bool intel = false, hypervisor = false;
-    std::uint8_t family = 0, model = 0;
+  struct Identity : cpu_facts::Identity {
     std::uint32_t largest_leaf = 0;
     CpuidWords leaf1;
   };

@@ -50,7 +50,6 @@ constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
 
 /// IA32_PERF_CTL (15.1.1; the ratio's place: volume 4, tables of each model).
-constexpr std::uint64_t perf_ctl_value(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
 /// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the
@@ -92,9 +91,8 @@ constexpr std::uint32_t power_units_of(std::uint32_t milliwatts, RaplUnits units
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(nearest, 1, power_units_most));
 }
 
-/// A time window stands as 2^Y * (1 + Z/4) time units, Y in bits 4:0, Z in bits 6:5 of its field (15.10.3).
-constexpr std::uint64_t window_ticks(std::uint8_t field) { return (std::uint64_t{4} + (field >> 5 & 3)) << (field & 31) >> 2; }
-/// The field whose window is nearest to `milliseconds` (from below or above), at least one unit.
+/// A time window stands as 2^Y * (1 + Z/4) time units, Y in bits 4:0, Z in bits 6:5 of its field (15.10.3). This is the field whose window
+/// is nearest to `milliseconds` (from below or above), at least one unit.
 constexpr std::uint8_t window_field(std::uint32_t milliseconds, RaplUnits units) {
   const std::uint64_t quarters = std::max<std::uint64_t>((std::uint64_t{milliseconds} << (units.time + 2)) / 1000, 4);
   auto y = static_cast<unsigned>(63 - std::countl_zero(quarters)) - 2;

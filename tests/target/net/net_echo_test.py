@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The network stack over our driver on the soft card: a foreign TCP (QEMU's user network) against net_echo.cpp; every byte is compared."""
+"""The network stack over our driver on the soft card: a foreign TCP (QEMU's user network) against the application that `./neap new` begins
+with, which sends all back; every byte is compared, and control tells the counters."""
 
 from __future__ import annotations
 
 import os
 import random
-import re
 import select
 import socket
 import sys
@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
+from tools import control  # noqa: E402
 from tools.machine import BAD_COMMAND_LINE, SUCCESS, Machine, free_port  # noqa: E402
 
 BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
@@ -37,29 +38,25 @@ class Booted:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.echo_port), ANSWER_SECONDS)
 
-    def control(self, line: str) -> None:
-        with socket.create_connection(("127.0.0.1", self._control_port), ANSWER_SECONDS) as connection:
-            connection.sendall(line.encode() + b"\n")
+    def ask(self, *lines: str) -> list[str]:
+        with control.Control("127.0.0.1", self._control_port) as connection:
+            return [connection.ask(line) for line in lines]
 
     def counters(self) -> list[dict[str, int]]:
-        start = len(self.machine.lines)
-        self.control("counters")
-        result = []
-        for core in range(self.cores):
-            line = self.machine.wait_for_line(f"net_echo: core {core} ", ANSWER_SECONDS, start)
-            result.append({name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)})
-        return result
+        """Of each core; on a connection of its own."""
+        answers = self.ask(*(f"stats,{core}" for core in range(self.cores)))
+        return [{name: int(value) for name, value in control.fields_of(answer).items()} for answer in answers]
 
 
 @contextmanager
 def booted(cores: int = 1, words: str = ""):
     echo_port, control_port = free_port(), free_port()
-    forward = [(echo_port, 7), (control_port, 8)]
+    forward = [(echo_port, 7007), (control_port, 5002)]
     with Machine(IMAGE, cores=cores, memory="512M", arguments=words.split(), forward=forward, soft_card=SOFT_CARD) as machine:
         machine.wait_for_line("net_echo: listening", START_SECONDS)
         run = Booted(machine, echo_port, control_port, cores)
         yield run
-        run.control("quit")
+        assert run.ask("poweroff") == ["ok"]
         assert machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(machine.lines)
 
 
@@ -93,8 +90,8 @@ def test_ten_megabytes_come_back_whole(cores: int):
         with run.connect() as connection:
             exchange([connection], 10_000_000, 1)
         counters = run.counters()
-        assert sum(core["retransmissions"] for core in counters) == 0
-        assert sum(core["bad_checksums"] for core in counters) == 0
+        assert sum(core["net.retransmissions"] for core in counters) == 0
+        assert sum(core["net.dropped_checksum"] for core in counters) == 0
 
 
 def test_many_connections_spread_over_the_cores():
@@ -108,12 +105,12 @@ def test_many_connections_spread_over_the_cores():
         for round_ in range(3):
             exchange(connections, 20_000, round_)
         counters = run.counters()
-        assert sum(core["accepted"] for core in counters) == 100 + 1
-        assert all(core["accepted"] > 0 for core in counters), "a core served nobody"
+        assert sum(core["net.connections_accepted"] for core in counters) == 100 + 1
+        assert all(core["net.connections_accepted"] > 0 for core in counters), "a core served nobody"
         for connection in connections:
             connection.close()
         deadline = time.monotonic() + ANSWER_SECONDS
-        while sum(core["open"] for core in run.counters()) > 2:  # the control connections' own
+        while sum(core["net.connections_open"] for core in run.counters()) > 2:  # the control connections' own
             assert time.monotonic() < deadline, "closed connections stay"
             time.sleep(0.2)
 
@@ -141,11 +138,11 @@ def test_an_idle_machine_sleeps():
         time.sleep(2)
         before = run.counters()
         after = run.counters()
-        one_reading = sum(core["sleeps"] for core in after) - sum(core["sleeps"] for core in before)
+        one_reading = sum(core["kernel.sleeps"] for core in after) - sum(core["kernel.sleeps"] for core in before)
         time.sleep(20)
         quiet = run.counters()
-        sleeps = sum(core["sleeps"] for core in quiet) - sum(core["sleeps"] for core in after)
-        # With one connection open there would be 20 ticks a second.
+        sleeps = sum(core["kernel.sleeps"] for core in quiet) - sum(core["kernel.sleeps"] for core in after)
+        # With ticks that nobody needs there would be 20 a second.
         assert sleeps <= IDLE_SLEEPS_MAX + 3 * one_reading, f"{sleeps} sleeps in 20 quiet seconds, {one_reading} for one reading"
 
 

@@ -173,7 +173,7 @@ impl Card {
         self.link.has_peer()
     }
 
-    /// The card asks its peer not to send for now (flow control); what comes nevertheless may be lost.
+    /// The card asks its peer not to send until it says otherwise (flow control); what comes nevertheless may be lost.
     pub fn asks_for_pause(&self) -> bool {
         self.packet_buffer.is_paused()
     }

@@ -18,7 +18,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tools import build, packages, progress, qemu
-from tools.bench import Row
+from tools.bench.rows import Row
 from tools.errors import Failure
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench NAME`: what things cost, in instructions of the guest.
+"""`./neap bench observe` and `request`: what things cost, in instructions of the guest.
 
 Time on an emulated machine says nothing about real ones; instructions do not depend on the machine's mood. They are counted by a plugin
 of QEMU (bench/instruction_counter.c), in release images: between two marks of an image from bench/, or over a whole run.
@@ -13,11 +13,12 @@ import re
 import socket
 import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, cache, packages, progress, qemu, run
-from tools.errors import Failure, UsageError
+from tools import build, cache, packages, progress, qemu
+from tools.bench.rows import Row
+from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine
 from tools.process import run_logged
 
@@ -29,16 +30,6 @@ RUN_SECONDS = 300
 LIVE_BYTES = 256 * 64
 GETS = 5_000
 ANSWER_SECONDS = 30.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line of a benchmark's table. `target`: what the value should stay below, None: nothing is promised."""
-
-    name: str
-    unit: str
-    value: float
-    target: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,25 +55,6 @@ class Counts:
     regions: dict[int, Region]
 
 
-def bench(name: str, as_json: bool) -> int:
-    """Runs one benchmark and prints its table; status 1 if a value misses its target."""
-    if name not in BENCHMARKS:
-        raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
-    run.require_build_packages()
-    rows = BENCHMARKS[name]()
-    print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) if as_json else table(rows))
-    return 1 if any(row.target is not None and row.value >= row.target for row in rows) else 0
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Aligned columns; a target is what the value stays below."""
-    cells = [("name", "value", "target", "unit")]
-    cells += [(row.name, f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit) for row in rows]
-    widths = [max(len(line[column]) for line in cells) for column in range(4)]
-    lines = [f"{a:{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in cells]
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def observe() -> list[Row]:
     """What the log's calls cost the core that makes them, a release image, 10,000 times each.
 
@@ -97,7 +69,8 @@ def observe() -> list[Row]:
         6: ("observe.poll_record", None),
         5: ("observe.sleep", None),
         7: ("observe.record_and_sleep", None),
-        4: ("observe.record_with_control_traffic", None),
+        4: ("observe.record_with_control_traffic", 60),
+        8: ("observe.count_control_frame", None),
     }
     rows = []
     for number, (name, target) in names.items():
@@ -221,13 +194,3 @@ def plugin_api(version: str) -> int:
     """The number of the plugin interface for a QEMU like '11.1.3'."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version))
     return next(api for since, api in PLUGIN_API if numbers >= since)
-
-
-def linux_card() -> list[Row]:
-    """A Linux guest on the soft card beside the same guest on QEMU's igb."""
-    from tools import linux_card_bench  # noqa: PLC0415
-
-    return linux_card_bench.rows()
-
-
-BENCHMARKS: dict[str, Callable[[], list[Row]]] = {"observe": observe, "request": request, "linux-card": linux_card}

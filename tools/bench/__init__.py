@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench NAME`: what things cost and how fast they go, as a table or as JSON.
+
+Instructions are the same everywhere. Times are this machine's, under emulation: they are reported beside a peer's of the same run, and
+nothing is promised of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+
+from tools import run
+from tools.bench import instructions, linux_card, netpipe, stream
+from tools.bench.rows import Row, table
+from tools.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    measure: Callable[[], list[Row]]
+    show: Callable[[Sequence[Row]], str] = table
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "observe": Benchmark(instructions.observe),
+    "request": Benchmark(instructions.request),
+    "stream": Benchmark(stream.stream),
+    "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
+    "linux-card": Benchmark(linux_card.rows),
+}
+
+
+def bench(name: str, as_json: bool) -> int:
+    """Runs one benchmark and prints its table; status 1 if a value misses its target."""
+    benchmark = BENCHMARKS.get(name)
+    if benchmark is None:
+        raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
+    run.require_build_packages()
+    rows = benchmark.measure()
+    print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) if as_json else benchmark.show(rows))
+    return 1 if any(row.missed for row in rows) else 0

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What every benchmark gives: rows of a name, a value, its unit, and what was promised."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of a benchmark's table. `target`: what the value should stay below, None: nothing is promised."""
+
+    name: str
+    unit: str
+    value: float
+    target: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        return self.target is not None and self.value >= self.target
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Aligned columns; a target is what the value stays below."""
+    cells = [("name", "value", "target", "unit")]
+    cells += [(row.name, f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit) for row in rows]
+    return aligned(cells)
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """The first and the last column to the left, those between to the right."""
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    last = len(widths) - 1
+    lines = [
+        "  ".join(f"{cell:{'<' if column in (0, last) else '>'}{widths[column]}}" for column, cell in enumerate(line)) for line in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench stream`: memcached on four busy cores, its log collected after the run and while it goes on.
+
+What is asked is whether a line can get lost without anybody hearing of it. The machine says how many lines its cores wrote; the collector
+has so many, and the stream named so many as gone: the three must come out even, else the command fails. How fast requests and lines went
+is this machine's, reported and not promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools import build, control, progress
+from tools.bench.rows import Row
+from tools.errors import Failure
+from tools.log import layout
+from tools.log.collect import Collector, Tally
+from tools.log.folder import Folder, describe_run, log_files
+from tools.machine import LOOPBACK, Machine
+from tools.process import spawn, stop
+
+CORES = 4
+GUEST_PORT = 11211
+CONTROL_PORT = 5002
+START_SECONDS = 60
+LOAD_SECONDS = 10.0
+WARM_SECONDS = 2.0
+CONNECTIONS = 64
+DEPTH = 4
+COLLECT_SECONDS = 120.0
+# After: all of a run fits. Live: a quarter of it does, so the collector has to keep up.
+LINES_AFTER = "1M"
+LINES_LIVE = "16K"
+
+
+@dataclasses.dataclass
+class Collected:
+    """One run's log, as it came."""
+
+    lines: int
+    named_lost: int
+    seconds: float
+
+
+class Load:
+    """The process that asks (load.py). A context manager."""
+
+    def __init__(self, port: int) -> None:
+        argv = [sys.executable, "-m", "tools.bench.load", LOOPBACK, str(port), str(CONNECTIONS), str(DEPTH)]
+        self._process = spawn(argv, cwd=build.REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Load:
+        self.answered()  # all connections are there
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        stop(self._process)
+
+    def answered(self) -> int:
+        """How many requests have been, up to now."""
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
+        except (OSError, ValueError):
+            raise Failure("the load on memcached broke off") from None
+
+    def rate(self, seconds: float) -> float:
+        """Requests a second, over so long."""
+        first, began = self.answered(), time.monotonic()
+        time.sleep(seconds)
+        return (self.answered() - first) / (time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def server(lines: str) -> Iterator[Machine]:
+    """memcached with a log of so many lines a core; when it is full the oldest go, and are counted."""
+    words = [f"log={lines}", "log_full=overwrite"]
+    forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
+    with Machine(build.image("memcached"), cores=CORES, memory="1G", forward=forward, arguments=words) as machine:
+        machine.wait_for_line(r"memcached: listening on", START_SECONDS)
+        yield machine
+
+
+def told(machine: Machine, line: str) -> str:
+    """A good answer of the machine's control. Raises Failure."""
+    with control.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
+        answer = connection.ask(line)
+    if not answer.startswith("ok"):
+        raise Failure(f"{line}: the machine answered '{answer}'")
+    return answer
+
+
+def of_cores(machine: Machine) -> list[dict[str, int]]:
+    """What `cores` tells of each core, numbers alone."""
+    cores = []
+    for part in told(machine, "cores").removeprefix("ok ").split("; "):
+        words = (word.partition("=") for word in part.split(" ")[1:])
+        cores.append({name: int(value) for name, _, value in words if value.isdecimal()})
+    return cores
+
+
+def collect(machine: Machine, folder: Path, live: bool) -> Collected:
+    """All cores' lines into `folder`; returns when the machine says that this was all."""
+    address = (LOOPBACK, machine.port(CONTROL_PORT))
+    with Folder(folder) as place:
+        collector = Collector(address, place, live=live, token=None, patience_seconds=COLLECT_SECONDS)
+        began = time.monotonic()
+        collector.run()
+        seconds = time.monotonic() - began
+        tally: Tally = collector.tally
+        place.finish(describe_run(log_files(folder), mode="live" if live else "after", breaks=tally.breaks))
+    return Collected(tally.lines, tally.lost, seconds)
+
+
+def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> float:
+    """Of the core that slept most, how much of its time it was awake: in percent."""
+    shares = []
+    for one, two in zip(before, after, strict=True):
+        shares.append(1 - (two["asleep_ns"] - one["asleep_ns"]) / max(1, two["now_ns"] - one["now_ns"]))
+    return 100 * min(shares)
+
+
+def rows_of(name: str, machine: Machine, collected: Collected, per_second: float, busy: float) -> list[Row]:
+    """The account of one run: written, collected, named as lost, and what is missing in it."""
+    cores = of_cores(machine)
+    written = sum(core["records"] + core["unwritten"] for core in cores)
+    uncounted = abs(written - collected.lines - collected.named_lost)
+    return [
+        Row(f"{name}.requests", "requests/s", per_second),
+        Row(f"{name}.busy", "% awake, of the core that slept most", busy),
+        Row(f"{name}.written", "lines that the cores wrote", written),
+        Row(f"{name}.collected", "lines", collected.lines),
+        Row(f"{name}.lost", "lines, as the stream counted them", collected.named_lost),
+        Row(f"{name}.uncounted", "lines that are neither here nor counted as lost", uncounted, 1),
+        Row(f"{name}.rate", "MB/s", collected.lines * layout.LINE_BYTES / 1e6 / max(collected.seconds, 1e-3)),
+    ]
+
+
+def run_with_log(machine: Machine, load: Load) -> tuple[float, float]:
+    """One run under load: requests a second, and how busy the cores were."""
+    before = of_cores(machine)
+    per_second = load.rate(LOAD_SECONDS)
+    return per_second, busy_share(before, of_cores(machine))
+
+
+def after(folder: Path) -> list[Row]:
+    """Without a log, then with one that is collected when the run is over."""
+    with server(LINES_AFTER) as machine:
+        with Load(machine.port(GUEST_PORT)) as load:
+            load.rate(WARM_SECONDS)
+            plain, _ = run_with_log(machine, load)
+            told(machine, "start")
+            per_second, busy = run_with_log(machine, load)
+            told(machine, "stop")
+        collected = collect(machine, folder, live=False)
+        return [Row("stream.none.requests", "requests/s, no log", plain), *rows_of("stream.after", machine, collected, per_second, busy)]
+
+
+def live(folder: Path) -> list[Row]:
+    """With a log that is collected while it is written."""
+    with server(LINES_LIVE) as machine:
+        results: list[Collected | BaseException] = []
+
+        def run_collector() -> None:
+            try:
+                results.append(collect(machine, folder, live=True))
+            except BaseException as error:
+                results.append(error)
+
+        with Load(machine.port(GUEST_PORT)) as load:
+            load.rate(WARM_SECONDS)
+            told(machine, "start")
+            thread = threading.Thread(target=run_collector, daemon=True)
+            thread.start()
+            per_second, busy = run_with_log(machine, load)
+            told(machine, "stop")
+        thread.join(COLLECT_SECONDS)
+        if not results:
+            raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end")
+        if isinstance(results[0], BaseException):
+            raise results[0]
+        return rows_of("stream.live", machine, results[0], per_second, busy)
+
+
+def stream() -> list[Row]:
+    build.build_soft_card()
+    build.build("image", ["memcached.elf"])
+    with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory, progress.step("collecting under full load"):
+        return after(Path(directory) / "after") + live(Path(directory) / "live")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSL-1.0
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import compile_cache
+
+OPTIONS = "cmake/neap_options.cmake"
+
+
+@pytest.fixture
+def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and an environment in which nobody set anything; gives the store."""
+    for name in compile_cache.environment(Path("/")):
+        if name.startswith(("CCACHE_", "CMAKE_")):
+            monkeypatch.delenv(name, raising=False)
+    return own_cache / "ccache"
+
+
+def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
+    """Compiles a checkout's one source as the presets do; gives the object and how many objects came from the store so far."""
+    (checkout / "build/image").mkdir(parents=True, exist_ok=True)
+    (checkout / "cmake").mkdir(exist_ok=True)
+    (checkout / OPTIONS).write_text(options)
+    (checkout / "main.c").write_text('#include "name.h"\n')
+    (checkout / "name.h").write_text("const char* name(void) { return __FILE__; }\n")
+    environment = compile_cache.environment(checkout)
+    maps = [f"-ffile-prefix-map={old}=." for old in ("../..", checkout)]
+    argv = ["ccache", "gcc", "-g", *maps, "-I", str(checkout), "-c", "-o", "main.o", str(checkout / "main.c")]
+    subprocess.run(argv, cwd=checkout / "build/image", env=environment, check=True, timeout=60)
+    statistics = subprocess.run(["ccache", "--print-stats"], env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+    counts = dict(line.split("\t") for line in statistics.splitlines())
+    return (checkout / "build/image/main.o").read_bytes(), int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
+
+def test_what_one_checkout_compiled_the_next_one_takes(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, hits = compiled(tmp_path / "a place")
+    assert hits == 0 and ours.is_dir() and str(tmp_path).encode() not in first
+    assert compiled(tmp_path / "another") == (first, 1)
+    monkeypatch.setenv("CCACHE_DISABLE", "1")
+    assert compiled(tmp_path / "third") == (first, 1), "the compiler's own object is the same one"
+
+
+def test_how_paths_are_mapped_is_part_of_what_an_object_is_known_by(ours: Path, tmp_path: Path) -> None:
+    compiled(tmp_path / "a place")
+    assert compiled(tmp_path / "a place", "# other maps")[1] == 0
+
+
+def test_what_the_user_has_set_stays(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(compile_cache.launchers()) == 2 and compile_cache.environment(Path("/c"))["CCACHE_BASEDIR"] == "/c"
+    monkeypatch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", "distcc")
+    monkeypatch.setenv("CCACHE_DIR", "/elsewhere")
+    assert compile_cache.launchers() == ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
+    assert compile_cache.environment(Path("/c"))["CCACHE_DIR"] == "/elsewhere"
