@@ -141,7 +141,9 @@ CHECKS: list[Callable[[], Finding]] = [
     _rust,
     _packages("packages to build", "build", "card"),
     _packages("packages for the toolchain", "toolchain"),
-    _packages("packages for tests", "host-tests", "python-tests", "tools-tests", "sim-tests", "browser-tests", "system-tests", "style", "rustfmt"),
+    _packages(
+        "packages for tests", "host-tests", "python-tests", "tools-tests", "sim-tests", "browser-tests", "system-tests", "style", "rustfmt"
+    ),
     _toolchain,
     _compiled_objects,
     _qemu,
