@@ -108,6 +108,9 @@ impl FlowDirector {
         self.keys_changed(regs);
     }
 
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
     pub fn filters(&self) -> usize {
         self.filters
     }

@@ -43,6 +43,11 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().map(|class| class.frames.len()).sum()
     }
 
+    /// RXMEMWRAP: the highest of each class's four bits tells that it is empty; the wrap-arounds below are not modelled.
+    pub fn emptiness(&self) -> u32 {
+        self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
+    }
+
     /// False, and nothing kept, when there is no room.
     pub fn push(&mut self, class: usize, frame: &[u8], arrival: Arrival, capacity_bytes: usize) -> bool {
         let class = &mut self.classes[class];

@@ -33,6 +33,9 @@ pub struct Parsed {
     pub vlan: Option<u16>,
     pub tag_offset: usize,
     pub snap: bool,
+    /// What stands where the type would, if it is a length: of the data from `data_offset` on.
+    pub length: Option<u16>,
+    pub data_offset: usize,
     pub network: Network,
     pub network_offset: usize,
     /// IPv4 options or IPv6 extension headers are there.
@@ -103,6 +106,8 @@ pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
         vlan: None,
         tag_offset: 12,
         snap: false,
+        length: None,
+        data_offset: 14,
         network: Network::Other,
         network_offset: 14,
         network_extended: false,
@@ -124,7 +129,11 @@ pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
         parsed.ethertype = be16(frame, parsed.network_offset + 2);
         parsed.network_offset += TAG_BYTES;
     }
-    if parsed.ethertype <= LARGEST_LENGTH && frame[parsed.network_offset..].starts_with(&LLC_SNAP) {
+    parsed.data_offset = parsed.network_offset;
+    if parsed.ethertype <= LARGEST_LENGTH {
+        parsed.length = Some(parsed.ethertype);
+    }
+    if parsed.length.is_some() && frame[parsed.network_offset..].starts_with(&LLC_SNAP) {
         let at = parsed.network_offset + LLC_SNAP.len();
         if frame.len() >= at + 2 {
             parsed.snap = true;

@@ -64,6 +64,10 @@ impl Card {
             self.regs.count(Register::Roc, 0, 1);
             return;
         }
+        if self.has_length_error(frame, &parsed) {
+            self.regs.count(Register::Rlec, 0, 1);
+            return;
+        }
         if self.receive_mac_control(now, frame) {
             return;
         }
@@ -92,6 +96,15 @@ impl Card {
         };
         let tags = usize::from(parsed.vlan.is_some()) + usize::from(parsed.outer_tag);
         (standard + tags * TAG_BYTES).min(LONGEST_FRAME)
+    }
+
+    /// HLREG0.rx_length_error_enable: a frame whose type field is a length that is not its own (8.2.3.22.8).
+    fn has_length_error(&self, frame: &[u8], parsed: &Parsed) -> bool {
+        let Some(told) = parsed.length else { return false };
+        let enabled = field::hlreg0::RX_LENGTH_ERROR_ENABLE.is_set(self.regs.get(Register::Hlreg0));
+        let data = frame.len() - parsed.data_offset;
+        // A frame of the smallest size may be padded.
+        enabled && (usize::from(told) > data || frame.len() > SHORTEST_FRAME && usize::from(told) != data)
     }
 
     fn receive_for(
@@ -170,12 +183,17 @@ impl Card {
             Findings { frame, parsed: &arrival.parsed, accepted: arrival.accepted, choice: &arrival.choice, checks, tag: trimmed.tag };
         let words = if queue.form == Form::Legacy { findings.legacy(&self.regs) } else { findings.advanced(&self.regs) };
         let bytes = trimmed.bytes();
-        let written = Fill::frame(host, &mut self.receive_queues[index], trimmed, split)
-            .and_then(|fill| fill.write_back(host, &mut self.faults, now, (index, &queue), words, false));
-        if let Err(fault) = written {
-            self.receive_queues[index].head = (queue.head + needed as u32) % queue.length;
-            self.receive_fault(host, now, index, fault);
-            return Outcome::Dropped;
+        let written = Fill::frame(host, &mut self.receive_queues[index], trimmed, split).and_then(|fill| {
+            fill.write_back(host, &mut self.faults, now, (index, &queue), words, false)?;
+            Ok(fill)
+        });
+        match written {
+            Ok(fill) => self.receive_queues[index].count_hints(&fill),
+            Err(fault) => {
+                self.receive_queues[index].head = (queue.head + needed as u32) % queue.length;
+                self.receive_fault(host, now, index, fault);
+                return Outcome::Dropped;
+            }
         }
         self.statistics.delivered(&mut self.regs, index, 1, bytes);
         if arrival.choice.low_latency {

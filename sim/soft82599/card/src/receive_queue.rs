@@ -2,12 +2,13 @@
 //! The 128 receive rings: their registers, and what a driver may do to them when (datasheet 4.6.7, 7.1.9, 8.2.3.8).
 //!
 //! A ring's place, length, buffer sizes, form and coalescing are taken over when the queue is enabled and hold until it is disabled; a
-//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors and VLAN strip may change at any
-//! time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
+//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors, VLAN strip and DCA hints may change
+//! at any time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
 
 use crate::card::Card;
 use crate::faults::Direction;
 use crate::host::{Host, Nanoseconds};
+use crate::receive_write::Fill;
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 
@@ -41,6 +42,31 @@ pub struct ReceiveQueue {
     pub strip_vlan: bool,
     /// QDE: drop whatever SRRCTL says.
     always_drop: bool,
+    hints: Hints,
+    /// Writes to memory that carried a hint.
+    pub hinted_writes: u64,
+}
+
+/// Direct cache access (7.5): which of the queue's writes name the CPU that will read them first, so that its cache can take them. There is
+/// no cache to be warmed here; the card counts what would have carried the hint, so that a driver's set-up can be seen to work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hints {
+    descriptor: bool,
+    header: bool,
+    payload: bool,
+}
+
+impl Hints {
+    fn of(regs: &RegisterFile, index: usize) -> Self {
+        use field::dca_rxctrl::*;
+        let control = regs.get_at(Register::DcaRxctrl, index);
+        let on = !field::dca_ctrl::DISABLE.is_set(regs.get(Register::DcaCtrl));
+        Self {
+            descriptor: on && DESCRIPTOR_DCA.is_set(control),
+            header: on && HEADER_DCA.is_set(control),
+            payload: on && PAYLOAD_DCA.is_set(control),
+        }
+    }
 }
 
 impl Default for ReceiveQueue {
@@ -58,6 +84,8 @@ impl Default for ReceiveQueue {
             drop: false,
             strip_vlan: false,
             always_drop: false,
+            hints: Hints::default(),
+            hinted_writes: 0,
         }
     }
 }
@@ -90,8 +118,16 @@ impl ReceiveQueue {
         Self {
             drop: self.always_drop || field::srrctl::DROP_ENABLE.is_set(regs.get_at(Register::Srrctl, index)),
             strip_vlan: field::rxdctl::VLAN_STRIP.is_set(regs.get_at(Register::Rxdctl, index)),
+            hints: Hints::of(regs, index),
             ..self
         }
+    }
+
+    /// Counts the writes of a frame that went to memory.
+    pub fn count_hints(&mut self, fill: &Fill) {
+        let Hints { descriptor, header, payload } = self.hints;
+        let writes = (usize::from(descriptor) + usize::from(payload)) * fill.descriptors() + usize::from(header && fill.has_header());
+        self.hinted_writes += writes as u64;
     }
 
     /// Descriptors that the card may fill.
@@ -108,6 +144,13 @@ impl Card {
     pub(crate) fn ring_register_written(&mut self, index: usize) {
         let queue = &mut self.receive_queues[index];
         *queue = if queue.enabled { queue.refreshed(&self.regs, index) } else { queue.described(&self.regs, index) };
+    }
+
+    /// DCA_RXCTRL of a queue, or DCA_CTRL, has a new value.
+    pub(crate) fn hints_written(&mut self, indexes: std::ops::Range<usize>) {
+        for index in indexes {
+            self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
+        }
     }
 
     pub(crate) fn write_rdh(&mut self, index: usize, value: u32) {

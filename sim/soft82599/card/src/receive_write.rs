@@ -194,6 +194,9 @@ impl Fill {
     pub fn descriptors(&self) -> usize {
         self.count
     }
+    pub fn has_header(&self) -> bool {
+        self.split.header_bytes != 0
+    }
     pub fn room(&self) -> usize {
         self.room
     }

@@ -31,6 +31,7 @@ impl Card {
             EimsEx => self.interrupts.read_eims_ex(place.index),
             EiamEx => self.interrupts.read_eiam_ex(place.index),
             Eitr => self.interrupts.read_eitr(now, index, self.regs.read(place)),
+            Rxmemwrap => self.packet_buffer.emptiness(),
             Tfcs => field::tfcs::XON.put(u32::from(self.flow_control.held_queues() == 0)),
             Rdh => self.receive_queues[index].head,
             Rdt => self.receive_queues[index].tail,
@@ -102,6 +103,8 @@ impl Card {
                 self.queue_select.flow_director.masks_changed(&self.regs);
             }
             Rdbal | Rdbah | Rdlen | Srrctl | Rscctl => self.ring_register_written(index),
+            DcaRxctrl => self.hints_written(index..index + 1),
+            DcaCtrl => self.hints_written(0..crate::receive_queue::QUEUES),
             Rxdctl => self.write_rxdctl(host, now, index, value),
             Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
             Txdctl => self.write_txdctl(host, now, index, value),
@@ -159,6 +162,9 @@ impl Card {
     }
 
     fn write_fdircmd(&mut self, host: &mut impl Host, now: Nanoseconds, value: u32) {
+        if field::fdircmd::COMMAND.get(value) != 0 && !self.queue_select.flow_director.is_on() {
+            self.report.add(Violation::FlowDirectorOff, || format!("FDIRCMD = {value:#x}"));
+        }
         if self.queue_select.flow_director.write_command(&mut self.regs, value) {
             self.interrupts.other_event(&self.regs, host, now, field::eicr::FLOW_DIRECTOR.ones());
         }

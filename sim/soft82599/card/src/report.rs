@@ -27,6 +27,7 @@ pub enum Violation {
     CoalescingRules,
     CoalescingInterval,
     ReservedQueueMode,
+    FlowDirectorOff,
 }
 
 struct Rule {
@@ -41,7 +42,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 }
 
 /// In the order of the enumeration.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -76,6 +77,11 @@ const RULES: [Rule; 18] = [
         "a coalescing queue has a vector whose EITR interval is longer than GPIE.RSC_DELAY (4.6.7.2, 7.3.2.1)",
     ),
     rule(Violation::ReservedQueueMode, "reserved_queue_mode", "MRQC.MRQE is a mode that exists (8.2.3.7.12)"),
+    rule(
+        Violation::FlowDirectorOff,
+        "flow_director_off",
+        "filters are added, removed and asked for after FDIRCTRL has set the table up (7.1.2.7, 4.6.7)",
+    ),
 ];
 
 const _: () = {

@@ -360,6 +360,7 @@ impl Card {
             self.rsc.coalesced_frames += 1;
             self.rsc.joined_segments += u64::from(context.frames);
         }
+        self.receive_queues[index].count_hints(&context.fill);
         self.statistics.delivered(&mut self.regs, index, context.frames, context.fill.bytes());
         self.queue_event(host, now, Direction::Receive, index);
     }

@@ -335,3 +335,47 @@ fn sctp_ipv6_and_fragments_are_checked_as_far_as_can_be() {
     assert!(wb::UDP_FRAGMENT_VALID.is_set(&words));
     assert_eq!((told as u16, (told >> 16) as u16), (0x1234, !crate::checksum::internet_checksum(&fragment[34..])));
 }
+
+#[test]
+fn writes_that_carry_a_hint_are_counted() {
+    let mut driver = Driver::up(1, 64);
+    let hinted =
+        |driver: &Driver| driver.card.statistics().iter().find(|(name, _)| name == "rx_hinted_writes[0]").map_or(0, |(_, count)| *count);
+    driver.arrive(&numbered_frame(1, 100));
+    assert_eq!(hinted(&driver), 0);
+    use field::dca_rxctrl::*;
+    driver.write(Register::DcaCtrl, 0);
+    driver.write_at(Register::DcaRxctrl, 0, driver.card.regs.get_at(Register::DcaRxctrl, 0) | DESCRIPTOR_DCA.ones() | PAYLOAD_DCA.ones());
+    driver.arrive(&numbered_frame(2, 100));
+    assert_eq!(hinted(&driver), 2, "the buffer and its descriptor");
+    driver.write(Register::DcaCtrl, field::dca_ctrl::DISABLE.ones());
+    driver.arrive(&numbered_frame(3, 100));
+    assert_eq!(hinted(&driver), 2);
+}
+
+#[test]
+fn a_length_that_is_not_the_frames_own_is_counted_where_asked_for() {
+    let mut driver = Driver::up(1, 64);
+    let mut frame = numbered_frame(1, 100);
+    let mut told = |driver: &mut Driver, length: u16| {
+        frame[12..14].copy_from_slice(&length.to_be_bytes());
+        driver.arrive(&frame);
+        driver.poll(0).is_some()
+    };
+    let control = driver.card.regs.get(Register::Hlreg0);
+    driver.write(Register::Hlreg0, control | field::hlreg0::RX_LENGTH_ERROR_ENABLE.ones());
+    assert!(told(&mut driver, 86) && !told(&mut driver, 85) && !told(&mut driver, 87) && told(&mut driver, 0x88B5));
+    assert_eq!(driver.read(Register::Rlec), 2);
+    driver.write(Register::Hlreg0, control & !field::hlreg0::RX_LENGTH_ERROR_ENABLE.ones());
+    assert!(told(&mut driver, 85));
+}
+
+#[test]
+fn the_packet_buffer_tells_which_classes_are_empty() {
+    let mut driver = Driver::up(1, 8);
+    assert_eq!(driver.read(Register::Rxmemwrap), 0x8888_8888);
+    for number in 0..8 {
+        driver.arrive(&numbered_frame(number, 60));
+    }
+    assert_eq!(driver.read(Register::Rxmemwrap), 0x8888_8880);
+}

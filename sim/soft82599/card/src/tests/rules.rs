@@ -42,6 +42,7 @@ fn each_broken_rule_is_told_by_its_name() {
         ("queue_reconfigured", Tdh, 0, 3),
         ("tail_of_disabled_queue", Tdt, 5, 1),
         ("reserved_queue_mode", Mrqc, 0, 6),
+        ("flow_director_off", Fdircmd, 0, 1),
         ("tail_beyond_ring", Tdt, 1, 64),
     ];
     for &(name, register, index, value) in cases {
