@@ -188,8 +188,11 @@ impl Card {
             if described.length == 0 {
                 self.report.add(Violation::EnabledWithoutRing, || format!("receive queue {index} enabled with RDLEN 0"));
             }
-            if field::srrctl::PACKET_BUFFER_KIB.get(self.regs.get_at(Register::Srrctl, index)) == 0 {
-                self.report.add(Violation::BufferSize, || format!("receive queue {index} enabled with SRRCTL.BSIZEPACKET 0"));
+            let control = self.regs.get_at(Register::Srrctl, index);
+            let (kib, kind) = (field::srrctl::PACKET_BUFFER_KIB.get(control), field::srrctl::DESCRIPTOR_TYPE.get(control));
+            if !(1..=16).contains(&kib) || !matches!(kind, 0 | 1 | 2 | 5) {
+                let text = || format!("receive queue {index} enabled with buffers of {kib} KiB and descriptors of type {kind} (SRRCTL)");
+                self.report.add(Violation::ReceiveBuffers, text);
             }
             if let Err(reason) = crate::rsc::buffers_allowed(&self.regs, index, &described) {
                 self.report.add(Violation::CoalescingRules, || format!("receive queue {index} coalesces though {reason}; it will not"));

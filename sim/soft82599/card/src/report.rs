@@ -23,7 +23,7 @@ pub enum Violation {
     QueueReconfigured,
     CrcStripDiffers,
     TailMovedBack,
-    BufferSize,
+    ReceiveBuffers,
     CoalescingRules,
     CoalescingInterval,
     ReservedQueueMode,
@@ -65,7 +65,11 @@ const RULES: [Rule; 19] = [
         "tail_moved_back",
         "a tail moves forward: what was given to the card is not taken back (7.1.9, 7.2.3.4)",
     ),
-    rule(Violation::BufferSize, "buffer_size", "a receive buffer is 1 to 16 KiB long (8.2.3.8.7)"),
+    rule(
+        Violation::ReceiveBuffers,
+        "receive_buffers",
+        "receive buffers are 1 to 16 KiB long, and descriptors of a type that exists (8.2.3.8.7)",
+    ),
     rule(
         Violation::CoalescingRules,
         "coalescing_rules",

@@ -347,6 +347,10 @@ impl Card {
         let index = usize::from(context.connection.queue);
         self.rsc.open &= !(1 << i);
         self.rsc.update_earliest();
+        if !self.may_do_dma() {
+            // Bus mastering went off meanwhile; what was being coalesced is lost.
+            return self.statistics.dropped(&mut self.regs, index);
+        }
         let several = context.frames > 1;
         let mut result = if several { context.update_headers(host) } else { Ok(()) };
         if result.is_ok() {

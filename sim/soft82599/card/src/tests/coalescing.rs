@@ -377,3 +377,37 @@ fn any_traffic_taken_apart_is_what_was_sent() {
     }
     assert!(frames > 5_000 && most_segments >= 10, "{frames} frames, up to {most_segments} segments in one: the test tests something");
 }
+
+#[test]
+fn registers_written_between_segments_do_no_harm() {
+    use Register::*;
+    let registers =
+        [Rdt, Rdh, Rdlen, Rdbal, Srrctl, Rxdctl, Rscctl, Psrtype, Rfctl, Gpie, Eitr, Ivar, Hlreg0, Rdrxctl, Mrqc, Reta, VtCtl, Rxctrl];
+    for seed in 1..=30u64 {
+        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut driver = coalescing(32, seed as u32 % 4);
+        let mut segment = Segment::new(1, 0, 1000);
+        for _ in 0..1500 {
+            match noise.below(8) {
+                0 => {
+                    let register = registers[noise.below(registers.len() as u64) as usize];
+                    let value = [noise.below(64) as u32, noise.below(1 << 32) as u32, u32::MAX, 0][noise.below(4) as usize];
+                    driver.write_at(register, 0, value);
+                }
+                1 => driver.write_at(Rxdctl, 0, field::rxdctl::ENABLE.ones() * noise.below(2) as u32),
+                2 => driver.advance(noise.below(100_000)),
+                3 => driver.card.config_write(&mut driver.host, driver.now, 4, &[2 + 4 * noise.below(4).min(1) as u8, 4]),
+                4 => driver.write_at(Rdt, 0, noise.below(32) as u32),
+                _ => {
+                    segment = segment.next([1, 1448, 700][noise.below(3) as usize]);
+                    segment.flow = noise.below(40) as u16;
+                    driver.arrive(&segment.frame());
+                }
+            }
+        }
+        driver.host.published.clear();
+        driver.card.function_reset(&mut driver.host, driver.now);
+        driver.advance(10_000_000);
+        assert!(driver.host.published.is_empty(), "nothing is written after a reset");
+    }
+}

@@ -104,5 +104,5 @@ fn a_queue_has_a_ring_and_buffers_when_it_is_enabled() {
         driver.write_at(Register::Srrctl, 0, 0);
         driver.write_at(Register::Rdlen, 0, 0);
     });
-    assert_eq!(broken(&mut driver, &mut before), ["enabled_without_ring", "buffer_size"]);
+    assert_eq!(broken(&mut driver, &mut before), ["enabled_without_ring", "receive_buffers"]);
 }
