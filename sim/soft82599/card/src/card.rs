@@ -16,6 +16,8 @@ use crate::link::Link;
 use crate::packet_buffer::PacketBuffer;
 use crate::pools::Pools;
 use crate::queue_select::QueueSelect;
+use crate::queue_timers::QueueTimers;
+use crate::rate_limit::QueueSettings;
 use crate::receive::Arrival;
 use crate::receive_queue::{self, ReceiveQueue};
 use crate::registers::{field, Register, RegisterFile};
@@ -23,9 +25,9 @@ use crate::report::Report;
 use crate::reset::Kind;
 use crate::rsc::Rsc;
 use crate::sfp_module::Slaves;
-use crate::statistics::{SentFrame, Statistics};
+use crate::statistics::Statistics;
 use crate::tcp_timer::TcpTimer;
-use crate::transmit::{self, TransmitQueue};
+use crate::transmit_queue::{self, TransmitQueue};
 
 #[derive(Clone, Debug)]
 pub struct Configuration {
@@ -53,8 +55,11 @@ pub struct Card {
     pub(crate) transmit_turn: usize,
     /// Frames on their way back inside the card (HLREG0.loopback).
     pub(crate) looped_back: Vec<Vec<u8>>,
-    /// Scratch of transmit, kept to spare allocations.
-    pub(crate) sent_frames: Vec<SentFrame>,
+    /// Buffers that packets are gathered in, kept to spare allocations.
+    pub(crate) packet_buffers: Vec<Vec<u8>>,
+    pub(crate) queue_settings: QueueSettings,
+    pub(crate) rate_timers: QueueTimers,
+    pub(crate) write_back_timers: QueueTimers,
     pub(crate) statistics: Statistics,
     pub(crate) link: Link,
     pub(crate) tcp_timer: TcpTimer,
@@ -85,11 +90,14 @@ impl Card {
             flow_control: FlowControl::new(),
             rsc: Rsc::new(),
             receive_queues: vec![ReceiveQueue::default(); receive_queue::QUEUES],
-            transmit_queues: vec![TransmitQueue::default(); transmit::QUEUES],
+            transmit_queues: vec![TransmitQueue::default(); transmit_queue::QUEUES],
             transmit_ready: 0,
             transmit_turn: 0,
             looped_back: Vec::new(),
-            sent_frames: Vec::new(),
+            packet_buffers: Vec::new(),
+            queue_settings: QueueSettings::new(),
+            rate_timers: QueueTimers::default(),
+            write_back_timers: QueueTimers::default(),
             statistics: Statistics::default(),
             link: Link::new(configuration.link),
             tcp_timer: TcpTimer::default(),
@@ -114,6 +122,8 @@ impl Card {
             self.interrupts.next_deadline(),
             self.link.next_deadline(),
             self.tcp_timer.next_deadline(),
+            self.rate_timers.next_deadline(),
+            self.write_back_timers.next_deadline(),
             self.faults.next_deadline(),
             self.rsc.next_deadline(),
             self.flow_control.next_deadline(),
@@ -134,6 +144,9 @@ impl Card {
         }
         self.close_due_coalescings(host, now);
         self.tick_flow_control(host, now);
+        self.tick_rates(host, now);
+        // Before the interrupts, so that the message at an interval's end also tells what the interval's end has written back.
+        self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
                 Direction::Receive => self.interrupts.receive_event(&self.regs, host, now, queue),

@@ -33,6 +33,8 @@ mod packet_buffer;
 mod parse;
 mod pools;
 mod queue_select;
+mod queue_timers;
+mod rate_limit;
 mod receive;
 mod receive_checks;
 mod receive_queue;
@@ -50,6 +52,9 @@ mod sfp_module;
 mod statistics;
 mod tcp_timer;
 mod transmit;
+mod transmit_packet;
+mod transmit_queue;
+mod write_back;
 
 pub use card::{Card, Configuration};
 pub use config_space::CONFIG_SPACE_BYTES;

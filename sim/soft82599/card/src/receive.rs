@@ -46,6 +46,13 @@ enum Outcome {
 impl Card {
     /// A frame came over the wire, without its CRC. Frames too short for the wire are padded, as their sender's card would have.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
+        // In loopback the receiver listens to our own transmitter only.
+        if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
+            self.receive_from_mac(host, now, frame);
+        }
+    }
+
+    pub(crate) fn receive_from_mac(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
         if !self.link.is_up() || self.faults.gone {
             return;
         }

@@ -5,7 +5,6 @@
 //! function beside them; that list is the index to the other files.
 
 use crate::card::Card;
-use crate::faults::Direction;
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::TCP_TIMER;
 use crate::mdio;
@@ -22,6 +21,7 @@ impl Card {
         match place.register {
             Status => self.regs.get(Status) & !if self.may_do_dma_by_control() { 0 } else { field::status::PCIE_MASTER_ENABLE.ones() },
             Links => self.link.read_links(&mut self.regs),
+            Rttdt1c | Rttbcnrc | Rttbcnrd => self.read_queue_setting(place),
             Frtimer => ((now - self.started) / 1000) as u32,
             I2cctl => self.i2c.read(self.regs.get(I2cctl)),
             Swsm => semaphores::read_swsm(&mut self.regs),
@@ -66,6 +66,7 @@ impl Card {
             EiamEx => return self.interrupts.write_eiam_ex(place.index, value),
             Ctrl => return self.write_ctrl(host, now, value),
             Swsm => return semaphores::write_swsm(&mut self.regs, value),
+            Mtqc => self.write_mtqc(value),
             Msca => return mdio::write_msca(&mut self.regs, value),
             Fdirctrl => return self.queue_select.flow_director.write_control(&mut self.regs, value),
             Fdircmd => return self.write_fdircmd(host, now, value),
@@ -86,7 +87,10 @@ impl Card {
         self.regs.write(place, value);
         match place.register {
             Eiam => self.interrupts.write_eiam(value),
-            Eitr => self.interrupts.write_eitr(&self.regs, host, now, index, value),
+            Eitr => {
+                self.interrupts.write_eitr(&self.regs, host, now, index, value);
+                self.reschedule_write_backs(host, now);
+            }
             Gpie => self.interrupts.write_gpie(&self.regs, host, now, value),
             Tcptimer if self.tcp_timer.write(value, now) => self.interrupts.other_event(&self.regs, host, now, TCP_TIMER),
             Ivar => self.interrupts.write_ivar(index, value),
@@ -108,6 +112,7 @@ impl Card {
             Rxdctl => self.write_rxdctl(host, now, index, value),
             Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
             Txdctl => self.write_txdctl(host, now, index, value),
+            Rttdt1c | Rttbcnrc | Rttbcnrd => self.write_queue_setting(host, now, place, value),
             Dmatxctl => {
                 self.transmit(host, now);
             }
@@ -167,49 +172,6 @@ impl Card {
         }
         if self.queue_select.flow_director.write_command(&mut self.regs, value) {
             self.interrupts.other_event(&self.regs, host, now, field::eicr::FLOW_DIRECTOR.ones());
-        }
-    }
-
-    fn write_txdctl(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
-        let queue = &mut self.transmit_queues[index];
-        let enable = field::txdctl::ENABLE.is_set(value);
-        queue.configure(&self.regs, index);
-        if enable && !queue.enabled && queue.length == 0 {
-            self.report.add(Violation::EnabledWithoutRing, || format!("transmit queue {index} enabled with TDLEN 0"));
-        }
-        if queue.enabled && !enable {
-            queue.forget();
-            self.faults.settle(host, Direction::Transmit, index);
-            self.transmit_ready &= !(1 << index);
-        }
-        queue.enabled = enable;
-        if enable && self.transmit_queues[index].pending() != 0 {
-            self.transmit_ready |= 1 << index;
-            self.transmit(host, now);
-        }
-    }
-
-    fn write_tdt(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, value: u32) {
-        let queue = &mut self.transmit_queues[index];
-        let (before, old) = (queue.pending(), queue.tail);
-        queue.tail = field::tdt::TAIL.get(value);
-        if queue.enabled && queue.tail < queue.length && queue.pending() < before {
-            self.report.add(Violation::TailMovedBack, || format!("TDT[{index}] from {old} to {value}, head {}", queue.head));
-        }
-        if !queue.enabled {
-            if queue.tail != 0 {
-                self.report.add(Violation::TailOfDisabledQueue, || format!("TDT[{index}] = {value} before TXDCTL.enable"));
-            }
-            return;
-        }
-        if queue.tail >= queue.length {
-            let (tail, length) = (queue.tail, queue.length);
-            self.report.add(Violation::TailBeyondRing, || format!("TDT[{index}] = {tail}, ring has {length}"));
-            return;
-        }
-        if queue.pending() != 0 {
-            self.transmit_ready |= 1 << index;
-            self.transmit(host, now);
         }
     }
 }

@@ -28,6 +28,16 @@ pub enum Violation {
     CoalescingInterval,
     ReservedQueueMode,
     FlowDirectorOff,
+    WriteBackEndless,
+    ThresholdsTooHigh,
+    TransmitDisabled,
+    QueueBeyondMode,
+    ArbiterRunning,
+    ContextNotSet,
+    PayloadLength,
+    FcsNotInserted,
+    FormsMixed,
+    NotModelled,
 }
 
 struct Rule {
@@ -42,7 +52,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 }
 
 /// In the order of the enumeration.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 29] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.4, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -85,6 +95,28 @@ const RULES: [Rule; 19] = [
         Violation::FlowDirectorOff,
         "flow_director_off",
         "filters are added, removed and asked for after FDIRCTRL has set the table up (7.1.2.7, 4.6.7)",
+    ),
+    rule(
+        Violation::WriteBackEndless,
+        "write_back_endless",
+        "a write-back threshold above 1 needs a vector with an interval, whose end writes back what gathers (7.2.3.5, 8.2.3.9.10)",
+    ),
+    rule(
+        Violation::ThresholdsTooHigh,
+        "thresholds_too_high",
+        "PTHRESH and WTHRESH together are at most 40, and WTHRESH is 0 with head write-back (7.2.3.5, 8.2.3.9.10)",
+    ),
+    rule(Violation::TransmitDisabled, "transmit_disabled", "DMATXCTL.enable is set before any transmit queue's enable (4.6.8)"),
+    rule(Violation::QueueBeyondMode, "queue_beyond_mode", "transmit queues from 64 on exist with DCB or virtualisation only (8.2.3.9.15)"),
+    rule(Violation::ArbiterRunning, "arbiter_running", "MTQC changes only while RTTDCS.arbitration_disable is set (4.6.11.3, 8.2.3.9.15)"),
+    rule(Violation::ContextNotSet, "context_not_set", "an offload's context comes before the data descriptor that names it (7.2.3.2.4)"),
+    rule(Violation::PayloadLength, "payload_length", "PAYLEN is what a packet's buffers hold, without headers for TSO (7.2.3.2.4)"),
+    rule(Violation::FcsNotInserted, "fcs_not_inserted", "IFCS is set where the card pads or changes a packet (7.2.3.2.2, 7.2.3.2.4)"),
+    rule(Violation::FormsMixed, "forms_mixed", "a packet's descriptors are all legacy or all advanced (7.2.3.2)"),
+    rule(
+        Violation::NotModelled,
+        "not_modelled",
+        "LinkSec, IPsec and time stamps are things that this software card does not do (7.8, 7.9, 7.12)",
     ),
 ];
 

@@ -10,6 +10,7 @@ use crate::card::Card;
 use crate::eeprom_pins::Pins;
 use crate::flow_control::FlowControl;
 use crate::host::{Host, Nanoseconds};
+use crate::rate_limit::QueueSettings;
 use crate::registers::{field, Register};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,9 @@ impl Card {
             *queue = Default::default();
         }
         self.transmit_ready = 0;
+        self.queue_settings = QueueSettings::new();
+        self.rate_timers.clear();
+        self.write_back_timers.clear();
         self.packet_buffer.clear();
         self.faults.forget_late();
         self.interrupts.reset(host);

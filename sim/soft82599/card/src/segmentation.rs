@@ -5,16 +5,24 @@
 //! (with its length for a single packet, without for one to be segmented); the card adds what comes behind. In segments, IP lengths and
 //! identification, TCP sequence numbers and flags are written as the datasheet's table says: FIN and PSH only in the last one, CWR only in
 //! the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//!
+//! The card knows one IP header: from MACLEN on, IPLEN long. What it finds in its checksum field is summed with the rest, so the driver leaves
+//! zero there; or, when IPLEN also covers a tunnel's header and the inner IP header, the sum that takes these out again, which is how Linux
+//! segments IP in IP. An SCTP packet gets its CRC instead of a sum.
 
-use crate::checksum::{internet_checksum, Sum};
+use crate::checksum::{internet_checksum, sctp_crc, Sum};
 use crate::registers::descriptor::transmit_context as context;
 use crate::registers::{field, Register, RegisterFile};
 
 const L4_UDP: u64 = 0;
 const L4_TCP: u64 = 1;
-const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
+const L4_SCTP: u64 = 2;
+const ADDRESS_BYTES: usize = 12;
 const UDP_HEADER_BYTES: usize = 8;
 const TCP_HEADER_BYTES: usize = 20;
+const SCTP_HEADER_BYTES: usize = 12;
+/// The longest single frame the card sends.
+pub const LONGEST_FRAME: usize = 15_872;
 
 /// What a context descriptor says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,27 +40,74 @@ pub struct Wanted {
     pub context: Context,
 }
 
+impl Wanted {
+    pub fn nothing(&self) -> bool {
+        !self.segment && !self.ip_checksum && !self.l4_checksum && self.vlan.is_none()
+    }
+    /// Headers that a packet to be segmented begins with.
+    pub fn header_bytes(&self) -> usize {
+        self.context.layout().l4 + context::L4_LENGTH.get(&self.context.words) as usize
+    }
+}
+
+/// What registers say that holds for every packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Ethertype of the tags that are inserted.
+    tag: [u8; 2],
+    /// Of the tag that every frame already has in double VLAN mode, behind which they then go.
+    outer_tag: Option<[u8; 2]>,
+    first: u16,
+    middle: u16,
+    last: u16,
+}
+
+impl Rules {
+    pub fn of(regs: &RegisterFile) -> Self {
+        let control = regs.get(Register::Dmatxctl);
+        let low = regs.get(Register::Dtxtcpflgl);
+        let outer = field::exvet::VET_EXTENDED.get(regs.get(Register::Exvet)) as u16;
+        Self {
+            tag: (field::dmatxctl::VET.get(control) as u16).to_be_bytes(),
+            outer_tag: field::dmatxctl::GLOBAL_DOUBLE_VLAN.is_set(control).then_some(outer.to_be_bytes()),
+            first: field::dtxtcpflgl::FIRST.get(low) as u16,
+            middle: field::dtxtcpflgl::MIDDLE.get(low) as u16,
+            last: field::dtxtcpflgh::LAST.get(regs.get(Register::Dtxtcpflgh)) as u16,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Udp,
+    Tcp,
+    Sctp,
+    Unknown,
+}
 
 struct Layout {
     mac: usize,
     l4: usize,
     ipv4: bool,
-    udp: bool,
-    tcp: bool,
+    transport: Transport,
 }
 
 impl Context {
     fn layout(&self) -> Layout {
         let mac = context::MAC_LENGTH.get(&self.words) as usize;
-        let kind = context::L4_TYPE.get(&self.words);
         Layout {
             mac,
             l4: mac + context::IP_LENGTH.get(&self.words) as usize,
             ipv4: context::IPV4.is_set(&self.words),
-            udp: kind == L4_UDP,
-            tcp: kind == L4_TCP,
+            transport: match context::L4_TYPE.get(&self.words) {
+                L4_UDP => Transport::Udp,
+                L4_TCP => Transport::Tcp,
+                L4_SCTP => Transport::Sctp,
+                _ => Transport::Unknown,
+            },
         }
     }
     pub fn vlan(&self) -> u16 {
@@ -60,31 +115,43 @@ impl Context {
     }
 }
 
+impl Transport {
+    /// Least length of its header, and where in it the checksum lies.
+    fn header(self) -> Result<(usize, usize), Malformed> {
+        match self {
+            Self::Udp => Ok((UDP_HEADER_BYTES, 6)),
+            Self::Tcp => Ok((TCP_HEADER_BYTES, 16)),
+            Self::Sctp => Ok((SCTP_HEADER_BYTES, 8)),
+            Self::Unknown => Err(Malformed("checksum of a transport other than TCP, UDP and SCTP")),
+        }
+    }
+}
+
 /// Hands the packet's frames to `send`, each as parts in order. `packet` holds headers and payload as the driver gave them and is
 /// changed in place.
-pub fn send_packet(regs: &RegisterFile, packet: &mut [u8], wanted: &Wanted, mut send: impl FnMut(&[&[u8]])) -> Result<(), Malformed> {
+pub fn send_packet(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnMut(&[&[u8]])) -> Result<(), Malformed> {
     if packet.len() < 14 {
         return Err(Malformed("shorter than an Ethernet header"));
     }
     if wanted.segment {
-        return segment(regs, packet, wanted, send);
+        return segment(rules, packet, wanted, send);
+    }
+    if packet.len() > LONGEST_FRAME {
+        return Err(Malformed("longer than the longest frame"));
     }
     if wanted.ip_checksum || wanted.l4_checksum {
         insert_checksums(packet, wanted)?;
     }
-    tagged(wanted.vlan, packet, &[], &mut send);
+    tagged(rules, wanted.vlan, packet, &[], &mut send);
     Ok(())
 }
 
-/// Puts a VLAN tag behind the addresses if there is one to put.
-fn tagged(vlan: Option<u16>, headers: &[u8], payload: &[u8], send: &mut impl FnMut(&[&[u8]])) {
-    match vlan {
-        None => send(&[headers, payload]),
-        Some(tag) => {
-            let tag = tag.to_be_bytes();
-            send(&[&headers[..12], &[ETHERTYPE_VLAN[0], ETHERTYPE_VLAN[1], tag[0], tag[1]], &headers[12..], payload]);
-        }
-    }
+/// Puts a VLAN tag behind the addresses (and the outer tag) if there is one to put.
+fn tagged(rules: &Rules, vlan: Option<u16>, headers: &[u8], payload: &[u8], send: &mut impl FnMut(&[&[u8]])) {
+    let Some(vlan) = vlan.map(u16::to_be_bytes) else { return send(&[headers, payload]) };
+    let doubled = rules.outer_tag.is_some_and(|outer| headers.len() >= ADDRESS_BYTES + 4 && headers[ADDRESS_BYTES..][..2] == outer);
+    let (before, behind) = headers.split_at(if doubled { ADDRESS_BYTES + 4 } else { ADDRESS_BYTES });
+    send(&[before, &[rules.tag[0], rules.tag[1], vlan[0], vlan[1]], behind, payload]);
 }
 
 fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed> {
@@ -96,21 +163,31 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
         insert_ip_checksum(&mut packet[layout.mac..layout.l4]);
     }
     if wanted.l4_checksum {
-        let field = layout.l4 + checksum_field(&layout)?;
-        if layout.l4 < layout.mac || packet.len() < field + 2 {
+        let (header, field) = layout.transport.header()?;
+        if layout.l4 < layout.mac || packet.len() < layout.l4 + header {
             return Err(Malformed("transport header does not fit"));
         }
-        // The sum over the pseudo header stands in the field and is summed with the rest.
-        let end = l4_end(packet, &layout);
-        let sum = internet_checksum(&packet[layout.l4..end]);
-        let sum = if layout.udp && sum == 0 { 0xFFFF } else { sum };
-        packet[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+        let end = l4_end(packet, &layout, header);
+        let l4 = &mut packet[layout.l4..end];
+        if layout.transport == Transport::Sctp {
+            let crc = sctp_crc(l4);
+            l4[field..field + 4].copy_from_slice(&crc);
+        } else {
+            // The sum over the pseudo header stands in the field and is summed with the rest.
+            put_checksum(l4, field, layout.transport, internet_checksum(l4));
+        }
     }
     Ok(())
 }
 
+/// A UDP checksum of zero would say that there is none.
+fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
+    let sum = if transport == Transport::Udp && sum == 0 { 0xFFFF } else { sum };
+    l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// The checksum covers what the IP header says, not padding that a driver added behind.
-fn l4_end(packet: &[u8], layout: &Layout) -> usize {
+fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
     // The header itself tells its version: drivers set the context's IPv4 bit only where they ask for an IP checksum or segmentation.
     let ipv4 = packet.len() > at && packet[at] >> 4 == 4;
@@ -121,41 +198,41 @@ fn l4_end(packet: &[u8], layout: &Layout) -> usize {
     } else {
         packet.len()
     };
-    if told > layout.l4 + checksum_field(layout).unwrap_or(0) + 1 && told <= packet.len() {
+    if told >= layout.l4 + header_bytes && told <= packet.len() {
         told
     } else {
         packet.len()
     }
 }
 
-fn checksum_field(layout: &Layout) -> Result<usize, Malformed> {
-    match (layout.tcp, layout.udp) {
-        (true, _) => Ok(16),
-        (_, true) => Ok(6),
-        _ => Err(Malformed("checksum of a transport other than TCP and UDP")),
-    }
-}
-
+/// What stands in the field is part of the sum.
 fn insert_ip_checksum(header: &mut [u8]) {
-    header[10..12].fill(0);
     let sum = internet_checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn add_be16(bytes: &mut [u8], value: u16) {
-    let sum = u16::from_be_bytes([bytes[0], bytes[1]]).wrapping_add(value);
-    bytes.copy_from_slice(&sum.to_be_bytes());
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn segment(regs: &RegisterFile, packet: &mut [u8], wanted: &Wanted, mut send: impl FnMut(&[&[u8]])) -> Result<(), Malformed> {
+/// What the driver put into the headers where each segment has something of its own.
+struct Given {
+    identification: u16,
+    ip_checksum: u16,
+    sequence: u32,
+    flags: u16,
+    l4_checksum: u16,
+}
+
+fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnMut(&[&[u8]])) -> Result<(), Malformed> {
     let layout = wanted.context.layout();
     let l4_bytes = context::L4_LENGTH.get(&wanted.context.words) as usize;
     let mss = context::MSS.get(&wanted.context.words) as usize;
     let header_bytes = layout.l4 + l4_bytes;
-    let least = if layout.tcp { TCP_HEADER_BYTES } else { UDP_HEADER_BYTES };
-    if !layout.tcp && !layout.udp {
+    if !matches!(layout.transport, Transport::Tcp | Transport::Udp) {
         return Err(Malformed("segmentation of a transport other than TCP and UDP"));
     }
+    let (least, field) = layout.transport.header()?;
     if mss == 0 {
         return Err(Malformed("segmentation with an MSS of 0"));
     }
@@ -163,62 +240,59 @@ fn segment(regs: &RegisterFile, packet: &mut [u8], wanted: &Wanted, mut send: im
     if layout.mac < 14 || layout.l4 < layout.mac + ip_least || l4_bytes < least || packet.len() < header_bytes {
         return Err(Malformed("headers do not fit"));
     }
+    if header_bytes + mss > LONGEST_FRAME {
+        return Err(Malformed("segments longer than the longest frame"));
+    }
     let (headers, payload) = packet.split_at_mut(header_bytes);
-    let template = headers.to_vec();
-    let seed = u16::from_be_bytes([template[layout.l4 + checksum_field(&layout)?], template[layout.l4 + checksum_field(&layout)? + 1]]);
+    let given = Given {
+        identification: be16(headers, layout.mac + 4),
+        ip_checksum: be16(headers, layout.mac + 10),
+        sequence: u32::from(be16(headers, layout.l4 + 4)) << 16 | u32::from(be16(headers, layout.l4 + 6)),
+        flags: if layout.transport == Transport::Tcp { be16(headers, layout.l4 + 12) } else { 0 },
+        l4_checksum: be16(headers, layout.l4 + field),
+    };
     let segments = payload.len().div_ceil(mss).max(1);
     for number in 0..segments {
         let start = number * mss;
         let part = &payload[start..payload.len().min(start + mss)];
-        headers.copy_from_slice(&template);
-        write_ip(&mut headers[layout.mac..layout.l4], &layout, number as u16, l4_bytes + part.len());
+        let l4_total = (l4_bytes + part.len()) as u16;
+        write_ip(&mut headers[layout.mac..layout.l4], layout.ipv4, &given, number as u16, l4_total);
         let l4 = &mut headers[layout.l4..];
-        let place = checksum_field(&layout)?;
-        if layout.tcp {
-            let sequence = u32::from_be_bytes([l4[4], l4[5], l4[6], l4[7]]).wrapping_add(start as u32);
-            l4[4..8].copy_from_slice(&sequence.to_be_bytes());
-            mask_flags(regs, l4, number == 0, number + 1 == segments);
+        if layout.transport == Transport::Tcp {
+            l4[4..8].copy_from_slice(&given.sequence.wrapping_add(start as u32).to_be_bytes());
+            // A packet of one segment only is a last one. The masks have 12 bits; the header length above them stays.
+            let mask = if number + 1 == segments {
+                rules.last
+            } else if number == 0 {
+                rules.first
+            } else {
+                rules.middle
+            };
+            l4[12..14].copy_from_slice(&(given.flags & (mask | 0xF000)).to_be_bytes());
         } else {
-            l4[4..6].copy_from_slice(&((l4_bytes + part.len()) as u16).to_be_bytes());
+            l4[4..6].copy_from_slice(&l4_total.to_be_bytes());
         }
         // The driver's sum lacks the length, which differs from segment to segment.
-        l4[place..place + 2].fill(0);
+        l4[field..field + 2].copy_from_slice(&given.l4_checksum.to_be_bytes());
         let mut sum = Sum::default();
-        sum.add_u16(seed);
-        sum.add_u16((l4_bytes + part.len()) as u16);
+        sum.add_u16(l4_total);
         sum.add(l4);
         sum.add(part);
-        let sum = sum.finish();
-        let sum = if layout.udp && sum == 0 { 0xFFFF } else { sum };
-        l4[place..place + 2].copy_from_slice(&sum.to_be_bytes());
-        tagged(wanted.vlan, headers, part, &mut send);
+        put_checksum(l4, field, layout.transport, sum.finish());
+        tagged(rules, wanted.vlan, headers, part, &mut send);
     }
     Ok(())
 }
 
-fn write_ip(header: &mut [u8], layout: &Layout, number: u16, l4_bytes: usize) {
-    if layout.ipv4 {
-        let total = (header.len() + l4_bytes) as u16;
+fn write_ip(header: &mut [u8], ipv4: bool, given: &Given, number: u16, l4_total: u16) {
+    if ipv4 {
+        let total = (header.len() as u16).wrapping_add(l4_total);
         header[2..4].copy_from_slice(&total.to_be_bytes());
-        add_be16(&mut header[4..6], number);
+        header[4..6].copy_from_slice(&given.identification.wrapping_add(number).to_be_bytes());
+        header[10..12].copy_from_slice(&given.ip_checksum.to_be_bytes());
         insert_ip_checksum(header);
     } else {
-        let payload = (header.len() - 40 + l4_bytes) as u16;
+        let payload = (header.len() as u16 - 40).wrapping_add(l4_total);
         header[4..6].copy_from_slice(&payload.to_be_bytes());
     }
-}
-
-fn mask_flags(regs: &RegisterFile, tcp: &mut [u8], first: bool, last: bool) {
-    let low = regs.get(Register::Dtxtcpflgl);
-    let mask = if last {
-        // A packet of one segment only is a last one.
-        field::dtxtcpflgh::LAST.get(regs.get(Register::Dtxtcpflgh))
-    } else if first {
-        field::dtxtcpflgl::FIRST.get(low)
-    } else {
-        field::dtxtcpflgl::MIDDLE.get(low)
-    } as u16;
-    let flags = u16::from_be_bytes([tcp[12], tcp[13]]);
-    // The mask has 12 bits; the header length above them stays.
-    tcp[12..14].copy_from_slice(&(flags & (mask | 0xF000)).to_be_bytes());
 }

@@ -54,6 +54,8 @@ impl Driver {
         driver.write(Register::Eiac, 0xFFFF);
         driver.write(Register::Fctrl, field::fctrl::BROADCAST_ACCEPT.ones());
         driver.write(Register::Rxcsum, field::rxcsum::PACKET_CHECKSUM_DISABLE.ones());
+        let control = driver.read(Register::Dmatxctl);
+        driver.write(Register::Dmatxctl, control | field::dmatxctl::ENABLE.ones());
         for queue in 0..queues {
             driver.map_vector(queue, queue as u32);
             driver.start_receive(queue);
@@ -63,8 +65,6 @@ impl Driver {
         driver.write_at(Register::EimsEx, 0, (1u64 << queues).wrapping_sub(1) as u32);
         driver.write(Register::Eims, field::eicr::LSC.ones());
         driver.write(Register::Rxctrl, field::rxctrl::ENABLE.ones());
-        let control = driver.read(Register::Dmatxctl);
-        driver.write(Register::Dmatxctl, control | field::dmatxctl::ENABLE.ones());
         // The change of link at power-up has waited for this moment.
         driver.read(Register::Eicr);
         driver.host.messages.clear();

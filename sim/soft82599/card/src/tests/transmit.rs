@@ -287,7 +287,7 @@ fn a_malformed_packet_is_dropped_and_the_next_one_goes() {
     driver.send(0, &frame[..13]);
     driver.send(0, &frame);
     assert_eq!(driver.host.sent, [frame]);
-    let complaints: Vec<_> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
+    let complaints: Vec<_> = std::iter::from_fn(|| driver.card.take_complaint()).filter(|text| text.starts_with("malformed")).collect();
     assert_eq!(complaints.len(), 7, "{complaints:?}");
     assert_eq!(driver.read_at(Register::Tdh, 0), driver.read_at(Register::Tdt, 0), "the ring goes on");
 }

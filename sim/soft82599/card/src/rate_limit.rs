@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSL-1.0
+//! What DCB keeps for each transmit queue behind one set of registers, and the rate at which a queue may send (datasheet 7.7.2.3, 8.2.3.10).
+//!
+//! RTTDQSEL names the queue that RTTDT1C, RTTBCNRC and their kin then speak of. RTTBCNRC gives a factor, in steps of 2^-14, by which a queue
+//! is slower than the link: after each frame it waits until the time has passed that the frame would have taken at its rate. A queue that
+//! was idle may catch up as much as RTTBCNRM's window holds, in KiB, and no more.
+
+use crate::card::Card;
+use crate::host::{Host, Nanoseconds};
+use crate::registers::{field, Place, Register};
+use crate::transmit_queue::QUEUES;
+
+const FRACTION_BITS: u32 = 14;
+/// Preamble, start of frame, CRC and the gap between frames.
+const WIRE_OVERHEAD_BYTES: u64 = 24;
+/// At 10 Gb/s a byte takes 0.8 ns.
+const TENTH_NS_PER_BYTE: u64 = 8;
+
+pub struct QueueSettings {
+    credits: [u32; QUEUES],
+    rates: [u32; QUEUES],
+    drifts: [u32; QUEUES],
+}
+
+impl QueueSettings {
+    pub fn new() -> Self {
+        Self { credits: [0; QUEUES], rates: [0; QUEUES], drifts: [0; QUEUES] }
+    }
+
+    fn entries(&mut self, register: Register) -> Option<&mut [u32; QUEUES]> {
+        match register {
+            Register::Rttdt1c => Some(&mut self.credits),
+            Register::Rttbcnrc => Some(&mut self.rates),
+            Register::Rttbcnrd => Some(&mut self.drifts),
+            _ => None,
+        }
+    }
+
+    pub fn is_limited(&self, queue: usize) -> bool {
+        field::rttbcnrc::RATE_ENABLE.is_set(self.rates[queue])
+    }
+
+    /// How long a queue needs for so many bytes of frames; None if it may send as fast as the link.
+    pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
+        let rate = self.rates[queue];
+        let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));
+        self.is_limited(queue).then(|| (bytes + frames * WIRE_OVERHEAD_BYTES) * TENTH_NS_PER_BYTE * factor / 10 >> FRACTION_BITS)
+    }
+}
+
+impl Card {
+    pub(crate) fn read_queue_setting(&mut self, place: Place) -> u32 {
+        let queue = field::rttdqsel::QUEUE.get(self.regs.get(Register::Rttdqsel)) as usize;
+        self.queue_settings.entries(place.register).map_or(0, |entries| entries[queue])
+    }
+
+    pub(crate) fn write_queue_setting(&mut self, host: &mut impl Host, now: Nanoseconds, place: Place, value: u32) {
+        let queue = field::rttdqsel::QUEUE.get(self.regs.get(Register::Rttdqsel)) as usize;
+        let mask = place.register.info().mask;
+        if let Some(entries) = self.queue_settings.entries(place.register) {
+            entries[queue] = value & mask;
+        }
+        if place.register == Register::Rttbcnrc {
+            // What it owed at the old rate is forgiven.
+            self.transmit_queues[queue].not_before = now;
+            if self.rate_timers.armed() >> queue & 1 != 0 {
+                self.rate_timers.disarm(queue);
+                self.queue_may_send(host, now, queue);
+            }
+        }
+    }
+
+    /// A queue has sent so many frames and bytes. True if it has to wait now.
+    pub(crate) fn charge_rate(&mut self, now: Nanoseconds, index: usize, frames: u64, bytes: u64) -> bool {
+        let Some(time) = self.queue_settings.time_for(index, frames, bytes) else { return false };
+        let window = u64::from(field::rttbcnrm::VALUE.get(self.regs.get(Register::Rttbcnrm))) * 1024;
+        let slack = self.queue_settings.time_for(index, 0, window).unwrap_or(0);
+        let queue = &mut self.transmit_queues[index];
+        queue.not_before = queue.not_before.max(now.saturating_sub(slack)).saturating_add(time);
+        if queue.not_before <= now {
+            return false;
+        }
+        self.rate_timers.arm(index, queue.not_before);
+        true
+    }
+
+    fn queue_may_send(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
+        if self.transmit_queues[index].enabled && self.transmit_queues[index].pending() != 0 {
+            self.transmit_ready |= 1 << index;
+            self.transmit(host, now);
+        }
+    }
+
+    pub(crate) fn tick_rates(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        while let Some(index) = self.rate_timers.take_due(now) {
+            self.queue_may_send(host, now, index);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSL-1.0
+//! How a transmit queue tells what it has sent (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
+//!
+//! Only descriptors that ask for it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at once.
+//! With a higher one they gather, from the first that asks on, until so many descriptors are done; then all that asked are written back with
+//! one interrupt. What has gathered is also written back when the interval of the queue's vector (EITR) is over, when software asks for it
+//! (TXDCTL.flush), and when the queue is switched off. A vector without an interval never ends one: the last reports then stay on the card,
+//! which is why drivers set a threshold of at most 1 there.
+//!
+//! With head write-back (TDWBAL) the ring's head goes to one place in memory instead, for each descriptor that asks, and at the interval's
+//! end for those that do not, if TDWBAL.write_back_on_itr says so.
+
+use crate::card::Card;
+use crate::faults::{Direction, Faults};
+use crate::host::{DmaFault, Host, Nanoseconds};
+use crate::interrupts::Expiry;
+use crate::registers::{field, Register, RegisterFile};
+use crate::report::Violation;
+use crate::transmit_queue::{TransmitQueue, DESCRIPTOR_BYTES};
+
+/// Where the status dword lies in a descriptor, and its done bit.
+const STATUS_AT: u64 = 12;
+const DONE: u32 = 1;
+
+#[derive(Clone, Debug, Default)]
+pub struct WriteBack {
+    threshold: u32,
+    head_address: Option<u64>,
+    on_interval: bool,
+    /// Descriptors that asked and were not written back yet: place in the ring and status. At most as many as the threshold.
+    held: Vec<(u32, u32)>,
+    /// Descriptors done since the first of them.
+    gathered: u32,
+    /// A descriptor asked for the head.
+    head_asked: bool,
+    /// The head as it was told last.
+    head_told: u32,
+    /// That nothing will end this queue's waiting was reported already.
+    endless_told: bool,
+}
+
+/// The queue's own address in the faults' books.
+pub type Owner = (Direction, usize);
+
+impl WriteBack {
+    pub fn configure(&mut self, regs: &RegisterFile, index: usize) {
+        let low = regs.get_at(Register::Tdwbal, index);
+        let address = u64::from(low & field::tdwbal::ADDRESS_LOW_4.ones()) | u64::from(regs.get_at(Register::Tdwbah, index)) << 32;
+        self.head_address = field::tdwbal::HEAD_WRITE_BACK.is_set(low).then_some(address);
+        self.on_interval = field::tdwbal::WRITE_BACK_ON_ITR.is_set(low);
+        self.threshold = field::txdctl::WRITE_BACK_THRESHOLD.get(regs.get_at(Register::Txdctl, index));
+    }
+
+    /// Forgets what was not told yet.
+    pub fn forget(&mut self) {
+        self.held.clear();
+        (self.gathered, self.head_asked, self.endless_told) = (0, false, false);
+    }
+
+    /// Something waits for the interval's end. `head`: of the ring, as it is now.
+    fn waits(&self, head: u32) -> bool {
+        !self.held.is_empty() || (self.on_interval && self.head_address.is_some() && self.head_told != head)
+    }
+}
+
+impl TransmitQueue {
+    fn publish_status(
+        &self,
+        host: &mut impl Host,
+        faults: &mut Faults,
+        now: Nanoseconds,
+        owner: Owner,
+        (slot, status): (u32, u32),
+    ) -> Result<(), DmaFault> {
+        let at = self.base.wrapping_add(u64::from(slot) * DESCRIPTOR_BYTES + STATUS_AT);
+        faults.publish_u32(host, now, owner, at, status | DONE)
+    }
+
+    /// The descriptor before the head is done; `status` is its last dword as the driver wrote it. True if something was reported.
+    pub fn completed(
+        &mut self,
+        host: &mut impl Host,
+        faults: &mut Faults,
+        now: Nanoseconds,
+        owner: Owner,
+        (slot, status): (u32, u32),
+        asked: bool,
+    ) -> Result<bool, DmaFault> {
+        if self.write_back.head_address.is_some() {
+            self.write_back.head_asked |= asked;
+            return Ok(false);
+        }
+        if asked && self.write_back.threshold <= 1 {
+            self.publish_status(host, faults, now, owner, (slot, status))?;
+            return Ok(true);
+        }
+        if asked {
+            self.write_back.held.push((slot, status));
+        }
+        if !self.write_back.held.is_empty() {
+            self.write_back.gathered += 1;
+            if self.write_back.gathered >= self.write_back.threshold {
+                return self.report_held(host, faults, now, owner);
+            }
+        }
+        Ok(false)
+    }
+
+    fn report_held(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
+        let mut held = std::mem::take(&mut self.write_back.held);
+        let result = held.iter().try_for_each(|&entry| self.publish_status(host, faults, now, owner, entry));
+        let some = !held.is_empty();
+        held.clear();
+        self.write_back.held = held;
+        self.write_back.gathered = 0;
+        result.map(|()| some)
+    }
+
+    fn report_head(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
+        let Some(address) = self.write_back.head_address else { return Ok(false) };
+        self.write_back.head_asked = false;
+        self.write_back.head_told = self.head;
+        faults.publish_u32(host, now, owner, address, self.head).map(|()| true)
+    }
+
+    /// The queue's turn is over: tells the head if one of the turn's descriptors asked for it. True if it did.
+    pub fn end_turn(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
+        if self.write_back.head_asked {
+            self.report_head(host, faults, now, owner)
+        } else {
+            Ok(false)
+        }
+    }
+
+    /// Tells everything that waits. True if there was something.
+    pub fn report_all(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
+        if !self.write_back.waits(self.head) {
+            return Ok(false);
+        }
+        if self.write_back.head_address.is_some() {
+            self.report_head(host, faults, now, owner)
+        } else {
+            self.report_held(host, faults, now, owner)
+        }
+    }
+}
+
+impl Card {
+    /// After a queue's turn: what waits for its vector's interval gets its time, or goes now if the interval is over already.
+    pub(crate) fn schedule_write_back(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
+        let queue = &mut self.transmit_queues[index];
+        if !queue.write_back.waits(queue.head) {
+            return;
+        }
+        match self.interrupts.transmit_expiry(&self.regs, now, index) {
+            Expiry::Over => self.flush_write_back(host, now, index),
+            Expiry::At(at) => self.write_back_timers.arm(index, at),
+            Expiry::Never if !queue.write_back.held.is_empty() && !queue.write_back.endless_told => {
+                queue.write_back.endless_told = true;
+                let threshold = queue.write_back.threshold;
+                self.report.add(Violation::WriteBackEndless, || {
+                    format!("transmit queue {index}: threshold {threshold}, and no interval after which fewer are written back")
+                });
+            }
+            Expiry::Never => {}
+        }
+    }
+
+    /// Writes back what waits, and raises the queue's interrupt.
+    pub(crate) fn flush_write_back(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
+        self.write_back_timers.disarm(index);
+        if !self.may_do_dma() {
+            return;
+        }
+        let owner = (Direction::Transmit, index);
+        match self.transmit_queues[index].report_all(host, &mut self.faults, now, owner) {
+            Ok(true) => self.queue_event(host, now, Direction::Transmit, index),
+            Ok(false) => {}
+            Err(fault) => self.transmit_fault(host, now, index, fault),
+        }
+    }
+
+    /// EITR or IVAR was written: intervals end at other times.
+    pub(crate) fn reschedule_write_backs(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        let mut armed = self.write_back_timers.armed();
+        self.write_back_timers.clear();
+        while armed != 0 {
+            let index = armed.trailing_zeros() as usize;
+            armed &= armed - 1;
+            self.schedule_write_back(host, now, index);
+        }
+    }
+
+    pub(crate) fn tick_write_backs(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        while let Some(index) = self.write_back_timers.take_due(now) {
+            self.flush_write_back(host, now, index);
+        }
+    }
+}
