@@ -306,3 +306,15 @@ fn the_cost_of_waiting_vectors_is_bounded() {
     }
     assert_eq!(driver.host.messages.len(), 2, "half a millisecond has room for one message each");
 }
+
+#[test]
+fn credits_come_with_time_up_to_what_the_field_holds() {
+    let mut driver = Driver::up(1, 64);
+    let gpie = driver.read(Register::Gpie);
+    driver.write(Register::Gpie, gpie | field::gpie::LLI_INTERVAL.put(2));
+    driver.write_at(Register::Eitr, 0, field::eitr::LLI_MODERATION.ones() | field::eitr::LLI_CREDIT.put(3));
+    for (pause_us, credits) in [(7, 3), (1, 4), (8 * 26, 30), (8, 31), (10_000, 31)] {
+        driver.advance(pause_us * 1000);
+        assert_eq!(field::eitr::LLI_CREDIT.get(driver.read_at(Register::Eitr, 0)), credits);
+    }
+}
