@@ -117,8 +117,8 @@ def build_soft_card() -> Path:
     return SOFT_CARD
 
 
-def cargo_run(arguments: Sequence[str], what: str, log_name: str) -> Path:
-    """One cargo command in the soft card's directory; gives the log."""
+def cargo_run(arguments: Sequence[str], what: str, log_name: str, source: Path | None = None, target: Path | None = None) -> Path:
+    """One cargo command in the soft card's directory, or that of its fuzzers; gives the log."""
     program = find_cargo()
     if program is None:
         raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
@@ -126,14 +126,16 @@ def cargo_run(arguments: Sequence[str], what: str, log_name: str) -> Path:
     # The compiler beside this cargo: another one on PATH may be the one that is too old.
     environment = {
         **os.environ,
-        "CARGO_TARGET_DIR": str(BUILD / "soft82599"),
+        "CARGO_TARGET_DIR": str(target or BUILD / "soft82599"),
         "CARGO_TERM_COLOR": "never",
         "RUSTC": str(Path(program).with_name("rustc")),
     }
     with cache.lock(BUILD / f"{log_name}.lock"):
         log.unlink(missing_ok=True)
         with progress.step(what):
-            run_logged([program, *arguments], log, what, cwd=SOFT_CARD_SOURCE, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+            run_logged(
+                [program, *arguments], log, what, cwd=source or SOFT_CARD_SOURCE, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS
+            )
     return log
 
 

@@ -26,7 +26,7 @@ commands:
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim tools target system style; or those of an application
-  soak [LAYER ...] [--minutes N]         run tests over and over, fuzzers for longer
+  soak [LAYER ...|card] [--minutes N]    run tests over and over, fuzzers for longer; card: the soft card's fuzzers alone
   pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]

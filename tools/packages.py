@@ -58,6 +58,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "exchange": (Need("zstd", "zstd"),),
     "build": (*CMAKE, XZ, PATCH),
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
+    # libFuzzer is C++.
+    "fuzz": (COMPILER,),
     # Reads the recordings of the soft card.
     "sim-tests": (Need("tcpdump", "tcpdump"),),
     "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import boot_programs, build, outside, packages, progress, pythons, qemu, style, toolchain
+from tools import boot_programs, build, card_fuzz, outside, packages, progress, pythons, qemu, run, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.process import run_logged, tail
 
@@ -65,10 +65,14 @@ def test(names: Sequence[str]) -> int:
 def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
 
+    `card` alone is the soft card's fuzzers, for all of the time.
+
     Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
     """
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    if list(names) == ["card"]:
+        return card_fuzz.soak(minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))
@@ -114,15 +118,32 @@ def _sim() -> Outcome:
     packages.require("card", "rust", "sim-tests")
     if not (build.SOFT_CARD_SOURCE / "Cargo.toml").is_file():
         raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
-    failure = None
-    try:
-        build.cargo_run(["test", "--locked", "--no-fail-fast"], "testing the soft card", "test-sim")
-    except Failure as error:
-        failure = error
-    outcome = read_cargo(build.log_path("test-sim").read_text(errors="replace"))
-    if failure and not outcome.failures:
-        raise failure
-    return outcome
+    outcomes: dict[str, Outcome] = {}
+
+    def tests() -> None:
+        failure = None
+        try:
+            build.cargo_run(["test", "--locked", "--no-fail-fast"], "testing the soft card", "test-sim")
+        except Failure as error:
+            failure = error
+        outcomes["tests"] = read_cargo(build.log_path("test-sim").read_text(errors="replace"))
+        if failure and not outcomes["tests"].failures:
+            raise failure
+
+    def fuzz() -> None:
+        try:
+            results = card_fuzz.run(float(os.environ.get("NEAP_SOAK_SECONDS") or build.FUZZ_SECONDS))
+        except Failure as error:
+            outcomes["fuzz"] = Outcome(failures=[str(error), *error.details[-5:]])
+        else:
+            for result in results:
+                progress.say(f"neap: {result}")
+            outcomes["fuzz"] = Outcome(len(results))
+
+    # The fuzzers take one core; most tests of the card wait for sockets.
+    run.in_parallel([tests, fuzz])
+    outcomes["tests"].add(outcomes["fuzz"])
+    return outcomes["tests"]
 
 
 def _tools() -> Outcome:

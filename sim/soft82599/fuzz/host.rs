@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSL-1.0
+//! A world for the card under fuzzing: memory with an end, a wire that is sometimes full, and a watch over what may grow.
+
+use card::{DmaFault, Host};
+use std::ops::Range;
+
+pub const MEMORY_BYTES: usize = 1 << 18;
+/// No transfer of the card is longer than its largest segmented packet.
+const LONGEST_TRANSFER: usize = 257 * 1024;
+const LONGEST_FRAME: usize = 16 * 1024;
+
+pub struct FuzzHost {
+    pub memory: Vec<u8>,
+    pub room: usize,
+    line: bool,
+}
+
+impl FuzzHost {
+    pub fn new() -> Self {
+        Self { memory: vec![0; MEMORY_BYTES], room: 64, line: false }
+    }
+
+    /// Where an access lies, if all of it lies in memory.
+    fn range(&self, address: u64, length: usize) -> Result<Range<usize>, DmaFault> {
+        assert!(length <= LONGEST_TRANSFER, "a transfer of {length} bytes");
+        let start = usize::try_from(address).map_err(|_| DmaFault { address, length })?;
+        match start.checked_add(length) {
+            Some(end) if end <= self.memory.len() => Ok(start..end),
+            _ => Err(DmaFault { address, length }),
+        }
+    }
+
+    pub fn poke(&mut self, address: usize, bytes: &[u8]) {
+        let start = address % (MEMORY_BYTES - bytes.len());
+        self.memory[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Host for FuzzHost {
+    fn dma_read(&mut self, address: u64, into: &mut [u8]) -> Result<(), DmaFault> {
+        let range = self.range(address, into.len())?;
+        into.copy_from_slice(&self.memory[range]);
+        Ok(())
+    }
+    fn dma_write(&mut self, address: u64, from: &[u8]) -> Result<(), DmaFault> {
+        let range = self.range(address, from.len())?;
+        self.memory[range].copy_from_slice(from);
+        Ok(())
+    }
+    fn dma_publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault> {
+        self.dma_write(address, &value.to_le_bytes())
+    }
+    fn dma_publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault> {
+        self.dma_write(address, &value.to_le_bytes())
+    }
+    fn message(&mut self, vector: u8) {
+        assert!(vector < 64, "a message of vector {vector}");
+    }
+    fn line(&mut self, asserted: bool) {
+        assert_ne!(self.line, asserted, "the line's level is told on changes only");
+        self.line = asserted;
+    }
+    fn wire_has_room(&mut self) -> bool {
+        self.room != 0
+    }
+    fn send(&mut self, parts: &[&[u8]]) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        assert!((1..=LONGEST_FRAME).contains(&bytes), "a frame of {bytes} bytes on the wire");
+        self.room = self.room.saturating_sub(1);
+    }
+}

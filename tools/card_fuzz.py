@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The soft card's fuzzers: built with coverage on stable Rust, run for a time, and what they came to.
+
+They are libFuzzer's (sim/soft82599/fuzz). What they learn is kept in build/ from run to run; an input that breaks something is left in
+build/fuzz/NAME/ and named in the error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+from tools import build, packages, progress
+from tools.errors import Failure, UsageError
+from tools.process import run_logged, tail
+
+SOURCE = build.SOFT_CARD_SOURCE / "fuzz"
+TARGET = "x86_64-unknown-linux-gnu"
+PLACE = build.BUILD / "fuzz"
+# An input takes milliseconds; a machine that is busy takes its time.
+HANG_SECONDS = 60
+MEMORY_MB = 512
+INPUT_BYTES = 1024
+# Of the time that all fuzzers get.
+SHARES = {"card": 0.85, "guest_memory": 0.15}
+SOAK_OPERATIONS = 100_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a fuzzer did: operations, inputs, and places of the code that it reached."""
+
+    name: str
+    operations: int
+    inputs: int
+    coverage: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.operations:,} operations in {self.inputs:,} inputs, {self.coverage} places of the code reached"
+
+
+def build_fuzzers() -> Path:
+    """Compiles them; gives the folder of the programs."""
+    packages.require("card", "rust", "fuzz")
+    directory = build.BUILD / "soft82599-fuzz"
+    build.cargo_run(["build", "--release", "--locked"], "building the soft card's fuzzers", "soft82599-fuzz", SOURCE, directory)
+    return directory / TARGET / "release"
+
+
+def run(seconds: float) -> list[Result]:
+    """Runs each for its share. Raises Failure if one finds something."""
+    programs = build_fuzzers()
+    return [run_one(programs, name, max(1, int(seconds * share))) for name, share in SHARES.items()]
+
+
+def run_one(programs: Path, name: str, seconds: int) -> Result:
+    """One fuzzer for so many seconds, on one core."""
+    place = PLACE / name
+    corpus = place / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    tally = place / "operations"
+    tally.unlink(missing_ok=True)
+    log = build.log_path(f"fuzz-{name}")
+    log.unlink(missing_ok=True)
+    argv = [str(programs / name), str(corpus), f"-artifact_prefix={place}/", f"-max_total_time={seconds}", f"-timeout={HANG_SECONDS}"]
+    argv += [f"-rss_limit_mb={MEMORY_MB}", f"-max_len={INPUT_BYTES}", "-len_control=0", "-print_final_stats=1"]
+    environment = {**os.environ, "FUZZ_OPERATIONS": str(tally)}
+    with progress.step(f"fuzzing: {name}"):
+        try:
+            run_logged(argv, log, f"fuzzing {name}", env=environment, timeout_seconds=seconds + 10 * HANG_SECONDS)
+        except Failure:
+            raise Failure(f"the fuzzer {name} found something", f"see {log} and the input in {place}", tail(log, 30)) from None
+    return Result(name, int(tally.read_text()), *read_log(log.read_text(errors="replace")))
+
+
+def read_log(text: str) -> tuple[int, int]:
+    """Inputs and coverage, as libFuzzer's last lines give them."""
+    inputs = re.search(r"^stat::number_of_executed_units: (\d+)", text, re.MULTILINE)
+    coverage = re.findall(r"\bcov: (\d+)", text)
+    if not inputs or not coverage:
+        raise Failure("the fuzzer's log has no sums")
+    return int(inputs[1]), int(coverage[-1])
+
+
+def soak(minutes: float) -> int:
+    """Fuzzes for so long, then says how much that was, and whether it was a soak's worth."""
+    if minutes <= 0:
+        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    results = run(60 * minutes)
+    for result in results:
+        print(result)
+    total = sum(result.operations for result in results)
+    print(f"{total:,} operations, {SOAK_OPERATIONS:,} are asked for")
+    return 0 if total >= SOAK_OPERATIONS else 1
