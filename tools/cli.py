@@ -34,7 +34,7 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe
+  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine

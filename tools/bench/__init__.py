@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import instructions, linux_card, netpipe, stream
+from tools.bench import card, instructions, linux_card, netpipe, stream
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "request": Benchmark(instructions.request),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
+    "card": Benchmark(card.rows),
     "linux-card": Benchmark(linux_card.rows),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The program's view of guest memory, the only place of it with pointers, against a map of bytes: what is mapped reads and writes as the map
-//! says, and nothing else is touched. Guard bytes around each piece's part of its file show a write that leaves it.
+//! The program's view of guest memory, the only place of it with pointers, against a map of bytes: what is mapped reads and writes as the
+//! map says, and nothing else is touched. Guard bytes around each piece's part of its file show a write that leaves it.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,29 +1,52 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card's state in words, for whoever wonders why nothing moves.
+//! All of the card's state in words, for whoever wonders why nothing moves: what each block holds beyond its registers, then every register
+//! that is not as after a reset. Looking changes nothing: no counter is cleared, no semaphore taken.
 
 use crate::card::Card;
-use crate::registers::{field, Register};
+use crate::registers::{field, place_of, Register, SLOTS};
 use std::fmt::Write;
 
 impl Card {
     /// The state in words, many lines.
     pub fn describe(&self) -> String {
         let mut out = String::new();
-        let mac = self.mac;
+        self.describe_whole(&mut out);
+        self.describe_queues(&mut out);
+        self.interrupts.describe(&mut out);
+        self.describe_faults(&mut out);
+        self.describe_registers(&mut out);
+        out
+    }
+
+    fn describe_whole(&self, out: &mut String) {
+        let mac: Vec<String> = self.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        let is_on = |register, bit: crate::registers::Field| u8::from(bit.is_set(self.regs.get(register)));
         let _ = writeln!(
             out,
-            "mac {:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x} link {} peer {} bus master {} receive {} transmit {}",
-            mac[0],
-            mac[1],
-            mac[2],
-            mac[3],
-            mac[4],
-            mac[5],
+            "mac {} link {} peer {} laser {} bus master {} receive {} transmit {}",
+            mac.join(":"),
             if self.link.is_up() { "up" } else { "down" },
             u8::from(self.link.has_peer()),
+            u8::from(self.link.laser_is_on()),
             u8::from(self.may_do_dma()),
-            u8::from(field::rxctrl::ENABLE.is_set(self.regs.get(Register::Rxctrl))),
-            u8::from(field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))),
+            is_on(Register::Rxctrl, field::rxctrl::ENABLE),
+            is_on(Register::Dmatxctl, field::dmatxctl::ENABLE),
+        );
+        if let Some(at) = self.link.next_deadline() {
+            let _ = writeln!(out, "link: next change at {at} ns");
+        }
+        let mut config = [0; 0xC0];
+        self.config.read(0, &mut config);
+        let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
+        let _ = writeln!(
+            out,
+            "configuration space: command {:#06x} status {:#06x} power {:#06x} msi {:#06x} msix {:#06x} device control {:#06x}",
+            word(0x04),
+            word(0x06),
+            word(0x44),
+            word(0x52),
+            word(0x72),
+            word(0xA8),
         );
         let _ = writeln!(
             out,
@@ -34,20 +57,35 @@ impl Card {
         );
         let _ = writeln!(
             out,
-            "open coalescings {} flow director filters {} transmit queues held by the peer {}",
+            "open coalescings {} flow director filters {} transmit queues held by the peer {} frames on their way back {}",
             self.rsc.open_contexts(),
             self.queue_select.flow_director.filters(),
-            self.flow_control.held_queues().count_ones()
+            self.flow_control.held_queues().count_ones(),
+            self.looped_back.len(),
         );
+        for (what, at) in [("coalescing", self.rsc.next_deadline()), ("flow control", self.flow_control.next_deadline())] {
+            if let Some(at) = at {
+                let _ = writeln!(out, "{what}: next deadline at {at} ns");
+            }
+        }
+    }
+
+    fn describe_queues(&self, out: &mut String) {
         for (i, q) in self.receive_queues.iter().enumerate().filter(|(_, q)| q.enabled || q.length != 0) {
             let _ = writeln!(
                 out,
-                "receive {i}: enabled {} base {:#x} length {} head {} tail {}",
+                "receive {i}: enabled {} base {:#x} length {} head {} tail {} buffers {} headers {} form {:?} coalesce {} drop {} strip {}",
                 u8::from(q.enabled),
                 q.base,
                 q.length,
                 q.head,
-                q.tail
+                q.tail,
+                q.buffer_bytes,
+                q.header_bytes,
+                q.form,
+                q.coalesce.unwrap_or(0),
+                u8::from(q.drop),
+                u8::from(q.strip_vlan),
             );
         }
         for (i, q) in self.transmit_queues.iter().enumerate().filter(|(_, q)| q.enabled || q.length != 0) {
@@ -62,7 +100,36 @@ impl Card {
                 (self.transmit_ready >> i) & 1
             );
         }
-        self.interrupts.describe(&mut out);
-        out
+    }
+
+    fn describe_faults(&self, out: &mut String) {
+        let faults = &self.faults;
+        let _ = writeln!(
+            out,
+            "faults: away {} hung rx {:#x} tx {:#x} write-backs late by {} ns, waiting {}; lost messages: {}",
+            u8::from(faults.gone),
+            faults.hung_receive,
+            faults.hung_transmit,
+            faults.write_back_delay,
+            faults.late_write_backs(),
+            self.interrupts.loss(),
+        );
+        let _ = writeln!(out, "violations: {}", self.report.total());
+        for text in self.report.recent() {
+            let _ = writeln!(out, "violation: {text}");
+        }
+    }
+
+    /// What the register file holds; registers that a block computes when they are read stand with their block above.
+    fn describe_registers(&self, out: &mut String) {
+        for slot in 0..SLOTS {
+            let place = place_of(slot);
+            let info = place.register.info();
+            let value = self.regs.get_at(place.register, place.index as usize);
+            let initial = if place.index == 0 { info.reset_first } else { info.reset };
+            if value != initial {
+                let _ = writeln!(out, "register {}: {value:#010x}, after a reset {initial:#010x}", place.name());
+            }
+        }
     }
 }

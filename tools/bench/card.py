@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What a frame costs the soft card's core alone: nanoseconds on this machine, and instructions, which are the same on all.
+
+Each with one queue and no timer, and with all 128 queues on and every timer armed: a frame's work must not grow with them.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tools import build, packages
+from tools.bench.rows import Row
+from tools.errors import Failure
+
+# Instructions with all queues and timers over those with one queue and none: the same but for what a heap or a cache line adds.
+GROWTH_LIMIT = 1.1
+
+
+def rows() -> list[Row]:
+    packages.require("card", "rust")
+    log = build.cargo_run(["run", "--release", "--locked", "--example", "bench"], "measuring the soft card's core", "bench-card")
+    return read(log.read_text(errors="replace"))
+
+
+def read(text: str) -> list[Row]:
+    """Rows from the lines of JSON that the program prints."""
+    cases = [json.loads(line) for line in text.splitlines() if line.startswith('{"way"')]
+    if not cases:
+        raise Failure("the soft card's benchmark printed nothing")
+    table = []
+    for case in cases:
+        name = f"card.{case['way']}.{case['size']}.queues_{case['queues']}.timers_{case['timers']}"
+        table.append(Row(name, "ns a frame", case["nanoseconds"]))
+        if case["instructions"] is None:
+            raise Failure("no instructions were counted", "this machine does not let a program trace its child (ptrace)")
+        table.append(Row(f"{name}.instructions", "instructions a frame", case["instructions"]))
+    for way, size in dict.fromkeys((case["way"], case["size"]) for case in cases):
+        costs = {
+            (case["queues"], case["timers"] != 0): case["instructions"] for case in cases if (case["way"], case["size"]) == (way, size)
+        }
+        growth = max(costs.values()) / costs[1, False]
+        table.append(
+            Row(f"card.{way}.{size}.growth", "instructions with all queues and timers over those with one and none", growth, GROWTH_LIMIT)
+        )
+    return table
