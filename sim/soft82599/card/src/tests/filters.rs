@@ -106,6 +106,24 @@ fn a_perfect_filter_matches_what_its_masks_leave_and_is_told_in_the_descriptor()
     assert!(driver.poll(0).is_some());
 }
 
+/// Drivers write port masks with the bits of each half in reverse, and ones for what is ignored.
+#[test]
+fn a_mask_of_some_bits_of_a_port_takes_a_range() {
+    let mut driver = Driver::up(2, 64);
+    let (from, to) = (0xFF00u16, 0xFFF0u16);
+    driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
+    driver.write(Register::Fdirsip4m, u32::MAX);
+    driver.write(Register::Fdirdip4m, u32::MAX);
+    driver.write(Register::Fdirtcpm, !(u32::from(to.reverse_bits()) << 16 | u32::from(from.reverse_bits())));
+    on(&mut driver, field::fdirctrl::PERFECT_MATCH.ones());
+    driver.write(Register::Fdirport, field::fdirport::SOURCE.put(0x1200) | field::fdirport::DESTINATION.put(0x3450));
+    add(&mut driver, hash(BUCKET_KEY, TCP_OVER_IPV4 << 16, 0x1200_3450) & 0x1FFF, field::fdircmd::L4_TYPE.put(2), 1);
+    for (ports, queue) in [((0x12AB, 0x3450), 1), ((0x1200, 0x345F), 1), ((0x1300, 0x3450), 0), ((0x1200, 0x3460), 0)] {
+        driver.arrive(&ipv4_frame(6, ports, b"x"));
+        assert!(driver.poll(queue).is_some(), "{ports:x?} to queue {queue}");
+    }
+}
+
 /// Filters come and go, over few enough values that they often nearly match; a frame goes where a plain comparison of what the masks leave
 /// says.
 #[test]
