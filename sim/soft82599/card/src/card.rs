@@ -259,6 +259,9 @@ impl Card {
         for (index, queue) in self.receive_queues.iter().enumerate().filter(|(_, queue)| queue.hinted_writes != 0) {
             list.push((format!("rx_hinted_writes[{index}]"), queue.hinted_writes));
         }
+        for (index, queue) in self.transmit_queues.iter().enumerate().filter(|(_, queue)| queue.write_back.hinted_writes != 0) {
+            list.push((format!("tx_hinted_writes[{index}]"), queue.write_back.hinted_writes));
+        }
         for (vector, &count) in self.interrupts.messages().iter().enumerate().filter(|(_, &count)| count != 0) {
             list.push((format!("messages[{vector}]"), count));
         }

@@ -6,6 +6,13 @@ use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};
 use std::fmt::Write;
 
+// LEDCTL's modes.
+const LED_LINK_UP: u32 = 0;
+const LED_10_GIGABIT: u32 = 1;
+const LED_LINK_ACTIVE: u32 = 4;
+const LED_1_GIGABIT: u32 = 5;
+const LED_ON: u32 = 14;
+
 impl Card {
     /// The state in words, many lines.
     pub fn describe(&self) -> String {
@@ -50,6 +57,14 @@ impl Card {
         );
         let _ = writeln!(
             out,
+            "laser {} forced link {} leds {} TCP timer {:?}",
+            u8::from(self.link.laser_is_on()),
+            u8::from(field::autoc::FORCE_LINK_UP.is_set(self.regs.get(Register::Autoc))),
+            self.leds(),
+            self.tcp_timer
+        );
+        let _ = writeln!(
+            out,
             "packet buffer: frames {} bytes {} paused {}",
             self.packet_buffer.frames(),
             self.packet_buffer.bytes(),
@@ -91,13 +106,16 @@ impl Card {
         for (i, q) in self.transmit_queues.iter().enumerate().filter(|(_, q)| q.enabled || q.length != 0) {
             let _ = writeln!(
                 out,
-                "transmit {i}: enabled {} base {:#x} length {} head {} tail {} ready {}",
+                "transmit {i}: enabled {} base {:#x} length {} head {} tail {} ready {} waits for its rate {} reports waiting {} gathered bytes {}",
                 u8::from(q.enabled),
                 q.base,
                 q.length,
                 q.head,
                 q.tail,
-                (self.transmit_ready >> i) & 1
+                (self.transmit_ready >> i) & 1,
+                (self.rate_timers.armed() >> i) & 1,
+                q.write_back.waiting(),
+                q.packet.filled
             );
         }
     }
@@ -131,5 +149,30 @@ impl Card {
                 let _ = writeln!(out, "register {}: {value:#010x}, after a reset {initial:#010x}", place.name());
             }
         }
+    }
+
+    /// The four LEDs as LEDCTL has them (8.2.3.1.6): `#` on, `.` off, `*` blinking; activity shows as off.
+    fn leds(&self) -> String {
+        use field::ledctl::*;
+        let control = self.regs.get(Register::Ledctl);
+        let speed = field::links::SPEED.get(self.regs.get(Register::Links));
+        (0..4)
+            .map(|led| {
+                // Each has a byte of the same shape.
+                let one = control >> (8 * led);
+                let lit = match LED0_MODE.get(one) {
+                    LED_LINK_UP | LED_LINK_ACTIVE => self.link.is_up(),
+                    LED_10_GIGABIT => self.link.is_up() && speed == 3,
+                    LED_1_GIGABIT => self.link.is_up() && speed == 2,
+                    LED_ON => true,
+                    _ => false,
+                };
+                match (lit != LED0_INVERT.is_set(one), LED0_BLINK.is_set(one)) {
+                    (true, true) => '*',
+                    (true, false) => '#',
+                    (false, _) => '.',
+                }
+            })
+            .collect()
     }
 }

@@ -93,7 +93,10 @@ impl Card {
             }
             Gpie => self.interrupts.write_gpie(&self.regs, host, now, value),
             Tcptimer if self.tcp_timer.write(value, now) => self.interrupts.other_event(&self.regs, host, now, TCP_TIMER),
-            Ivar => self.interrupts.write_ivar(index, value),
+            Ivar => {
+                self.interrupts.write_ivar(index, value);
+                self.reschedule_write_backs(host, now);
+            }
             IvarMisc => self.interrupts.write_ivar_misc(value),
             Ral | Rah | MpsarLo | MpsarHi => self.l2_filter.update(&self.regs),
             VtCtl | Vmolr | Vlvf | Vlvfb | Vfre => self.pools.update(&self.regs),
@@ -110,7 +113,7 @@ impl Card {
             DcaRxctrl => self.hints_written(index..index + 1),
             DcaCtrl => self.hints_written(0..crate::receive_queue::QUEUES),
             Rxdctl => self.write_rxdctl(host, now, index, value),
-            Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah => self.transmit_queues[index].configure(&self.regs, index),
+            Tdbal | Tdbah | Tdlen | Tdwbal | Tdwbah | DcaTxctrl => self.transmit_queues[index].configure(&self.regs, index),
             Txdctl => self.write_txdctl(host, now, index, value),
             Rttdt1c | Rttbcnrc | Rttbcnrd => self.write_queue_setting(host, now, place, value),
             Dmatxctl => {

@@ -35,6 +35,9 @@ pub struct WriteBack {
     head_asked: bool,
     /// The head as it was told last.
     head_told: u32,
+    /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
+    hinted: bool,
+    pub hinted_writes: u64,
     /// That nothing will end this queue's waiting was reported already.
     endless_told: bool,
 }
@@ -48,6 +51,8 @@ impl WriteBack {
         let address = u64::from(low & field::tdwbal::ADDRESS_LOW_4.ones()) | u64::from(regs.get_at(Register::Tdwbah, index)) << 32;
         self.head_address = field::tdwbal::HEAD_WRITE_BACK.is_set(low).then_some(address);
         self.on_interval = field::tdwbal::WRITE_BACK_ON_ITR.is_set(low);
+        let dca = !field::dca_ctrl::DISABLE.is_set(regs.get(Register::DcaCtrl));
+        self.hinted = dca && field::dca_txctrl::DESCRIPTOR_DCA.is_set(regs.get_at(Register::DcaTxctrl, index));
         self.threshold = field::txdctl::WRITE_BACK_THRESHOLD.get(regs.get_at(Register::Txdctl, index));
     }
 
@@ -55,6 +60,11 @@ impl WriteBack {
     pub fn forget(&mut self) {
         self.held.clear();
         (self.gathered, self.head_asked, self.endless_told) = (0, false, false);
+    }
+
+    /// How many reports wait.
+    pub fn waiting(&self) -> usize {
+        self.held.len()
     }
 
     /// Something waits for the interval's end. `head`: of the ring, as it is now.
@@ -65,13 +75,14 @@ impl WriteBack {
 
 impl TransmitQueue {
     fn publish_status(
-        &self,
+        &mut self,
         host: &mut impl Host,
         faults: &mut Faults,
         now: Nanoseconds,
         owner: Owner,
         (slot, status): (u32, u32),
     ) -> Result<(), DmaFault> {
+        self.write_back.hinted_writes += u64::from(self.write_back.hinted);
         let at = self.base.wrapping_add(u64::from(slot) * DESCRIPTOR_BYTES + STATUS_AT);
         faults.publish_u32(host, now, owner, at, status | DONE)
     }
@@ -118,6 +129,7 @@ impl TransmitQueue {
 
     fn report_head(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         let Some(address) = self.write_back.head_address else { return Ok(false) };
+        self.write_back.hinted_writes += u64::from(self.write_back.hinted);
         self.write_back.head_asked = false;
         self.write_back.head_told = self.head;
         faults.publish_u32(host, now, owner, address, self.head).map(|()| true)

@@ -303,3 +303,100 @@ fn in_loopback_frames_come_back_and_none_leaves() {
     }
     assert!(driver.host.sent.is_empty());
 }
+
+#[test]
+fn what_the_card_could_only_guess_is_told_by_its_name() {
+    let end = transmit_data::END_OF_PACKET.put(1);
+    let frame = numbered_frame(1, 100);
+    let without_fcs = |words: [u64; 2]| [words[0], words[1] & !transmit_data::INSERT_FCS.ones()];
+    type Words = Vec<[u64; 2]>;
+    let cases: [(&str, fn(u64) -> Words); 6] = [
+        ("context_not_set", |at| vec![data(at, 100, 100, end_and(transmit_data::VLAN_ENABLE.put(1) | transmit_data::INDEX.put(1)))]),
+        ("payload_length", |at| vec![data(at, 100, 101, end_and(0))]),
+        ("fcs_not_inserted", |at| {
+            let [low, high] = data(at, 50, 50, end_and(0));
+            vec![[low, high & !transmit_data::INSERT_FCS.ones()]]
+        }),
+        ("forms_mixed", |at| vec![data(at, 50, 100, 0), [at + 50, legacy_transmit::LENGTH.put(50) | end_and(0)]]),
+        ("not_modelled", |at| vec![data(at, 100, 100, end_and(transmit_data::TIME_STAMP.put(1)))]),
+        ("unknown_descriptor", |_| vec![[0, transmit_data::EXTENSION.put(1) | transmit_data::TYPE.put(7)]]),
+    ];
+    for (name, words) in cases {
+        let mut driver = Driver::up(1, 64);
+        let at = driver.place(&frame);
+        words(at).into_iter().for_each(|words| {
+            driver.queue_descriptor(0, words);
+        });
+        driver.ring_doorbell(0);
+        let told: Vec<String> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
+        assert!(told.len() == 1 && told[0].starts_with(name), "{name}: {told:?}");
+    }
+    // A frame check sequence of the driver's own is taken away when it is right, and the frame is nobody's when it is wrong.
+    let mut driver = Driver::up(1, 64);
+    let mut own = frame.clone();
+    own.extend(crate::checksum::ethernet_crc(&frame));
+    for (flip, sent) in [(0, 1), (1, 1)] {
+        own[103] ^= flip;
+        let at = driver.place(&own);
+        driver.queue_descriptor(0, without_fcs(data(at, 104, 104, end)));
+        driver.ring_doorbell(0);
+        assert_eq!(driver.host.sent.len(), sent);
+    }
+    assert_eq!(driver.host.sent[0], frame);
+    assert_eq!((driver.read(Register::Gptc), driver.card.violations()), (2, 0));
+}
+
+fn end_and(flags: u64) -> u64 {
+    flags | transmit_data::END_OF_PACKET.put(1)
+}
+
+#[test]
+fn queues_and_thresholds_that_the_card_does_not_have_are_told() {
+    let mut driver = Driver::up(1, 64);
+    let mut told = |register, index, value| {
+        driver.write_at(register, index, value);
+        let first = driver.card.take_complaint();
+        while driver.card.take_complaint().is_some() {}
+        first.map(|text| text.split(':').next().unwrap().to_string()).unwrap_or_default()
+    };
+    let enable = field::txdctl::ENABLE.ones();
+    told(Register::Tdlen, 70, 1024);
+    assert_eq!(told(Register::Txdctl, 70, enable), "queue_beyond_mode");
+    assert_eq!(told(Register::Mtqc, 0, field::mtqc::RT_ENABLE.ones()), "arbiter_running");
+    told(Register::Txdctl, 70, 0);
+    assert_eq!(told(Register::Txdctl, 70, enable), "", "with DCB it is there");
+    told(Register::Txdctl, 70, 0);
+    let thresholds = field::txdctl::PREFETCH_THRESHOLD.put(33) | field::txdctl::WRITE_BACK_THRESHOLD.put(8);
+    assert_eq!(told(Register::Txdctl, 70, enable | thresholds), "thresholds_too_high");
+    told(Register::Dmatxctl, 0, 0);
+    told(Register::Tdlen, 3, 1024);
+    assert_eq!(told(Register::Txdctl, 3, enable), "transmit_disabled");
+}
+
+#[test]
+fn a_tag_goes_behind_the_outer_one_in_double_vlan_mode() {
+    let mut driver = Driver::up(1, 64);
+    let control = driver.read(Register::Dmatxctl) & !field::dmatxctl::VET.ones();
+    driver.write(Register::Dmatxctl, control | field::dmatxctl::GLOBAL_DOUBLE_VLAN.ones() | field::dmatxctl::VET.put(0x9100));
+    driver.write(Register::Exvet, field::exvet::VET_EXTENDED.put(0x88A8));
+    let mut frame = numbered_frame(1, 100);
+    frame.splice(12..12, [0x88, 0xA8, 0x00, 0x07]);
+    send(&mut driver, &ContextOf { vlan: 0x6005, ..tcp_context(0) }, &frame, frame.len(), transmit_data::VLAN_ENABLE.put(1));
+    let sent = driver.host.sent.pop().unwrap();
+    assert_eq!(sent[12..20], [0x88, 0xA8, 0x00, 0x07, 0x91, 0x00, 0x60, 0x05]);
+    assert_eq!((&sent[..12], &sent[20..]), (&frame[..12], &frame[16..]));
+}
+
+#[test]
+fn in_loopback_nothing_from_the_wire_gets_in_and_no_peer_is_needed() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.set_link(&mut driver.host, driver.now, false);
+    let control = driver.read(Register::Hlreg0);
+    driver.write(Register::Hlreg0, control | field::hlreg0::LOOPBACK.ones());
+    let autoc = driver.read(Register::Autoc);
+    driver.write(Register::Autoc, autoc | field::autoc::FORCE_LINK_UP.ones());
+    driver.arrive(&numbered_frame(1, 100));
+    driver.send(0, &numbered_frame(2, 100));
+    assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(2, 100));
+    assert!(driver.poll(0).is_none());
+}

@@ -165,3 +165,18 @@ fn a_limited_queue_keeps_its_rate_and_leaves_the_others_alone() {
     assert_eq!(driver.read_at(Register::Tdh, 1), 100, "without the limit all go");
     assert_eq!(driver.card.next_deadline(), None);
 }
+
+#[test]
+fn reports_carry_the_hint_that_was_asked_for() {
+    let mut driver = Driver::up(1, 64);
+    let hinted =
+        |driver: &Driver| driver.card.statistics().iter().find(|(name, _)| name == "tx_hinted_writes[0]").map_or(0, |(_, count)| *count);
+    send(&mut driver, true);
+    driver.write(Register::DcaCtrl, 0);
+    let control = driver.read_at(Register::DcaTxctrl, 0);
+    driver.write_at(Register::DcaTxctrl, 0, control | field::dca_txctrl::DESCRIPTOR_DCA.ones());
+    assert_eq!(hinted(&driver), 0);
+    send(&mut driver, true);
+    send(&mut driver, false);
+    assert_eq!(hinted(&driver), 1);
+}
