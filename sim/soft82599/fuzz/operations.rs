@@ -16,6 +16,7 @@ const RECEIVE_RINGS: u64 = 0x1000;
 const TRANSMIT_RINGS: u64 = 0x4000;
 const BUFFERS: u64 = 0x8000;
 const ENABLE: u32 = 1 << 25;
+const CONNECTIONS: usize = 64;
 
 /// Every offset at which there is a register; the writes of each way to set up; where tails are. Looked up once, not in every input.
 struct Prepared {
@@ -45,7 +46,7 @@ fn prepared() -> &'static Prepared {
 }
 
 /// What is written to which register. Bit 0: rings that run; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
-/// 5: head write-back; 6: moderation; 7: VLAN strip.
+/// 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
 fn set_up(how: u8) -> Vec<(String, u32)> {
     let mut writes: Vec<(String, u32)> = Vec::new();
     let mut write = |name: String, value: u32| writes.push((name, value));
@@ -63,6 +64,10 @@ fn set_up(how: u8) -> Vec<(String, u32)> {
         write("MRQC".into(), 1 | 0x00FF_0000);
         write("RXCSUM".into(), 1 << 13);
         (0..32).for_each(|i| write(format!("RETA[{i}]"), 0x0302_0100));
+        // Flow director, by signature or perfect.
+        write("FDIRHKEY".into(), 0x3DAD_14E2);
+        write("FDIRSKEY".into(), 0x174D_3614);
+        write("FDIRCTRL".into(), 0x4A06_0001 | u32::from(how >> 3 & 1) << 4);
     }
     if how & 8 != 0 {
         write("HLREG0".into(), 0x0801_0407);
@@ -75,7 +80,11 @@ fn set_up(how: u8) -> Vec<(String, u32)> {
         }
         write(format!("RDBAL[{q}]"), (RECEIVE_RINGS + q * RING * 16) as u32);
         write(format!("RDLEN[{q}]"), (RING * 16) as u32);
-        write(format!("SRRCTL[{q}]"), if how & 8 != 0 { 1 } else { 2 } | if how & 2 != 0 { 0 } else { 1 << 25 });
+        write(format!("SRRCTL[{q}]"), if how & 8 != 0 { 1 } else { 2 } | 4 << 8 | if how & 2 != 0 { 0 } else { 1 << 25 });
+        if how & 64 != 0 {
+            write("PSRTYPE[0]".into(), 0x10);
+            write(format!("RSCCTL[{q}]"), 1 | (q as u32 % 4) << 2);
+        }
         write(format!("RXDCTL[{q}]"), ENABLE | u32::from(how >> 7) << 30);
         write(format!("TDBAL[{q}]"), (TRANSMIT_RINGS + q * RING * 16) as u32);
         write(format!("TDLEN[{q}]"), (RING * 16) as u32);
@@ -119,6 +128,8 @@ struct Session {
     now: u64,
     receive_tail: [u64; QUEUES as usize],
     transmit_tail: [u64; QUEUES as usize],
+    /// Of each connection.
+    sequence: [u32; CONNECTIONS],
 }
 
 /// Runs one input; gives the number of operations in it.
@@ -126,7 +137,8 @@ pub fn run(data: &[u8]) -> u64 {
     let mut input = Input(data);
     let mut host = FuzzHost::new();
     let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut host, 0);
-    let mut session = Session { card, host, now: 0, receive_tail: [0; QUEUES as usize], transmit_tail: [0; QUEUES as usize] };
+    let mut session =
+        Session { card, host, now: 0, receive_tail: [0; QUEUES as usize], transmit_tail: [0; QUEUES as usize], sequence: [0; CONNECTIONS] };
     session.set_up(input.u8());
     let mut count = 0;
     // Again and again, so that rings go round and what was learnt in one round meets the next.
@@ -190,7 +202,8 @@ impl Session {
                 self.card.mmio_read(&mut self.host, self.now, offset);
             }
             4 => self.odd_access(input),
-            5 | 6 => self.frame(input, kind >> 4),
+            5 => self.frame(input, kind >> 4),
+            6 => self.segment(input, kind >> 4),
             7 => {
                 let counts = input.u8();
                 self.refill(u64::from(counts) % QUEUES, u64::from(counts >> 2) % RING);
@@ -269,6 +282,31 @@ impl Session {
         self.card.receive(&mut self.host, self.now, &frame);
     }
 
+    /// A TCP segment with right checksums, mostly the next of its connection, so that segments are coalesced.
+    fn segment(&mut self, input: &mut Input, shape: u8) {
+        let choice = input.u8();
+        let connection = usize::from(choice) % CONNECTIONS;
+        let payload = usize::from(input.u16()) % if shape & 8 != 0 { 9_000 } else { 1_449 };
+        let flags = if shape & 3 == 3 { input.u8() } else { 0x10 };
+        let options: &[u8] = if shape & 4 != 0 { &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, choice >> 6] } else { &[] };
+        let mut tcp = vec![0x10, connection as u8, 0, 80];
+        tcp.extend(self.sequence[connection].wrapping_add(u32::from(shape & 3 == 2)).to_be_bytes());
+        tcp.extend([0, 0, 0, 7, 0x50 + (options.len() as u8 / 4 << 4), flags, 1, 0, 0, 0, 0, 0]);
+        tcp.extend(options);
+        tcp.resize(tcp.len() + payload, 0x5A);
+        let mut ip = vec![0x45, 0];
+        ip.extend((20 + tcp.len() as u16).to_be_bytes());
+        ip.extend([1, 2, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = checksum([&ip[..], &[]]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let pseudo = [&ip[12..20], &[0, 6], &(tcp.len() as u16).to_be_bytes()].concat();
+        let sum = checksum([&pseudo[..], &tcp]);
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        let frame = [&[2, 0x82, 0x59, 0, 0, 7, 2, 0, 0, 0, 0, 1, 8, 0], &ip[..], &tcp].concat();
+        self.sequence[connection] = self.sequence[connection].wrapping_add(payload as u32);
+        self.card.receive(&mut self.host, self.now, &frame);
+    }
+
     fn descriptor(&mut self, input: &mut Input, shape: u8) {
         let choice = input.u8();
         let q = u64::from(choice) % QUEUES;
@@ -335,4 +373,15 @@ impl Session {
             }
         }
     }
+}
+
+/// The Internet checksum of two pieces, of which the first has an even length.
+fn checksum(pieces: [&[u8]; 2]) -> u16 {
+    let words = pieces
+        .into_iter()
+        .flat_map(|piece| piece.chunks(2))
+        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    !((folded & 0xFFFF) + (folded >> 16)) as u16
 }
