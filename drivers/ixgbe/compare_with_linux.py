@@ -23,7 +23,7 @@ import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
 # Fewer shared names than this means that the header was not understood.
-LEAST_SHARED = 250
+LEAST_SHARED = 380
 
 
 def definitions(header: str) -> dict[str, tuple[str, str]]:
@@ -96,19 +96,25 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """How many names both have, and a line for each difference."""
+    """How many names both have, and a line for each difference: another offset, or a name that cannot be compared.
+
+    A register that Linux does not know says so in the table (`linux = ""`).
+    """
     linux = definitions(header)
     shared, differences = 0, []
     for register in table.registers:
-        if not register.linux or register.linux not in linux:
+        if not register.linux:
             continue
-        parameter, body = linux[register.linux]
-        indices = range(register.count) if parameter else [0]
-        values = [evaluate(body, parameter, i) for i in indices]
-        if any(value is None for value in values):
+        if register.linux not in linux:
+            differences.append(f"{register.name}: Linux has no {register.linux}")
             continue
         shared += 1
-        for i, value in zip(indices, values):
+        parameter, body = linux[register.linux]
+        for i in range(register.count) if parameter else [0]:
+            value = evaluate(body, parameter, i)
+            if value is None:
+                differences.append(f"{register.name}: {register.linux} is {body} in Linux, which is no number")
+                break
             if value not in places(register, i):
                 ours = ", ".join(f"{place:#07x}" for place in sorted(places(register, i)))
                 differences.append(f"{register.name}[{i}]: {ours} here, {value:#07x} in Linux")
@@ -116,25 +122,31 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
     return shared, differences
 
 
-def fetch_header() -> str:
-    """The header out of the machine's newest linux-source package."""
+def newest_package() -> tuple[str, str]:
+    """The machine's newest linux-source package: its name, and what apt says of its file, which changes with its content."""
+    search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
+    names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
+    packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+    if not packages:
+        raise RuntimeError("no linux-source package is known; run apt-get update")
+    uris = ["apt-get", "download", "--print-uris", packages[-1]]
+    return packages[-1], subprocess.run(uris, capture_output=True, text=True, check=True).stdout
+
+
+def fetch_header(package: str) -> str:
+    """The header out of a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
-        search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
-        names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
-        packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
-        if not packages:
-            raise RuntimeError("no linux-source package is known; run apt-get update")
-        subprocess.run(["apt-get", "download", packages[-1]], cwd=place, check=True, capture_output=True, timeout=900)
-        package = next(Path(place).glob("*.deb"))
-        subprocess.run(["dpkg-deb", "-x", str(package), f"{place}/x"], check=True, timeout=300)
+        subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
+        file = next(Path(place).glob("*.deb"))
+        subprocess.run(["dpkg-deb", "-x", str(file), f"{place}/x"], check=True, timeout=300)
         archive = next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))
         with tarfile.open(archive) as source:
             for member in source:
                 if member.name.endswith(HEADER):
-                    file = source.extractfile(member)
-                    assert file
-                    return file.read().decode()
-    raise RuntimeError(f"{HEADER} is not in {packages[-1]}")
+                    found = source.extractfile(member)
+                    assert found
+                    return found.read().decode()
+    raise RuntimeError(f"{HEADER} is not in {package}")
 
 
 def main(arguments: list[str]) -> int:
@@ -143,7 +155,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     table = register_table.parse((Path(__file__).parent / "registers.toml").read_text())
     try:
-        header = options.header.read_text() if options.header else fetch_header()
+        header = options.header.read_text() if options.header else fetch_header(newest_package()[0])
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         print(f"compare_with_linux: {error}", file=sys.stderr)
         return 1

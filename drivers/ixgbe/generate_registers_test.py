@@ -163,10 +163,13 @@ def test_the_comparison_understands_linux_macros_and_finds_a_wrong_offset() -> N
         + ROW
         + "[block.one.BBB]\nranges = [[0x1014, 0x40, 64], [0xD014, 0x40, 64]]\naliases = [[0x2100, 4, 16]]\n"
         + ROW
-        + "[block.one.OTHER]\noffset = 0x14\n"
+        + '[block.one.OURS]\noffset = 0x14\nlinux = ""\n'
         + ROW
     )
     assert compare_with_linux.compare(table_of(good), LINUX_LIKE) == (2, [])
+    for name in ("OTHER", "UNHEARD"):
+        _, differences = compare_with_linux.compare(table_of(f"[block.one.{name}]\noffset = 0x14\n" + ROW), LINUX_LIKE)
+        assert len(differences) == 1 and name in differences[0], "what cannot be compared passes"
     for wrong in (good.replace("0x10\n", "0x18\n"), good.replace("[0xD014", "[0xE014"), good.replace("[[0x2100", "[[0x2104")):
         shared, differences = compare_with_linux.compare(table_of(wrong), LINUX_LIKE)
         assert (shared, len(differences)) == (2, 1), differences
