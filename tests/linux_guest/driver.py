@@ -32,7 +32,7 @@ SERVE = f"pidof traffic >/dev/null || {{ setsid traffic serve {TRAFFIC_PORT} >/t
 ALARMS = re.compile("BUG:|WARNING:|Call Trace|Oops:|NETDEV WATCHDOG|nobody cared|self-detected stall|soft lockup|Tx Unit Hang|DMAR:.*fault")
 # Complaints about an emulated machine on a busy host: they come and go from boot to boot, with and without a card.
 MOODS = re.compile(
-    "tsc|TSC|clocksource|Unstable clock|trace_clock|local clock|hrtimer|calibrat|perf: interrupt took|workqueue:|^ *#[0-9]+$"
+    "tsc|TSC|clocksource|Unstable clock|trace_clock|local clock|hrtimer|hpet|calibrat|perf: interrupt took|workqueue:|^ *#[0-9]+$"
 )
 WARNING = 4
 
