@@ -34,7 +34,7 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card
+  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card linux-card
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine
@@ -184,7 +184,8 @@ def _parser() -> Parser:
     bench = command(
         "bench",
         _bench,
-        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp.",
+        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp, "
+        "linux-card QEMU's igb.",
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")

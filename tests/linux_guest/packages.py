@@ -21,6 +21,7 @@ from tools.process import output_of, run_logged
 
 DOWNLOAD_SECONDS = 300
 UNPACK_SECONDS = 120
+LOOK_UP_SECONDS = 300  # a second on an idle machine; on one that also compiles and emulates, minutes
 _UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
 
 
@@ -34,7 +35,7 @@ class Package:
 
 def _apt(argv: list[str]) -> str:
     try:
-        return output_of(argv)
+        return output_of(argv, timeout_seconds=LOOK_UP_SECONDS)
     except Failure as failure:
         raise Failure(failure.message, failure.hint or _UPDATE_HINT, failure.details) from None
 

@@ -25,7 +25,10 @@ from servers import NeapServer, Server, StockServer  # noqa: E402
 
 from tools.machine import SOFT_CARD  # noqa: E402
 
-LONGEST = ["launcher_test", "boot_test", "outside_test", "linux_driver_test", "experiment_test", "log_test", "clients_test", "netpipe_test"]
+LONGEST = [
+    "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test", "experiment_test",
+    "log_test", "clients_test", "netpipe_test",
+]  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

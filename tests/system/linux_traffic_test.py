@@ -33,7 +33,10 @@ ping -c 1 -W 10 {OURS} && ethtool -C eth0 rx-usecs 20
 """
 )
 # By their names for `ethtool -K`.
-OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan")
+OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan", "ntuple")
+# With buffers for two frames ixgbe tells Linux a wrong size of what the card has joined, and Linux says so, once; with the buffers of
+# `legacy-rx` it tells what the card told.
+JOINED_WRONGLY = frozenset({"TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."})
 JUMBO_BYTES = 9000
 TAG = 5
 
@@ -56,7 +59,7 @@ def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
     booted.output_of(BRING_UP + "\n" + SERVE, seconds=60)
     set_offloads(booted, OFFLOADS)
     yield booted
-    assert complaints(booted) == []
+    assert complaints(booted, JOINED_WRONGLY) == []
 
 
 def set_offloads(guest: LinuxGuest, on: tuple[str, ...]) -> None:
@@ -102,8 +105,11 @@ def tap_counters(namespace: Namespace) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow, way: str, record_property) -> None:
+@pytest.mark.parametrize("buffers", ["legacy", "of-two-frames"])
+def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow, buffers: str, way: str, record_property) -> None:
     guest, namespace = flow.guest, flow.namespace
+    legacy = buffers == "legacy"
+    guest.output_of(f"ethtool --set-priv-flags eth0 legacy-rx {'on' if legacy else 'off'}\n{BRING_UP}", seconds=90)
     before = tcp_counters(guest.output_of(BOTH)), tcp_counters(namespace.run(BOTH)), statistics(guest), tap_counters(namespace)
     count = flow.transfer(way, LONG_SECONDS)
     after = tcp_counters(guest.output_of(BOTH)), tcp_counters(namespace.run(BOTH)), statistics(guest), tap_counters(namespace)
@@ -112,10 +118,12 @@ def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow,
     lost = {name: value for name, value in tap.items() if name.endswith(("dropped", "errors")) and value}
     lost |= {name: value for name, value in card.items() if re.search("error|missed|no_buffer|no_dma|dropped|csum_offload", name) and value}
     assert lost == {}
+    assert way == "down" or card["hw_rsc_aggregated"] > 0, "the card has joined no frames"
     sender, receiver = (ours, linux) if way == "up" else (linux, ours)
     needless = receiver["TcpExtTCPDSACKOldSent"] + receiver["TcpExtTCPDSACKOfoSent"]
     assert sender["TcpRetransSegs"] <= needless, f"{sender['TcpRetransSegs']} segments again, {needless} of them needlessly"
     assert receiver["TcpInErrs"] == receiver["TcpInCsumErrors"] == 0
+    assert not legacy or complaints(guest) == []
     # What the card counts is what the tap device saw, but for what was on its way while we looked.
     assert abs(card["rx_pkts_nic"] - tap["tx_packets"]) <= 50 and abs(card["tx_pkts_nic"] - tap["rx_packets"]) <= 50
 
