@@ -26,7 +26,7 @@ from tools.machine import Machine, free_port
 from .guest_image import GuestImage
 from .namespace import TAP, Namespace
 
-BOOT_SECONDS = 120
+BOOT_SECONDS = 300  # ten on an idle machine
 # What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
 REQUEST_TRIES = 5  # what the guest did not receive whole is sent again
