@@ -227,7 +227,8 @@ def generate_rust(table: Table) -> str:
             f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {array}, '
             f'section: "{register.section}", '
             f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, "
-            f"self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
+            f"self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
+            f"ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )
         slots.append(slot)
         slot += register.count

@@ -29,7 +29,8 @@ from .namespace import TAP, Namespace
 BOOT_SECONDS = 300  # ten on an idle machine
 # What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
-REQUEST_TRIES = 5  # what the guest did not receive whole is sent again
+CHANNEL_TRIES = 5  # what did not arrive whole, request or answer, is sent again
+READY = "ready"
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
 # random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU. A busy host
@@ -50,6 +51,10 @@ class Result:
     @property
     def ok(self) -> bool:
         return self.status == 0
+
+
+class ChannelSilent(Failure):
+    """The guest sent no whole line in time."""
 
 
 class LinuxGuest:
@@ -132,16 +137,34 @@ class LinuxGuest:
         assert self._channel is not None
         self._scripts += 1
         name = f"s{self._scripts}"
-        request = f"{name} {seconds} {base64.b64encode(script.encode()).decode()}".encode()
-        line = hashlib.sha256(request).hexdigest()[:16].encode() + b" " + request + b"\n"
-        for _ in range(REQUEST_TRIES):
+        request = f"{name} {seconds} {base64.b64encode(script.encode()).decode()}"
+        line = f"{_sum(request)} {request}\n".encode()
+        for attempt in range(CHANNEL_TRIES):
             self._channel.sendall(line)
-            answer = self._line(seconds + CHANNEL_SECONDS, f"script {name}").split(" ")
-            if answer != ["again"]:
-                break
-        if len(answer) != 4 or answer[:2] != ["result", name]:
-            raise self._failure(f"answered {' '.join(answer)[:80]!r} to script {name}")
-        return Result(int(answer[2]), base64.b64decode(answer[3]).decode(errors="replace"))
+            # Later attempts fetch an answer that is there already, unless the request itself was lost.
+            answer = self._answer(name, seconds + CHANNEL_SECONDS, last=attempt == CHANNEL_TRIES - 1)
+            if answer:
+                return answer
+        raise self._failure(f"no whole answer to script {name} in {CHANNEL_TRIES} attempts")
+
+    def _answer(self, name: str, seconds: float, *, last: bool) -> Result | None:
+        """The answer to script `name`; None if it has to be asked for again."""
+        while True:
+            try:
+                line = self._line(seconds, f"script {name}")
+            except ChannelSilent:
+                if last:
+                    raise
+                return None
+            total, _, rest = line.partition(" ")
+            fields = rest.split(" ")
+            if line in ("", READY):
+                continue
+            if total != _sum(rest) or len(fields) != 4:
+                return None
+            if fields[:2] == ["result", name]:
+                return Result(int(fields[2]), base64.b64decode(fields[3]).decode(errors="replace"))
+            # Otherwise a second copy of an earlier answer.
 
     def output_of(self, script: str, *, seconds: int = 30) -> str:
         """As `run`, for a script that has to succeed: returns what it printed. Raises AssertionError with that if it fails."""
@@ -166,7 +189,7 @@ class LinuxGuest:
             if not self.machine.running or time.monotonic() > deadline:
                 raise self._failure("did not start")
             time.sleep(0.02)
-        while self._line(deadline - time.monotonic(), "boot") != "ready":
+        while self._line(deadline - time.monotonic(), "boot") != READY:
             pass  # what firmware or the kernel may send to the second port before the guest's first process has it
 
     def _line(self, seconds: float, what: str) -> str:
@@ -176,7 +199,7 @@ class LinuxGuest:
             left = deadline - time.monotonic()
             readable = left > 0 and select.select([self._channel], [], [], left)[0]
             if not readable:
-                raise self._failure(f"no answer within {seconds:.0f} s ({what})")
+                raise ChannelSilent(f"Linux guest: no answer within {seconds:.0f} s ({what})", details=self._console())
             data = self._channel.recv(1 << 16)
             if not data:
                 raise self._failure(f"the machine ended ({what})")
@@ -187,4 +210,11 @@ class LinuxGuest:
         return line.decode(errors="replace").strip("\r")
 
     def _failure(self, message: str) -> Failure:
-        return Failure(f"Linux guest: {message}", details=[f"console | {line}" for line in self.machine.lines[-25:]])
+        return Failure(f"Linux guest: {message}", details=self._console())
+
+    def _console(self) -> list[str]:
+        return [f"console | {line}" for line in self.machine.lines[-25:]]
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,10 +4,11 @@
 # The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port
 # (ttyS1): the first one carries the kernel's console and must stay readable for a person.
 #
-# A request is one line:    SUM ID SECONDS BASE64      (run this script, at most that long)
-# An answer is one line:    result ID STATUS BASE64    (exit status, and everything it printed)
-#                  or:      again                      (SUM, the first 16 digits of the rest's SHA-256, is not right)
-# A serial port under a busy emulator loses a byte now and then: that is what SUM is for.
+# A request is one line:    SUM ID SECONDS BASE64             (run this script, at most that long)
+# An answer is one line:    SUM result ID STATUS BASE64       (exit status, and everything it printed)
+#                  or:      again                             (the request came broken)
+# A serial port under a busy emulator loses a byte now and then: that is what SUM is for, the first 16 digits of the rest's SHA-256.
+# A request that comes again is not run again: its answer was lost, and is sent once more.
 # Base64 keeps both lines free of whatever a script prints. Status 143 or 137 means that the time ran out.
 
 export PATH=/sbin:/bin HOME=/root
@@ -31,6 +32,8 @@ fi
 stty -F /dev/ttyS1 raw -echo 115200
 exec </dev/ttyS1 >/dev/ttyS1
 echo "ready"
+echo "ready"
+answered=
 while read -r sum request; do
   if [ "$(printf '%s' "$request" | sha256sum | cut -c1-16)" != "$sum" ]; then
     echo again
@@ -38,11 +41,15 @@ while read -r sum request; do
   fi
   id=${request%% *} seconds=${request#* } script=${request##* }
   seconds=${seconds%% *}
-  echo "$script" | base64 -d >/tmp/script
-  timeout -k 5 "$seconds" sh /tmp/script </dev/null >/tmp/output 2>&1
-  status=$?
-  printf 'result %s %s ' "$id" "$status"
-  base64 /tmp/output | tr -d '\n'
+  if [ "$id" != "$answered" ]; then
+    echo "$script" | base64 -d >/tmp/script
+    timeout -k 5 "$seconds" sh /tmp/script </dev/null >/tmp/output 2>&1
+    status=$?
+    { printf 'result %s %s ' "$id" "$status"; base64 /tmp/output | tr -d '\n'; } >/tmp/answer
+    answered=$id
+  fi
+  printf '%s ' "$(sha256sum </tmp/answer | cut -c1-16)"
+  cat /tmp/answer
   echo
 done
 echo "guest: the host closed the script channel" >/dev/console

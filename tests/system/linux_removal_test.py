@@ -11,6 +11,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,42 @@ from linux_guest.driver import BRING_UP, PING, alarms, complaints
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
-from tools.machine import LOOPBACK, SOFT_CARD
+from tools.errors import Failure
+from tools.machine import LOOPBACK, SOFT_CARD, Machine
+from tools.process import wait_until
 
 SEEN_SECONDS = 30
 NOTICE_SECONDS = 0.5
+QEMU_TRIES = 3
+QEMU_ASSERTION = "error_setv"
+ABORT_SECONDS = 10.0
+
+
+class QemuAborted(Exception):
+    """QEMU stumbled over its own assertion, which says nothing of card or guest."""
 
 
 def test_a_killed_card_is_a_removed_device_and_the_next_one_serves(linux_image: GuestImage) -> None:
+    for _ in range(QEMU_TRIES - 1):
+        with contextlib.suppress(QemuAborted):
+            return kill_and_serve_again(linux_image)
+    kill_and_serve_again(linux_image)
+
+
+@contextlib.contextmanager
+def qemu_may_abort(machine: Machine) -> Iterator[None]:
+    """QEMU 11.1.3 sometimes aborts when its client's socket is closed under it: the error of a second message finds one of a first."""
+    try:
+        yield
+    except (Failure, AssertionError):
+        ended = wait_until(lambda: not machine.running, ABORT_SECONDS)
+        if ended and machine.directory and QEMU_ASSERTION in (machine.directory / "qemu.log").read_text(errors="replace"):
+            print("QEMU aborted by its own assertion")
+            raise QemuAborted from None
+        raise
+
+
+def kill_and_serve_again(linux_image: GuestImage) -> None:
     if not SOFT_CARD.is_file():
         pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
     with LinuxGuest(linux_image, cores=2, forward_ports=[LISTEN_PORT]) as guest:
@@ -44,17 +74,18 @@ def test_a_killed_card_is_a_removed_device_and_the_next_one_serves(linux_image: 
         for thread in threads:
             thread.start()
         assert flowing.wait(20), "no load"
-        # The machine stands still for a moment, its rings full of work: QEMU 11.1.3 aborts every other time (error_setv: *errp == NULL)
-        # if a running guest's register access races with QEMU's discovery that the socket is closed.
-        guest.machine.qmp("stop")
-        guest.machine.kill_card()
-        time.sleep(NOTICE_SECONDS)
-        guest.machine.qmp("cont")
-        # ixgbe looks at the card at least every two seconds, and takes all ones for its absence.
-        seen = guest.run(
-            f"for i in $(seq {SEEN_SECONDS * 5}); do dmesg | grep -q 'Adapter removed' && exit 0; sleep 0.2; done; exit 1", seconds=60
-        )
-        assert seen.ok, guest.run("dmesg | tail -30").output
+        with qemu_may_abort(guest.machine):
+            # The machine stands still for a moment, its rings full of work: QEMU aborts every other time if a running guest's register
+            # access races with QEMU's discovery that the socket is closed, and now and then all the same.
+            guest.machine.qmp("stop")
+            guest.machine.kill_card()
+            time.sleep(NOTICE_SECONDS)
+            guest.machine.qmp("cont")
+            # ixgbe looks at the card at least every two seconds, and takes all ones for its absence.
+            seen = guest.run(
+                f"for i in $(seq {SEEN_SECONDS * 5}); do dmesg | grep -q 'Adapter removed' && exit 0; sleep 0.2; done; exit 1", seconds=60
+            )
+            assert seen.ok, guest.run("dmesg | tail -30").output
         # The machine is alive: it computes, its other devices work, and the dead device can be taken off.
         assert guest.output_of("echo $((6 * 7)); cat /proc/uptime | wc -l").split() == ["42", "1"]
         guest.output_of("ip link set eth0 down; modprobe -r ixgbe; [ ! -e /sys/class/net/eth0 ]", seconds=60)
