@@ -171,8 +171,8 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
 void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue) {
   constexpr std::uint32_t protocol_tcp = 0;
   constexpr std::uint32_t highest_priority = 7;
-  // 8.2.3.5.13: frames of any size; and bits 19:13, reserved, that software has to write as 1000000b. Linux and FreeBSD never use these
-  // filters; DPDK and Theseus do, and write the same.
+  // 8.2.3.5.13: frames of any size; and bits 19:13, reserved, that software has to write as 1000000b, as DPDK does. Linux 3.5, for its
+  // time stamps, and TRex left them zero and were served as well.
   constexpr std::uint32_t reserved_bits = 0x40;
   registers.write(reg::SDPQF(0), {.destination_port = std::byteswap(port)});
   registers.write(reg::L34TIMIR(0), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});

@@ -40,7 +40,7 @@ def server() -> Iterator[NeapServer]:
 def address(server: NeapServer) -> str:
     """The control server; no run is on."""
     address = f"{LOOPBACK}:{server.machine.port(5002)}"
-    with Control(LOOPBACK, server.machine.port(5002)) as control:
+    with connect(server) as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")
     return address
@@ -56,8 +56,13 @@ def ctl(address: str, *lines: str) -> list[str]:
     return neap("ctl", address, *lines).stdout.splitlines()
 
 
+def connect(server: NeapServer) -> Control:
+    # Under full load QEMU's network may lose the SYN of a connection that it has long accepted on its side, more than once.
+    return Control(LOOPBACK, server.machine.port(5002), answer_seconds=60)
+
+
 def core_counters(server: NeapServer, name: str) -> list[int]:
-    with Control(LOOPBACK, server.machine.port(5002)) as control:
+    with connect(server) as control:
         return [row[name] for row in top.parse(control.ask("cores"), "the machine")]
 
 
