@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 //! All of the card's state in words, for whoever wonders why nothing moves: what each block holds beyond its registers, then every register
-//! that is not as after a reset. Looking changes nothing: no counter is cleared, no semaphore taken.
+//! that is not at its initial value. Looking changes nothing: no counter is cleared, no semaphore taken.
 
 use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};
@@ -146,7 +146,7 @@ impl Card {
             let value = self.regs.get_at(place.register, place.index as usize);
             let initial = if place.index == 0 { info.reset_first } else { info.reset };
             if value != initial {
-                let _ = writeln!(out, "register {}: {value:#010x}, after a reset {initial:#010x}", place.name());
+                let _ = writeln!(out, "register {}: {value:#010x}, initially {initial:#010x}", place.name());
             }
         }
     }
