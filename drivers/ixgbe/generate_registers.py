@@ -99,8 +99,7 @@ def cpp_register(register: Register) -> list[str]:
     out.append(f'  static constexpr std::string_view name = "{register.name}";')
     out.append(f"  static constexpr std::uint32_t reset_raw = {register.reset:#010x}U;")
     out += [f"  static constexpr std::uint32_t {f.name}_mask = {f.mask:#010x}U;" for f in register.fields]
-    if spare:
-        out.append(f"  static constexpr std::uint32_t reserved_mask = {spare:#010x}U;")
+    out.append(f"  static constexpr std::uint32_t reserved_mask = {spare:#010x}U;")
     out.append("")
     out.append("  [[nodiscard]] constexpr std::uint32_t raw() const {")
     out += cpp_fit_checks(register.fields)
