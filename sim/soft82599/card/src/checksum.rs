@@ -7,8 +7,8 @@ pub struct Sum(u64);
 
 impl Sum {
     pub fn add(&mut self, bytes: &[u8]) {
-        // Sums of big-endian words may be taken in any byte order if the result is swapped at the end, and in words of any even width. Eight
-        // sums of 32 bits side by side are what a compiler turns into vector instructions; a lane overflows only after 16 GiB.
+        // Sums of big-endian words may be taken in any byte order if the result is swapped at the end, and in words of any even width.
+        // Eight sums of 32 bits side by side are what a compiler turns into vector instructions; a lane overflows only after 16 GiB.
         let mut lanes = [0u64; 8];
         let mut blocks = bytes.chunks_exact(32);
         for block in &mut blocks {

@@ -106,7 +106,8 @@ impl Card {
         for (i, q) in self.transmit_queues.iter().enumerate().filter(|(_, q)| q.enabled || q.length != 0) {
             let _ = writeln!(
                 out,
-                "transmit {i}: enabled {} base {:#x} length {} head {} tail {} ready {} waits for its rate {} reports waiting {} gathered bytes {}",
+                "transmit {i}: enabled {} base {:#x} length {} head {} tail {} ready {} waits for its rate {} \
+                 reports waiting {} gathered bytes {}",
                 u8::from(q.enabled),
                 q.base,
                 q.length,

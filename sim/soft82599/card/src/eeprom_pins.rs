@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The EEPROM by hand (datasheet 3.5.3, 8.2.3.2.1): a serial part of the AT25128's kind on four pins of EEC.
 //!
-//! The driver asks for the pins (EEC.request, granted at once), pulls chip select low, and clocks bits in and out, highest first: a command of
-//! eight bits, an address of sixteen (in bytes), data. Bits go in on the clock's rising edge and come out on its falling edge. A write needs
-//! the write latch, which each write takes back; it is done when chip select goes up, and what runs over a page's end begins the page anew,
-//! which is how drivers find out how large a page is.
+//! The driver asks for the pins (EEC.request, granted at once), pulls chip select low, and clocks bits in and out, highest first: a command
+//! of eight bits, an address of sixteen (in bytes), data. Bits go in on the clock's rising edge and come out on its falling edge. A write
+//! needs the write latch, which each write takes back; it is done when chip select goes up, and what runs over a page's end begins the page
+//! anew, which is how drivers find out how large a page is.
 
 use crate::eeprom::Eeprom;
 use crate::registers::field::eec::*;

@@ -6,9 +6,9 @@
 //! mode it holds a second hash alone, and two flows with both hashes the same are one to the card. The driver names bucket and number (or
 //! signature) of a filter when it adds, removes or asks for it, so it computes the same hash.
 //!
-//! Both hashes are linear in the flow's bits, and the flow is first folded into two words: one of kind, pool and VLAN, one with all the rest
-//! laid over each other. So eight tables of 256 entries, made when a key changes, give both hashes in eight look-ups. Filters lie in a list
-//! for each bucket; a frame costs the length of its bucket's list and nothing for the others.
+//! Both hashes are linear in the flow's bits, and the flow is first folded into two words: one of kind, pool and VLAN, one with all the
+//! rest laid over each other. So eight tables of 256 entries, made when a key changes, give both hashes in eight look-ups. Filters lie in a
+//! list for each bucket; a frame costs the length of its bucket's list and nothing for the others.
 //!
 //! Perfect filters match IPv4 here; the card's perfect match on IPv6, which no public driver uses, is left out.
 
@@ -263,8 +263,8 @@ impl FlowDirector {
     }
 }
 
-/// The hash of a folded flow (kind, pool and VLAN in the upper word), 16 bits; 15 of them are used. The key's lower half picks shifts of one
-/// arrangement of the flow's words, its upper half of another; the very first shift sees no VLAN.
+/// The hash of a folded flow (kind, pool and VLAN in the upper word), 16 bits; 15 of them are used. The key's lower half picks shifts of
+/// one arrangement of the flow's words, its upper half of another; the very first shift sees no VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;

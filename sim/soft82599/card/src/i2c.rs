@@ -2,8 +2,8 @@
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
 //! The driver moves clock and data by hand through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. We watch
-//! its edges as 24C02-like slaves do: start, address, byte number, then bytes in, or a repeated start and bytes out. What is at which address
-//! and what it holds is in sfp_module.rs.
+//! its edges as 24C02-like slaves do: start, address, byte number, then bytes in, or a repeated start and bytes out. What is at which
+//! address and what it holds is in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;

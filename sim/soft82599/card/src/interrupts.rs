@@ -4,8 +4,8 @@
 //! A queue's event is looked up in IVAR. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the vector is the cause: bit v of 64
 //! whose lowest 16 are also EICR's. Everything else (link change and so on) is a cause in EICR's upper half and goes to a vector of
 //! IVAR_MISC, which has one for the TCP timer and one for the rest. Without MSI-X, IVAR gives one of EICR's 16 queue bits and every cause
-//! goes out on one interrupt, moderated by EITR 0: as a message (MSI) for each new cause, or on the INTx line, which stays up as long as any
-//! enabled cause does.
+//! goes out on one interrupt, moderated by EITR 0: as a message (MSI) for each new cause, or on the INTx line, which stays up as long as
+//! any enabled cause does.
 //!
 //! A message is a write over the bus: without bus mastering none goes, and what was to be said waits. The INTx line stays down while the
 //! configuration space turns it off, or turns MSI or MSI-X on. interrupt_registers.rs has the registers of all this.

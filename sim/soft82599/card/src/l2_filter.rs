@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Which frames the card takes in: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The unicast filters are kept as a sorted list of the valid ones, made anew when a driver changes one; so a frame costs a few comparisons,
-//! not one for each of the 128 places. Pause frames and other MAC control frames (802.3 clause 31) are dealt with before: they end in the
-//! MAC unless MFLCN says that they go on.
+//! The unicast filters are kept as a sorted list of the valid ones, made anew when a driver changes one; so a frame costs a few
+//! comparisons, not one for each of the 128 places. Pause frames and other MAC control frames (802.3 clause 31) are dealt with before: they
+//! end in the MAC unless MFLCN says that they go on.
 
 use crate::registers::{field, Register, RegisterFile};
 

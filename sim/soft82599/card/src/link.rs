@@ -2,11 +2,11 @@
 //! The link: up when there is a peer, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
 //!
 //! A restart by AUTOC, a link reset or a function level reset takes the link down; it comes back after a while on the card's clock. A
-//! software reset leaves it as it is, which is why drivers prefer that one while the link is up. Each change sets LINKS and raises EICR.lsc.
-//! Frames pass in neither direction while it is down.
+//! software reset leaves it as it is, which is why drivers prefer that one while the link is up. Each change sets LINKS and raises
+//! EICR.lsc. Frames pass in neither direction while it is down.
 //!
-//! AUTOC.force_link_up gives a link without anybody at the other end, as tests of the loopback in the MAC need it (HLREG0.loopback). Pin 3 of
-//! ESDP turns the laser off: the other end then sees no light and says so, which takes our end down, too.
+//! AUTOC.force_link_up gives a link without anybody at the other end, as tests of the loopback in the MAC need it (HLREG0.loopback). Pin 3
+//! of ESDP turns the laser off: the other end then sees no light and says so, which takes our end down, too.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};

@@ -15,8 +15,8 @@
 //! one, or for the interval's end if that is sooner. Doubts: that no moderation at all applies with a lli_interval of 0, and that such a
 //! message loads the interval like every other.
 //!
-//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting. A message that
-//! goes early leaves its entry behind; when its time comes nothing is found to be done.
+//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting. A message
+//! that goes early leaves its entry behind; when its time comes nothing is found to be done.
 
 use crate::host::Nanoseconds;
 use crate::registers::field;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The receive packet buffer: frames that came in and wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! It has a part for each traffic class, as long in bytes as RXPBSIZE says; without DCB all frames are of class 0. What the filters found out
-//! about a frame is kept with it. A frame whose queue has no descriptors stays at the front of its class and holds up the frames behind it,
-//! unless its queue drops (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond FCRTH,
-//! the card asks the peer to pause until it has drained below FCRTL (flow_control.rs).
+//! It has a part for each traffic class, as long in bytes as RXPBSIZE says; without DCB all frames are of class 0. What the filters found
+//! out about a frame is kept with it. A frame whose queue has no descriptors stays at the front of its class and holds up the frames behind
+//! it, unless its queue drops (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond
+//! FCRTH, the card asks the peer to pause until it has drained below FCRTL (flow_control.rs).
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What DCB keeps for each transmit queue behind one set of registers, and the rate at which a queue may send (datasheet 7.7.2.3, 8.2.3.10).
+//! What DCB keeps for each transmit queue behind one set of registers, and the rate at which a queue may send (datasheet 7.7.2.3,
+//! 8.2.3.10).
 //!
-//! RTTDQSEL names the queue that RTTDT1C, RTTBCNRC and their kin then speak of. RTTBCNRC gives a factor, in steps of 2^-14, by which a queue
-//! is slower than the link: after each frame it waits until the time has passed that the frame would have taken at its rate. A queue that
-//! was idle may catch up as much as RTTBCNRM's window holds, in KiB, and no more.
+//! RTTDQSEL names the queue that RTTDT1C, RTTBCNRC and their kin then speak of. RTTBCNRC gives a factor, in steps of 2^-14, by which a
+//! queue is slower than the link: after each frame it waits until the time has passed that the frame would have taken at its rate. A queue
+//! that was idle may catch up as much as RTTBCNRM's window holds, in KiB, and no more.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};

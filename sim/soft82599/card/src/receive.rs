@@ -3,8 +3,9 @@
 //!
 //! The way of a frame: the MAC counts it and throws it away if it is too long; pause frames end there (flow_control.rs). It is parsed once
 //! (parse.rs). The L2 filters let it in (l2_filter.rs), virtualisation chooses its pools (pools.rs), and its queue and class are chosen
-//! (queue_select.rs). Then it goes straight to its ring if nobody of its class waits in front, or into the packet buffer (packet_buffer.rs).
-//! At its ring its checksums are checked (receive_checks.rs), and it is coalesced with others (rsc.rs) or written (receive_write.rs).
+//! (queue_select.rs). Then it goes straight to its ring if nobody of its class waits in front, or into the packet buffer
+//! (packet_buffer.rs). At its ring its checksums are checked (receive_checks.rs), and it is coalesced with others (rsc.rs) or written
+//! (receive_write.rs).
 //!
 //! A frame takes all its descriptors or none: if there are too few it waits in the packet buffer, or is dropped if its ring says so.
 

@@ -2,8 +2,8 @@
 //! The 128 receive rings: their registers, and what a driver may do to them when (datasheet 4.6.7, 7.1.9, 8.2.3.8).
 //!
 //! A ring's place, length, buffer sizes, form and coalescing are taken over when the queue is enabled and hold until it is disabled; a
-//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors, VLAN strip and DCA hints may change
-//! at any time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
+//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors, VLAN strip and DCA hints
+//! may change at any time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
 
 use crate::card::Card;
 use crate::faults::Direction;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Rules that every write to a register has to keep, whatever the register does: what the table calls reserved or read-only stays alone, rings
-//! lie where the card can address them, and a queue that runs is not built anew under its own descriptors.
+//! Rules that every write to a register has to keep, whatever the register does: what the table calls reserved or read-only stays alone,
+//! rings lie where the card can address them, and a queue that runs is not built anew under its own descriptors.
 //!
 //! A write that breaks a rule is reported and then done as the card would do it; rules that belong to one block are in that block's file.
 

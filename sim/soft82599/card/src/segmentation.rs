@@ -6,9 +6,9 @@
 //! identification, TCP sequence numbers and flags are written as the datasheet's table says: FIN and PSH only in the last one, CWR only in
 //! the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
-//! The card knows one IP header: from MACLEN on, IPLEN long. What it finds in its checksum field is summed with the rest, so the driver leaves
-//! zero there; or, when IPLEN also covers a tunnel's header and the inner IP header, the sum that takes these out again, which is how Linux
-//! segments IP in IP. An SCTP packet gets its CRC instead of a sum.
+//! The card knows one IP header: from MACLEN on, IPLEN long. What it finds in its checksum field is summed with the rest, so the driver
+//! leaves zero there; or, when IPLEN also covers a tunnel's header and the inner IP header, the sum that takes these out again, which is
+//! how Linux segments IP in IP. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};
 use crate::registers::descriptor::transmit_context as context;

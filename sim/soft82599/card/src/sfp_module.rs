@@ -2,7 +2,8 @@
 //! What answers on the two-wire bus: the SFP+ module's identification at address 0xA0 and its diagnostics at 0xA2 (SFF-8472), and a
 //! temperature sensor of the kind that the EEPROM's thermal section announces (EMC1428-like, at 0xF8).
 //!
-//! The diagnostics follow the laser and the light that comes in; the sensor shows a constant temperature and keeps the limits written to it.
+//! The diagnostics follow the laser and the light that comes in; the sensor shows a constant temperature and keeps the limits written to
+//! it.
 
 pub const IDENTITY: u8 = 0xA0;
 pub const DIAGNOSTICS: u8 = 0xA2;

@@ -2,10 +2,10 @@
 //! Transmit: from rings to the wire (datasheet 7.2, 4.6.8).
 //!
 //! Moving a tail makes the queue ready. Ready queues take turns; a queue gives a bounded number of descriptors at a turn, and all wait
-//! while the wire has no room or the link is down, as they would on the card. Descriptors are fetched some at a time, as the card's own cache
-//! does; a packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), frames go out, and the
-//! descriptors that asked for it are reported (write_back.rs). Work on a frame does not depend on how many queues there are, and allocates
-//! nothing once the buffers have grown.
+//! while the wire has no room or the link is down, as they would on the card. Descriptors are fetched some at a time, as the card's own
+//! cache does; a packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), frames go out, and
+//! the descriptors that asked for it are reported (write_back.rs). Work on a frame does not depend on how many queues there are, and
+//! allocates nothing once the buffers have grown.
 
 use crate::card::Card;
 use crate::faults::Direction;

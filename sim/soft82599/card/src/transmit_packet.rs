@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From a packet's descriptors to frames on the wire (datasheet 7.2.1, 7.2.3.2).
 //!
-//! A packet's first descriptor says what is to be done with it, the last one (EOP) ends it; each brings a buffer. Legacy descriptors carry a
-//! checksum's place and a VLAN tag themselves, advanced ones name one of two contexts. Frames are padded and get their frame check sequence
-//! from the card, unless the driver says that it brings it: then a wrong one goes out as it is, and nobody at the other end takes the frame.
+//! A packet's first descriptor says what is to be done with it, the last one (EOP) ends it; each brings a buffer. Legacy descriptors carry
+//! a checksum's place and a VLAN tag themselves, advanced ones name one of two contexts. Frames are padded and get their frame check
+//! sequence from the card, unless the driver says that it brings it: then a wrong one goes out as it is, and nobody at the other end takes
+//! the frame.
 //!
 //! What a driver gets wrong here the card could only guess: it is reported, and what can be sent is sent.
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! How a transmit queue tells what it has sent (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
 //!
-//! Only descriptors that ask for it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at once.
-//! With a higher one they gather, from the first that asks on, until so many descriptors are done; then all that asked are written back with
-//! one interrupt. What has gathered is also written back when the interval of the queue's vector (EITR) is over, when software asks for it
-//! (TXDCTL.flush), and when the queue is switched off. A vector without an interval never ends one: the last reports then stay on the card,
-//! which is why drivers set a threshold of at most 1 there.
+//! Only descriptors that ask for it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at
+//! once. With a higher one they gather, from the first that asks on, until so many descriptors are done; then all that asked are written
+//! back with one interrupt. What has gathered is also written back when the interval of the queue's vector (EITR) is over, when software
+//! asks for it (TXDCTL.flush), and when the queue is switched off. A vector without an interval never ends one: the last reports then stay
+//! on the card, which is why drivers set a threshold of at most 1 there.
 //!
 //! With head write-back (TDWBAL) the ring's head goes to one place in memory instead, for each descriptor that asks, and at the interval's
 //! end for those that do not, if TDWBAL.write_back_on_itr says so.

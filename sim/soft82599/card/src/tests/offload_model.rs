@@ -90,7 +90,8 @@ impl Packet {
         ones_complement(&header)
     }
 
-    /// Part `number` of `of`, from `start` on, with everything right. A tunnel's bytes are nobody's business but the checksum's: see `seeded`.
+    /// Part `number` of `of`, from `start` on, with everything right. A tunnel's bytes are nobody's business but the checksum's: see
+    /// `seeded`.
     fn frame(&self, number: usize, of: usize, start: usize, payload: &[u8], inserted_tag: Option<u16>, masks: [u16; 3]) -> Vec<u8> {
         let l4_length = self.l4_bytes() + payload.len();
         let mut frame = MAC.to_vec();
