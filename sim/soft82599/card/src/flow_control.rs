@@ -154,9 +154,11 @@ impl Card {
             (true, true) => (Register::Pxofftxc, class),
             (true, false) => (Register::Pxontxc, class),
         };
-        self.regs.count(counter, index, 1);
         if host.wire_has_room() && self.link.is_up() {
-            host.send(&[&pause_frame(self.mac, priority.then_some(class), time)]);
+            self.regs.count(counter, index, 1);
+            let frame = pause_frame(self.mac, priority.then_some(class), time);
+            self.statistics.pause_sent(&mut self.regs, std::array::from_fn(|byte| frame[byte]));
+            host.send(&[&frame]);
         }
     }
 

@@ -61,6 +61,9 @@ pub struct SentFrame {
     pub padded_bytes: usize,
 }
 
+/// The shortest that there is.
+const PAUSE_FRAME_BYTES: u32 = 64;
+
 fn add(counter: &mut u64, bytes: u64) {
     *counter = (*counter + bytes).min(WIDE_LIMIT);
 }
@@ -121,7 +124,24 @@ impl Statistics {
     pub fn sent(&mut self, regs: &mut RegisterFile, queue: usize, frame: SentFrame) {
         use Register::*;
         let SentFrame { destination, bytes, padded_bytes } = frame;
-        let length = padded_bytes as u32 + CRC_BYTES;
+        self.sent_by_mac(regs, destination, padded_bytes as u32 + CRC_BYTES);
+        let set = set_of(regs, Tqsm, queue);
+        regs.count(Qptc, set, 1);
+        add(&mut self.queue_sent[set], bytes as u64);
+        self.totals_sent.add(queue, 1, bytes as u64);
+        regs.count(Txdgpc, 0, 1);
+        add(&mut self.dma_sent, bytes as u64);
+    }
+
+    /// A pause frame went out, which the MAC makes itself: no queue and no DMA has seen it. Drivers that want frames of their own alone take
+    /// XON and XOFF off these counters.
+    pub fn pause_sent(&mut self, regs: &mut RegisterFile, destination: [u8; 6]) {
+        self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
+    }
+
+    /// `length`: on the wire, CRC included.
+    fn sent_by_mac(&mut self, regs: &mut RegisterFile, destination: [u8; 6], length: u32) {
+        use Register::*;
         regs.count(Gptc, 0, 1);
         regs.count(Tpt, 0, 1);
         add(&mut self.good_sent, u64::from(length));
@@ -129,12 +149,6 @@ impl Statistics {
         if destination[0] & 1 != 0 {
             regs.count(if destination == [0xFF; 6] { Bptc } else { Mptc }, 0, 1);
         }
-        let set = set_of(regs, Tqsm, queue);
-        regs.count(Qptc, set, 1);
-        add(&mut self.queue_sent[set], bytes as u64);
-        self.totals_sent.add(queue, 1, bytes as u64);
-        regs.count(Txdgpc, 0, 1);
-        add(&mut self.dma_sent, bytes as u64);
     }
 
     /// Reads one of the low halves; None for any other register.
