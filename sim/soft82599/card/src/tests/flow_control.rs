@@ -45,6 +45,8 @@ fn asks_for_a_pause_between_its_marks_and_says_so_on_the_wire() {
     on[16..18].fill(0);
     assert_eq!(driver.host.sent[1..], [on]);
     assert_eq!((driver.read(Register::Lxofftxc), driver.read(Register::Lxontxc)), (1, 1));
+    // The MAC sends them: they are among the frames sent, from which drivers take them off again.
+    assert_eq!((driver.read(Register::Gptc), driver.read(Register::Ptc64)), (2, 2));
 }
 
 #[test]
