@@ -133,8 +133,8 @@ impl Statistics {
         add(&mut self.dma_sent, bytes as u64);
     }
 
-    /// A pause frame went out, which the MAC makes itself: no queue and no DMA has seen it. Drivers that want frames of their own alone take
-    /// XON and XOFF off these counters.
+    /// A pause frame went out, which the MAC makes itself: no queue and no DMA has seen it. Drivers that want frames of their own alone
+    /// take XON and XOFF off these counters.
     pub fn pause_sent(&mut self, regs: &mut RegisterFile, destination: [u8; 6]) {
         self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
     }
