@@ -2,6 +2,7 @@
 //! Receive side coalescing as a driver sees it: it reads chains of descriptors as Linux's does, and what it reads is what was sent.
 
 use super::driver::{Driver, MAC};
+use super::noise::Noise;
 use crate::checksum::{internet_checksum, pseudo_header};
 use crate::registers::descriptor::{receive_write_back as wb, receive_write_back_coalesced as coalesced};
 use crate::registers::{field, Register};
@@ -303,22 +304,12 @@ fn what_is_open_is_written_when_the_queue_stops() {
     assert_eq!(driver.card.next_deadline().filter(|&at| at > driver.now + 1_000_000), None);
 }
 
-struct Noise(u64);
-impl Noise {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 20) % end
-    }
-}
-
 /// Whatever comes, in whatever order: each connection's frames, taken apart again, are what was sent, in order, byte for byte.
 #[test]
 fn any_traffic_taken_apart_is_what_was_sent() {
     let (mut frames, mut most_segments) = (0, 0);
     for seed in 1..=60u64 {
-        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut noise = Noise::new(seed);
         let mut driver = coalescing(if seed % 2 == 0 { 64 } else { 24 }, seed as u32 % 4);
         let mut reader = Reader::new(&driver);
         // More connections than contexts in some rounds.
@@ -384,7 +375,7 @@ fn registers_written_between_segments_do_no_harm() {
     let registers =
         [Rdt, Rdh, Rdlen, Rdbal, Srrctl, Rxdctl, Rscctl, Psrtype, Rfctl, Gpie, Eitr, Ivar, Hlreg0, Rdrxctl, Mrqc, Reta, VtCtl, Rxctrl];
     for seed in 1..=30u64 {
-        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut noise = Noise::new(seed);
         let mut driver = coalescing(32, seed as u32 % 4);
         let mut segment = Segment::new(1, 0, 1000);
         for _ in 0..1500 {

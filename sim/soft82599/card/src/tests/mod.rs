@@ -11,6 +11,7 @@ mod host;
 mod interrupts;
 mod moderation;
 mod moderation_model;
+mod noise;
 mod offload_model;
 mod receive;
 mod registers;

@@ -2,6 +2,7 @@
 //! Moderation against a model that asks each vector in each microsecond what it would do.
 
 use super::driver::Driver;
+use super::noise::Noise;
 use crate::registers::{field, Register};
 use crate::{Event, Nanoseconds};
 
@@ -71,20 +72,10 @@ impl Model {
     }
 }
 
-struct Noise(u64);
-impl Noise {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
-    }
-}
-
 #[test]
 fn every_message_goes_when_the_model_says() {
     for seed in 1..=60u64 {
-        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut noise = Noise::new(seed);
         let mut driver = Driver::up(VECTORS, 64);
         let start = driver.now;
         driver.card.start_interrupt_trace(start, 100_000);

@@ -2,21 +2,9 @@
 //! Segmentation and checksums against a model that builds each frame from nothing, field by field, and sums bytes one by one.
 
 use super::driver::{context, data, ContextOf, Driver, MAC};
+use super::noise::Noise;
 use crate::registers::descriptor::transmit_data;
 use crate::registers::{field, Register};
-
-struct Noise(u64);
-impl Noise {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
-    }
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.below(256) as u8).collect()
-    }
-}
 
 fn ones_complement(bytes: &[u8]) -> u32 {
     let mut sum = 0u32;
@@ -163,7 +151,7 @@ impl Packet {
 fn every_frame_is_the_one_that_the_model_builds() {
     let mut segments_seen = 0;
     for seed in 1..=250u64 {
-        let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut noise = Noise::new(seed);
         let mut driver = Driver::up(1, 128);
         let mut packet = Packet::any(&mut noise);
         let headers = packet.mac_bytes() + packet.ip_bytes() + packet.l4_bytes();

@@ -2,6 +2,7 @@
 //! A driver that does everything wrong: nothing may panic, hang, or reach beyond its memory.
 
 use super::driver::{data, numbered_frame, Driver};
+use super::noise::Noise;
 use crate::registers::descriptor::transmit_data;
 use crate::registers::{field, Register, REGISTERS};
 use crate::BAR_BYTES;
@@ -70,21 +71,10 @@ fn a_packet_without_an_end_is_bounded() {
     assert_eq!(driver.host.sent, [numbered_frame(2, 60)]);
 }
 
-/// A xorshift generator: the same sequence each run.
-struct Noise(u64);
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 #[test]
 fn noise_on_registers_rings_and_wire_never_panics() {
     for round in 1..=20u64 {
-        let mut noise = Noise(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut noise = Noise::new(round);
         let mut driver = Driver::up(4, 64);
         for _ in 0..5_000 {
             let random = noise.next();
