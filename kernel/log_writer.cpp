@@ -20,7 +20,6 @@ constexpr std::uint16_t sample_counters = counter::instructions | counter::cycle
                                           counter::package_energy | counter::dram_energy | counter::core_c3;
 constexpr std::uint16_t residency_counters =
     counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 | counter::package_c6 | counter::package_c7;
-constexpr std::uint16_t all_counters = sample_counters | residency_counters;
 
 static_assert(sizeof(Traffic) == 6 * sizeof(std::uint64_t), "six counters side by side: the short way loads them two at a time");
 static_assert(offsetof(Record, rx_descriptors) == 16 && offsetof(Record, tx_frames) == 32 && offsetof(Record, tx_bytes) == 36);
@@ -77,7 +76,7 @@ void Writer::record(Kind kind) noexcept {
   const __m128i passed[3] = {_mm_sub_epi64(now[0], seen[0]), _mm_sub_epi64(now[1], seen[1]), _mm_sub_epi64(now[2], seen[2])};
   const __m128i upper_halves = _mm_srli_epi64(_mm_or_si128(_mm_or_si128(passed[0], passed[1]), passed[2]), 32);
   if (_mm_movemask_epi8(_mm_cmpeq_epi8(upper_halves, _mm_setzero_si128())) != 0xFFFF) [[unlikely]] {
-    record_fully(kind, tsc, 0, 0);
+    record_fully(kind, tsc, false, 0);
     return;
   }
   next_ = to + 1;
@@ -106,12 +105,10 @@ void Writer::record_in_next_chunk(Kind kind) noexcept {
 
 // --- The long way ------------------------------------------------------------------------------------------------------------------------
 
-std::uint16_t Writer::counters_due(std::uint64_t tsc) const noexcept { return tsc >= next_sample_tsc_ ? all_counters : std::uint16_t{0}; }
-
-bool Writer::record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, unsigned more_lines) noexcept {
+bool Writer::record_fully(Kind kind, std::uint64_t tsc, bool with_counters, unsigned more_lines) noexcept {
   CounterSample sample{};
-  if (counters != 0) {
-    sample = machine::sample_counters(counters);
+  if (with_counters) {
+    sample = machine::sample_counters();
     next_sample_tsc_ = sample_period_ticks_ != 0 ? tsc + sample_period_ticks_ : never;
   }
   look_again_tsc_ = next_sample_tsc_;
@@ -150,39 +147,29 @@ bool Writer::record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, 
   return true;
 }
 
-namespace {
-
-/// What was not read is zero in the log, whatever the machine left there.
-template <class Value>
-Value read_or_zero(const CounterSample& sample, std::uint16_t counter, Value value) noexcept {
-  return (sample.present & counter) != 0 ? value : Value{0};
-}
-
-}  // namespace
-
 void Writer::put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept {
   put(Sample{.tsc = tsc,
              .kind = static_cast<std::uint8_t>(Kind::sample),
              .flags = sample.present,
-             .package_energy = read_or_zero(sample, counter::package_energy, sample.package_energy),
-             .instructions = read_or_zero(sample, counter::instructions, sample.instructions),
-             .cycles = read_or_zero(sample, counter::cycles, sample.cycles),
-             .reference_cycles = read_or_zero(sample, counter::reference_cycles, sample.reference_cycles),
-             .llc_misses = read_or_zero(sample, counter::llc_misses, sample.llc_misses),
-             .dram_energy = read_or_zero(sample, counter::dram_energy, sample.dram_energy),
-             .core_c3 = read_or_zero(sample, counter::core_c3, sample.core_c3)});
+             .package_energy = sample.package_energy,
+             .instructions = sample.instructions,
+             .cycles = sample.cycles,
+             .reference_cycles = sample.reference_cycles,
+             .llc_misses = sample.llc_misses,
+             .dram_energy = sample.dram_energy,
+             .core_c3 = sample.core_c3});
 }
 
 void Writer::put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept {
   put(Residency{.tsc = tsc,
                 .kind = static_cast<std::uint8_t>(Kind::residency),
                 .flags = sample.present,
-                .core_c6 = read_or_zero(sample, counter::core_c6, sample.core_c6),
-                .core_c7 = read_or_zero(sample, counter::core_c7, sample.core_c7),
-                .package_c2 = read_or_zero(sample, counter::package_c2, sample.package_c2),
-                .package_c3 = read_or_zero(sample, counter::package_c3, sample.package_c3),
-                .package_c6 = read_or_zero(sample, counter::package_c6, sample.package_c6),
-                .package_c7 = read_or_zero(sample, counter::package_c7, sample.package_c7)});
+                .core_c6 = sample.core_c6,
+                .core_c7 = sample.core_c7,
+                .package_c2 = sample.package_c2,
+                .package_c3 = sample.package_c3,
+                .package_c6 = sample.package_c6,
+                .package_c7 = sample.package_c7});
 }
 
 template <class Struct>
@@ -313,7 +300,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   rest_ = {};
   more_idle_entries_ = 0;
   more_control_ = {};
-  record_fully(Kind::start, tsc, all_counters, 0);
+  record_fully(Kind::start, tsc, true, 0);
   put_anchor(plan, tsc);
   if (has_settings_) {
     Settings settings = settings_;
@@ -328,7 +315,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
 void Writer::end(const RunPlan& plan) noexcept {
   const std::uint64_t tsc = machine::timestamp();
   if (!plan.overwrite) room_end_ = ring_->capacity();
-  record_fully(Kind::stop, tsc, all_counters, 0);
+  record_fully(Kind::stop, tsc, true, 0);
   put_anchor(plan, tsc);
   on_ = false;
   count_requests_ = false;

@@ -58,7 +58,7 @@ class Writer {
   /// At the end of a run: record, sample, residency, anchor. Room for them is kept back when full=stop.
   static constexpr std::uint64_t stop_lines = 4;
 
-  [[gnu::noinline]] bool record_fully(Kind kind, std::uint64_t tsc, std::uint16_t counters, unsigned more_lines) noexcept;
+  [[gnu::noinline]] bool record_fully(Kind kind, std::uint64_t tsc, bool with_counters, unsigned more_lines) noexcept;
   [[gnu::noinline]] void record_in_next_chunk(Kind kind) noexcept;
   void put_sample(const CounterSample& sample, std::uint64_t tsc) noexcept;
   void put_residency(const CounterSample& sample, std::uint64_t tsc) noexcept;
@@ -68,7 +68,7 @@ class Writer {
   void put(const Struct& line) noexcept;
   [[gnu::noinline]] bool next_chunk() noexcept;
   [[nodiscard]] std::uint64_t position() const noexcept { return limit_position_ - static_cast<std::uint64_t>(limit_ - next_); }
-  [[nodiscard]] std::uint16_t counters_due(std::uint64_t tsc) const noexcept;
+  [[nodiscard]] bool counters_due(std::uint64_t tsc) const noexcept { return tsc >= next_sample_tsc_; }
   void set_head() noexcept { head_ = std::uint64_t{idle_state_} << 8 | std::uint64_t{generation_} << 32; }
 
   static constexpr Traffic nothing{};

@@ -71,20 +71,21 @@ struct LogWriterTest : testing::Test {
 
   void can_count(std::uint16_t counters) {
     host::set_power_abilities({.counters = counters});
+    const auto if_there = [counters](std::uint16_t counter, std::uint32_t value) { return (counters & counter) != 0 ? value : 0; };
     host::set_counters(0, {.present = counters,
-                           .package_energy = 0x01020304,
-                           .dram_energy = 0x05060708,
-                           .instructions = 1'000'000,
-                           .cycles = 2'000'000,
-                           .reference_cycles = 3'000'000,
-                           .llc_misses = 4'000,
-                           .core_c3 = 3,
-                           .core_c6 = 6,
-                           .core_c7 = 7,
-                           .package_c2 = 12,
-                           .package_c3 = 13,
-                           .package_c6 = 16,
-                           .package_c7 = 17});
+                           .package_energy = if_there(counter::package_energy, 0x01020304),
+                           .dram_energy = if_there(counter::dram_energy, 0x05060708),
+                           .instructions = if_there(counter::instructions, 1'000'000),
+                           .cycles = if_there(counter::cycles, 2'000'000),
+                           .reference_cycles = if_there(counter::reference_cycles, 3'000'000),
+                           .llc_misses = if_there(counter::llc_misses, 4'000),
+                           .core_c3 = if_there(counter::core_c3, 3),
+                           .core_c6 = if_there(counter::core_c6, 6),
+                           .core_c7 = if_there(counter::core_c7, 7),
+                           .package_c2 = if_there(counter::package_c2, 12),
+                           .package_c3 = if_there(counter::package_c3, 13),
+                           .package_c6 = if_there(counter::package_c6, 16),
+                           .package_c7 = if_there(counter::package_c7, 17)});
   }
   void pass(std::uint64_t frames) {
     traffic.rx_descriptors.add(frames);

@@ -92,8 +92,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// Turbo of this core's package. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_turbo(bool on) noexcept;
 
-/// Reads this core's and its package's counters, those of `wanted` that exist.
-[[nodiscard]] CounterSample sample_counters(std::uint16_t wanted) noexcept;
+/// Reads this core's and its package's counters, as many as there are.
+[[nodiscard]] CounterSample sample_counters() noexcept;
 
 /// System management interrupts, in which firmware takes the machine away, that this core met since reset. None where that is not counted.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;

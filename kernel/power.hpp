@@ -49,7 +49,7 @@ constexpr std::uint16_t package_c6 = 1 << 11;
 constexpr std::uint16_t package_c7 = 1 << 12;
 }  // namespace counter
 
-/// One core's counters at one moment, raw and cumulative. Only those named in `present` were read.
+/// One core's counters at one moment, raw and cumulative. Those that `present` does not name were not read: zero.
 struct CounterSample {
   std::uint16_t present = 0;
   std::uint32_t package_energy = 0;  ///< in units of `PowerAbilities::energy_unit_exponent`; 32 bits, wraps

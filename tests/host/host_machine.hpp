@@ -75,7 +75,7 @@ class ManualClock {
 void set_power_abilities(const PowerAbilities& abilities);
 /// How many cores a package has; 0: all of them.
 void set_cores_per_package(unsigned cores);
-/// Counters that `machine::sample_counters` gives on `core` (those wanted of them).
+/// Counters that `machine::sample_counters` gives on `core`; zero what is not `present`.
 void set_counters(unsigned core, const CounterSample& sample);
 
 /// A setting that reached the machine.

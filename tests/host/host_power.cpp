@@ -47,11 +47,9 @@ Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
 }
 Result<void> set_turbo(bool on) noexcept { return note(host::PowerCall::Kind::turbo, on ? 1 : 0); }
 
-CounterSample sample_counters(std::uint16_t wanted) noexcept {
+CounterSample sample_counters() noexcept {
   const std::lock_guard lock(mutex);
-  CounterSample sample = counters[this_core()];
-  sample.present &= wanted;
-  return sample;
+  return counters[this_core()];
 }
 
 std::optional<std::uint32_t> system_management_interrupts() noexcept { return std::nullopt; }

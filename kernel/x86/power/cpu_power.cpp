@@ -226,11 +226,10 @@ Result<void> CpuPower::set_turbo(CpuAccess& cpu, bool on) const noexcept {
   return on ? change_msr(cpu, msr::misc_enable, misc_enable_turbo_off, 0) : change_msr(cpu, msr::misc_enable, 0, misc_enable_turbo_off);
 }
 
-CounterSample CpuPower::sample(CpuAccess& cpu, std::uint16_t wanted) const noexcept {
+CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   CounterSample sample;
-  wanted &= abilities_.counters;
   const auto read = [&](std::uint16_t bit, std::uint32_t number, auto& value) {
-    if ((wanted & bit) == 0) return;
+    if ((abilities_.counters & bit) == 0) return;
     if (const auto raw = cpu.read_msr(number)) {
       value = static_cast<std::remove_reference_t<decltype(value)>>(*raw);
       sample.present |= bit;

@@ -43,7 +43,7 @@ class CpuPower {
   [[nodiscard]] Result<void> set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept;
   [[nodiscard]] Result<std::uint32_t> set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept;
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
-  [[nodiscard]] CounterSample sample(CpuAccess& cpu, std::uint16_t wanted) const noexcept;
+  [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
 
   /// The line that is said at boot.
   void describe(Line& line) const noexcept;

@@ -78,6 +78,6 @@ Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   return power::cpu_power.set_power_limit(power::this_cpu, power::at_boot, milliwatts);
 }
 Result<void> set_turbo(bool on) noexcept { return power::cpu_power.set_turbo(power::this_cpu, on); }
-CounterSample sample_counters(std::uint16_t wanted) noexcept { return power::cpu_power.sample(power::this_cpu, wanted); }
+CounterSample sample_counters() noexcept { return power::cpu_power.sample(power::this_cpu); }
 
 }  // namespace neap::machine
