@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 namespace neap {
 
@@ -19,6 +21,17 @@ class Counter {
 
  private:
   std::atomic<std::uint64_t> value_{0};
+};
+
+/// Takes counters one by one: a dotted name, a value.
+using Emit = std::function<void(std::string_view name, std::uint64_t value)>;
+
+/// A counter and the name under which it is told: a line of the one table that a struct of counters has. `Count`: a number, or what a core
+/// counts with.
+template <class Struct, class Count = std::uint64_t>
+struct NamedCount {
+  std::string_view name;
+  Count Struct::* count;
 };
 
 }  // namespace neap

@@ -6,6 +6,7 @@
 // they marked, run one queued event, due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "kernel/error.hpp"
@@ -32,6 +33,31 @@ struct RemoteNode {
   RemoteNode* next = nullptr;
 };
 void hand_over(unsigned core, RemoteNode& node) noexcept;
+
+/// The same for what is asked for again and again: until it runs, a further `ask` adds nothing. It outlives its last run.
+class Errand : RemoteNode {
+ public:
+  Errand(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {}
+  Errand(const Errand&) = delete;
+  Errand& operator=(const Errand&) = delete;
+
+  /// `call(context)` runs on `core`, which is the same each time, in an event of its own. Any core.
+  void ask(unsigned core) noexcept {
+    if (!asked_.exchange(true)) hand_over(core, *this);
+  }
+  [[nodiscard]] bool asked() const noexcept { return asked_.load(); }
+
+ private:
+  static void go(RemoteNode* node) noexcept {
+    auto* const self = static_cast<Errand*>(node);
+    self->asked_.store(false);  // first: what is asked for from here on may come too late for this run
+    self->call_(self->context_);
+  }
+
+  void (*call_)(void*) noexcept;
+  void* context_;
+  std::atomic<bool> asked_ = false;
+};
 
 /// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers
 /// its replies. Belongs to the core that uses it. Hooks run in the order asked, those of place `last` when no other is left; a hook may ask

@@ -329,5 +329,35 @@ TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatSaysWhich) {
       testing::ExitedWithCode(18), "std::runtime_error: the reason");
 }
 
+// What is asked for during the run came too late for it, so it must not be lost.
+TEST(Errand, RunsOnceForAnyNumberOfAsksAndAgainForOneThatComesMeanwhile) {
+  HostMachine machine(2);
+  struct Work {
+    Errand errand{[](void* work) noexcept { static_cast<Work*>(work)->run(); }, this};
+    unsigned runs = 0, wrong_core = 0;
+    void run() noexcept {
+      if (this_core() != 1) ++wrong_core;
+      if (++runs == 1) errand.ask(1);
+    }
+  } work;
+  machine.on(1, [&] {
+    for (int i = 0; i < 3; ++i) work.errand.ask(1);
+    EXPECT_TRUE(work.errand.asked());
+    EXPECT_EQ(work.runs, 0U) << "in an event of its own";
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    unsigned runs = 0;
+    machine.on(1, [&] { runs = work.runs; });
+    return runs == 2;
+  }));
+  work.errand.ask(1);
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    unsigned runs = 0;
+    machine.on(1, [&] { runs = work.runs; });
+    return runs == 3;
+  }));
+  machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.errand.asked()); });
+}
+
 }  // namespace
 }  // namespace neap

@@ -9,9 +9,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "kernel/counter.hpp"
 #include "kernel/error.hpp"
+#include "kernel/task.hpp"
 
 namespace neap {
 
@@ -122,6 +125,13 @@ class NetDevice {
   /// host byte order, as they stand in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
+
+  /// What the driver has counted since start: one core's counters, or (without one) all cores' together and the device's. Any core asks;
+  /// none is visited, and no register is read.
+  virtual void tell_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
+  /// What the device itself has counted since start: for one core's queues, or (without one) for all of it. Reads registers, on the core
+  /// that looks after the device. Errors: `closed` (device gone); then nothing was told.
+  [[nodiscard]] virtual task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) = 0;
 };
 
 }  // namespace neap

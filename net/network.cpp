@@ -77,6 +77,7 @@ class NetworkOfStacks final : public NetworkControl {
   [[nodiscard]] Ipv4Address address() const noexcept override { return {group_.address.load(std::memory_order_acquire)}; }
   [[nodiscard]] Ipv4Address netmask() const noexcept override { return {group_.netmask.load(std::memory_order_acquire)}; }
   [[nodiscard]] unsigned cores() const noexcept override { return group_.cores; }
+  [[nodiscard]] NetDevice& device() const noexcept override { return group_.device; }
   [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
                                           std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
   [[nodiscard]] task<Result<void>> connect(Endpoint remote, Acceptor acceptor) override;

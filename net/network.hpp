@@ -147,6 +147,8 @@ class Network {
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
   /// Cores with a stack: 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
+  /// The card below.
+  [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
   /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors:
   /// `invalid` (port taken), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port,

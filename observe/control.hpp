@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernel/counter.hpp"
 #include "kernel/error.hpp"
 #include "kernel/policy.hpp"
 #include "kernel/task.hpp"
@@ -33,7 +34,6 @@ namespace neap::observe {
 /// ends.
 using Run = std::function<task<std::string>(std::span<const std::string_view> words, std::optional<unsigned> core)>;
 
-using Emit = std::function<void(std::string_view name, std::uint64_t value)>;
 /// Tells an application's counters, of one core or (without one) of the machine; any core calls it.
 using Statistics = std::function<void(std::optional<unsigned> core, const Emit& emit)>;
 

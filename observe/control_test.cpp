@@ -346,6 +346,38 @@ TEST(Control, ApplicationsAddCommandsAndStatistics) {
   EXPECT_NE(peer.ask("stats").find("control.lines="), std::string::npos);
 }
 
+std::uint64_t number_of(std::string_view name, const std::string& answer) {
+  const std::string field = ' ' + std::string(name) + '=';
+  const std::size_t at = answer.find(field);
+  EXPECT_NE(at, std::string::npos) << name << " in " << answer;
+  return at == std::string::npos ? 0 : std::strtoull(answer.c_str() + at + field.size(), nullptr, 10);
+}
+
+// What the driver turned away must not hide behind what the stack counted.
+TEST(Control, TheDriversCountersAreToldForOneCoreAndForAll) {
+  World world;
+  Peer& peer = world.peer();
+  const std::uint64_t before = number_of("wire.sent", peer.ask("stats"));
+  const std::uint64_t ones = number_of("wire.sent", peer.ask("stats,0")) + number_of("wire.sent", peer.ask("stats,1"));
+  const std::uint64_t after = number_of("wire.sent", peer.ask("stats"));
+  EXPECT_GT(before, 0U);
+  EXPECT_TRUE(before <= ones && ones <= after) << before << ' ' << ones << ' ' << after;
+  EXPECT_EQ(number_of("wire.sent", peer.ask("stats,2")), 0U) << "a core without a queue";
+  EXPECT_EQ(number_of("wire.found_full", peer.ask("stats")), 0U);
+  EXPECT_EQ(peer.ask("stats,1").find("wire.found_full"), std::string::npos) << "the card's, not a core's";
+  EXPECT_EQ(peer.ask("stats,3"), "error: there is no core '3' (0 to 2, or all)");
+}
+
+TEST(Control, TheCardsOwnCountersComeFromTheCoreThatLooksAfterIt) {
+  World world;
+  Peer& peer = world.peer();
+  EXPECT_EQ(peer.ask("card"), "ok wire.own.visited=0; wire.own.queue=2");
+  EXPECT_EQ(peer.ask("card,1"), "ok wire.own.visited=0; wire.own.queue=1");
+  EXPECT_EQ(peer.ask("card,3"), "error: there is no core '3' (0 to 2, or all)");
+  world.machines.server_card.set_gone(true);
+  EXPECT_EQ(peer.ask("card"), "error: the card is gone");
+}
+
 // A core that sleeps is what a study looks at: nobody may be sent to it for a look.
 TEST(Control, LookingVisitsNoCore) {
   World world;

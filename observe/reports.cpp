@@ -2,6 +2,7 @@
 // What the machine is and does, as text.
 //
 // Looking must not change what is looked at: everything here reads what other cores publish, and wakes none of them.
+// `card` alone goes and asks, as only the card knows what it counted.
 #include <vector>
 
 #include "kernel/application.hpp"
@@ -32,49 +33,64 @@ void tell_policy_of(unsigned core, Fields& fields) {
 
 std::string core_or_none(std::optional<unsigned> core) { return core ? std::to_string(*core) : "none"; }
 
-struct NamedCount {
-  std::string_view name;
-  std::uint64_t net::Counters::* count;
-};
-constexpr NamedCount net_counts[] = {
-    {"frames_received", &net::Counters::frames_received},
-    {"bytes_received", &net::Counters::bytes_received},
-    {"frames_sent", &net::Counters::frames_sent},
-    {"bytes_sent", &net::Counters::bytes_sent},
-    {"dropped_malformed", &net::Counters::dropped_malformed},
-    {"dropped_checksum", &net::Counters::dropped_checksum},
-    {"dropped_protocol", &net::Counters::dropped_protocol},
-    {"dropped_memory", &net::Counters::dropped_memory},
-    {"receive_copied", &net::Counters::receive_copied},
-    {"receive_held_max", &net::Counters::receive_held_max},
-    {"transmit_full", &net::Counters::transmit_full},
-    {"transmit_failed", &net::Counters::transmit_failed},
-    {"transmit_copied", &net::Counters::transmit_copied},
-    {"passed_on", &net::Counters::passed_on},
-    {"pass_on_refused", &net::Counters::pass_on_refused},
-    {"neighbours_published", &net::Counters::neighbours_published},
-    {"address_conflicts", &net::Counters::address_conflicts},
-    {"segments_received", &net::Counters::segments_received},
-    {"segments_sent", &net::Counters::segments_sent},
-    {"retransmissions", &net::Counters::retransmissions},
-    {"connections_open", &net::Counters::connections_open},
-    {"connections_accepted", &net::Counters::connections_accepted},
-    {"connections_made", &net::Counters::connections_made},
-    {"connections_refused", &net::Counters::connections_refused},
-    {"connections_reset", &net::Counters::connections_reset},
-    {"handler_out_of_memory", &net::Counters::handler_out_of_memory},
-    {"discarded_bytes", &net::Counters::discarded_bytes},
-    {"control_frames_received", &net::Counters::control_frames_received},
-    {"control_bytes_received", &net::Counters::control_bytes_received},
-    {"control_frames_sent", &net::Counters::control_frames_sent},
-    {"control_bytes_sent", &net::Counters::control_bytes_sent},
+constexpr NamedCount<EventCounters> event_counts[] = {
+    {"kernel.events", &EventCounters::events},
+    {"kernel.interrupts", &EventCounters::interrupts},
+    {"kernel.interrupts_spurious", &EventCounters::spurious},
+    {"kernel.remote_received", &EventCounters::remote_received},
+    {"kernel.remote_refused", &EventCounters::remote_refused},
+    {"kernel.sleeps", &EventCounters::sleeps},
+    {"kernel.asleep_ns", &EventCounters::asleep_ns},
 };
 
-struct NamedControlCount {
-  std::string_view name;
-  Counters::Count Counters::* count;
+struct LogCounters {
+  std::uint64_t lines, unwritten, requests;
 };
-constexpr NamedControlCount control_counts[] = {
+LogCounters log_counters(unsigned core) noexcept {
+  const log::Extent extent = log::extent(core);
+  return {.lines = extent.end - extent.first, .unwritten = extent.unwritten, .requests = log::requests(core)};
+}
+constexpr NamedCount<LogCounters> log_counts[] = {
+    {"log.lines", &LogCounters::lines},
+    {"log.unwritten", &LogCounters::unwritten},
+    {"log.requests", &LogCounters::requests},
+};
+
+constexpr NamedCount<net::Counters> net_counts[] = {
+    {"net.frames_received", &net::Counters::frames_received},
+    {"net.bytes_received", &net::Counters::bytes_received},
+    {"net.frames_sent", &net::Counters::frames_sent},
+    {"net.bytes_sent", &net::Counters::bytes_sent},
+    {"net.dropped_malformed", &net::Counters::dropped_malformed},
+    {"net.dropped_checksum", &net::Counters::dropped_checksum},
+    {"net.dropped_protocol", &net::Counters::dropped_protocol},
+    {"net.dropped_memory", &net::Counters::dropped_memory},
+    {"net.receive_copied", &net::Counters::receive_copied},
+    {"net.receive_held_max", &net::Counters::receive_held_max},
+    {"net.transmit_full", &net::Counters::transmit_full},
+    {"net.transmit_failed", &net::Counters::transmit_failed},
+    {"net.transmit_copied", &net::Counters::transmit_copied},
+    {"net.passed_on", &net::Counters::passed_on},
+    {"net.pass_on_refused", &net::Counters::pass_on_refused},
+    {"net.neighbours_published", &net::Counters::neighbours_published},
+    {"net.address_conflicts", &net::Counters::address_conflicts},
+    {"net.segments_received", &net::Counters::segments_received},
+    {"net.segments_sent", &net::Counters::segments_sent},
+    {"net.retransmissions", &net::Counters::retransmissions},
+    {"net.connections_open", &net::Counters::connections_open},
+    {"net.connections_accepted", &net::Counters::connections_accepted},
+    {"net.connections_made", &net::Counters::connections_made},
+    {"net.connections_refused", &net::Counters::connections_refused},
+    {"net.connections_reset", &net::Counters::connections_reset},
+    {"net.handler_out_of_memory", &net::Counters::handler_out_of_memory},
+    {"net.discarded_bytes", &net::Counters::discarded_bytes},
+    {"net.control_frames_received", &net::Counters::control_frames_received},
+    {"net.control_bytes_received", &net::Counters::control_bytes_received},
+    {"net.control_frames_sent", &net::Counters::control_frames_sent},
+    {"net.control_bytes_sent", &net::Counters::control_bytes_sent},
+};
+
+constexpr NamedCount<Counters, Counters::Count> control_counts[] = {
     {"control.clients_served", &Counters::clients},
     {"control.clients_displaced", &Counters::clients_displaced},
     {"control.refused_full", &Counters::refused_full},
@@ -97,56 +113,19 @@ constexpr NamedControlCount control_counts[] = {
     {"stream.overtaken", &Counters::streams_overtaken},
 };
 
-/// Sums of some cores' counters.
-struct CoreSums {
-  EventCounters events{};
-  log::TrafficTotals traffic{};
-  log::Extent log{};
-  std::uint64_t log_lines = 0, requests = 0;
-
-  void add(unsigned core) noexcept {
-    const EventCounters more = event_counters(core);
-    events.events += more.events;
-    events.interrupts += more.interrupts;
-    events.spurious += more.spurious;
-    events.remote_received += more.remote_received;
-    events.remote_refused += more.remote_refused;
-    events.sleeps += more.sleeps;
-    events.asleep_ns += more.asleep_ns;
-    const log::TrafficTotals frames = log::traffic(core);
-    traffic.rx_descriptors += frames.rx_descriptors;
-    traffic.rx_frames += frames.rx_frames;
-    traffic.rx_bytes += frames.rx_bytes;
-    traffic.tx_descriptors += frames.tx_descriptors;
-    traffic.tx_frames += frames.tx_frames;
-    traffic.tx_bytes += frames.tx_bytes;
-    const log::Extent extent = log::extent(core);
-    log_lines += extent.end - extent.first;
-    log.unwritten += extent.unwritten;
-    requests += log::requests(core);
-  }
+struct Cores {
+  unsigned first, end;
 };
 
-void tell_kernel(const CoreSums& sums, const Emit& emit) {
-  emit("kernel.events", sums.events.events);
-  emit("kernel.interrupts", sums.events.interrupts);
-  emit("kernel.interrupts_spurious", sums.events.spurious);
-  emit("kernel.remote_received", sums.events.remote_received);
-  emit("kernel.remote_refused", sums.events.remote_refused);
-  emit("kernel.sleeps", sums.events.sleeps);
-  emit("kernel.asleep_ns", sums.events.asleep_ns);
-}
-
-void tell_traffic(const CoreSums& sums, const Emit& emit) {
-  emit("ixgbe.rx.descriptors", sums.traffic.rx_descriptors);
-  emit("ixgbe.rx.frames", sums.traffic.rx_frames);
-  emit("ixgbe.rx.bytes", sums.traffic.rx_bytes);
-  emit("ixgbe.tx.descriptors", sums.traffic.tx_descriptors);
-  emit("ixgbe.tx.frames", sums.traffic.tx_frames);
-  emit("ixgbe.tx.bytes", sums.traffic.tx_bytes);
-  emit("log.lines", sums.log_lines);
-  emit("log.unwritten", sums.log.unwritten);
-  emit("log.requests", sums.requests);
+/// Tells the sums over `cores` of what `of(core)` counts.
+template <class Struct, std::size_t lines>
+void tell_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned core) noexcept, Cores cores, const Emit& emit) {
+  Struct sums{};
+  for (unsigned core = cores.first; core < cores.end; ++core) {
+    const Struct more = of(core);
+    for (const auto& [name, count] : table) sums.*count += more.*count;
+  }
+  for (const auto& [name, count] : table) emit(name, sums.*count);
 }
 
 // The CPU counts them for each core; firmware takes all cores at once.
@@ -169,9 +148,9 @@ void tell_memory(const Emit& emit) {
 void tell_lines(Fields& fields) {
   std::uint64_t lines = 0, unwritten = 0;
   for (unsigned core = 0; core < core_count(); ++core) {
-    const log::Extent extent = log::extent(core);
-    lines += extent.end - extent.first;
-    unwritten += extent.unwritten;
+    const LogCounters more = log_counters(core);
+    lines += more.lines;
+    unwritten += more.unwritten;
   }
   fields.number("lines", lines);
   fields.number("unwritten", unwritten);
@@ -217,20 +196,21 @@ task<std::string> tell_cores(const Request&) {
   std::string text = "ok ";
   const std::uint64_t now_ns = machine::now_ns();
   for (unsigned core = 0; core < core_count(); ++core) {
-    CoreSums sums;
-    sums.add(core);
+    const EventCounters events = event_counters(core);
+    const LogCounters log = log_counters(core);
+    const log::TrafficTotals traffic = log::traffic(core);
     Fields fields(" ");
     tell_policy_of(core, fields);
-    fields.number("interrupts", sums.events.interrupts);
+    fields.number("interrupts", events.interrupts);
     fields.number("records", log::extent(core).end);
-    fields.number("unwritten", sums.log.unwritten);
-    fields.number("requests", sums.requests);
-    fields.number("rx_frames", sums.traffic.rx_frames);
-    fields.number("rx_bytes", sums.traffic.rx_bytes);
-    fields.number("tx_frames", sums.traffic.tx_frames);
-    fields.number("tx_bytes", sums.traffic.tx_bytes);
-    fields.number("sleeps", sums.events.sleeps);
-    fields.number("asleep_ns", sums.events.asleep_ns);
+    fields.number("unwritten", log.unwritten);
+    fields.number("requests", log.requests);
+    fields.number("rx_frames", traffic.rx_frames);
+    fields.number("rx_bytes", traffic.rx_bytes);
+    fields.number("tx_frames", traffic.tx_frames);
+    fields.number("tx_bytes", traffic.tx_bytes);
+    fields.number("sleeps", events.sleeps);
+    fields.number("asleep_ns", events.asleep_ns);
     fields.number("now_ns", now_ns);
     if (core > 0) text += "; ";
     text += std::to_string(core) + ' ' + fields.all();
@@ -239,17 +219,11 @@ task<std::string> tell_cores(const Request&) {
 }
 
 void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit) {
-  const unsigned first = core.value_or(0), end = core ? *core + 1 : core_count();
-  CoreSums sums;
-  for (unsigned other = first; other < end; ++other) sums.add(other);
-  tell_kernel(sums, emit);
-  tell_traffic(sums, emit);
-  net::Counters net{};
-  for (unsigned other = first; other < end; ++other) {
-    const net::Counters more = net::counters(other);
-    for (const auto& [name, member] : net_counts) net.*member += more.*member;
-  }
-  for (const auto& [name, member] : net_counts) emit("net." + std::string(name), net.*member);
+  const Cores cores{.first = core.value_or(0), .end = core ? *core + 1 : core_count()};
+  tell_sums(event_counts, &event_counters, cores, emit);
+  tell_sums(log_counts, &log_counters, cores, emit);
+  tell_sums(net_counts, &net::counters, cores, emit);
+  if (server.network() != nullptr) server.network()->device().tell_counters(core, emit);
   if (core) return;
   tell_machine(emit);
   tell_memory(emit);
@@ -260,6 +234,17 @@ task<std::string> tell_statistics(const Request& request) {
   Fields fields;
   const Emit emit = [&](std::string_view name, std::uint64_t value) { fields.number(name, value); };
   request.server.tell_statistics(request.core, emit);
+  co_return "ok " + fields.all();
+}
+
+task<std::string> tell_card(const Request& request) {
+  const net::Network* const network = request.server.network();
+  if (network == nullptr) co_return "error: there is no card";
+  Fields fields;
+  const Emit emit = [&](std::string_view name, std::uint64_t value) { fields.number(name, value); };
+  if (const auto told = co_await network->device().tell_own_counters(request.core, emit); !told) {
+    co_return std::string("error: ") + told.error().message;
+  }
   co_return "ok " + fields.all();
 }
 

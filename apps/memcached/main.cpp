@@ -76,7 +76,7 @@ neap::task<int> neap::application(Arguments& arguments) {
                              {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
 
   (void)(*control)->add_statistics(
-      "memcached", [&service](std::optional<unsigned> core, const observe::Emit& emit) { memcached::tell_counters(service, core, emit); });
+      "memcached", [&service](std::optional<unsigned> core, const Emit& emit) { memcached::tell_counters(service, core, emit); });
   if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
     co_return fail("cannot listen", listening.error());
   }

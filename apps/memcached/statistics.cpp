@@ -161,7 +161,7 @@ StatisticsAnswer show_statistics(Service& service, std::string_view topic, const
   return StatisticsAnswer::shown;
 }
 
-void tell_counters(Service& service, std::optional<unsigned> core, const std::function<void(std::string_view, std::uint64_t)>& emit) {
+void tell_counters(Service& service, std::optional<unsigned> core, const Emit& emit) {
   const auto value = [&](Count count) { return core ? service.core(*core).statistics.value(count) : service.total(count); };
   emit("requests", value(Count::requests));
   emit("total_connections", value(Count::total_connections));

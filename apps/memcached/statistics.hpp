@@ -59,7 +59,7 @@ struct Statistics {
 };
 
 /// Every counter under its name, as numbers: of one core, or (without one) of the server since the last reset, with the store's gauges.
-void tell_counters(Service& service, std::optional<unsigned> core, const std::function<void(std::string_view, std::uint64_t)>& emit);
+void tell_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
 
 /// Receives one name and its value.
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;

@@ -74,7 +74,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_return fail("no command", added.error());
   }
   if (const auto added = (*control)->add_statistics("netpipe",
-                                                    [&service](std::optional<unsigned> core, const observe::Emit& emit) {
+                                                    [&service](std::optional<unsigned> core, const Emit& emit) {
                                                       if (!core) service.tell_counters(emit);  // they are the machine's
                                                     });
       !added) {

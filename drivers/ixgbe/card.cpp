@@ -41,20 +41,12 @@ Result<void> check(const Options& options, unsigned pairs) {
   return {};
 }
 
-struct MacText {
-  char text[18];
-};
-MacText text_of(const MacAddress& mac) {
+void add(Line& line, const MacAddress& mac) {
   constexpr char digits[] = "0123456789abcdef";
-  MacText result{};
-  char* out = result.text;
-  for (const std::uint8_t byte : mac) {
-    *out++ = digits[byte >> 4];
-    *out++ = digits[byte & 15];
-    *out++ = ':';
+  for (std::size_t i = 0; i < mac.size(); ++i) {
+    if (i > 0) line << ':';
+    line << digits[mac[i] >> 4] << digits[mac[i] & 15];
   }
-  out[-1] = '\0';
-  return result;
 }
 
 }  // namespace
@@ -77,14 +69,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
 }
 
 Card::Card(const pci::Device& device, Registers registers, bool sfp, Options options)
-    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {
-  inspection_.card = this;
-  inspection_.run = [](RemoteNode* node) noexcept {
-    auto* const self = static_cast<Inspection*>(node);
-    self->queued.store(false);
-    self->card->inspect();
-  };
-}
+    : device_(device), registers_(registers), options_(options), sfp_(sfp), home_core_(this_core()) {}
 
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
@@ -117,10 +102,10 @@ task<Result<void>> Card::start() {
   moderation_ = *moderation;
   const unsigned pairs = std::min(core_count(), pairs_max);
   if (auto good = check(options_, pairs); !good) co_return good;
-  rss_cores_ = options_.rss_cores == 0 ? pairs : options_.rss_cores;
-  const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores_ && rss_cores_ > 1;
-  rss_table_ = rss::table_for(rss_cores_, leave_out ? *options_.reserved_core : rss::none);
-  const unsigned hashed_to = rss_cores_ - (leave_out ? 1 : 0);
+  const unsigned rss_cores = options_.rss_cores == 0 ? pairs : options_.rss_cores;
+  const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores && rss_cores > 1;
+  rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none);
+  const unsigned hashed_to = rss_cores - (leave_out ? 1 : 0);
   steered_port_ = options_.reserved_core ? options_.reserved_port : std::uint16_t{0};
 
   if (auto done = co_await reset_card(registers_); !done) co_return done;
@@ -137,9 +122,12 @@ task<Result<void>> Card::start() {
   look_at_link(false);
 
   const auto& at = device_.address;
-  print("ixgbe: 82599 ", hex(device_.device_id), " at bus ", at.bus, " device ", at.device, " function ", at.function, ", MAC ",
-        text_of(mac_).text, ", ", pairs, " queue pairs, RSS over ", hashed_to, ", moderation ", moderation_.itr_us(), " us, link ",
-        link_up() ? "up" : "down");
+  Line line;
+  line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function;
+  add(line << ", MAC ", mac_);
+  line << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation_.itr_us() << " us, link "
+       << (link_up() ? "up" : "down");
+  line.print();
   if (steered_port_ != 0) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", steered_port_);
   if (moderation_.itr_us() != options_.itr_us)
     print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
@@ -153,7 +141,7 @@ task<Result<void>> Card::make_pairs() {
     pairs_.back()->on_hang(
         [](void* card) noexcept {
           auto& self = *static_cast<Card*>(card);
-          if (!self.inspection_.queued.exchange(true)) hand_over(self.home_core_, self.inspection_);
+          self.inspection_.ask(self.home_core_);
         },
         this);
     // On its own core, so that rings and buffers come from that core's memory.
@@ -199,18 +187,22 @@ Result<void> Card::wire_vectors() {
 }
 
 void Card::other_interrupt() {
-  ++counters_.other_interrupts;
+  counters_.other_interrupts.add();
   const reg::Eicr causes = take_other_causes(registers_);
   if (causes.ecc && causes.raw() != Registers::all_ones) {
     // 8.2.3.5.1: the card's memory is not to be trusted any more.
-    if (counters_.memory_errors++ == 0) print("ixgbe: EICR.ECC: the card's memory failed");
+    counters_.memory_errors.add();
+    if (counters_.memory_errors.value() == 1) print("ixgbe: EICR.ECC: the card's memory failed");
   }
   // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
   inspect();
 }
 
 void Card::inspect() {
-  if (registers_.card_gone() && counters_.gone++ == 0) print(card_gone_error.message);
+  if (registers_.card_gone()) {
+    counters_.gone.add();
+    if (counters_.gone.value() == 1) print(card_gone_error.message);
+  }
   look_at_link(true);  // a card that is gone has no link
 }
 
@@ -218,7 +210,7 @@ void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
   if (status.up == link_up()) return;
   set_link(status.up);
-  ++counters_.link_changes;
+  counters_.link_changes.add();
   if (!announce) return;
   if (status.up) {
     print("ixgbe: link up, ", status.megabits, " Mb/s");
@@ -294,9 +286,34 @@ const volatile void* Card::next_receive_line(unsigned core) const noexcept {
   return core < pairs_.size() ? pairs_[core]->next_receive_line() : nullptr;
 }
 
-const Statistics& Card::collect_statistics() noexcept {
-  statistics_.collect(registers_);
+void Card::tell_counters(std::optional<unsigned> core, const Emit& emit) const {
+  const auto tell_sums = [&](const auto& table, auto counters_of) {
+    for (const auto& [name, count] : table) {
+      std::uint64_t sum = 0;
+      for (unsigned i = 0; i < pairs_.size(); ++i) {
+        if (!core || i == *core) sum += (counters_of(*pairs_[i]).*count).value();
+      }
+      emit(name, sum);
+    }
+  };
+  tell_sums(traffic_counts, [](QueuePair& pair) -> auto& { return pair.traffic(); });
+  tell_sums(receive_counts, [](QueuePair& pair) -> auto& { return pair.receive_queue().counters(); });
+  tell_sums(transmit_counts, [](QueuePair& pair) -> auto& { return pair.transmit_queue().counters(); });
+  tell_sums(pair_counts, [](QueuePair& pair) -> auto& { return pair.counters(); });
+  if (core) return;
+  for (const auto& [name, count] : card_counts) emit(name, (counters_.*count).value());
+}
+
+Result<Statistics> Card::collect_statistics() noexcept {
+  if (auto collected = statistics_.collect(registers_); !collected) return std::unexpected(collected.error());
   return statistics_;
+}
+
+task<Result<void>> Card::tell_own_counters(std::optional<unsigned> core, const Emit& emit) {
+  const auto statistics = co_await on_core(home_core_, [this] { return collect_statistics(); });
+  if (!statistics) co_return std::unexpected(statistics.error());
+  statistics->tell(core, emit);
+  co_return Result<void>{};
 }
 
 }  // namespace neap::ixgbe

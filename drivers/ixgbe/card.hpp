@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/link.hpp"
 #include "drivers/ixgbe/moderation.hpp"
 #include "drivers/ixgbe/queue_pair.hpp"
@@ -40,14 +41,6 @@ struct Options {
   QueueOptions queues;
 };
 
-/// Plain counters of the card's own core, since start.
-struct CardCounters {
-  std::uint64_t other_interrupts = 0;
-  std::uint64_t link_changes = 0;
-  std::uint64_t memory_errors = 0;  ///< the card's ECC logic gave up
-  std::uint64_t gone = 0;           ///< a read found all ones
-};
-
 class Card final : public NetDevice, public policy::Device {
  public:
   /// See `open` below. Public for `new` alone.
@@ -68,6 +61,8 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
+  void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
+  [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
 
   // policy::Device. `unsupported` for a core without a queue pair, `invalid` for a time that the card does not take.
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
@@ -76,20 +71,13 @@ class Card final : public NetDevice, public policy::Device {
   void set_interrupt(unsigned core, bool on) noexcept override;
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
 
-  /// The card's own counts, up to now. On the core that opened it.
-  [[nodiscard]] const Statistics& collect_statistics() noexcept;
-  [[nodiscard]] const CardCounters& counters() const noexcept { return counters_; }
+  /// The card's own counts, up to now. On the core that opened it. Errors: `closed` (card gone).
+  [[nodiscard]] Result<Statistics> collect_statistics() noexcept;
   /// `core` below `limits().queue_pairs`; its counters may be read from any core.
   [[nodiscard]] QueuePair& pair(unsigned core) noexcept { return *pairs_[core]; }
 
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
-
-  /// Brings a queue's complaint to the home core, which may read registers.
-  struct Inspection : RemoteNode {
-    Card* card = nullptr;
-    std::atomic<bool> queued = false;
-  };
 
   [[nodiscard]] task<Result<void>> start();
   [[nodiscard]] task<Result<void>> make_pairs();
@@ -107,7 +95,6 @@ class Card final : public NetDevice, public policy::Device {
   Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
-  unsigned rss_cores_ = 1;
   std::uint16_t steered_port_ = 0;  ///< 0: none
   MacAddress mac_{};
   rss::Table rss_table_{};
@@ -115,7 +102,8 @@ class Card final : public NetDevice, public policy::Device {
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as it stands in EITR
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
-  Inspection inspection_;
+  /// A queue's complaint on its way to the home core, which may read registers.
+  Errand inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
   CardCounters counters_;
   bool stopped_ = false;

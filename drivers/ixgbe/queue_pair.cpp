@@ -15,19 +15,6 @@ Result<void> QueuePair::allocate(const QueueOptions& options) {
   if (auto done = receive_.allocate(options.receive_descriptors, options.receive_buffers, options.frame_bytes_max); !done) return done;
   if (auto done = transmit_.allocate(options.transmit_descriptors, options.frame_bytes_max); !done) return done;
   budget_ = options.budget_descriptors;
-  again_.pair = this;
-  again_.run = [](RemoteNode* node) noexcept {
-    auto* const again = static_cast<Again*>(node);
-    again->queued = false;
-    again->pair->look();
-  };
-  link_news_.pair = this;
-  link_news_.run = [](RemoteNode* node) noexcept {
-    auto* const news = static_cast<LinkNews*>(node);
-    news->queued.store(false);
-    QueuePair& pair = *news->pair;
-    if (pair.attached()) pair.receiver_->link_changed(pair.link_up_.load(std::memory_order_relaxed));
-  };
   return {};
 }
 
@@ -39,7 +26,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
   end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
   idle_.emplace([this] { return look_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
-  run_again();
+  again_.ask(index_);
 }
 
 bool QueuePair::detach() noexcept {
@@ -49,11 +36,11 @@ bool QueuePair::detach() noexcept {
   end_.reset();
   idle_.reset();
   watchdog_.cancel();
-  return !again_.queued;
+  return !again_.asked();
 }
 
-void QueuePair::announce_link() noexcept {
-  if (!link_news_.queued.exchange(true)) hand_over(index_, link_news_);
+void QueuePair::tell_link() noexcept {
+  if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
 Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
@@ -67,8 +54,8 @@ Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
 
 void QueuePair::interrupt() noexcept {
   log::interrupt();
-  ++counters_.interrupts;
-  if (!work_waits()) ++counters_.empty_interrupts;
+  counters_.interrupts.add();
+  if (!work_waits()) counters_.empty_interrupts.add();
   work();
 }
 
@@ -86,14 +73,14 @@ void QueuePair::work() noexcept {
   receiver_->batch_done();
   end_->request();
   if (taken == budget_ && receive_.ready()) {
-    ++counters_.budget_exits;
-    run_again();
+    counters_.budget_exits.add();
+    again_.ask(index_);
   }
 }
 
 bool QueuePair::look_before_sleep() noexcept {
   if (work_waits()) {
-    ++counters_.idle_finds;
+    counters_.idle_finds.add();
     log::poll();
     work();
     return true;
@@ -110,23 +97,17 @@ void QueuePair::end_of_event() noexcept {
     watchdog_.arm(hang_period, [this] { watch(); });
   }
   // In an event of its own: the stack may answer a token with the next frame.
-  if (transmit_.deliverable()) run_again();
-}
-
-void QueuePair::run_again() noexcept {
-  if (again_.queued) return;
-  again_.queued = true;
-  hand_over(index_, again_);
+  if (transmit_.deliverable()) again_.ask(index_);
 }
 
 void QueuePair::watch() noexcept {
   transmit_.reclaim();
-  if (transmit_.deliverable()) run_again();
+  if (transmit_.deliverable()) again_.ask(index_);
   if (transmit_.pending() == 0) return;
   // Without a link the card keeps frames for as long as that takes.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
-    if (transmit_.counters().hangs == 1)
+    if (transmit_.counters().hangs.value() == 1)
       print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
     if (hang_call_ != nullptr) hang_call_(hang_context_);
   }

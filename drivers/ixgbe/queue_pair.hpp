@@ -32,14 +32,6 @@ struct QueueOptions {
   unsigned budget_descriptors = 64;  ///< receive descriptors an event may take
 };
 
-/// Plain counters of the pair's core, since start.
-struct PairCounters {
-  std::uint64_t interrupts = 0;
-  std::uint64_t empty_interrupts = 0;  ///< found neither frames nor reports
-  std::uint64_t budget_exits = 0;
-  std::uint64_t idle_finds = 0;  ///< times that the last look before sleep found work
-};
-
 class QueuePair {
  public:
   /// Both queues have number `index`, which is the core's.
@@ -61,7 +53,7 @@ class QueuePair {
   /// Any core. Without a link `transmit` refuses, and frames that wait are no hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
   /// One core at a time. The receiver hears of the link as it is by then, on the pair's core.
-  void announce_link() noexcept;
+  void announce_link() noexcept { link_news_.ask(index_); }
 
   /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. Before `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
@@ -95,21 +87,12 @@ class QueuePair {
   static constexpr std::chrono::seconds hang_period{2};
 
  private:
-  struct Again : RemoteNode {
-    QueuePair* pair = nullptr;
-    bool queued = false;
-  };
-  struct LinkNews : RemoteNode {
-    QueuePair* pair = nullptr;
-    std::atomic<bool> queued = false;
-  };
-
   /// A look without an interrupt that finds something leaves a record of its own.
   void look() noexcept;
   void work() noexcept;
   [[nodiscard]] bool look_before_sleep() noexcept;
   void end_of_event() noexcept;
-  void run_again() noexcept;
+  void tell_link() noexcept;
   void watch() noexcept;
 
   log::Traffic traffic_;
@@ -120,8 +103,8 @@ class QueuePair {
   unsigned index_;
   unsigned budget_ = 64;
 
-  Again again_;
-  LinkNews link_news_;
+  Errand again_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->look(); }, this};
+  Errand link_news_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->tell_link(); }, this};
   std::optional<EventEndHook> end_;
   std::optional<IdleHook> idle_;
 

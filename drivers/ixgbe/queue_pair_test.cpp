@@ -48,7 +48,7 @@ struct QueuePairTest : testing::Test {
       return now == frames;
     });
   }
-  [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes; }
+  [[nodiscard]] std::uint64_t receive_tails() const { return pair->receive_queue().counters().tail_writes.value(); }
 
   struct LogEnds {
     ~LogEnds() { log::release(); }
@@ -87,8 +87,8 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   ASSERT_TRUE(received(208));
   for (std::uint32_t i = 0; i < 208; ++i) EXPECT_EQ(stack.frames[i], frame_of(i, 100));
   machine.on(0, [&] {
-    EXPECT_EQ(pair->counters().budget_exits, 3U);
-    EXPECT_EQ(pair->counters().idle_finds, 0U) << "on a busy core nobody would have looked";
+    EXPECT_EQ(pair->counters().budget_exits.value(), 3U);
+    EXPECT_EQ(pair->counters().idle_finds.value(), 0U) << "on a busy core nobody would have looked";
     EXPECT_EQ(stack.batches, 4U);
     EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write an event";
   });
@@ -116,7 +116,7 @@ TEST_F(QueuePairTest, AnInterruptOfTheVectorDeliversFrames) {
     machine.interrupt(0, vector);
     ASSERT_TRUE(received(7 * round));
   }
-  machine.on(0, [&] { EXPECT_EQ(pair->counters().interrupts, 20U); });
+  machine.on(0, [&] { EXPECT_EQ(pair->counters().interrupts.value(), 20U); });
 }
 
 TEST_F(QueuePairTest, TheCoresLogSeesWhatPassesWhileAStackIsAttached) {
@@ -172,13 +172,13 @@ TEST_F(QueuePairTest, TheRingIsLookedAtOnceMoreBeforeSleep) {
   machine.on(0, [&] { receive(5); });  // no interrupt
   ASSERT_TRUE(received(5));
   machine.on(0, [&] {
-    EXPECT_EQ(pair->counters().idle_finds, 1U);
-    EXPECT_EQ(pair->counters().interrupts, 0U);
+    EXPECT_EQ(pair->counters().idle_finds.value(), 1U);
+    EXPECT_EQ(pair->counters().interrupts.value(), 0U);
   });
   machine.interrupt(0, vector);  // the late one
   ASSERT_TRUE(HostMachine::wait_until([&] {
     std::uint64_t empty = 0;
-    machine.on(0, [&] { empty = pair->counters().empty_interrupts; });
+    machine.on(0, [&] { empty = pair->counters().empty_interrupts.value(); });
     return empty == 1;
   }));
 }
@@ -208,7 +208,7 @@ TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteEvenFromHooksAskedForLater) {
     server->request();
   });
   machine.on(0, [&] {
-    EXPECT_EQ(pair->transmit_queue().counters().tail_writes, 1U);
+    EXPECT_EQ(pair->transmit_queue().counters().tail_writes.value(), 1U);
     card.transmit();
     pair->interrupt();
     EXPECT_EQ(card.sent.size(), 3U);
@@ -231,7 +231,7 @@ TEST_F(QueuePairTest, ReleasesRefillARingThatRanDry) {
   ASSERT_EQ(sent, 64U);
   machine.on(0, [&] {
     EXPECT_EQ(card.receive_room(), 0U);
-    EXPECT_GE(pair->receive_queue().counters().pool_empty, 1U);
+    EXPECT_GE(pair->receive_queue().counters().pool_empty.value(), 1U);
     for (int i = 0; i < 32; ++i) stack.release_one();
   });
   machine.on(0, [&] {
@@ -342,7 +342,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
     std::uint64_t hangs = 0;
     machine.on(0, [] {});
     clock.advance(time);
-    for (int i = 0; i < 3; ++i) machine.on(0, [&] { hangs = pair->transmit_queue().counters().hangs; });
+    for (int i = 0; i < 3; ++i) machine.on(0, [&] { hangs = pair->transmit_queue().counters().hangs.value(); });
     return hangs;
   };
   const auto period = QueuePair::hang_period + std::chrono::milliseconds{1};

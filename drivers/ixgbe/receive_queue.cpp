@@ -108,21 +108,21 @@ void ReceiveQueue::take_piece(FrameReceiver& receiver, ReceivePool::Buffer* buff
   ++chain_pieces_;
 
   if (buffer->bytes == 0 || buffer->bytes > ReceivePool::buffer_bytes) [[unlikely]] {
-    ++counters_.dropped_errors;
+    counters_.dropped_errors.add();
     drop_chain();
     skip_to_end_ = !last_piece;
     return;
   }
   if (!last_piece) {
     if (chain_pieces_ < chain_pieces_max_) return;
-    ++counters_.dropped_overlong;
+    counters_.dropped_overlong.add();
     drop_chain();
     skip_to_end_ = true;
     return;
   }
   // 7.1.6.2: the error bits belong to the whole frame and are valid in its last descriptor.
   if ((status & Written::receive_error_mask) != 0) [[unlikely]] {
-    ++counters_.dropped_errors;
+    counters_.dropped_errors.add();
     drop_chain();
     return;
   }
@@ -145,7 +145,7 @@ void ReceiveQueue::refill() noexcept {
   const std::uint32_t old_tail = tail_;
   while (posted_ + 2 * refill_batch_descriptors <= ring_.size()) {
     if (pool_.available() < refill_batch_descriptors) [[unlikely]] {
-      ++counters_.pool_empty;
+      counters_.pool_empty.add();
       if (wanted_ != nullptr) pool_.call_when(refill_batch_descriptors, wanted_, wanted_context_);
       break;
     }
@@ -158,7 +158,7 @@ void ReceiveQueue::refill() noexcept {
   }
   if (tail_ == old_tail) return;
   assert(posted_ == tail_ - head_ && ring_.slot(tail_) != ring_.slot(head_));
-  ++counters_.tail_writes;
+  counters_.tail_writes.add();
   registers_.write(reg::RDT(index_), {.tail = ring_.slot(tail_)});
 }
 

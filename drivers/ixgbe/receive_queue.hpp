@@ -11,21 +11,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
-#include "kernel/log.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {
-
-/// Plain counters of the queue's core, since start. What came in is counted in `log::Traffic`, frames that are dropped here included.
-struct ReceiveCounters {
-  std::uint64_t dropped_errors = 0;    ///< frames with an error of the MAC or an impossible length
-  std::uint64_t dropped_overlong = 0;  ///< frames over more pieces than the largest frame has
-  std::uint64_t pool_empty = 0;        ///< refills that found fewer than a batch of buffers
-  std::uint64_t tail_writes = 0;
-};
 
 class ReceiveQueue {
  public:

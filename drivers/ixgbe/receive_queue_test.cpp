@@ -66,12 +66,12 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestIsStillThere) {
 
 TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   make();
-  const std::uint64_t before = queue.counters().tail_writes;
+  const std::uint64_t before = queue.counters().tail_writes.value();
   for (std::uint32_t i = 0; i < capacity; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
   EXPECT_EQ(queue.receive(stack, 64), capacity);
   queue.refill();
   queue.refill();
-  EXPECT_EQ(queue.counters().tail_writes, before + 1);
+  EXPECT_EQ(queue.counters().tail_writes.value(), before + 1);
   EXPECT_EQ(queue.posted(), capacity);
 }
 
@@ -80,9 +80,9 @@ TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   make();
   for (std::uint32_t i = 0; i < 15; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
   queue.receive(stack, 64);
-  const std::uint64_t before = queue.counters().tail_writes;
+  const std::uint64_t before = queue.counters().tail_writes.value();
   queue.refill();
-  EXPECT_EQ(queue.counters().tail_writes, before);
+  EXPECT_EQ(queue.counters().tail_writes.value(), before);
   EXPECT_EQ(queue.posted(), capacity - 15);
 }
 
@@ -117,7 +117,7 @@ TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
     queue.refill();
   }
   ASSERT_EQ(queue.posted(), 0U);
-  EXPECT_GE(queue.counters().pool_empty, 1U);
+  EXPECT_GE(queue.counters().pool_empty.value(), 1U);
   EXPECT_FALSE(card.receive(frame_of(sent, 100))) << "no descriptor: the card drops";
   EXPECT_EQ(wanted, 0U);
   for (std::uint32_t i = 0; i + 1 < ReceiveQueue::refill_batch_descriptors; ++i) stack.release_one();
@@ -161,7 +161,7 @@ TEST_F(ReceiveQueueTest, AFrameLongerThanAllowedIsDroppedAndTheNextOneIsNot) {
   queue.receive(stack, 64);
   ASSERT_EQ(stack.frames.size(), 1U);
   EXPECT_EQ(stack.frames[0], frame_of(2, 64));
-  EXPECT_EQ(queue.counters().dropped_overlong, 1U);
+  EXPECT_EQ(queue.counters().dropped_overlong.value(), 1U);
   expect_no_leak();
 }
 
@@ -173,7 +173,7 @@ TEST_F(ReceiveQueueTest, FramesWithErrorsAreDroppedAndCounted) {
   queue.receive(stack, 64);
   ASSERT_EQ(stack.frames.size(), 1U);
   EXPECT_EQ(stack.frames[0], frame_of(3, 100));
-  EXPECT_EQ(queue.counters().dropped_errors, 2U);
+  EXPECT_EQ(queue.counters().dropped_errors.value(), 2U);
   expect_no_leak();
 }
 
@@ -187,7 +187,7 @@ TEST_F(ReceiveQueueTest, ImpossibleLengthsFromABrokenCardAreDropped) {
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   ASSERT_EQ(stack.frames.size(), 1U);
   EXPECT_EQ(stack.frames[0], frame_of(3, 100));
-  EXPECT_EQ(queue.counters().dropped_errors, 3U);
+  EXPECT_EQ(queue.counters().dropped_errors.value(), 3U);
   expect_no_leak();
 }
 

@@ -95,14 +95,7 @@ void clear_statistics(Registers registers) {
     registers.write(reg::TQSM(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
   }
   Statistics thrown_away;
-  thrown_away.collect(registers);
-}
-
-void program_rss_table(Registers registers, const rss::Table& table) {
-  for (unsigned i = 0; i < reg::RETA.count; ++i) {
-    registers.write(reg::RETA(i),
-                    {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
-  }
+  (void)thrown_away.collect(registers);
 }
 
 namespace {
@@ -123,7 +116,10 @@ void program_rss(Registers registers, const rss::Table& table) {
     for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{rss::key[4 * i + byte]} << 8 * byte;
     registers.write(reg::RSSRK(i), {.key = word});
   }
-  program_rss_table(registers, table);
+  for (unsigned i = 0; i < reg::RETA.count; ++i) {
+    registers.write(reg::RETA(i),
+                    {.entry0 = table[4 * i], .entry1 = table[4 * i + 1], .entry2 = table[4 * i + 2], .entry3 = table[4 * i + 3]});
+  }
   constexpr std::uint32_t mode_rss = 1;
   registers.write(reg::MRQC, {.mode = mode_rss,
                               .rss_ipv4_tcp = true,

@@ -32,9 +32,6 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
 /// 7.1.2.5: TCP over IPv4 to this destination port goes to `queue`, whatever RSS says of it. Fragments do not: their ports are not seen.
 void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue);
 
-/// Sends hash values to the queues that `table` names (7.1.2.8.1). May be called with traffic: frames of a flow may change queue then.
-void program_rss_table(Registers registers, const rss::Table& table);
-
 /// 4.6.7, last steps: receive path stopped and empty, RXCTRL.RXEN. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 

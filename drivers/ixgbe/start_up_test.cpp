@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <string_view>
 
+#include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/semaphore.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/statistics.hpp"
@@ -186,18 +189,64 @@ TEST_F(StartUpTest, EachQueuesStatisticsAreReadFromItsOwnSet) {
   }
   registers.write(reg::STATUS, reg::Status::from_raw(0));
   Statistics statistics;
-  statistics.collect(registers);
+  ASSERT_TRUE(statistics.collect(registers).has_value());
   for (unsigned i = 0; i < 16; ++i) {
     const QueueStatistics& queue = statistics.queues[i];
     EXPECT_EQ(queue.received, 100U + i);
     EXPECT_EQ(queue.received_bytes, (std::uint64_t{i} << 32) + 1000 + i);
-    EXPECT_EQ(queue.transmitted, 200U + i);
-    EXPECT_EQ(queue.transmitted_bytes, 2000U + i);
-    EXPECT_EQ(queue.dropped_no_descriptor, 300U + i);
+    EXPECT_EQ(queue.sent, 200U + i);
+    EXPECT_EQ(queue.sent_bytes, 2000U + i);
+    EXPECT_EQ(queue.no_descriptor, 300U + i);
   }
   clear_statistics(registers);
   EXPECT_EQ(registers.read(reg::RQSMR(3)).queue3, 15U);
   EXPECT_EQ(registers.read(reg::TQSM(2)).queue1, 9U);
+}
+
+/// The names of `table`, each of another counter of `Struct`.
+template <class Struct, std::size_t lines>
+void add_names(const NamedCount<Struct, Counter> (&table)[lines], std::multiset<std::string_view>& names) {
+  const Struct counters;
+  std::set<const Counter*> counted;
+  for (const auto& [name, count] : table) {
+    counted.insert(&(counters.*count));
+    names.insert(name);
+  }
+  EXPECT_EQ(counted.size(), sizeof(Struct) / sizeof(Counter)) << "a counter is not in the table of " << table[0].name;
+}
+
+// What is not in a table is counted and seen by nobody; what is there twice is taken for the other.
+TEST(Counters, EachHasANameOfItsOwn) {
+  std::multiset<std::string_view> names;
+  add_names(traffic_counts, names);
+  add_names(receive_counts, names);
+  add_names(transmit_counts, names);
+  add_names(pair_counts, names);
+  add_names(card_counts, names);
+  Statistics{}.tell({}, [&](std::string_view name, std::uint64_t) { names.insert(name); });
+  for (const std::string_view name : names) EXPECT_EQ(names.count(name), 1U) << name;
+}
+
+TEST_F(StartUpTest, EveryStatisticIsReadAndTold) {
+  card.all_registers_read(1);
+  Statistics statistics;
+  ASSERT_TRUE(statistics.collect(registers).has_value());
+  unsigned told = 0;
+  statistics.tell({}, [&](std::string_view name, std::uint64_t value) {
+    EXPECT_NE(value, 0U) << name;
+    ++told;
+  });
+  EXPECT_EQ(told, (sizeof(PortStatistics) + sizeof(QueueStatistics)) / sizeof(std::uint64_t));
+  statistics.queues[3].no_descriptor = 77;
+  std::string of_one;
+  statistics.tell(3, [&](std::string_view name, std::uint64_t value) { of_one += std::string(name) + '=' + std::to_string(value) + ' '; });
+  EXPECT_NE(of_one.find("ixgbe.queue.no_descriptor=77 "), std::string::npos) << of_one;
+  EXPECT_EQ(of_one.find("ixgbe.port."), std::string::npos) << of_one;
+
+  const Statistics before = statistics;
+  card.all_registers_read(0xFF);
+  EXPECT_EQ(statistics.collect(registers).error().code, ErrorCode::closed);
+  EXPECT_EQ(statistics.port.received, before.port.received) << "a card that is gone has counted nothing";
 }
 
 }  // namespace

@@ -7,47 +7,50 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "drivers/ixgbe/register_access.hpp"
+#include "kernel/counter.hpp"
 
 namespace neap::ixgbe {
 
 /// What one core's queues were counted as. Bytes are those of frames without FCS.
 struct QueueStatistics {
-  std::uint64_t received = 0;               ///< QPRC
-  std::uint64_t received_bytes = 0;         ///< QBRC
-  std::uint64_t transmitted = 0;            ///< QPTC
-  std::uint64_t transmitted_bytes = 0;      ///< QBTC
-  std::uint64_t dropped_no_descriptor = 0;  ///< QPRDC
+  std::uint64_t received = 0;        ///< QPRC
+  std::uint64_t received_bytes = 0;  ///< QBRC
+  std::uint64_t sent = 0;            ///< QPTC
+  std::uint64_t sent_bytes = 0;      ///< QBTC
+  std::uint64_t no_descriptor = 0;   ///< QPRDC: dropped, as the queue's ring was empty
 };
 
-/// Totals since start (82599 datasheet 8.2.3.23). Frames unless said otherwise.
-struct Statistics {
-  std::uint64_t received_good = 0;
-  std::uint64_t received_good_bytes = 0;  ///< headers and FCS included
-  std::uint64_t received_broadcast = 0;
-  std::uint64_t received_multicast = 0;
-  std::uint64_t transmitted_good = 0;
-  std::uint64_t transmitted_good_bytes = 0;
-  std::uint64_t transmitted_broadcast = 0;
-  std::uint64_t transmitted_multicast = 0;
+/// What passed the port, and what did not. Frames unless said otherwise; bytes are those of good frames, headers and FCS included.
+struct PortStatistics {
+  std::uint64_t received = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t sent = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t missed = 0;  ///< RXMPC, all buffers: dropped, as the packet buffer was full
   std::uint64_t crc_errors = 0;
-  std::uint64_t illegal_byte_errors = 0;
-  std::uint64_t error_bytes = 0;
+  std::uint64_t illegal_bytes = 0;  ///< frames with an illegal symbol
   std::uint64_t length_errors = 0;
   std::uint64_t undersize = 0;
   std::uint64_t fragments = 0;
   std::uint64_t oversize = 0;
   std::uint64_t jabbers = 0;
-  std::uint64_t mac_local_faults = 0;
-  std::uint64_t mac_remote_faults = 0;
-  std::uint64_t pause_received = 0;
-  std::uint64_t pause_transmitted = 0;
-  std::uint64_t missed_packet_buffer_full = 0;  ///< RXMPC, all buffers
-  std::array<QueueStatistics, 16> queues{};     ///< by core
+  std::uint64_t local_faults = 0;   ///< of the link, as this end saw it
+  std::uint64_t remote_faults = 0;  ///< and as the other end said
+  std::uint64_t pauses = 0;         ///< XOFF frames received; they are not obeyed
+};
 
-  /// Adds what the card counted since the last time. One caller at a time.
-  void collect(Registers registers) noexcept;
+/// Totals since start (82599 datasheet 8.2.3.23).
+struct Statistics {
+  PortStatistics port;
+  std::array<QueueStatistics, 16> queues{};  ///< by core
+
+  /// Adds what the card counted since the last time. One caller at a time. Errors: `closed` (card gone); then nothing has changed.
+  Result<void> collect(Registers registers) noexcept;
+  /// One core's queues, or the port and all queues together.
+  void tell(std::optional<unsigned> core, const Emit& emit) const;
 };
 
 }  // namespace neap::ixgbe

@@ -98,7 +98,7 @@ TransmitQueue::Context TransmitQueue::context_of(const TransmitFrame& frame) noe
 Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
   const std::uint32_t data_descriptors = descriptors_of(frame);
   if (data_descriptors == 0) {
-    ++counters_.refused_invalid;
+    counters_.refused_invalid.add();
     return failure(ErrorCode::invalid, "ixgbe: this frame cannot be sent", frame.frame_bytes);
   }
   const bool offload = wants_offload(frame);
@@ -110,7 +110,7 @@ Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
   if (!has_room_for(descriptors, token)) {
     reclaim();
     if (!has_room_for(descriptors, token)) {
-      ++counters_.refused_full;
+      counters_.refused_full.add();
       room_wanted_ = true;
       return failure(ErrorCode::full, "ixgbe: transmit ring is full", index_);
     }
@@ -119,7 +119,7 @@ Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
   if (new_context) {
     contexts_[index] = context;
     ring_.store(next_++, context[0], context[1]);
-    ++counters_.contexts;
+    counters_.contexts.add();
   }
   const bool segment = frame.segment_bytes != 0;
   // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
@@ -166,7 +166,7 @@ void TransmitQueue::flush() noexcept {
   if (told_ == next_) return;
   if (reported_ != next_) ask_for_report();
   told_ = next_;
-  ++counters_.tail_writes;
+  counters_.tail_writes.add();
   registers_.write(reg::TDT(index_), {.tail = ring_.slot(next_)});
 }
 

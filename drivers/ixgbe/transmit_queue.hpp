@@ -17,21 +17,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
-#include "kernel/log.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {
-
-/// Plain counters of the queue's core, since start. What goes out is counted in `log::Traffic` when it is queued, in frames on the wire.
-struct TransmitCounters {
-  std::uint64_t contexts = 0;
-  std::uint64_t refused_full = 0;
-  std::uint64_t refused_invalid = 0;
-  std::uint64_t tail_writes = 0;
-  std::uint64_t hangs = 0;  ///< times that the card made no progress within the watchdog's period
-};
 
 class TransmitQueue {
  public:
@@ -75,7 +66,7 @@ class TransmitQueue {
   [[nodiscard]] std::uint32_t pending() const noexcept { return next_ - clean_; }
   /// Changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
-  void count_hang() noexcept { ++counters_.hangs; }
+  void count_hang() noexcept { counters_.hangs.add(); }
 
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 

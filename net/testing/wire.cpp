@@ -134,6 +134,27 @@ void WireCard::set_faults(double lost, double repeated, double late) noexcept {
   late_ = late;
 }
 
+std::uint64_t WireCard::frames_sent() const noexcept {
+  std::uint64_t sent = 0;
+  for (const auto& queue : queues_) sent += queue->sent.value();
+  return sent;
+}
+
+void WireCard::tell_counters(std::optional<unsigned> core, const Emit& emit) const {
+  std::uint64_t sent = 0;
+  for (unsigned i = 0; i < queues_.size(); ++i) sent += !core || options_.first_core + i == *core ? queues_[i]->sent.value() : 0;
+  emit("wire.sent", sent);
+  if (!core) emit("wire.found_full", full_);
+}
+
+task<Result<void>> WireCard::tell_own_counters(std::optional<unsigned> core, const Emit& emit) {
+  if (gone_) co_return failure(ErrorCode::closed, "the card is gone");
+  const std::uint64_t visited = co_await on_core(options_.first_core, [] { return this_core(); });
+  emit("wire.own.visited", visited);
+  emit("wire.own.queue", core.value_or(options_.cores));
+  co_return Result<void>{};
+}
+
 unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                   std::uint16_t destination_port) const noexcept {
   std::uint64_t hash = (std::uint64_t{source_ip} << 32 | destination_ip) * 0x9E3779B97F4A7C15;
@@ -187,7 +208,7 @@ void WireCard::run_engine(Queue& own) {
       put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the seed stands in the field
     }
     if (bytes.size() < 60) bytes.resize(60);
-    ++sent_;
+    own.sent.add();
     if (FrameReceiver* const receiver = own.receiver) receiver->transmitted(posted.frame.token);
     send(own, std::move(bytes));
   }

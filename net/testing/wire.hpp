@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -58,9 +59,11 @@ class WireCard final : public NetDevice {
   /// From now on nothing arrives (the other end, or a test's end).
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
+  /// As when the card is pulled out: its own counters cannot be had. Frames pass all the same.
+  void set_gone(bool gone) noexcept { gone_ = gone; }
   void set_faults(double lost, double repeated, double late) noexcept;
 
-  [[nodiscard]] std::uint64_t frames_sent() const noexcept { return sent_; }
+  [[nodiscard]] std::uint64_t frames_sent() const noexcept;
   [[nodiscard]] std::uint64_t frames_arrived() const noexcept { return arrived_; }
   [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among those that arrived
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
@@ -75,6 +78,8 @@ class WireCard final : public NetDevice {
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
+  void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
+  [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
 
  private:
   struct Posted {
@@ -88,6 +93,7 @@ class WireCard final : public NetDevice {
     bool said_full = false;
     Timer engine;
     std::minstd_rand random;
+    Counter sent;
     std::unique_ptr<Bytes> held_back;  ///< a late frame
   };
 
@@ -102,9 +108,9 @@ class WireCard final : public NetDevice {
   WireCard* other_ = nullptr;
   std::function<bool(const Bytes&)> tap_;
   std::vector<std::unique_ptr<Queue>> queues_;
-  std::atomic<bool> link_{true}, cut_{false};
+  std::atomic<bool> link_{true}, cut_{false}, gone_{false};
   std::atomic<double> lost_, repeated_, late_;
-  std::atomic<std::uint64_t> sent_{0}, arrived_{0}, bad_{0}, full_{0};
+  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0};
   std::atomic<std::int64_t> buffers_out_{0};
   std::atomic<unsigned> most_pieces_{0};
 };

@@ -195,6 +195,20 @@ def test_of_two_hundred_connections_sixteen_are_served(machine: Machine) -> None
         time.sleep(0.2)
 
 
+def test_in_an_ordinary_run_neither_the_driver_nor_the_card_turns_anything_away(machine: Machine, client: control.Control) -> None:
+    load(machine, 5)
+    driver = {name: int(value) for name, value in control.fields_of(client.ask("stats")).items()}
+    card = {name: int(value) for name, value in control.fields_of(client.ask("card")).items()}
+    assert 0 < driver["ixgbe.rx.frames"] <= card["ixgbe.queue.received"]
+    assert driver["ixgbe.pair.interrupts"] > 0 and driver["ixgbe.card.link_changes"] > 0
+    for name in ("rx.dropped_errors", "rx.dropped_overlong", "rx.pool_empty", "tx.refused_full", "tx.refused_invalid", "tx.hangs"):
+        assert driver[f"ixgbe.{name}"] == 0, name
+    for name in ("port.missed", "port.crc_errors", "queue.no_descriptor"):
+        assert card[f"ixgbe.{name}"] == 0, name
+    of_one = control.fields_of(client.ask("card,1"))
+    assert int(of_one["ixgbe.queue.received"]) < card["ixgbe.queue.received"] and "ixgbe.port.missed" not in of_one
+
+
 def test_socat_and_the_collector_fetch_the_same_bytes_and_they_decode(machine: Machine, client: control.Control, tmp_path: Path) -> None:
     assert client.ask("start").startswith("ok run=")
     load(machine, 20)

@@ -145,12 +145,13 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   const auto& receive = pair.receive_queue();
   const auto& transmit = pair.transmit_queue();
   print("ixgbe_echo: core ", core, " frames=", echo.received, " batches=", echo.batches, " refused=", echo.refused,
-        " bad_checksums=", echo.bad_checksums, " sent=", pair.traffic().tx_frames.value(), " contexts=", transmit.counters().contexts,
-        " receive_tails=", receive.counters().tail_writes, " transmit_tails=", transmit.counters().tail_writes,
-        " interrupts=", pair.counters().interrupts, " empty=", pair.counters().empty_interrupts,
-        " budget_exits=", pair.counters().budget_exits, " idle_finds=", pair.counters().idle_finds,
-        " pool_empty=", receive.counters().pool_empty, " dropped=", receive.counters().dropped_errors + receive.counters().dropped_overlong,
-        " hangs=", transmit.counters().hangs);
+        " bad_checksums=", echo.bad_checksums, " sent=", pair.traffic().tx_frames.value(),
+        " contexts=", transmit.counters().contexts.value(), " receive_tails=", receive.counters().tail_writes.value(),
+        " transmit_tails=", transmit.counters().tail_writes.value(), " interrupts=", pair.counters().interrupts.value(),
+        " empty=", pair.counters().empty_interrupts.value(), " budget_exits=", pair.counters().budget_exits.value(),
+        " idle_finds=", pair.counters().idle_finds.value(), " pool_empty=", receive.counters().pool_empty.value(),
+        " dropped=", receive.counters().dropped_errors.value() + receive.counters().dropped_overlong.value(),
+        " hangs=", transmit.counters().hangs.value());
   const std::uint32_t accounted = receive.pool().available() + receive.posted();
   if (accounted == receive.pool().size()) return true;
   print("ixgbe_echo: core ", core, " misses ", receive.pool().size() - accounted, " of ", receive.pool().size(), " buffers");
@@ -159,10 +160,10 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
 
 /// True if what the driver counted is what the card did.
 bool agree(const log::Traffic& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
-  print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes,
-        " transmitted=", cards.transmitted, " transmitted_bytes=", cards.transmitted_bytes);
-  if (ours.rx_frames.value() == cards.received && ours.rx_bytes.value() == cards.received_bytes &&
-      ours.tx_frames.value() == cards.transmitted && ours.tx_bytes.value() == cards.transmitted_bytes)
+  print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
+        " transmitted_bytes=", cards.sent_bytes);
+  if (ours.rx_frames.value() == cards.received && ours.rx_bytes.value() == cards.received_bytes && ours.tx_frames.value() == cards.sent &&
+      ours.tx_bytes.value() == cards.sent_bytes)
     return true;
   print("ixgbe_echo: core ", core, " counted ", ours.rx_frames.value(), " and ", ours.rx_bytes.value(), " bytes in, ",
         ours.tx_frames.value(), " and ", ours.tx_bytes.value(), " bytes out");
@@ -252,11 +253,15 @@ neap::task<int> neap::application(Arguments& arguments) {
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     complete &= co_await on_core(core, [&, core] { return report(card, *echoes[core], core); });
   }
-  const ixgbe::Statistics& statistics = card.collect_statistics();
-  print("ixgbe_echo: card received=", statistics.received_good, " transmitted=", statistics.transmitted_good,
-        " missed=", statistics.missed_packet_buffer_full);
+  const auto statistics = card.collect_statistics();
+  if (!statistics) {
+    print(statistics.error().message);
+    co_return 1;
+  }
+  print("ixgbe_echo: card received=", statistics->port.received, " transmitted=", statistics->port.sent,
+        " missed=", statistics->port.missed);
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
-    complete &= agree(card.pair(core).traffic(), statistics.queues[core], core);
+    complete &= agree(card.pair(core).traffic(), statistics->queues[core], core);
   }
   co_await card.close();
   co_return complete ? 0 : 1;
