@@ -37,6 +37,8 @@ constinit char found[text_bytes_max]{};
 constinit std::size_t found_bytes = 0;
 constinit std::uint32_t this_boot = 0;
 constinit std::uint64_t own_lines = 0;  // position in the boot log behind what the run before had left: it is not told twice
+constexpr std::uint64_t no_panic = ~std::uint64_t{0};
+constinit std::uint64_t message_at = no_panic;  // a little before the panic's message: kept whatever follows
 
 }  // namespace
 
@@ -91,6 +93,7 @@ void take_over() noexcept {
     print("neap: this is start ", this_boot, " since memory was last lost");
   }
   own_lines = boot_log::extent().end;
+  message_at = no_panic;
 }
 
 std::string_view text() noexcept { return {found, found_bytes}; }
@@ -102,11 +105,13 @@ void keep() noexcept {
   if (area.size() < header_bytes) return;
   static char lines[text_bytes_max];  // a panic's stack is small
   const std::uint64_t end = boot_log::extent().end;
-  const std::uint64_t tail = end > sizeof lines ? end - sizeof lines : 0;
-  const auto part = boot_log::read(std::max(own_lines, tail), lines);
+  const auto before = [](std::uint64_t position, std::uint64_t bytes) { return position > bytes ? position - bytes : 0; };
+  if (message_at == no_panic) message_at = before(end, sizeof lines / 4);
+  const std::uint64_t from = std::min(before(end, sizeof lines), message_at);
+  const auto part = boot_log::read(std::max(own_lines, from), lines);
   std::string_view last(lines, part.bytes);
   // In the middle of a line: from the next on.
-  if (tail > own_lines) last.remove_prefix(std::min(last.find('\n') + 1, last.size()));
+  if (from > own_lines) last.remove_prefix(std::min(last.find('\n') + 1, last.size()));
   write(area, {.boot = this_boot, .panic_boot = this_boot, .text = last});
   machine::write_back_caches();
 }

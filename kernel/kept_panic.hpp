@@ -35,7 +35,8 @@ void take_over() noexcept;
 [[nodiscard]] std::string_view text() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
-/// In a panic: keeps the last lines of the boot log. May be called again, when more was said.
+/// In a panic: keeps the last lines of the boot log. May be called again, when more was said; of what is too much then, the beginning that
+/// the first call kept stays (at least a quarter of the area) and the end is cut off.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

@@ -65,6 +65,26 @@ TEST(KeptPanic, AnAreaTooSmallIsLeftAlone) {
   EXPECT_EQ(area, std::vector<std::byte>(kept_panic::header_bytes - 1, std::byte{5}));
 }
 
+// The other cores' backtraces come last and may be long.
+TEST(KeptPanic, OfALongReportTheMessageIsKept) {
+  static Area area{};
+  host::set_kept_memory(area);
+  kept_panic::take_over();
+  for (int i = 0; i < 400; ++i) machine::console_write("what was said before\n");
+  machine::console_write("panic on core 0: the message\n");
+  kept_panic::keep();
+  for (int i = 0; i < 400; ++i) machine::console_write("where another core was, and who called that\n");
+  machine::console_write("the end\n");
+  kept_panic::keep();
+  const std::string text(kept_panic::read(area).text);
+  EXPECT_TRUE(text.starts_with("what was said before\n")) << text.substr(0, 80);
+  EXPECT_NE(text.find("\npanic on core 0: the message\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\nwhere another core was, and who called that\n")) << text.substr(text.size() - 80);
+  EXPECT_GT(text.size(), kept_panic::text_bytes_max / 2);
+  kept_panic::take_over();  // nothing is left for the tests that follow
+  host::set_kept_memory({});
+}
+
 // One machine's life in one process: a run that panics (in a child, as the death test makes it, which would lose the area; so its end is
 // played), and the starts after it.
 TEST(KeptPanic, IsSaidAtTheNextStartAndOnce) {

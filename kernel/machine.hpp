@@ -140,8 +140,11 @@ enum class ExitStatus : std::uint8_t { success = 16, failure = 17, panic = 18, b
 /// Prints a symbolised backtrace of the caller to the console. `skip` innermost frames are left out.
 void print_backtrace(unsigned skip) noexcept;
 
-/// Asks every other core to stop where it is; returns after they did, or 100 ms. Safe in a panic.
+/// Asks every other core to stop where it is; returns after they did, or 100 ms (10 s under a hypervisor). Safe in a panic.
 void stop_other_cores() noexcept;
+
+/// Prints where the cores were that `stop_other_cores` stopped: who sleeps in a line for all, of others a backtrace, of many the first.
+void print_other_cores() noexcept;
 
 /// The words that the boot loader passed, without the image's name.
 [[nodiscard]] std::string_view command_line() noexcept;

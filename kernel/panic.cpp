@@ -48,7 +48,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
       machine::exit(machine::ExitStatus::panic);
     }
     // Another core was first and is about to stop this one. If it cannot, it ends the machine all the same.
-    const std::uint64_t until_ns = machine::now_ns() + 10'000'000'000;
+    const std::uint64_t until_ns = machine::now_ns() + 60'000'000'000;
     while (machine::now_ns() < until_ns) relax_cpu();
     machine::exit(machine::ExitStatus::panic);
   }
@@ -59,6 +59,8 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
   kept_panic::keep();  // now, in case that the rest fails
   machine::print_backtrace(1);
   print_last_records(core);
+  kept_panic::keep();
+  machine::print_other_cores();
   kept_panic::keep();
   machine::exit(machine::ExitStatus::panic);
 }

@@ -4,6 +4,7 @@
 #include <unwind.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
@@ -15,32 +16,83 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr unsigned frames_max = 48;
-constexpr unsigned handler_frames_max = 12;
-constexpr unsigned steps_max = 1'000'000;  // a damaged stack may lead in a circle
+extern "C" {
+// vectors.S: `_Unwind_Backtrace` of what `frame` interrupted. The first frame that `visit` sees is this function's own.
+void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument);
+}
 
-// Prints a walk: equal frames in a row (a recursion) as one line with a count.
+constexpr unsigned handler_frames_max = 13;
+constexpr unsigned steps_max = 1'000'000;  // a damaged stack may lead in a circle
+constexpr unsigned nobody = ~0U;
+
+constinit std::atomic<unsigned> walking{nobody};
+constinit void* way_out[5]{};
+
+// Walks this core's stack, or what `from` interrupted. False: the stack led to memory that is not there; what was visited until then holds.
+[[gnu::noinline]] bool walk(const ExceptionFrame* from, _Unwind_Trace_Fn visit, void* argument) noexcept {
+  if (__builtin_setjmp(way_out) != 0) {
+    walking.store(nobody);
+    return false;
+  }
+  walking.store(machine::this_core());
+  if (from != nullptr) {
+    neap_walk_interrupted(from, visit, argument);
+  } else {
+    _Unwind_Backtrace(visit, argument);
+  }
+  walking.store(nobody);
+  return true;
+}
+
+struct Frame {
+  std::uint64_t address = 0;
+  bool interrupted = false;
+  // A return address may be the first byte of the next function if the call never returns: look one byte before. Not so where a fault hit.
+  [[nodiscard]] std::uint64_t look_up() const { return interrupted ? address : address - 1; }
+};
+
+// The outermost frames of a walk, whatever its length.
+struct Outermost {
+  static constexpr unsigned kept = 12;
+  Frame frames[kept];
+  unsigned count = 0;
+  void add(Frame frame) { frames[count++ % kept] = frame; }
+  [[nodiscard]] unsigned size() const { return std::min(count, kept); }
+  [[nodiscard]] const Frame& from_outside(unsigned i) const { return frames[(count - 1 - i) % kept]; }
+};
+
+// Prints a walk: equal frames in a row (a recursion) as one line with a count; beyond `lines_max`, the outermost.
 struct Printer {
   unsigned skip;
+  unsigned lines_max;
   unsigned lines = 0;
-  std::uint64_t last = 0;
+  Frame last;
   unsigned repeated = 0;
   unsigned steps = 0;
+  Outermost beyond;
 
   void flush() {
     if (repeated != 0) print("     the same ", repeated, " more times");
     repeated = 0;
   }
+  void finish(bool whole);
 };
 
-void print_frame(unsigned number, std::uint64_t address, std::uint64_t look_up) {
+void print_frame(unsigned number, Frame frame) {
   char buffer[200];
-  const auto symbol = find_symbol(look_up, buffer);
+  const auto symbol = find_symbol(frame.look_up(), buffer);
   if (symbol.name.empty()) {
-    print("  #", number, ' ', hex(address));
+    print("  #", number, ' ', hex(frame.address));
   } else {
-    print("  #", number, ' ', hex(address), ' ', symbol.name, " + ", hex(symbol.offset + (address - look_up)));
+    print("  #", number, ' ', hex(frame.address), ' ', symbol.name, " + ", hex(symbol.offset + (frame.address - frame.look_up())));
   }
+}
+
+void Printer::finish(bool whole) {
+  flush();
+  if (const unsigned left_out = beyond.count - beyond.size(); left_out != 0) print("     ", left_out, " frames left out");
+  for (unsigned i = beyond.size(); i-- > 0;) print_frame(lines + beyond.count - 1 - i, beyond.from_outside(i));
+  if (!whole) print("     the stack is damaged beyond this");
 }
 
 _Unwind_Reason_Code print_one(_Unwind_Context* context, void* argument) {
@@ -52,18 +104,27 @@ _Unwind_Reason_Code print_one(_Unwind_Context* context, void* argument) {
     --printer.skip;
     return _URC_NO_REASON;
   }
-  if (address == printer.last) {
+  const Frame frame{.address = address, .interrupted = interrupted != 0};
+  if (address == printer.last.address) {
     ++printer.repeated;
     return _URC_NO_REASON;
   }
-  printer.flush();
-  printer.last = address;
-  if (printer.lines == frames_max) {
-    print("     more than ", frames_max, " frames");
-    return _URC_END_OF_STACK;
+  printer.last = frame;
+  if (printer.lines == printer.lines_max) {
+    printer.beyond.add(frame);
+    return _URC_NO_REASON;
   }
-  // A return address may be the first byte of the next function if the call never returns: look one byte before. Not so where a fault hit.
-  print_frame(printer.lines++, address, interrupted ? address : address - 1);
+  printer.flush();
+  print_frame(printer.lines++, frame);
+  return _URC_NO_REASON;
+}
+
+_Unwind_Reason_Code keep_outermost(_Unwind_Context* context, void* argument) {
+  auto& outermost = *static_cast<Outermost*>(argument);
+  int interrupted = 0;
+  const std::uint64_t address = _Unwind_GetIPInfo(context, &interrupted);
+  if (!is_code(address) || outermost.count == steps_max) return _URC_END_OF_STACK;
+  outermost.add({.address = address, .interrupted = interrupted != 0});
   return _URC_NO_REASON;
 }
 
@@ -84,9 +145,91 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+// What stands between the bottom of a stack and an event. The callable that an event consists of is an argument of its wrapper's name.
+bool is_the_loops(std::string_view name) {
+  constexpr std::string_view ours[] = {
+      "core_entry_high",
+      "neap_core_entered",
+      "neap::EventLoop::",
+      "neap::TimerWheel::",
+      "neap::detail::",
+      "neap::run_due_timers",
+      "neap::run_event_loop",
+      "neap::run_kernel",
+      "neap::run_marked_interrupts",
+      "neap::(anonymous namespace)::SpawnedEvent::",
+      "neap::(anonymous namespace)::run_vector",
+      "neap::machine::",
+      "neap::x86::",
+  };
+  return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
+}
+
+std::string_view callable_of(std::string_view name) {
+  constexpr std::string_view wrapper = "::_S_invoke<";
+  const auto at = name.find(wrapper);
+  if (!name.starts_with("std::move_only_function<") || at == name.npos) return name;
+  name.remove_prefix(at + wrapper.size());
+  if (name.ends_with('>')) name.remove_suffix(1);
+  return name;
+}
+
+// HLT, or MWAIT (0F 01 C9), is what the core would have gone on behind.
+bool was_asleep(const ExceptionFrame& frame) {
+  constexpr std::uint64_t longest = 3;
+  if (!is_code(frame.rip - longest) || !is_code(frame.rip - 1)) return false;
+  const auto* const behind = reinterpret_cast<const std::uint8_t*>(frame.rip);
+  return behind[-1] == 0xf4 || (behind[-3] == 0x0f && behind[-2] == 0x01 && behind[-1] == 0xc9);
+}
+
+// "cores 1, 3 to 7 were asleep", in as many lines as it takes.
+class CoreList {
+ public:
+  void add(unsigned core) {
+    if (count_ != 0 && core == last_ + 1) {
+      last_ = core;
+      return;
+    }
+    end_range();
+    first_ = last_ = core;
+    ++count_;
+  }
+  void finish() {
+    end_range();
+    if (count_ != 0) print(several_ ? "cores " : "core ", text_.text(), several_ ? " were asleep" : " was asleep");
+  }
+
+ private:
+  void end_range() {
+    if (count_ == 0) return;
+    if (!text_.text().empty()) text_ << ", ";
+    several_ = several_ || !text_.text().empty() || first_ != last_;
+    text_ << first_;
+    if (last_ != first_) text_ << " to " << last_;
+  }
+  Line text_;  // 256 cores in ranges that never touch: 128 numbers, 511 letters with what lies between
+  unsigned first_ = 0, last_ = 0, count_ = 0;
+  bool several_ = false;
+};
+
 }  // namespace
 
 bool is_code(std::uint64_t address) { return address >= address_of(text_start) && address < address_of(text_end); }
+
+std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) noexcept {
+  Outermost outermost;
+  (void)walk(&frame, keep_outermost, &outermost);
+  for (unsigned i = 0; i < outermost.size(); ++i) {
+    const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
+    const bool any_function = name.contains("(*)");  // a pointer's type; the function is the next frame
+    if (!name.empty() && !any_function && !is_the_loops(name)) return name;
+  }
+  return {};
+}
+
+void leave_broken_walk() noexcept {
+  if (walking.load() == machine::this_core()) __builtin_longjmp(way_out, 1);
+}
 
 }  // namespace neap::x86
 
@@ -95,22 +238,38 @@ namespace neap::machine {
 using namespace x86;
 
 [[gnu::noinline]] void print_backtrace(unsigned skip) noexcept {
+  constexpr unsigned lines_max = 40;
   HandlerSearch search;
-  _Unwind_Backtrace(find_interrupted, &search);
-  Printer printer{.skip = search.found ? search.frames : skip + 1};
+  (void)walk(nullptr, find_interrupted, &search);
+  Printer printer{.skip = search.found ? search.frames : skip + 2, .lines_max = lines_max};
   print("backtrace of core ", this_core(), ':');
-  _Unwind_Backtrace(print_one, &printer);
-  printer.flush();
-  constexpr unsigned others_max = 16;
-  unsigned others = 0;
-  for (unsigned core = 0; core < core_count() && others < others_max; ++core) {
-    const auto address = core_stopped_at(core);
-    if (address == 0) continue;
+  printer.finish(walk(nullptr, print_one, &printer));
+}
+
+void print_other_cores() noexcept {
+  constexpr unsigned backtraces_max = 16, lines_max = 12;
+  unsigned backtraces = 0;
+  CoreList asleep;
+  for (unsigned core = 0; core < core_count(); ++core) {
+    if (core == this_core()) continue;
+    const ExceptionFrame* const frame = stopped_core(core);
+    if (frame == nullptr) {
+      print("core ", core, " did not stop");
+      continue;
+    }
+    if (was_asleep(*frame)) {
+      asleep.add(core);
+      continue;
+    }
     char buffer[200];
-    const auto symbol = find_symbol(address, buffer);
-    print("core ", core, " was at ", hex(address), ' ', symbol.name, " + ", hex(symbol.offset));
-    ++others;
+    const auto symbol = find_symbol(frame->rip, buffer);
+    print("core ", core, " was at ", hex(frame->rip), ' ', symbol.name, " + ", hex(symbol.offset));
+    if (++backtraces > backtraces_max) continue;
+    // The walk begins with the function that walks.
+    Printer printer{.skip = 1, .lines_max = lines_max};
+    printer.finish(walk(frame, print_one, &printer));
   }
+  asleep.finish();
 }
 
 }  // namespace neap::machine

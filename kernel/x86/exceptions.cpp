@@ -21,7 +21,8 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr std::uint64_t vector_nmi = 2, vector_double_fault = 8, vector_page_fault = 14, vector_general_protection = 13;
+constexpr std::uint64_t vector_nmi = 2, vector_double_fault = 8, vector_stack_fault = 12, vector_general_protection = 13,
+                        vector_page_fault = 14;
 constexpr std::uint64_t flag_carry = 1 << 0;
 // SDM 3A, 4.7.
 constexpr std::uint64_t fault_present = 1 << 0, fault_write = 1 << 1, fault_reserved = 1 << 3, fault_fetch = 1 << 4;
@@ -93,6 +94,26 @@ const char* page_fault_kind(std::uint64_t error_code, std::uint64_t address) {
   return error_code & fault_write ? "write to an address that is not mapped" : "read of an address that is not mapped";
 }
 
+// A pointer whose bits 63 to 47 differ is no address and raises #GP, which does not say which (SDM 1, 3.3.7.1). So name the registers that
+// hold such a value.
+void add_what_is_no_address(Line& text, const ExceptionFrame& f) {
+  struct Named {
+    const char* name;
+    std::uint64_t value;
+  };
+  const std::array registers{Named{"rax", f.rax}, Named{"rbx", f.rbx}, Named{"rcx", f.rcx}, Named{"rdx", f.rdx}, Named{"rsi", f.rsi},
+                             Named{"rdi", f.rdi}, Named{"rbp", f.rbp}, Named{"rsp", f.rsp}, Named{"r8", f.r8},   Named{"r9", f.r9},
+                             Named{"r10", f.r10}, Named{"r11", f.r11}, Named{"r12", f.r12}, Named{"r13", f.r13}, Named{"r14", f.r14},
+                             Named{"r15", f.r15}, Named{"rip", f.rip}};
+  const char* between = ": no address: ";
+  for (const auto& [name, value] : registers) {
+    const auto sign = static_cast<std::int64_t>(value) >> 47;
+    if (sign == 0 || sign == -1) continue;
+    text << between << name << ' ' << hex(value);
+    between = ", ";
+  }
+}
+
 // A jump to nowhere has no frame to unwind, but the call that made it left its return address: go on as if it had returned.
 void step_out_of_bad_jump(ExceptionFrame& frame) {
   if (is_code(frame.rip) || !paging::is_mapped(frame.rsp, 8)) return;
@@ -119,8 +140,11 @@ constexpr unsigned reports_max = 20;
   Line text;
   if (may_be_stack && paging::is_stack_guard(address, guarded)) {
     text << "stack overflow on core " << guarded;
+    char buffer[200];
+    if (const auto event = event_of(frame, buffer); !event.empty()) text << ", in the event " << event;
   } else {
     text << names[frame.vector % names.size()];
+    if (frame.vector == vector_general_protection && frame.error_code == 0) add_what_is_no_address(text, frame);
     if (frame.vector == vector_page_fault) text << ": " << page_fault_kind(frame.error_code, address) << " (" << hex(address) << ')';
   }
   print("neap: ", text.text(), ": core ", machine::this_core(), " at ", hex(frame.rip));
@@ -133,10 +157,10 @@ constexpr unsigned reports_max = 20;
 
 constinit std::atomic<bool> stopping{false};
 constinit std::atomic<unsigned> stopped{0};
-constinit std::array<std::atomic<std::uint64_t>, machine::cores_max> stopped_at{};
+constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> stopped_at{};
 
 [[noreturn]] void stop_here(const ExceptionFrame& frame) {
-  stopped_at[machine::this_core()].store(frame.rip, std::memory_order_relaxed);
+  stopped_at[machine::this_core()].store(&frame, std::memory_order_release);
   stopped.fetch_add(1);
   halt_for_ever();
 }
@@ -146,10 +170,13 @@ constinit std::array<std::atomic<std::uint64_t>, machine::cores_max> stopped_at{
 extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
   if (frame->vector == vector_general_protection && fix_up(*frame)) return;
   if (frame->vector == vector_nmi && stopping.load()) stop_here(*frame);
+  const bool may_be_bad_memory =
+      frame->vector == vector_page_fault || frame->vector == vector_general_protection || frame->vector == vector_stack_fault;
+  if (may_be_bad_memory) leave_broken_walk();
   report(*frame);
 }
 
-std::uint64_t core_stopped_at(unsigned core) { return stopped_at[core].load(std::memory_order_relaxed); }
+const ExceptionFrame* stopped_core(unsigned core) { return stopped_at[core].load(std::memory_order_acquire); }
 
 }  // namespace neap::x86
 
@@ -158,7 +185,8 @@ namespace neap::machine {
 using namespace x86;
 
 void stop_other_cores() noexcept {
-  constexpr std::uint64_t stop_limit_ns = 100'000'000;
+  // A virtual core may be off its CPU for long; that it was not stopped costs what it would have told.
+  const std::uint64_t stop_limit_ns = features().hypervisor ? 10'000'000'000 : 100'000'000;
   if (stopping.exchange(true)) return;
   if (const auto others = core_count() - 1; others != 0) {
     for (unsigned core = 0; core <= others; ++core) {

@@ -17,7 +17,7 @@ struct ExceptionFrame {
   std::uint64_t rip, cs, rflags, rsp, ss;
 };
 
-/// Where a core stood when another one's panic stopped it; 0 if it was not stopped.
-[[nodiscard]] std::uint64_t core_stopped_at(unsigned core);
+/// What another core's panic interrupted when it stopped this one; it stays there. Null if it was not stopped.
+[[nodiscard]] const ExceptionFrame* stopped_core(unsigned core);
 
 }  // namespace neap::x86

@@ -149,3 +149,32 @@ interrupt_common:
         iretq
         .cfi_endproc
         .size   interrupt_common, . - interrupt_common
+
+// --- What another core was doing ---------------------------------------------------------------------------------------------------------
+
+// void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument)
+//
+// Its unwind table does not tell of its caller, but of what `frame` interrupted, on whatever core: RBX points to the frame while the
+// unwinder looks. It returns as any function does.
+        .global neap_walk_interrupted
+        .type   neap_walk_interrupted, @function
+neap_walk_interrupted:
+        .cfi_startproc simple
+        .cfi_signal_frame
+        .cfi_def_cfa rbx, 176
+        .cfi_offset rip, -40
+        .cfi_offset rsp, -16
+        .set    offset, -176
+        .irp    register, r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax
+        .cfi_offset \register, offset
+        .set    offset, offset + 8
+        .endr
+        pushq   %rbx
+        movq    %rdi, %rbx
+        movq    %rsi, %rdi
+        movq    %rdx, %rsi
+        call    _Unwind_Backtrace
+        popq    %rbx
+        ret
+        .cfi_endproc
+        .size   neap_walk_interrupted, . - neap_walk_interrupted

@@ -208,6 +208,8 @@ void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
 void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
 void reboot() noexcept { std::_Exit(static_cast<int>(ExitStatus::failure)); }
 
+void print_other_cores() noexcept {}
+
 void print_backtrace(unsigned) noexcept {
   void* frames[64];
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);

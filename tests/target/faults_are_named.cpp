@@ -25,7 +25,7 @@ using neap::test::hidden;
   asm volatile("");  // no tail call
 }
 
-[[gnu::noinline]] void write_code(std::uintptr_t address) { *reinterpret_cast<volatile std::uint8_t*>(address) = 0xc3; }
+[[gnu::noinline]] void write_byte(std::uintptr_t address) { *reinterpret_cast<volatile std::uint8_t*>(address) = 0xc3; }
 
 [[gnu::noinline]] void execute(void* memory) {
   constexpr std::uint8_t return_instruction = 0xc3;
@@ -33,6 +33,12 @@ using neap::test::hidden;
   hidden(reinterpret_cast<void (*)()>(memory))();
   asm volatile("");
 }
+
+// Neither is an address at all: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
+[[gnu::noinline]] void read_through_a_wild_pointer(std::uintptr_t address) { (void)*reinterpret_cast<volatile const int*>(address); }
+
+// The page fault finds no stack to be told on.
+[[gnu::noinline]] void fault_without_a_stack() { asm volatile("movq $0x1000, %%rsp; pushq $0" ::: "memory"); }
 
 std::uint64_t recurse_without_end(std::uint64_t depth);
 // Known to the compiler only when it runs: it must not see that this never ends.
@@ -43,6 +49,13 @@ constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
   room[depth % 16] = depth;
   return hidden(next_recursion)(depth + 1) + room[(depth + 1) % 16];
 }
+
+// Two that call each other: no two frames in a row are equal.
+std::uint64_t recurse_elsewhere(std::uint64_t depth);
+constinit std::uint64_t (*next_elsewhere)(std::uint64_t) = recurse_elsewhere;
+
+[[gnu::noinline]] std::uint64_t recurse_in_turns(std::uint64_t depth) { return hidden(next_elsewhere)(depth + 1) + depth; }
+[[gnu::noinline]] std::uint64_t recurse_elsewhere(std::uint64_t depth) { return hidden(recurse_in_turns)(depth + 1) * depth; }
 
 constinit const int constant_data[4] = {1, 2, 3, 4};
 
@@ -62,14 +75,19 @@ enum Fault : std::size_t {
   stack_execute,
   data_execute,
   stack_overflow,
+  stack_overflow_in_turns,
+  wild_read,
+  far_write,
+  double_fault,
   divide,
   invalid_opcode,
   uncaught_exception,
   failed_requirement,
 };
 constexpr std::initializer_list<std::string_view> fault_names{
-    "null_read",    "null_jump",      "text_write", "text_write_direct_map", "constant_write",     "heap_execute",       "stack_execute",
-    "data_execute", "stack_overflow", "divide",     "invalid_opcode",        "uncaught_exception", "failed_requirement",
+    "null_read",     "null_jump",    "text_write",     "text_write_direct_map",   "constant_write",     "heap_execute",
+    "stack_execute", "data_execute", "stack_overflow", "stack_overflow_in_turns", "wild_read",          "far_write",
+    "double_fault",  "divide",       "invalid_opcode", "uncaught_exception",      "failed_requirement",
 };
 
 [[gnu::noipa]] void commit(std::size_t fault) {
@@ -81,13 +99,13 @@ constexpr std::initializer_list<std::string_view> fault_names{
     case null_jump:
       return function_that_jumps_to_null();
     case text_write:
-      return write_code(code);
+      return write_byte(code);
     case text_write_direct_map: {
       const auto physical = neap::machine::physical_address(reinterpret_cast<const void*>(code));
-      return write_code(reinterpret_cast<std::uintptr_t>(neap::machine::direct_map(physical)));
+      return write_byte(reinterpret_cast<std::uintptr_t>(neap::machine::direct_map(physical)));
     }
     case constant_write:
-      return write_code(reinterpret_cast<std::uintptr_t>(&constant_data));
+      return write_byte(reinterpret_cast<std::uintptr_t>(&constant_data));
     case heap_execute:
       return execute(std::malloc(64));
     case stack_execute: {
@@ -99,6 +117,15 @@ constexpr std::initializer_list<std::string_view> fault_names{
     case stack_overflow:
       (void)recurse_without_end(0);
       return;
+    case stack_overflow_in_turns:
+      (void)recurse_in_turns(0);
+      return;
+    case wild_read:
+      return read_through_a_wild_pointer(0x6b6b'6b6b'6b6b'6b6b);  // as memory that was freed may hold
+    case far_write:
+      return write_byte(0x7fff'0000'0000);
+    case double_fault:
+      return fault_without_a_stack();
     case divide:
       return divide_by_zero();
     case invalid_opcode:

@@ -155,6 +155,8 @@ RUNS = [
     Run("no_wakeup_is_lost", cores=4),
     Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
     Run("msr_fault_is_an_error", cores=2),
+    Run("stray_interrupts_are_counted", cores=2),
+    Run("stray_interrupts_are_counted", cores=2, qemu=cpu("max,-x2apic"), name="stray_interrupts_are_counted-without-x2apic"),
     Run(
         "idle_policy_is_honest",
         cores=2,
@@ -169,8 +171,13 @@ RUNS = [
     Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
     Run("ends_as_asked", words="way=off", ends=POWER_OFF, says=[r"^random 0x[0-9a-f]{8,}$"], name="power-off"),
     Run("ends_as_asked", cores=3, words="way=off", ends=POWER_OFF, name="power-off-3-cores"),
+    Run("ends_as_asked", cores=3, words="way=off core=2", ends=POWER_OFF, name="power-off-by-the-last-core"),
+    Run("ends_as_asked", words="way=off", machine_type="pc", ends=POWER_OFF, name="power-off-old-chipset"),
     Run("ends_as_asked", words="way=restart", ends=RESET, name="restart"),
+    Run("ends_as_asked", cores=3, words="way=restart core=1", ends=RESET, name="restart-by-another-core"),
+    Run("ends_as_asked", words="way=restart", qemu=["-machine", "acpi=off"], ends=RESET, name="restart-without-acpi"),
     Run("ends_as_asked", words="way=fail", ends=FAILURE, name="failure"),
+    Run("ends_as_asked", cores=3, words="way=fail core=2", ends=FAILURE, name="failure-by-the-last-core"),
     Run(
         "ends_as_asked",
         words="way=off",
@@ -181,23 +188,55 @@ RUNS = [
     ),
     panic("null_read", "read through a null pointer", r"panic on core 0", r"^  #\d+ .*function_that_reads_null", r"^  #\d+ .*EventLoop::"),
     panic("null_jump", "jump to an address", r"^  #\d+ .*function_that_jumps_to_null"),
-    panic("text_write", "write to read-only memory", r"^  #\d+ .*write_code"),
-    panic("text_write_direct_map", "write to read-only memory", r"^  #\d+ .*write_code"),
-    panic("constant_write", "write to read-only memory", r"^  #\d+ .*write_code"),
+    panic("text_write", "write to read-only memory", r"^  #\d+ .*write_byte"),
+    panic("text_write_direct_map", "write to read-only memory", r"^  #\d+ .*write_byte"),
+    panic("constant_write", "write to read-only memory", r"^  #\d+ .*write_byte"),
     panic("heap_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
     panic("stack_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
     panic("data_execute", "execution of memory that is not code", r"^  #\d+ .*execute"),
     panic("stack_overflow", "stack overflow on core 0", r"^  #\d+ .*recurse_without_end"),
-    panic("stack_overflow", "stack overflow on core 1", r"^  #\d+ .*recurse_without_end", core=1, cores=2),
+    panic(
+        "stack_overflow",
+        r"panic on core 1: stack overflow on core 1, in the event neap::application\(.*\{lambda",
+        r"^  #\d+ .*recurse_without_end",
+        "the same .* more times",
+        core=1,
+        cores=2,
+    ),
+    panic(
+        "stack_overflow_in_turns",
+        r"panic on core 0: stack overflow on core 0, in the event neap::application\(.*\{lambda",
+        r"^  #0 .*recurse_",
+        r"^     \d+ frames left out$",
+        r"^  #\d{3,} .*recurse_in_turns",
+        r"^  #\d{3,} .*EventLoop::run",
+    ),
+    panic("wild_read", "neap: general protection fault: no address: r.. 0x6b6b6b6b6b6b6b6b", r"^  #\d+ .*read_through_a_wild_pointer"),
+    panic("far_write", r"page fault: write to an address that is not mapped \(0x7fff00000000\)", r"^  #\d+ .*write_byte"),
+    panic("double_fault", "panic on core 0: double fault", r"^  #0 .*fault_without_a_stack", "the stack is damaged beyond this"),
+    panic("double_fault", "panic on core 1: double fault", r"^  #0 .*fault_without_a_stack", "^core 0 was", core=1, cores=2),
     panic("divide", "divide error", r"^  #\d+ .*divide_by_zero"),
     panic("invalid_opcode", "invalid opcode", r"^  #\d+ .*commit"),
     panic("uncaught_exception", "nobody catches this"),
     panic("failed_requirement", "panic on core 0: what had to hold did not", r"detail: 0x2a \(42\)", r"^  #\d+ .*commit"),
     Run(
         "panic_stops_all_cores",
-        cores=4,
+        cores=6,
         ends=PANIC,
-        says=["panic on core 0: this core wants to stop", "backtrace of core 0", "^core 1 was at", r"^core 2 was at .*spin_without_end"],
+        says=[
+            "panic on core 0: this core wants to stop",
+            "backtrace of core 0",
+            "^core 1 was at",
+            r"^  #\d+ .*print_without_end",
+            r"^core 2 was at .*spin_without_end",
+            r"^  #0 .*spin_without_end",
+            r"^  #1 .*call_what_spins",
+            r"^core 3 was at .*spin_on_a_lost_stack",
+            r"^  #0 .*spin_on_a_lost_stack",
+            "^     the stack is damaged beyond this$",
+            # Asleep; or on its way there, if its host has let it lie.
+            "^cores? 4 (was|to 5 were) (asleep|at)",
+        ],
     ),
     Run(
         "pci_reaches_devices",
@@ -235,6 +274,14 @@ def test_nmi_is_a_panic_that_names_itself() -> None:
         machine.qmp("inject-nmi")
         status = machine.wait_exit(TIMEOUT_SECONDS)
     judge(run, status, machine.lines)
+
+
+def test_a_machine_that_cannot_be_switched_off_says_so() -> None:
+    with Machine(
+        image_path("ends_as_asked"), arguments=["way=off"], memory="256M", card=False, qemu_options=["-machine", "acpi=off"]
+    ) as machine:
+        machine.wait_for_line("^neap: this machine cannot be switched off by ACPI; it is halted$", TIMEOUT_SECONDS)
+        assert machine.running
 
 
 def screen(machine: Machine, folder: Path) -> list[str]:
