@@ -2,8 +2,8 @@
 // Our own mistake.
 //
 // When an invariant is broken the best that can be done is to say exactly where, and to stop before the damage spreads: the message, a
-// symbolised backtrace of this core, its last log records, where the other cores were, then what `panic=` says: halt, or leave the emulator with `ExitStatus::panic`;
-// or restart. What was said is kept for the next start (kept_panic.hpp). Never for what a peer or a device did.
+// symbolised backtrace of this core, its last log records, where the other cores were, then what `panic=` says: halt, or leave the emulator
+// with `ExitStatus::panic`; or restart. What was said is kept for the next start (kept_panic.hpp). Never for what a peer or a device did.
 #pragma once
 
 #include <cstdint>

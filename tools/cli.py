@@ -17,7 +17,8 @@ COMMANDS = """\
 commands:
   run APP|PATH [options] [-- key=value ...]
                                          build an application, of this checkout or in a folder of its own, and run it
-                                         on an emulated machine; --vfio ADDRESS gives it the real card
+                                         on an emulated machine; --vfio ADDRESS gives it the real card, --gdb looks
+                                         inside, --trace CORE writes down who called whom
   new NAME [--dir D]                     an application of your own: a folder outside this checkout
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, give it back
   ctl APP|HOST[:PORT] LINE ...           ask or set something on a machine that runs: status, 'itr,8us', 'idle,poll,2'
@@ -142,6 +143,9 @@ def _parser() -> Parser:
     run.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
     run.add_argument("--accel", choices=("kvm", "tcg", "auto"), help="whose CPU: this one's, an emulated one (default), or as it can be")
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
+
+    run.add_argument("--gdb", action="store_true", help="gdb in this terminal, with commands that list cores, events and timers")
+    run.add_argument("--trace", type=int, metavar="CORE", help="write down which functions a core called last, to trace-CORE.txt")
 
     new = command("new", _new, "Make the folder of an application of your own, outside this checkout.", builds=False)
     new.add_argument("name", metavar="NAME")
@@ -281,6 +285,8 @@ def _run(arguments) -> int:
             arguments.debug,
             arguments.accel,
             arguments.vfio,
+            arguments.gdb,
+            arguments.trace,
         )
     )
 

@@ -77,6 +77,7 @@ class Machine:
     outside: let the user network reach beyond this host. qemu_options: more words for QEMU, ahead of the card's: an IOMMU has to be.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" runs on this one, whose MWAIT is then the guest's own.
+    debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
     on_line: called with each line of the console as it comes, from a thread of ours.
     """
 
@@ -101,6 +102,7 @@ class Machine:
         initrd: Path | None = None,
         start_from: Start | None = None,
         qemu_options: Sequence[str] = (),
+        debugger: bool = False,
         on_line: Callable[[str], None] | None = None,
         qemu_command: Sequence[str] | None = None,
         soft_card: Path | None = None,
@@ -122,6 +124,7 @@ class Machine:
         self.accelerator = accelerator
         self.initrd = initrd
         self.qemu_options = list(qemu_options)
+        self.debugger = debugger
         self._on_line = on_line
         self._qemu_command = list(qemu_command) if qemu_command else None
         self._soft_card = Path(soft_card) if soft_card else SOFT_CARD
@@ -183,6 +186,12 @@ class Machine:
         assert self.directory
         ports = {guest: host for host, guest in self._forward}
         running.describe(self.directory, running.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
+
+    @property
+    def debugger_socket(self) -> Path:
+        """Where QEMU listens for gdb, once started."""
+        assert self.directory
+        return self.directory / "gdb"
 
     @property
     def running(self) -> bool:
@@ -323,7 +332,8 @@ class Machine:
         if self._qmp is None:
             raise self._error("QEMU did not start")
         # QEMU waited for this (-S), so that the shortest run cannot end before its monitor is listened to.
-        self._qmp.command("cont")
+        if not self.debugger:
+            self._qmp.command("cont")
 
     def _qemu_arguments(self, monitor: Path) -> list[str]:
         assert self.directory
@@ -336,6 +346,8 @@ class Machine:
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
+        if self.debugger:
+            argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
         argv += self._start_from.qemu_arguments(self.directory)
         if self.image:
             # By a name without spaces: QEMU puts it in front of a multiboot image's command line.

@@ -77,6 +77,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("socat", "socat"),
     ),
     "netpipe": (Need("netpipe-tcp", "NPtcp"),),
+    "gdb": (Need("gdb", "gdb"),),
     "serve": (Need("dnsmasq-base", "dnsmasq"),),
     "style": (Need("clang-format-19", "clang-format-19"),),
 }

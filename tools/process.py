@@ -71,6 +71,21 @@ def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
     return spawn(["/bin/sh", "-c", GROUP_KEEPER, "sh", *argv], death_signal=signal.SIGTERM, **popen)
 
 
+def run_in_terminal(argv: Sequence[str]) -> int:
+    """Runs a program that talks to the user, with our terminal as its own, and waits for its end; it ends when we do."""
+    tie = _tie_to_parent(os.getpid(), signal.SIGKILL)
+
+    def prepare() -> None:
+        tie()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    try:
+        child = _forker.submit(subprocess.Popen, list(argv), preexec_fn=prepare).result()
+    except FileNotFoundError:
+        raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
+    return child.wait()
+
+
 def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> bool:
     """Waits until a child has ended, but leaves it a zombie, so that its group's number cannot become somebody else's yet."""
     if child.returncode is not None:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tools import build, machine, outside, packages, process, progress, qemu, toolchain, vfio
+from tools import build, debugger, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.running import CONTROL_PORT
 
@@ -39,6 +39,8 @@ class Options:
     debug: bool = False
     accelerator: str | None = None
     vfio: str | None = None
+    debugger: bool = False
+    trace: int | None = None
 
 
 def run(options: Options) -> int:
@@ -57,6 +59,13 @@ def run(options: Options) -> int:
     forwards = [] if card else choose_forwards(options.application if folder is None else "", options.forwards)
     require_free_ports(forwards)
 
+    if options.trace is not None:
+        if not 0 <= options.trace < options.cores:
+            raise UsageError(f"--trace takes a core from 0 to {options.cores - 1}, not {options.trace}", "--cores N gives the machine more")
+        if accelerator != "tcg":
+            raise UsageError("--trace watches emulated cores", "leave --accel and --vfio out")
+    if options.debugger:
+        debugger.require()
     require_build_packages()
     try:
         return _run_on(options, folder, card, accelerator, forwards)
@@ -81,6 +90,9 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 require_free_ports(forwards)
                 forwards += control_forward(served, forwards)
             console = Console(application.name, forwards)
+            qemu_options = list(card.qemu_options() if card else ())
+            if options.trace is not None:
+                qemu_options += running.enter_context(trace.tracing(application.image, options.trace))
             vm = machine.Machine(
                 application.image,
                 cores=options.cores,
@@ -90,7 +102,8 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 card=card is None,
                 outside=True,
                 accelerator=accelerator,
-                qemu_options=card.qemu_options() if card else (),
+                qemu_options=qemu_options,
+                debugger=options.debugger,
                 on_line=console.show,
             )
             if card:
@@ -98,6 +111,9 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
             console.stop_machine_with = vm.stop
             running.enter_context(vm)
             vm.describe(application.name, served)
+            if options.debugger:
+                debugger.debug(application.image, vm.debugger_socket)
+                return 0
         return guest_status(vm.wait_exit(None))
 
 

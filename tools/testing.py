@@ -155,7 +155,7 @@ def _tools() -> Outcome:
 
 
 def _target() -> Outcome:
-    _require_images()
+    _require_images("gdb")
     build.build("image-debug")
     build.build_soft_card()
     qemu.command()

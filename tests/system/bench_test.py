@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import bench, build
+from tools import bench, build, qemu_plugin
 from tools.bench import instructions, netpipe, stream
 from tools.bench.rows import Row
 from tools.errors import Failure
@@ -57,7 +57,7 @@ def test_a_miss_of_the_target_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
-    assert [instructions.plugin_api(version) for version in ("10.1.0", "10.2.2", "11.0.1", "11.1.3", "12.0.0")] == [5, 5, 5, 7, 7]
+    assert [qemu_plugin.plugin_api(version) for version in ("10.1.0", "10.2.2", "11.0.1", "11.1.3", "12.0.0")] == [5, 5, 5, 7, 7]
 
 
 @pytest.mark.image_only

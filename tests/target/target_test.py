@@ -156,6 +156,7 @@ RUNS = [
     Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
     Run("msr_fault_is_an_error", cores=2),
     Run("stray_interrupts_are_counted", cores=2),
+    Run("debugger_sees_what_waits", cores=3),
     Run("stray_interrupts_are_counted", cores=2, qemu=cpu("max,-x2apic"), name="stray_interrupts_are_counted-without-x2apic"),
     Run(
         "idle_policy_is_honest",

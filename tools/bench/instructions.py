@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import socket
 import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, cache, packages, progress, qemu
+from tools import build, progress, qemu_plugin
 from tools.bench.rows import Row
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine
-from tools.process import run_logged
 
 COUNTER_SOURCE = build.REPOSITORY / "bench/instruction_counter.c"
-COUNTER_DIRECTORY = build.BUILD / "instruction_counter"
-# The plugin interface that QEMU speaks from a version on; older ones take the older number.
-PLUGIN_API = (((11, 1), 7), ((0,), 5))
 RUN_SECONDS = 300
 LIVE_BYTES = 256 * 64
 GETS = 5_000
@@ -146,10 +141,8 @@ def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[in
 
     skip: ranges of addresses [low, high) whose instructions do not count, an idle loop that spins for one.
     """
-    words = [str(counter()), f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
-    if any("," in word for word in words):
-        raise Failure(f"a comma in {out} or {words[0]}: QEMU cannot be told of such a file")
-    return ["-plugin", ",".join(words)]
+    words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
+    return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 
 def executed(live: Path) -> int:
@@ -169,28 +162,3 @@ def read_counts(path: Path) -> Counts:
             raise Failure(f"region {number} of the image ends without a beginning")
         regions[int(number)] = Region(**fields)
     return Counts(tuple(written["cpus"]), regions)
-
-
-def counter() -> Path:
-    """The plugin for the QEMU that runs machines; compiled if its source is newer."""
-    version = qemu.version_of(qemu.command())
-    if version is None:
-        raise Failure("QEMU does not say its version")
-    api = plugin_api(version)
-    library = COUNTER_DIRECTORY / f"instruction_counter-{api}.so"
-    if library.is_file() and library.stat().st_mtime > COUNTER_SOURCE.stat().st_mtime:
-        return library
-    packages.require("card")
-    fresh = library.with_suffix(".new")
-    argv = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", f"-DPLUGIN_API={api}"]
-    with cache.lock(COUNTER_DIRECTORY / "lock"):
-        log = build.log_path("instruction_counter")
-        run_logged([*argv, "-o", str(fresh), str(COUNTER_SOURCE)], log, "building the instruction counter")
-        fresh.replace(library)
-    return library
-
-
-def plugin_api(version: str) -> int:
-    """The number of the plugin interface for a QEMU like '11.1.3'."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version))
-    return next(api for since, api in PLUGIN_API if numbers >= since)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSL-1.0
+"""gdb and the function trace on a machine of which is known what waits in it (debugger_sees_what_waits.cpp)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))
+
+from tools import debugger, trace  # noqa: E402
+from tools.machine import SUCCESS, Machine  # noqa: E402
+
+BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
+IMAGE = BUILD / "tests/target/debugger_sees_what_waits.elf"
+TIMEOUT_SECONDS = 120
+STOP = "neap_test_stops_here"
+LAMBDA = r"neap::application\(.*\{lambda\(\)#\d\}"
+
+
+def gdb_says(*words: str) -> list[str]:
+    """What gdb's words print in a machine that waits at STOP."""
+    with Machine(IMAGE, cores=3, memory="256M", card=False, debugger=True) as machine:
+        argv = debugger.command(IMAGE, machine.debugger_socket)
+        argv[1:1] = ["-nx", "-batch"]
+        for word in (f"tbreak {STOP}", "continue", *words):
+            argv += ["-ex", word]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    said = done.stdout + done.stderr
+    assert "Error" not in said and "Exception" not in said and "Undefined" not in said, said
+    return said.splitlines()
+
+
+def require_in_order(lines: list[str], *patterns: str) -> None:
+    rest = iter(lines)
+    for pattern in patterns:
+        assert any(re.search(pattern, line) for line in rest), f"no line like /{pattern}/ (in this order) in:\n" + "\n".join(lines)
+
+
+def test_gdb_lists_cores_events_and_timers() -> None:
+    lines = gdb_says("neap cores", "neap events", "neap timers")
+    require_in_order(
+        lines,
+        rf"hit Temporary breakpoint \d+, {STOP}",
+        rf"^core 0 \(gdb thread 1\): in {STOP}; \d+ events, \d+ interrupts, \d+ sleeps, 2 waiting$",
+        r"^core 1 \(gdb thread 2\): in .*work_until_looked_at; 0 events, .*, 2 waiting$",
+        r"^core 2 \(gdb thread 3\): .*, 0 waiting$",
+        r"^core 0: 2 events wait$",
+        r"^    local: .*an_event$",
+        rf"^    local: {LAMBDA}$",
+        r"^core 1: 2 events wait$",
+        r"^    remote: .*an_event$",
+        r"^    remote: .*an_event$",
+        r"^core 2: 0 events wait$",
+        r"^core 0: 2 timers; its wheel stands at \d+\.\d+ s$",
+        r"^    36\d\d\.\d+ s: .*a_timer$",
+        rf"^    72\d\d\.\d+ s: {LAMBDA}$",
+        r"^core 1: 0 timers",
+    )
+
+
+def test_the_machine_goes_on_under_gdb() -> None:
+    require_in_order(gdb_says("continue"), STOP, r"exited|closed")
+
+
+def test_trace_holds_who_called_whom(tmp_path: Path) -> None:
+    out = tmp_path / "trace.txt"
+    with trace.tracing(IMAGE, 0, out), Machine(IMAGE, cores=3, memory="256M", card=False) as plain:
+        assert plain.wait_exit(TIMEOUT_SECONDS) == SUCCESS
+    assert out.read_text().count("\n") == 1, "a machine that was not watched leaves a trace without entries"
+
+    with trace.tracing(IMAGE, 0, out) as words, Machine(IMAGE, cores=3, memory="256M", card=False, qemu_options=words) as machine:
+        assert machine.wait_exit(TIMEOUT_SECONDS) == SUCCESS
+    lines = out.read_text().splitlines()
+    assert len(lines) <= trace.ENTRIES + 1
+    at = next(at for at, line in enumerate(lines) if line.endswith(f" {STOP}"))
+
+    def depth(line: str) -> int:
+        return len(line) - len(line[14:].lstrip())
+
+    # Outwards from there: each caller is the last line before that is indented less.
+    callers, deepest = [], depth(lines[at])
+    for line in reversed(lines[1:at]):
+        if depth(line) < deepest:
+            deepest = depth(line)
+            callers.append(line[14:].strip())
+    assert callers[0] == "neap::application", callers
+    loop = next(place for place, name in enumerate(callers) if name == "neap::EventLoop::turn")
+    assert callers[loop + 1] == "neap::EventLoop::run", callers
+    counts = [int(line.split()[0]) for line in lines[1:]]
+    assert counts == sorted(counts)
+    # The end: the application's result ends the machine.
+    require_in_order(lines[at:], r" an_event|::an_event", r" neap::machine::exit$")
+
+
+def test_a_trace_is_bounded(tmp_path: Path) -> None:
+    out = tmp_path / "trace.txt"
+    entries = 50
+    with (
+        trace.tracing(IMAGE, 1, out, entries=entries) as words,
+        Machine(IMAGE, cores=3, memory="256M", card=False, qemu_options=words) as machine,
+    ):
+        assert machine.wait_exit(TIMEOUT_SECONDS) == SUCCESS
+    lines = out.read_text().splitlines()
+    assert 1 < len(lines) <= entries + 1
+    assert re.search(r"; [1-9]\d* earlier entries are not here$", lines[0])
+
+
+def test_run_takes_gdb_and_trace(tmp_path: Path) -> None:
+    argv = [str(REPOSITORY / "neap"), "run", "hello", "--debug", "--cores", "2", "--gdb", "--trace", "1"]
+    done = subprocess.run(argv, input="neap cores\ncontinue\nquit\n", cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    require_in_order(done.stdout.splitlines(), r"core 0 \(gdb thread 1\): in neap::run_kernel$", "^1 not started$", "^hello from core 1$")
+    assert "neap::EventLoop::run" in (tmp_path / "trace-1.txt").read_text()
+    for word, complaint in (("2", "--trace takes a core from 0 to 1"), ("-1", "--trace takes a core")):
+        refused = subprocess.run([*argv[:-1], word], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert refused.returncode != 0 and complaint in refused.stdout + refused.stderr

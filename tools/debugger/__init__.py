@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap run --gdb`: gdb on a machine in this terminal, with commands that know the kernel (in_gdb.py).
+
+QEMU holds the machine before its first instruction; gdb lets it boot to the kernel, where page tables stand and symbols fit, and then asks
+the user. The machine's console is shown between gdb's lines. When gdb ends, so does the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tools import packages, progress, toolchain
+from tools.errors import Failure
+from tools.process import run_in_terminal
+
+COMMANDS = Path(__file__).resolve().parent / "in_gdb.py"
+FIRST_STOP = "neap::run_kernel"
+# A busy host may let QEMU wait; gdb's own patience of 2 s then ends in garbled answers.
+ANSWER_SECONDS = 60
+
+
+def require() -> None:
+    """gdb, from the machine's own Debian."""
+    packages.require("gdb")
+
+
+def symbols_of(image: Path) -> Path:
+    """The file beside an image that a debugger reads."""
+    path = image.with_name(image.name.removesuffix(".elf") + ".debug.elf")
+    if not path.is_file():
+        raise Failure(f"there are no symbols of {image.name}: {path} is missing", "./neap build makes both")
+    return path
+
+
+def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
+    """gdb's command line for a machine that waits at `socket`."""
+    argv = ["gdb", "-q", str(symbols_of(image))]
+    if chain := toolchain.find():
+        # What the image's std:: types look like is the cross compiler's knowledge.
+        argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
+    argv += ["-x", str(COMMANDS)]
+    # Code is read from the file: before the kernel's page tables stand the machine has none at these addresses.
+    words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
+    words += [f"target remote {socket}", f"tbreak {FIRST_STOP}", "continue"]
+    for word in words:
+        argv += ["-ex", word]
+    return argv + list(more)
+
+
+def debug(image: Path, socket: Path) -> None:
+    """Runs gdb in this terminal until the user ends it."""
+    progress.say("neap: gdb: 'neap' lists its own commands, 'continue' lets the machine run, Ctrl-C stops it, 'quit' ends both")
+    with _interrupts_are_gdbs():
+        run_in_terminal(command(image, socket))
+
+
+@contextlib.contextmanager
+def _interrupts_are_gdbs() -> Iterator[None]:
+    """Ctrl-C reaches all in the terminal; here it means: stop the guest."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

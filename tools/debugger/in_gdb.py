@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Runs inside gdb: what the cores of a machine are doing, what waits on them, and until when.
+
+    (gdb) neap cores     each core: asleep or where, and what it has done
+    (gdb) neap events    what waits in each core's queues
+    (gdb) neap timers    each core's pending timers, the earliest first
+
+A core's own state is thread-local, which a debugger of a bare machine knows nothing of: it is found by the FS base of the core's registers,
+below which the compiler lays thread-local variables (System V ABI, TLS variant II).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+import sys
+from collections.abc import Iterator
+
+import gdb
+
+SHOWN_MAX = 100  # of a queue or a wheel; the rest is counted
+WALKED_MAX = 2_000_000  # lists may be damaged
+PT_TLS = 7
+TICK_BITS = 16  # kernel/timer_wheel.hpp
+WRAPPER = "::_S_invoke<"
+SPAWNED = "neap::(anonymous namespace)::SpawnedEvent"
+
+
+@functools.cache
+def storage_bytes(path: str) -> int:
+    """How far below a core's FS base its thread-local variables begin: the ELF segment's size, rounded to its alignment."""
+    with open(path, "rb") as image:
+        header = image.read(64)
+        at, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
+        image.seek(at)
+        segments = [struct.unpack_from("<IIQQQQQQ", image.read(size)) for _ in range(count)]
+    in_memory, alignment = next(segment[6:8] for segment in segments if segment[0] == PT_TLS)
+    return (in_memory + alignment - 1) // alignment * alignment
+
+
+def atom(value: gdb.Value) -> gdb.Value:
+    """What a std::atomic, or a Counter around one, holds."""
+    for _ in range(6):
+        fields = {field.name for field in _all_fields(value.type)}
+        inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)
+        if inner is None:
+            return value
+        value = value[inner]
+    return value
+
+
+def _all_fields(kind: gdb.Type) -> Iterator[gdb.Field]:
+    kind = kind.strip_typedefs()
+    if kind.code not in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
+        return
+    for field in kind.fields():
+        yield field
+        if field.is_base_class:
+            yield from _all_fields(field.type)
+
+
+def function_at(address: int) -> str:
+    """The function's name, without its parameters."""
+    said = gdb.execute(f"info symbol {address:#x}", to_string=True)
+    match = re.match(r"(.*?)( \+ \d+)? in section ", said)
+    return without_parameters(match.group(1)) if match else f"{address:#x}"
+
+
+def without_parameters(name: str) -> str:
+    name = re.sub(r"( const| noexcept| \[.*\])+$", "", name)
+    if not name.endswith(")"):
+        return name
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += (name[at] == ")") - (name[at] == "(")
+        if depth == 0:
+            return name[:at] if at and not name[:at].endswith("::") else name
+    return name
+
+
+def callback_name(callback: gdb.Value) -> str:
+    """The callable inside a std::move_only_function: its wrapper's name says which type, and a function pointer lies in its storage."""
+    invoke = int(callback["_M_invoke"].cast(gdb.lookup_type("unsigned long")))
+    if invoke == 0:
+        return "(empty)"
+    name = function_at(invoke)
+    at = name.find(WRAPPER)
+    if at < 0:
+        return name
+    inner = name[at + len(WRAPPER) :]
+    inner = inner[: inner.rfind(">")] if ">" in inner else inner
+    if "(*)" in inner:
+        return function_at(word_at(int(callback["_M_storage"].address)))
+    return inner
+
+
+def word_at(address: int) -> int:
+    return int.from_bytes(gdb.selected_inferior().read_memory(address, 8).tobytes(), "little")
+
+
+class Core:
+    """One core that has its thread-local storage: a vCPU, stopped."""
+
+    def __init__(self, thread: gdb.InferiorThread):
+        self.thread = thread
+        thread.switch()
+        frame = gdb.newest_frame()
+        self.fs = int(frame.read_register("fs_base")) & (1 << 64) - 1
+        self.pc = frame.pc()
+        self.number = int(self.own("neap::x86::(anonymous namespace)::core_number"))
+
+    def own(self, name: str) -> gdb.Value:
+        """A thread-local variable of this core."""
+        where = gdb.execute(f"info address {name}", to_string=True)
+        offset = re.search(r"at offset (0x[0-9a-f]+) in the thread-local storage", where)
+        symbol = gdb.lookup_static_symbol(name) or gdb.lookup_global_symbol(name)
+        if symbol is None or offset is None:
+            raise gdb.GdbError(f"{name} is not in this image as these commands know it")
+        address = self.fs - storage_bytes(gdb.objfiles()[0].filename) + int(offset.group(1), 16)
+        return gdb.Value(address).cast(symbol.type.strip_typedefs().unqualified().pointer()).dereference()
+
+    @property
+    def shared(self) -> gdb.Value | None:
+        """The `neap::Core` of this core; None before it is made."""
+        symbol = gdb.lookup_static_symbol("neap::(anonymous namespace)::cores")
+        if symbol is None:
+            raise gdb.GdbError("neap::cores is not in this image")
+        entry = symbol.value()["_M_elems"][self.number]
+        return entry.dereference() if int(entry) else None
+
+    def asleep(self) -> bool:
+        before = gdb.selected_inferior().read_memory(self.pc - 3, 3).tobytes()
+        return before.endswith(b"\xf4") or before == b"\x0f\x01\xc9"
+
+
+def cores() -> list[Core]:
+    """Those that run, in the order of their numbers; the selected thread stays selected."""
+    selected = gdb.selected_thread()
+    if selected is None:
+        raise gdb.GdbError("no machine: target remote SOCKET")
+    found = []
+    try:
+        for thread in gdb.selected_inferior().threads():
+            thread.switch()
+            # Until the kernel gives it one, a core has no storage; firmware's cores never have.
+            if int(gdb.newest_frame().read_register("fs_base")) & 1 << 63:
+                found.append(Core(thread))
+    finally:
+        selected.switch()
+    return sorted(found, key=lambda core: core.number)
+
+
+def walk(first: gdb.Value, next_name: str = "next") -> Iterator[gdb.Value]:
+    """The nodes of a list that ends in null."""
+    for _ in range(WALKED_MAX):
+        if not int(first):
+            return
+        yield first
+        first = first[next_name]
+
+
+def event_name(node: gdb.Value) -> str:
+    name = function_at(int(node["run"].cast(gdb.lookup_type("unsigned long"))))
+    if not name.startswith(f"{SPAWNED}::execute"):
+        return name
+    return callback_name(node.cast(gdb.lookup_type(SPAWNED).pointer())["callback"])
+
+
+def remote_events(core: gdb.Value) -> Iterator[str]:
+    """Callbacks in the bounded queue, oldest first: a slot is full if its turn is one beyond its position (kernel/remote_queue.hpp)."""
+    queue = core["remote"]
+    slots = queue["slots_"]
+    capacity = slots.type.range()[1] + 1
+    position = int(queue["tail_"])
+    for _ in range(capacity):
+        slot = slots[position % capacity]
+        if int(atom(slot["turn"])) != position + 1:
+            return
+        yield callback_name(slot["value"])
+        position += 1
+
+
+def queues(core: Core) -> list[tuple[str, list[str]]]:
+    """What waits on a core, by the queue that it waits in."""
+    loop, shared = core.own("neap::event_loop"), core.shared
+    named = [("local", [event_name(node) for node in walk(loop["first_"])])]
+    named.append(("handed over", [event_name(node) for node in walk(loop["received_"])]))
+    if shared is not None:
+        # Newest first, as others put them there.
+        named.append(("on the way", [event_name(node) for node in walk(atom(shared["handed_over"]["head_"]))][::-1]))
+        named.append(("remote", list(remote_events(shared))))
+    return named
+
+
+def pending_timers(core: Core) -> list[tuple[int, str]]:
+    """(deadline in ns since boot, callback) of each, the earliest first."""
+    wheel = core.own("neap::(anonymous namespace)::wheel")
+    heads, occupied = wheel["heads_"], wheel["occupied_"]
+    lists = [wheel["due_"]]
+    for level in range(occupied.type.range()[1] + 1):
+        bits = int(occupied[level])
+        lists += [heads[level * 64 + slot] for slot in range(64) if bits >> slot & 1]
+    found = []
+    for head in lists:
+        timer = head
+        while int(timer) and len(found) < WALKED_MAX:
+            found.append((int(timer["deadline_ns_"]), callback_name(timer["fire_"])))
+            timer = timer["next_"]
+            if int(timer) == int(head):
+                break
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def say(lines: list[str], what: str) -> None:
+    for line in lines[:SHOWN_MAX]:
+        print(line)
+    if len(lines) > SHOWN_MAX:
+        print(f"    and {len(lines) - SHOWN_MAX} more {what}")
+
+
+class Neap(gdb.Command):
+    """Commands that know Neap's kernel: neap cores, neap events, neap timers."""
+
+    def __init__(self) -> None:
+        super().__init__("neap", gdb.COMMAND_STATUS, prefix=True)
+
+
+class Cores(gdb.Command):
+    """Each core: asleep or where, what it has done, how much waits."""
+
+    def __init__(self) -> None:
+        super().__init__("neap cores", gdb.COMMAND_STATUS)
+
+    def invoke(self, _argument: str, _from_tty: bool) -> None:
+        running = cores()
+        for core in running:
+            shared = core.shared
+            done = ""
+            if shared is not None:
+                counters = shared["counters"]
+                done = "; " + ", ".join(f"{int(atom(counters[name]))} {name}" for name in ("events", "interrupts", "sleeps"))
+                done += f", {sum(len(waiting) for _, waiting in queues(core))} waiting"
+            state = "asleep" if core.asleep() else f"in {function_at(core.pc)}"
+            print(f"core {core.number} (gdb thread {core.thread.num}): {state}{done}")
+        if absent := len(gdb.selected_inferior().threads()) - len(running):
+            print(f"{absent} not started")
+
+
+class Events(gdb.Command):
+    """What waits in each core's queues, oldest first."""
+
+    def __init__(self) -> None:
+        super().__init__("neap events", gdb.COMMAND_STATUS)
+
+    def invoke(self, _argument: str, _from_tty: bool) -> None:
+        for core in cores():
+            named = queues(core)
+            print(f"core {core.number}: {sum(len(waiting) for _, waiting in named)} events wait")
+            for queue, waiting in named:
+                say([f"    {queue}: {name}" for name in waiting], "there")
+
+
+class Timers(gdb.Command):
+    """Each core's pending timers, the earliest first; times are since boot."""
+
+    def __init__(self) -> None:
+        super().__init__("neap timers", gdb.COMMAND_STATUS)
+
+    def invoke(self, _argument: str, _from_tty: bool) -> None:
+        for core in cores():
+            pending = pending_timers(core)
+            looked_ns = int(core.own("neap::(anonymous namespace)::wheel")["elapsed_"]) << TICK_BITS
+            print(f"core {core.number}: {len(pending)} timers; its wheel stands at {looked_ns / 1e9:.6f} s")
+            say([f"    {deadline / 1e9:.6f} s: {name}" for deadline, name in pending], "timers")
+
+
+def main() -> None:
+    for folder in globals().get("printers", ()):
+        sys.path.insert(0, folder)
+        try:
+            from libstdcxx.v6 import register_libstdcxx_printers
+
+            register_libstdcxx_printers(None)
+        except (ImportError, RuntimeError):
+            pass  # values are shown raw
+        break
+    for command in (Neap, Cores, Events, Timers):
+        command()
+
+
+main()
