@@ -157,6 +157,7 @@ bool is_the_loops(std::string_view name) {
       "neap::run_event_loop",
       "neap::run_kernel",
       "neap::run_marked_interrupts",
+      "neap::Callback::",
       "neap::(anonymous namespace)::SpawnedEvent::",
       "neap::(anonymous namespace)::run_vector",
       "neap::machine::",
@@ -165,12 +166,20 @@ bool is_the_loops(std::string_view name) {
   return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
 }
 
+// The callable inside a wrapper is the first argument of the wrapper's template.
 std::string_view callable_of(std::string_view name) {
-  constexpr std::string_view wrapper = "::_S_invoke<";
-  const auto at = name.find(wrapper);
-  if (!name.starts_with("std::move_only_function<") || at == name.npos) return name;
-  name.remove_prefix(at + wrapper.size());
-  if (name.ends_with('>')) name.remove_suffix(1);
+  constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<",
+                                           "std::move_only_function<void ()>::_S_invoke<"};
+  for (const std::string_view wrapper : wrappers) {
+    if (!name.starts_with(wrapper)) continue;
+    const std::string_view inner = name.substr(wrapper.size());
+    unsigned depth = 1;
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      if (inner[i] == '<') ++depth;
+      if (inner[i] == '>' && --depth == 0) return inner.substr(0, i);
+    }
+    return inner;  // the name was cut
+  }
   return name;
 }
 
@@ -221,7 +230,7 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   (void)walk(&frame, keep_outermost, &outermost);
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
-    const bool any_function = name.contains("(*)");  // a pointer's type; the function is the next frame
+    const bool any_function = name.contains("(*)") || name.contains("(&)");  // a pointer's type; the function is the next frame
     if (!name.empty() && !any_function && !is_the_loops(name)) return name;
   }
   return {};

@@ -23,7 +23,8 @@ SHOWN_MAX = 100  # of a queue or a wheel; the rest is counted
 WALKED_MAX = 2_000_000  # lists may be damaged
 PT_TLS = 7
 TICK_BITS = 16  # kernel/timer_wheel.hpp
-WRAPPER = "::_S_invoke<"
+# Whose template's first argument is the callable.
+WRAPPERS = ("neap::Callback::set<", "neap::detail::SpawnedEvent<", "std::move_only_function<void ()>::_S_invoke<")
 SPAWNED = "neap::(anonymous namespace)::SpawnedEvent"
 
 
@@ -79,20 +80,28 @@ def without_parameters(name: str) -> str:
     return name
 
 
+def callable_in(name: str) -> str | None:
+    """The callable inside a wrapper's name: None if this is none, empty for a pointer to a function, whose type tells nothing."""
+    wrapper = next((wrapper for wrapper in WRAPPERS if name.startswith(wrapper)), None)
+    if wrapper is None:
+        return None
+    depth, end = 1, len(wrapper)
+    while end < len(name) and depth:
+        depth += (name[end] == "<") - (name[end] == ">")
+        end += 1
+    inner = name[len(wrapper) : end - 1]
+    return "" if "(*)" in inner or "(&)" in inner else inner
+
+
 def callback_name(callback: gdb.Value) -> str:
-    """The callable inside a std::move_only_function: its wrapper's name says which type, and a function pointer lies in its storage."""
-    invoke = int(callback["_M_invoke"].cast(gdb.lookup_type("unsigned long")))
-    if invoke == 0:
+    """The callable inside a callback: its wrapper's name says which type, and a function pointer lies in its storage."""
+    call, storage = ("call_", "room_") if callback.type.strip_typedefs().tag == "neap::Callback" else ("_M_invoke", "_M_storage")
+    code = int(callback[call].cast(gdb.lookup_type("unsigned long")))
+    if code == 0:
         return "(empty)"
-    name = function_at(invoke)
-    at = name.find(WRAPPER)
-    if at < 0:
-        return name
-    inner = name[at + len(WRAPPER) :]
-    inner = inner[: inner.rfind(">")] if ">" in inner else inner
-    if "(*)" in inner:
-        return function_at(word_at(int(callback["_M_storage"].address)))
-    return inner
+    name = function_at(code)
+    inner = callable_in(name)
+    return function_at(word_at(int(callback[storage].address))) if inner == "" else inner or name
 
 
 def word_at(address: int) -> int:
@@ -162,9 +171,10 @@ def walk(first: gdb.Value, next_name: str = "next") -> Iterator[gdb.Value]:
 
 def event_name(node: gdb.Value) -> str:
     name = function_at(int(node["run"].cast(gdb.lookup_type("unsigned long"))))
-    if not name.startswith(f"{SPAWNED}::execute"):
-        return name
-    return callback_name(node.cast(gdb.lookup_type(SPAWNED).pointer())["callback"])
+    if name.startswith(f"{SPAWNED}::execute"):
+        return callback_name(node.cast(gdb.lookup_type(SPAWNED).pointer())["callback"])
+    inner = callable_in(name)
+    return function_at(word_at(int(node) + gdb.lookup_type("neap::RemoteNode").sizeof)) if inner == "" else inner or name
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
