@@ -124,7 +124,16 @@ TEST(CpuPower, IdleStatesAreTheModelsThatLeaf5Lists) {
            Case{0x55, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
            Case{0x6a, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
            Case{0x2d, 0x00000010, states({halt, c1, poll, monitor}), c1}, Case{0x2d, 0x00000000, states({halt, poll}), halt},
-           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID alone
+           Case{0x8f, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0xcf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0xad, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0xad, 0x00001020, states({halt, c1, c1e, poll, monitor}), c1e},  // 21h is not listed
+           Case{0xaf, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},
+           Case{0xaf, 0x00000020, states({halt, c1, c1e, poll, monitor}), c1e},
+           Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
+           Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
+           Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
+           Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID alone
        }) {
     FakeCpu cpu = sandy_bridge_ep();
     cpu.model(now.model, test::monitor_feature);

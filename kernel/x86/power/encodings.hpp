@@ -14,10 +14,12 @@ namespace neap::x86::power {
 namespace msr {
 constexpr std::uint32_t pmc0 = 0xc1;
 constexpr std::uint32_t platform_info = 0xce;
+constexpr std::uint32_t package_cstate_control = 0xe2;
 constexpr std::uint32_t perf_event_select0 = 0x186;
 constexpr std::uint32_t perf_ctl = 0x199;
 constexpr std::uint32_t misc_enable = 0x1a0;
 constexpr std::uint32_t turbo_ratio_limit = 0x1ad;
+constexpr std::uint32_t turbo_group_sizes = 0x1ae;
 constexpr std::uint32_t power_ctl = 0x1fc;
 constexpr std::uint32_t fixed_counter0 = 0x309;
 constexpr std::uint32_t fixed_counter1 = 0x30a;
@@ -35,7 +37,9 @@ constexpr std::uint32_t package_c2_residency = 0x60d;
 constexpr std::uint32_t package_power_limit = 0x610;
 constexpr std::uint32_t package_energy = 0x611;
 constexpr std::uint32_t package_power_info = 0x614;
+constexpr std::uint32_t dram_power_limit = 0x618;
 constexpr std::uint32_t dram_energy = 0x619;
+constexpr std::uint32_t cores_power_limit = 0x638;
 constexpr std::uint32_t hwp_enable = 0x770;
 constexpr std::uint32_t hwp_capabilities = 0x771;
 constexpr std::uint32_t hwp_request = 0x774;
@@ -143,10 +147,29 @@ constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0)
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
 
 /// Bits 7:4 of a hint name the C-state less one (15: C0), bits 3:0 the sub-state; leaf 5 counts each C-state's sub-states in four bits of
-/// EDX. True if the CPU lists this one.
+/// EDX. True if the CPU lists this one. Beyond C1, sub-states from 2 on are numbered with gaps (Haswell's C7s is 2, Sierra Forest's C6SP
+/// 3): for them the C-state must have some, as Linux's intel_idle has it for all.
 constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
-  const unsigned state = (hint >> 4) + 1U;
-  return state <= 7 && (hint & 0xfU) < (leaf5_edx >> (4 * state) & 0xfU);
+  const unsigned state = (hint >> 4) + 1U, sub_state = hint & 0xfU;
+  if (state > 7) return false;
+  const unsigned listed = leaf5_edx >> (4 * state) & 0xfU;
+  return sub_state < listed || (state > 1 && sub_state >= 2 && listed != 0);
 }
+
+// --- What firmware allows (volume 4) -----------------------------------------------------------------------------------------------------
+
+/// MSR_PKG_CST_CONFIG_CONTROL: 2:0 how deep the package may go, 15 the register is locked.
+constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
+constexpr std::uint64_t package_cstate_lock = bit(15);
+
+/// MSR_PKG_POWER_LIMIT's second limit, for milliseconds; 0: off.
+constexpr std::uint32_t limit2_power_units(std::uint64_t raw) {
+  return (raw & bit(47)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 32, 15));
+}
+/// MSR_DRAM_POWER_LIMIT and MSR_PP0_POWER_LIMIT: 14:0 units, 15 on, 31 locked.
+constexpr std::uint32_t domain_limit_power_units(std::uint64_t raw) {
+  return (raw & bit(15)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 0, 15));
+}
+constexpr std::uint64_t domain_limit_lock = bit(31);
 
 }  // namespace neap::x86::power

@@ -92,6 +92,9 @@ TEST(MwaitHints, CountOnlyIfLeaf5ListsTheirSubState) {
   EXPECT_FALSE(hint_is_listed(0x40, sandy_bridge_ep));
   constexpr std::uint32_t skylake_sp = 0x00002020;
   EXPECT_FALSE(hint_is_listed(0x10, skylake_sp));
+  EXPECT_TRUE(hint_is_listed(0x21, skylake_sp));
+  EXPECT_TRUE(hint_is_listed(0x23, skylake_sp)) << "numbered with gaps";
+  EXPECT_FALSE(hint_is_listed(0x33, skylake_sp)) << "no C7 at all";
   EXPECT_TRUE(hint_is_listed(0x20, skylake_sp));
   EXPECT_FALSE(hint_is_listed(0x70, 0xffffffff)) << "leaf 5 ends with C7 in its own numbering";
   EXPECT_FALSE(hint_is_listed(0xf0, 0xffffffff)) << "C0 is no sleep";

@@ -9,15 +9,22 @@ namespace {
 
 constexpr std::uint8_t family_core = 6;
 
+template <typename T>
+constexpr std::array<T, idle_states> by_state(T absent, T c1, T c1e, T c3, T c6, T c7) {
+  std::array<T, idle_states> states;
+  states.fill(absent);
+  states[static_cast<unsigned>(IdleState::c1)] = c1;
+  states[static_cast<unsigned>(IdleState::c1e)] = c1e;
+  states[static_cast<unsigned>(IdleState::c3)] = c3;
+  states[static_cast<unsigned>(IdleState::c6)] = c6;
+  states[static_cast<unsigned>(IdleState::c7)] = c7;
+  return states;
+}
 constexpr Hints hints_of(std::uint8_t c1, std::uint8_t c1e, std::uint8_t c3, std::uint8_t c6, std::uint8_t c7) {
-  Hints hints;
-  hints.fill(no_hint);
-  hints[static_cast<unsigned>(IdleState::c1)] = c1;
-  hints[static_cast<unsigned>(IdleState::c1e)] = c1e;
-  hints[static_cast<unsigned>(IdleState::c3)] = c3;
-  hints[static_cast<unsigned>(IdleState::c6)] = c6;
-  hints[static_cast<unsigned>(IdleState::c7)] = c7;
-  return hints;
+  return by_state<std::uint8_t>(no_hint, c1, c1e, c3, c6, c7);
+}
+constexpr WakeTimes wakes(std::uint16_t c1, std::uint16_t c1e, std::uint16_t c3, std::uint16_t c6, std::uint16_t c7) {
+  return by_state<std::uint16_t>(0, c1, c1e, c3, c6, c7);
 }
 
 constexpr std::uint16_t c2_to_c7 = counter::core_c3 | counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 |
@@ -28,13 +35,55 @@ constexpr std::uint16_t c2_and_c6 = counter::core_c6 | counter::package_c2 | cou
 // 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers; MSR_RAPL_POWER_UNIT holds for their package alone.
 constexpr std::uint8_t dram_15uj = 16;
 
+using enum PackageLimits;
+
+constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
+constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
+constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);
+
+// E5, E7 and Scalable; then D; then E3 and E, which are client dies.
 constexpr std::array models{
-    Model{0x2d, "Sandy Bridge-EP", hints_of(0x00, 0x01, 0x10, 0x20, 0x30), c2_to_c7, true, 0},
-    Model{0x3e, "Ivy Bridge-EP", hints_of(0x00, 0x01, 0x10, 0x20, no_hint), c2_to_c7, true, 0},
-    Model{0x3f, "Haswell-EP", hints_of(0x00, 0x01, 0x10, 0x20, no_hint), c2_to_c6, true, dram_15uj},
-    Model{0x4f, "Broadwell-EP", hints_of(0x00, 0x01, 0x10, 0x20, no_hint), c2_to_c6, true, dram_15uj},
-    Model{0x55, "Skylake-SP", hints_of(0x00, 0x01, no_hint, 0x20, no_hint), c2_and_c6, true, dram_15uj},
-    Model{0x6a, "Ice Lake-SP", hints_of(0x00, 0x01, no_hint, 0x20, no_hint), c2_and_c6, true, dram_15uj},
+    // intel_idle snb_cstates; turbostat snx_features, perf snb_cstates
+    Model{0x2d, "Sandy Bridge-EP", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, true, 0, false, sandy_bridge},
+    // intel_idle ivt_cstates (one or two packages); turbostat ivx_features, perf snb_cstates
+    Model{0x3e, "Ivy Bridge-EP", to_c6, wakes(1, 10, 59, 82, 0), c2_to_c7, true, 0, false, sandy_bridge},
+    // intel_idle hsw_cstates; turbostat hsx_features, perf snb_cstates
+    Model{0x3f, "Haswell-EP", to_c6, wakes(2, 10, 33, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
+    // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
+    Model{0x4f, "Broadwell-EP", to_c6, wakes(2, 10, 40, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
+    // intel_idle skx_cstates; turbostat skx_features. Cascade Lake and Cooper Lake have the same number.
+    Model{0x55, "Skylake-SP", without_c3, wakes(2, 10, 0, 133, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
+    // intel_idle icx_cstates; turbostat icx_features, perf icx_cstates
+    Model{0x6a, "Ice Lake-SP", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
+    // intel_idle spr_cstates; turbostat spr_features, perf icx_cstates; likewise Emerald Rapids
+    Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
+    Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
+    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is the core's C6 alone; the package follows only after 21h,
+    // "C6P", which is what c6 does on the models before.
+    Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
+    // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S", 23h "C6SP", after which the package follows.
+    Model{0xaf, "Sierra Forest", hints_of(0, 1, no_hint, 0x23, no_hint), wakes(1, 2, 0, 310, 0), c2_and_c6, true, 0, true, skylake_server},
+
+    // intel_idle bdw_cstates; turbostat bdx_features, perf snb_cstates
+    Model{0x56, "Broadwell-DE", to_c6, wakes(2, 10, 40, 133, 0), c2_to_c6, true, dram_15uj, false, unknown},
+    // intel_idle icx_cstates; turbostat icx_features, perf icx_cstates
+    Model{0x6c, "Ice Lake-D", without_c3, wakes(1, 4, 0, 170, 0), c2_and_c6, true, dram_15uj, true, skylake_server},
+    // intel_idle gnrd_cstates; turbostat spr_features, perf icx_cstates
+    Model{0xae, "Granite Rapids-D", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 240, 0), c2_and_c6, true, 0, true,
+          skylake_server},
+
+    // intel_idle snb_cstates; turbostat and perf as Sandy Bridge-EP; intel_rapl gives it no DRAM
+    Model{0x2a, "Sandy Bridge", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, false, 0, false, sandy_bridge},
+    // intel_idle ivb_cstates; perf snb_cstates; intel_rapl gives it no DRAM
+    Model{0x3a, "Ivy Bridge", to_c7, wakes(1, 10, 59, 80, 87), c2_to_c7, false, 0, false, sandy_bridge},
+    // intel_idle hsw_cstates, whose C7 is C7s; perf snb_cstates; C8 and deeper are left out here and below
+    Model{0x3c, "Haswell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 33, 133, 166), c2_to_c7, true, 0, false, unknown},
+    // intel_idle bdw_cstates; perf snb_cstates
+    Model{0x47, "Broadwell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 40, 133, 166), c2_to_c7, true, 0, false, unknown},
+    // intel_idle skl_cstates; perf snb_cstates
+    Model{0x5e, "Skylake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
+    // intel_idle skl_cstates; perf hswult_cstates. Coffee Lake (Xeon E) has the same number.
+    Model{0x9e, "Kaby Lake", hints_of(0, 1, 0x10, 0x20, 0x33), wakes(2, 10, 70, 85, 124), c2_to_c7, true, 0, false, unknown},
 };
 
 }  // namespace
@@ -45,9 +94,7 @@ const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept {
   return found == models.end() ? nullptr : found;
 }
 
-Hints usual_hints(bool intel) noexcept {
-  return intel ? hints_of(0x00, 0x01, 0x10, 0x20, 0x30) : hints_of(0x00, no_hint, no_hint, no_hint, no_hint);
-}
+Hints usual_hints(bool intel) noexcept { return intel ? to_c7 : hints_of(0x00, no_hint, no_hint, no_hint, no_hint); }
 
 std::uint32_t ratio_step_khz(std::uint8_t model) noexcept {
   constexpr std::array<std::uint8_t, 7> nehalem_and_westmere{0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f};

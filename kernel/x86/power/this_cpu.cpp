@@ -10,6 +10,7 @@
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/power/cpu_power.hpp"
+#include "kernel/x86/power/report.hpp"
 
 namespace neap::x86::power {
 
@@ -51,6 +52,8 @@ void find_abilities() {
   Line line;
   cpu_power.describe(line);
   line.print();
+  Report report(this_cpu, cpu_power.abilities());
+  for (Line& more : report.lines()) more.print();
 }
 
 void start_this_core(unsigned core) {
