@@ -43,8 +43,9 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
     # Code is read from the file: before the kernel's page tables stand the machine has none at these addresses.
+    # A breakpoint in hardware: KVM would write another kind into memory that is not mapped yet.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
-    words += [f"target remote {socket}", f"tbreak {FIRST_STOP}", "continue"]
+    words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:
         argv += ["-ex", word]
     return argv + list(more)
