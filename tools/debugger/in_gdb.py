@@ -82,14 +82,15 @@ def without_parameters(name: str) -> str:
 
 def callable_in(name: str) -> str | None:
     """The callable inside a wrapper's name: None if this is none, empty for a pointer to a function, whose type tells nothing."""
-    wrapper = next((wrapper for wrapper in WRAPPERS if name.startswith(wrapper)), None)
-    if wrapper is None:
+    # In front of a template's name stands its result's type.
+    start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
+    if start is None:
         return None
-    depth, end = 1, len(wrapper)
+    depth, end = 1, start
     while end < len(name) and depth:
         depth += (name[end] == "<") - (name[end] == ">")
         end += 1
-    inner = name[len(wrapper) : end - 1]
+    inner = name[start : end - 1]
     return "" if "(*)" in inner or "(&)" in inner else inner
 
 
