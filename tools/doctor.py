@@ -142,7 +142,16 @@ CHECKS: list[Callable[[], Finding]] = [
     _packages("packages to build", "build", "card"),
     _packages("packages for the toolchain", "toolchain"),
     _packages(
-        "packages for tests", "host-tests", "python-tests", "tools-tests", "sim-tests", "browser-tests", "system-tests", "style", "rustfmt"
+        "packages for tests",
+        "host-tests",
+        "python-tests",
+        "tools-tests",
+        "sim-tests",
+        "browser-tests",
+        "system-tests",
+        "gdb",
+        "style",
+        "rustfmt",
     ),
     _toolchain,
     _compiled_objects,

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tools import packages, progress, toolchain
+from tools import build, packages, progress, toolchain
 from tools.errors import Failure
 from tools.process import run_in_terminal
 
@@ -37,7 +37,7 @@ def symbols_of(image: Path) -> Path:
 
 def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
     """gdb's command line for a machine that waits at `socket`."""
-    argv = ["gdb", "-q", str(symbols_of(image))]
+    argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
         # What the image's std:: types look like is the cross compiler's knowledge.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
