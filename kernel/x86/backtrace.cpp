@@ -4,7 +4,6 @@
 #include <unwind.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
@@ -23,24 +22,24 @@ void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, 
 
 constexpr unsigned handler_frames_max = 13;
 constexpr unsigned steps_max = 1'000'000;  // a damaged stack may lead in a circle
-constexpr unsigned nobody = ~0U;
 
-constinit std::atomic<unsigned> walking{nobody};
-constinit void* way_out[5]{};
+// A core's own: several may fault at once.
+constinit thread_local bool walking = false;
+constinit thread_local void* way_out[5]{};
 
 // Walks this core's stack, or what `from` interrupted. False: the stack led to memory that is not there; what was visited until then holds.
 [[gnu::noinline]] bool walk(const ExceptionFrame* from, _Unwind_Trace_Fn visit, void* argument) noexcept {
   if (__builtin_setjmp(way_out) != 0) {
-    walking.store(nobody);
+    walking = false;
     return false;
   }
-  walking.store(machine::this_core());
+  walking = true;
   if (from != nullptr) {
     neap_walk_interrupted(from, visit, argument);
   } else {
     _Unwind_Backtrace(visit, argument);
   }
-  walking.store(nobody);
+  walking = false;
   return true;
 }
 
@@ -237,7 +236,7 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
 }
 
 void leave_broken_walk() noexcept {
-  if (walking.load() == machine::this_core()) __builtin_longjmp(way_out, 1);
+  if (walking) __builtin_longjmp(way_out, 1);
 }
 
 }  // namespace neap::x86

@@ -2,6 +2,8 @@
 // Each thing that must not be done ends in a panic that says what it was and which functions led there. The word `fault=` chooses;
 // target_test.py knows what each must print.
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -147,7 +149,20 @@ neap::task<int> neap::application(Arguments& arguments) {
   static std::size_t fault;
   fault = arguments.choice("fault", fault_names, 0, "what to do wrong");
   const auto core = arguments.number("core", 0, {.least = 0, .most = core_count() - 1}, "where");
+  const bool together = arguments.choice("together", {"no", "yes"}, 0, "on all cores at once") != 0;
   arguments.finish();
+  for (unsigned other = 0; together && other < core_count(); ++other) {
+    test::check(spawn_on(other,
+                         [] {
+                           static constinit std::atomic<unsigned> there{0};
+                           ++there;
+                           while (there.load() != core_count()) asm volatile("pause");
+                           commit(fault);
+                         })
+                    .has_value(),
+                "spawned");
+  }
+  if (together) co_await sleep_for(std::chrono::hours(1));
   test::check(spawn_on(static_cast<unsigned>(core), [] { commit(fault); }).has_value(), "spawned");
   co_await sleep_for(std::chrono::seconds(5));
   print("FAILED: nothing stopped it");

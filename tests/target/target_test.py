@@ -277,6 +277,15 @@ def test_nmi_is_a_panic_that_names_itself() -> None:
     judge(run, status, machine.lines)
 
 
+@pytest.mark.parametrize("fault", ["failed_requirement", "divide", "stack_overflow"])
+def test_of_panics_on_all_cores_at_once_one_is_told(fault: str) -> None:
+    lines = boot(Run("faults_are_named", cores=4, words=f"fault={fault} together=yes", ends=PANIC))
+    told = [line for line in lines if re.search("panic on core", line)]
+    assert len(told) == 1, told
+    # The others had got as far as they could, and are told as any other core is.
+    assert sum(bool(re.search(r"^core \d was at ", line)) for line in lines) == 3, "\n".join(lines)
+
+
 def test_a_machine_that_cannot_be_switched_off_says_so() -> None:
     with Machine(
         image_path("ends_as_asked"), arguments=["way=off"], memory="256M", card=False, qemu_options=["-machine", "acpi=off"]
