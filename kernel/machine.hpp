@@ -100,6 +100,16 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
 
+/// NUMA nodes: memory and the cores near it, numbered from 0 without gaps, in the order of firmware's own numbers. One node where firmware
+/// tells of none; nodes beyond `nodes_max` count as node 0.
+constexpr unsigned nodes_max = 64;
+[[nodiscard]] unsigned node_count() noexcept;
+/// Of a running core; constant once `start_cores` has returned.
+[[nodiscard]] unsigned node_of(unsigned core) noexcept;
+/// How far the memory of node `to` is from the cores of `from`, as ACPI counts it: 10 is its own; 20 for others where firmware does not
+/// say.
+[[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
+
 struct MemoryRange {
   std::uint64_t physical;
   std::uint64_t bytes;

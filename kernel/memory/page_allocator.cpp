@@ -8,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <mutex>
+#include <utility>
 
 #include "kernel/counter.hpp"
 #include "kernel/panic.hpp"
@@ -80,12 +81,20 @@ class Zone {
   std::array<FreeBlock*, order_max + 1> lists_{};
 };
 
+/// For the words, and so that the 64 KiB around whatever is allocated, to which the heap looks for a slab, lie in the zone.
+std::uint64_t before_first_page(const machine::MemoryRange& range) noexcept {
+  constexpr std::uint64_t slab_pages = 16;
+  const std::uint64_t word_pages = (range.bytes / page_bytes * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
+  const std::uint64_t frame = range.physical / page_bytes;
+  return (frame + word_pages + slab_pages - 1) / slab_pages * slab_pages - frame;
+}
+
 void Zone::initialise(const machine::MemoryRange& range) noexcept {
   begin_ = static_cast<std::byte*>(machine::direct_map(range.physical));
   frame_ = range.physical / page_bytes;
   pages_ = range.bytes / page_bytes;
   node_ = range.node;
-  const std::uint64_t own_pages = (pages_ * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
+  const std::uint64_t own_pages = before_first_page(range);
   words_ = reinterpret_cast<std::atomic<std::uint32_t>*>(begin_);
   for (std::uint64_t i = 0; i < pages_; ++i) new (&words_[i]) std::atomic<std::uint32_t>(inside);
   usable_pages_ = pages_ - own_pages;
@@ -196,23 +205,38 @@ void Zone::release(void* pointer, std::uint64_t pages) noexcept {
 constinit std::array<Zone, ranges_max> zones;
 constinit unsigned zone_count = 0;
 constinit std::uint64_t ignored_bytes = 0;
-constinit std::atomic<std::uint64_t> refused{0};
+constinit std::atomic<std::uint64_t> refused{0}, foreign{0};
 constinit thread_local unsigned preferred_node = 0;
 
 Zone* zone_of(const void* pointer) noexcept {
-  for (unsigned i = 0; i < zone_count; ++i) {
+  for (unsigned i = zone_count; i-- > 0;) {  // most memory lies at the top
     if (zones[i].contains(pointer)) return &zones[i];
   }
   return nullptr;
 }
 
-/// Zones lie in ascending order and are tried from the top: low memory is what devices with short addresses need.
+// For each node the zones in the order in which its cores try them: near ones first, of one node from the top: low memory is what devices
+// with short addresses need.
+using ZoneOrder = std::array<std::uint8_t, ranges_max>;
+constinit std::array<ZoneOrder, machine::nodes_max> zone_orders{};
+
+void order_zones(unsigned node) noexcept {
+  ZoneOrder& order = zone_orders[node];
+  const auto distance = [node](std::uint8_t zone) { return machine::node_distance(node, zones[zone].node()); };
+  for (unsigned i = 0; i < zone_count; ++i) order[i] = static_cast<std::uint8_t>(i);
+  std::sort(order.begin(), order.begin() + zone_count,
+            [&](std::uint8_t a, std::uint8_t b) { return std::pair(distance(a), -int{a}) < std::pair(distance(b), -int{b}); });
+}
+
 void* allocate_anywhere(std::uint64_t pages, unsigned order) noexcept {
-  for (unsigned pass = 0; pass < 2; ++pass) {
-    for (unsigned i = zone_count; i-- > 0;) {
-      if ((zones[i].node() == preferred_node) != (pass == 0)) continue;
-      if (void* const pointer = zones[i].allocate(pages, order); pointer != nullptr) return pointer;
-    }
+  const unsigned node = preferred_node;
+  for (unsigned i = 0; i < zone_count; ++i) {
+    Zone& zone = zones[zone_orders[node][i]];
+    void* const pointer = zone.allocate(pages, order);
+    if (pointer == nullptr) continue;
+    if (zone.node() != node) [[unlikely]]
+      foreign.fetch_add(1, std::memory_order_relaxed);
+    return pointer;
   }
   return nullptr;
 }
@@ -245,15 +269,18 @@ void* take_cached() noexcept {
   return page;
 }
 
-void give_to_cache(Zone& zone, void* page) noexcept {
-  PageCache& cache = caches[machine::this_core()];
-  if (cache.count.value() == PageCache::most) {
-    for (unsigned i = 0; i < PageCache::batch; ++i) {
-      void* const old = cache.pages[cache.count.value() - 1];
-      cache.count.subtract(1);
-      zone_of(old)->release(old, 1);
-    }
+void release_cached(PageCache& cache, std::uint64_t count) noexcept {
+  for (; count != 0; --count) {
+    void* const page = cache.pages[cache.count.value() - 1];
+    cache.count.subtract(1);
+    zone_of(page)->release(page, 1);
   }
+}
+
+void give_to_cache(Zone& zone, void* page) noexcept {
+  if (zone.node() != preferred_node) return zone.release(page, 1);  // or far pages would stay with this core
+  PageCache& cache = caches[machine::this_core()];
+  if (cache.count.value() == PageCache::most) release_cached(cache, PageCache::batch);
   zone.set_word(page, cached);
   cache.pages[cache.count.value()] = page;
   cache.count.add(1);
@@ -267,12 +294,13 @@ void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept {
     require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0, "usable memory is not page aligned", range.physical);
     const bool longer_than_most = std::count_if(ranges.begin(), ranges.end(),
                                                 [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
-    if (range.bytes < 4 * page_bytes || !longer_than_most || zone_count == ranges_max) {
+    if (range.bytes / page_bytes <= before_first_page(range) || !longer_than_most || zone_count == ranges_max) {
       ignored_bytes += range.bytes;
       continue;
     }
     zones[zone_count++].initialise(range);
   }
+  for (unsigned node = 0; node < machine::nodes_max; ++node) order_zones(node);
 }
 
 void* allocate_pages(unsigned order) noexcept {
@@ -317,17 +345,46 @@ std::size_t run_pages(const void* pointer) noexcept {
   return zone->word(pointer) & ~kind_mask;
 }
 
-void prefer_node(unsigned node) noexcept { preferred_node = node; }
+void prefer_node(unsigned node) noexcept {
+  require(node < machine::nodes_max, "a node that cannot be", node);
+  preferred_node = node;
+}
+
+std::uint64_t cached_pages(unsigned core) noexcept { return caches[core].count.value(); }
+
+void release_cached_pages() noexcept {
+  PageCache& cache = caches[machine::this_core()];
+  release_cached(cache, cache.count.value());
+}
 
 PageCounters page_counters() noexcept {
-  PageCounters counters{
-      .total_bytes = 0, .free_bytes = 0, .refused = refused.load(std::memory_order_relaxed), .ignored_bytes = ignored_bytes};
+  PageCounters counters{.total_bytes = 0,
+                        .free_bytes = 0,
+                        .refused = refused.load(std::memory_order_relaxed),
+                        .foreign = foreign.load(std::memory_order_relaxed),
+                        .ignored_bytes = ignored_bytes};
   for (unsigned i = 0; i < zone_count; ++i) {
     counters.total_bytes += zones[i].usable_pages() * page_bytes;
     counters.free_bytes += zones[i].free_pages() * page_bytes;
   }
   for (const PageCache& cache : caches) counters.free_bytes += cache.count.value() * page_bytes;
   return counters;
+}
+
+NodeCounters node_counters(unsigned node) noexcept {
+  NodeCounters counters{};
+  for (unsigned i = 0; i < zone_count; ++i) {
+    if (zones[i].node() != node) continue;
+    counters.total_bytes += zones[i].usable_pages() * page_bytes;
+    counters.free_bytes += zones[i].free_pages() * page_bytes;
+  }
+  return counters;
+}
+
+unsigned node_of(const void* pointer) noexcept {
+  const Zone* const zone = zone_of(pointer);
+  require(zone != nullptr, "the node of what is no memory of ours", reinterpret_cast<std::uintptr_t>(pointer));
+  return zone->node();
 }
 
 }  // namespace neap::memory

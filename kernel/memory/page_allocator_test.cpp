@@ -130,6 +130,25 @@ TEST_F(PageAllocator, OwnNodeIsTriedFirstAndTheOtherThen) {
   }
 }
 
+// A page that was had from far away because nothing near was left goes back there, and is not what this core gets next.
+TEST_F(PageAllocator, FarPagesDoNotStayWithACore) {
+  prefer_node(1);
+  std::vector<void*> near;
+  while (node_counters(1).free_bytes != 0 || cached_pages(0) != 0) near.push_back(allocate_pages(0));
+  const std::uint64_t foreign = page_counters().foreign;
+  void* const far = allocate_pages(0);
+  ASSERT_NE(far, nullptr);
+  EXPECT_EQ(node_of(far), 0U);
+  EXPECT_GT(page_counters().foreign, foreign);
+  release_cached_pages();
+  for (void* const page : near) free_pages(page, 0);
+  free_pages(far, 0);
+  void* const next = allocate_pages(0);
+  EXPECT_EQ(node_of(next), 1U);
+  free_pages(next, 0);
+  prefer_node(0);
+}
+
 TEST_F(PageAllocator, WrongFreesArePanics) {
   void* const run = allocate_pages(2);
   EXPECT_EXIT(free_pages(run, 1), testing::ExitedWithCode(18), "not allocated so");

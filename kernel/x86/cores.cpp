@@ -54,6 +54,7 @@ constexpr std::uint64_t second_startup_ns = 200'000;  // likewise
 constexpr std::uint64_t start_limit_ns = 1'000'000'000;
 
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
+constinit std::array<std::uint8_t, machine::cores_max> nodes{};
 constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
@@ -141,8 +142,11 @@ unsigned order_for(std::uint64_t bytes) {
 bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
   const auto block_bytes = tls_block_bytes() + sizeof(Descriptors) + alignof(Descriptors);
   const auto order = order_for(block_bytes);
+  neap::memory::prefer_node(nodes[core]);  // what a core touches most
   auto* const block = static_cast<std::byte*>(neap::memory::allocate_pages(order));
-  if (block == nullptr || !paging::map_stacks(core)) return false;
+  const bool stacks = block != nullptr && paging::map_stacks(core);
+  neap::memory::prefer_node(nodes[0]);
+  if (!stacks) return false;
   std::memset(block, 0, page_bytes << order);
   start.root = paging::root();
   // As a call leaves it; the entry code pushes the return address.
@@ -164,6 +168,13 @@ bool wait_for_slot_taken(std::uint64_t limit_ns) {
     pause();
   }
   return true;
+}
+
+std::uint8_t node_of_apic(std::uint32_t apic_id) {
+  for (const auto& core : acpi::tables().cores) {
+    if (core.apic_id == apic_id) return static_cast<std::uint8_t>(core.node);
+  }
+  return 0;
 }
 
 enum class Outcome : std::uint8_t { started, absent, stuck };
@@ -201,6 +212,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   write_msr_known(msr_fs_base, start->thread_pointer);  // loading a segment register may clear it
   enable_cpu_state();
   core_number = start->core;
+  neap::memory::prefer_node(nodes[core_number]);
   // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
@@ -218,7 +230,11 @@ void neap_core_entered(CoreStart* start) noexcept {
   panic("a core's entry returned");
 }
 
-void initialise_first_core() { apic_ids[0] = apic::this_id(); }
+void initialise_first_core() {
+  apic_ids[0] = apic::this_id();
+  nodes[0] = node_of_apic(apic_ids[0]);
+  neap::memory::prefer_node(nodes[0]);
+}
 
 std::uint32_t apic_id_of(unsigned core) { return apic_ids[core]; }
 
@@ -244,6 +260,8 @@ using namespace x86;
 unsigned core_count() noexcept { return running.load(std::memory_order_relaxed); }
 
 unsigned this_core() noexcept { return core_number; }
+
+unsigned node_of(unsigned core) noexcept { return nodes[core]; }
 
 unsigned cores_present() noexcept { return std::max<unsigned>(1, static_cast<unsigned>(acpi::tables().cores.size())); }
 
@@ -272,6 +290,7 @@ unsigned start_cores(unsigned count, void (*entry)()) noexcept {
   bool prepared = false;
   for (unsigned i = 0; i < others_count; ++i) {
     auto& start = starts[next];
+    nodes[next] = node_of_apic(others[i]);
     if (!prepared && !prepare(start, next, entry)) {
       print("neap: no memory to start core ", next, "; running on ", next);
       break;

@@ -115,7 +115,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_pages(0);
+  void* const page = neap::memory::allocate_run(1, 0);  // by the preferred node, not from a core's reserve
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);

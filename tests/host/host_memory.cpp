@@ -33,6 +33,14 @@ void set_memory_bytes(std::size_t bytes) {
 
 }  // namespace host
 
+unsigned machine::node_count() noexcept { return 1; }
+unsigned machine::node_of(unsigned) noexcept { return 0; }
+// As a ring of four: the neighbour with the next number is nearer than the others.
+unsigned machine::node_distance(unsigned from, unsigned to) noexcept {
+  if (from == to) return 10;
+  return to == (from + 1) % 4 ? 20 : 30;
+}
+
 std::span<const machine::MemoryRange> machine::usable_memory() noexcept {
   if (arena.bytes == 0) host::set_memory_bytes(std::size_t{256} << 20);
   return {&arena, 1};
