@@ -39,6 +39,16 @@ TEST(EarlyOptions, PlacesOfTheConsole) {
   EXPECT_FALSE(EarlyOptions::from("panic=halt panic=reboot").reboot_after_panic);
 }
 
+TEST(EarlyOptions, TheHeapIsCheckedIfAskedFor) {
+  EXPECT_TRUE(EarlyOptions::from("cores=2 heap=checked").checked_heap);
+  for (const char* line : {"", "heap=plain", "heap=", "heap", "xheap=checked", "heap=checked2", "heap=plain heap=checked"}) {
+    EXPECT_FALSE(EarlyOptions::from(line).checked_heap) << line;
+  }
+  Arguments arguments("heap=both");
+  EarlyOptions::check(arguments);
+  EXPECT_NE(arguments.complaints().find("heap=both"), std::string::npos);
+}
+
 // A console that was named wrongly must not be a machine that says nothing.
 TEST(EarlyOptions, WhatIsNotUnderstoodChangesNothingAndStopsTheBoot) {
   for (const std::string value : {"",           ",",

@@ -138,9 +138,11 @@ void tell_memory(const Emit& emit) {
   emit("memory.total_bytes", pages.total_bytes);
   emit("memory.free_bytes", pages.free_bytes);
   emit("memory.refused_pages", pages.refused);
+  emit("memory.foreign_pages", pages.foreign);
   const memory::HeapCounters heap = memory::heap_counters();
   emit("memory.heap_used_bytes", heap.used_bytes);
   emit("memory.heap_refused", heap.refused);
+  emit("memory.heap_remote_frees", heap.remote_frees);
 }
 
 }  // namespace

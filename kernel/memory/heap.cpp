@@ -2,6 +2,9 @@
 // A slab is 64 KiB, aligned to itself: a header, then objects of one class. It belongs to one core for ever, so an object's owner is found
 // by masking its address. Objects over 8 KiB are runs of pages. A run begins at a page boundary, and so may an object in a slab, but the
 // page allocator knows where runs begin and a slab's own first byte is never an object.
+//
+// What is common must be short: a core takes from the first slab of a class with a free object, and puts back into the object's own slab.
+// All else (a slab that is full, empty or new, another core's object, a first call) leaves that way by a test that it needs anyway.
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include "kernel/counter.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/memory/heap_checks.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/memory/size_classes.hpp"
 #include "kernel/panic.hpp"
@@ -33,20 +37,25 @@ constexpr unsigned intake_budget = 256;
 /// A sleeping core is woken for what came home only when it is this much: otherwise it finds it when it wakes by itself.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
 constexpr unsigned empty_slabs_kept = 4;
+/// Objects never handed out that are made ready at once.
+constexpr unsigned fresh_batch = 16;
 
 struct FreeObject {
   FreeObject* next;
 };
 
+class Heap;
+
 struct Slab {
-  std::uint32_t magic;
-  std::uint16_t owner;
-  std::uint16_t size_class;
-  std::uint32_t used;   // objects handed out
-  std::uint32_t fresh;  // objects never handed out, at the end
-  std::uint32_t capacity;
-  bool listed;  // in its heap's list of slabs with room
+  Heap* heap;  // whose it is; null: nobody's
   FreeObject* free;
+  std::uint32_t used;  // objects handed out
+  bool listed;         // in its heap's list of slabs with room; a full one stays there until it is met
+  std::uint8_t size_class;
+  std::uint16_t owner;  // the core
+  std::uint32_t magic;
+  std::uint32_t fresh;  // objects never handed out nor in `free`, at the end
+  std::uint32_t capacity;
   Slab* next;
   Slab* previous;
 };
@@ -58,39 +67,70 @@ constexpr std::size_t first_object(unsigned size_class) {
 
 /// Objects on their way to one owner.
 struct Batch {
-  unsigned owner = 0;
+  Heap* owner = nullptr;
   unsigned count = 0;
   std::uint64_t bytes = 0;
   FreeObject* newest = nullptr;
   FreeObject* oldest = nullptr;
 };
 
+/// Stands for "no slab": it never has a free object.
+constinit Slab no_slab{};
+
 class Heap {
  public:
-  constexpr Heap() = default;
-  void* allocate_object(unsigned size_class) noexcept;
-  void free_object(Slab& slab, void* pointer) noexcept;
+  constexpr Heap() { with_room_.fill(&no_slab); }
+
+  /// Null: `allocate_slowly` knows more.
+  [[nodiscard]] void* try_allocate(unsigned size_class) noexcept {
+    Slab& slab = *with_room_[size_class];
+    FreeObject* const object = slab.free;
+    if (object == nullptr) [[unlikely]]
+      return nullptr;
+    slab.free = object->next;
+    ++slab.used;
+    allocated[size_class].add();
+    return object;
+  }
+  [[nodiscard]] void* allocate_slowly(unsigned size_class) noexcept;
+  /// `slab` is this heap's.
+  void free_object(Slab& slab, void* pointer) noexcept {
+    require(pointer != slab.free, "memory was freed twice", reinterpret_cast<std::uintptr_t>(pointer));
+    freed[slab.size_class].add();
+    slab.free = new (pointer) FreeObject{slab.free};
+    if (static_cast<std::int32_t>(--slab.used) <= 0 || !slab.listed) [[unlikely]]
+      settle(slab);
+  }
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
   void take_in(unsigned budget) noexcept;
   void send_all() noexcept;
   [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
+  /// Asks all other cores for what they keep in reserve, and the sleeping ones for what lies before their door.
+  void ask_others() noexcept;
+  void give_back_if_asked() noexcept {
+    if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
+      give_back();
+  }
+  void give_back() noexcept;
 
+  // By class, so that the common way counts once.
+  std::array<Counter, class_count> allocated, freed;
   struct Counters {
-    Counter allocations, frees, remote_frees, refused, allocated_bytes, freed_bytes, slab_bytes;
+    Counter runs_allocated, runs_freed, run_bytes, remote_frees, refused, slab_bytes, empty_slabs;
   } counters;
 
  private:
-  void* carve(unsigned size_class) noexcept;
+  void make_fresh(Slab& slab) noexcept;
   void list(Slab& slab) noexcept;
   void unlist(Slab& slab) noexcept;
   Slab* new_slab(unsigned size_class) noexcept;
+  void settle(Slab& slab) noexcept;
   void retire_slab(Slab& slab) noexcept;
   void send(Batch& batch) noexcept;
-  static void wake_to_take_in(RemoteNode* node) noexcept;
+  void wake() noexcept;
 
   std::array<Slab*, class_count> with_room_{};
   Slab* empty_ = nullptr;
-  unsigned empty_count_ = 0;
   unsigned outgoing_objects_ = 0;
   std::array<Batch, batches> outgoing_{};
   FreeObject* arrived_ = nullptr;  // taken from `incoming_`, not yet back in their slabs
@@ -98,17 +138,26 @@ class Heap {
   // Written by other cores.
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
+  std::atomic<bool> asked_{false};
   std::atomic<bool> wake_sent_{false};
   RemoteNode wake_node_{};
 };
 
 // One a core, here and not in thread-local storage: on the host a core's thread ends, its slabs do not.
 constinit std::array<Heap, machine::cores_max> heaps;
+// What a core has before its first slow call, and for ever if objects are checked: nothing is found in it, so all goes the slow way.
+constinit Heap no_heap;
+constinit thread_local Heap* fast_heap = &no_heap;
 
 Heap& own_heap() noexcept { return heaps[machine::this_core()]; }
+[[nodiscard]] unsigned core_of(const Heap& heap) noexcept { return static_cast<unsigned>(&heap - heaps.data()); }
+
+Slab* slab_around(const void* pointer) noexcept {
+  return reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(pointer) & ~(slab_bytes - 1));
+}
 
 Slab& slab_of(const void* pointer) noexcept {
-  Slab& slab = *reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(pointer) & ~(slab_bytes - 1));
+  Slab& slab = *slab_around(pointer);
   require(slab.magic == slab_magic, "memory that no heap knows", reinterpret_cast<std::uintptr_t>(pointer));
   return slab;
 }
@@ -118,100 +167,97 @@ void Heap::list(Slab& slab) noexcept {
   slab.listed = true;
   slab.previous = nullptr;
   slab.next = first;
-  if (first != nullptr) first->previous = &slab;
+  if (first != &no_slab) first->previous = &slab;
   first = &slab;
 }
 
 void Heap::unlist(Slab& slab) noexcept {
   slab.listed = false;
   (slab.previous == nullptr ? with_room_[slab.size_class] : slab.previous->next) = slab.next;
-  if (slab.next != nullptr) slab.next->previous = slab.previous;
+  if (slab.next != &no_slab) slab.next->previous = slab.previous;
 }
 
 Slab* Heap::new_slab(unsigned size_class) noexcept {
   void* memory = empty_;
   if (memory != nullptr) {
     empty_ = empty_->next;
-    --empty_count_;
+    counters.empty_slabs.subtract(1);
   } else {
     memory = allocate_pages(slab_order);
     if (memory == nullptr) return nullptr;
     counters.slab_bytes.add(slab_bytes);
   }
   const auto capacity = static_cast<std::uint32_t>((slab_bytes - first_object(size_class)) / class_bytes[size_class]);
-  auto* const slab = new (memory) Slab{.magic = slab_magic,
-                                       .owner = static_cast<std::uint16_t>(this - heaps.data()),
-                                       .size_class = static_cast<std::uint16_t>(size_class),
+  auto* const slab = new (memory) Slab{.heap = this,
+                                       .free = nullptr,
                                        .used = 0,
+                                       .listed = false,
+                                       .size_class = static_cast<std::uint8_t>(size_class),
+                                       .owner = static_cast<std::uint16_t>(core_of(*this)),
+                                       .magic = slab_magic,
                                        .fresh = capacity,
                                        .capacity = capacity,
-                                       .listed = false,
-                                       .free = nullptr,
                                        .next = nullptr,
                                        .previous = nullptr};
   list(*slab);
   return slab;
 }
 
+void Heap::make_fresh(Slab& slab) noexcept {
+  const unsigned size_class = slab.size_class;
+  std::byte* const first = reinterpret_cast<std::byte*>(&slab) + first_object(size_class);
+  const std::uint32_t begin = slab.capacity - slab.fresh;
+  const std::uint32_t end = begin + std::min(slab.fresh, fresh_batch);
+  for (std::uint32_t index = end; index-- > begin;) {
+    slab.free = new (first + std::size_t{index} * class_bytes[size_class]) FreeObject{slab.free};
+  }
+  slab.fresh = slab.capacity - end;
+}
+
+void* Heap::allocate_slowly(unsigned size_class) noexcept {
+  for (;;) {
+    if (void* const object = try_allocate(size_class); object != nullptr) return object;
+    Slab* slab = with_room_[size_class];
+    if (slab == &no_slab) {
+      slab = new_slab(size_class);
+      if (slab == nullptr) return nullptr;
+    } else if (slab->fresh == 0) {
+      unlist(*slab);
+      continue;
+    }
+    make_fresh(*slab);
+  }
+}
+
+/// After a free that left the slab empty, or that found it full.
+void Heap::settle(Slab& slab) noexcept {
+  require(static_cast<std::int32_t>(slab.used) >= 0, "memory was freed twice", reinterpret_cast<std::uintptr_t>(&slab));
+  if (!slab.listed) list(slab);
+  // The last slab of a class stays, or a single object that comes and goes would take and return pages each time.
+  if (slab.used == 0 && (slab.next != &no_slab || slab.previous != nullptr)) retire_slab(slab);
+}
+
 void Heap::retire_slab(Slab& slab) noexcept {
   unlist(slab);
+  slab.heap = nullptr;
   slab.magic = 0;
-  if (empty_count_ < empty_slabs_kept) {
+  if (counters.empty_slabs.value() < empty_slabs_kept) {
     slab.next = empty_;
     empty_ = &slab;
-    ++empty_count_;
+    counters.empty_slabs.add();
   } else {
     free_pages(&slab, slab_order);
     counters.slab_bytes.subtract(slab_bytes);
   }
 }
 
-void* Heap::carve(unsigned size_class) noexcept {
-  Slab* slab = with_room_[size_class];
-  if (slab == nullptr) {
-    slab = new_slab(size_class);
-    if (slab == nullptr) return nullptr;
-  }
-  void* object = slab->free;
-  if (object != nullptr) {
-    slab->free = slab->free->next;
-  } else {
-    const std::uint32_t index = slab->capacity - slab->fresh--;
-    object = reinterpret_cast<std::byte*>(slab) + first_object(size_class) + std::size_t{index} * class_bytes[size_class];
-  }
-  if (++slab->used == slab->capacity) unlist(*slab);
-  return object;
-}
-
-void* Heap::allocate_object(unsigned size_class) noexcept {
-  void* object = carve(size_class);
-  if (object == nullptr) [[unlikely]] {
-    take_in(~0U);  // what others freed may be room
-    object = carve(size_class);
-    if (object == nullptr) return nullptr;
-  }
-  counters.allocations.add();
-  counters.allocated_bytes.add(class_bytes[size_class]);
-  return object;
-}
-
-void Heap::free_object(Slab& slab, void* pointer) noexcept {
-  require(slab.used != 0 && pointer != slab.free, "memory was freed twice", reinterpret_cast<std::uintptr_t>(pointer));
-  counters.frees.add();
-  counters.freed_bytes.add(class_bytes[slab.size_class]);
-  auto* const object = new (pointer) FreeObject{slab.free};
-  slab.free = object;
-  --slab.used;
-  if (!slab.listed) list(slab);
-  // The last slab of a class stays, or a single object that comes and goes would take and return pages each time.
-  if (slab.used == 0 && (slab.next != nullptr || slab.previous != nullptr)) retire_slab(slab);
-}
-
 void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
   counters.remote_frees.add();
   Batch& batch = outgoing_[slab.owner % batches];
-  if (batch.count != 0 && batch.owner != slab.owner) send(batch);
-  batch.owner = slab.owner;
+  if (batch.owner != slab.heap) {
+    if (batch.count != 0) send(batch);
+    batch.owner = slab.heap;
+  }
   auto* const object = new (pointer) FreeObject{batch.newest};
   if (batch.count == 0) batch.oldest = object;
   batch.newest = object;
@@ -221,13 +267,10 @@ void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
 }
 
 void Heap::send(Batch& batch) noexcept {
-  Heap& owner = heaps[batch.owner];
+  Heap& owner = *batch.owner;
   owner.incoming_.push_chain(*batch.newest, *batch.oldest);
   const std::uint64_t waiting = owner.incoming_bytes_.fetch_add(batch.bytes, std::memory_order_seq_cst) + batch.bytes;
-  if (waiting >= wake_bytes && batch.owner < core_count() && !owner.wake_sent_.exchange(true, std::memory_order_acquire)) {
-    owner.wake_node_.run = &Heap::wake_to_take_in;
-    hand_over(batch.owner, owner.wake_node_);
-  }
+  if (waiting >= wake_bytes) owner.wake();
   outgoing_objects_ -= batch.count;
   batch = Batch{};
 }
@@ -240,8 +283,13 @@ void Heap::send_all() noexcept {
   }
 }
 
-// Being awake is all that is asked: the loop's turn takes in by itself.
-void Heap::wake_to_take_in(RemoteNode*) noexcept { own_heap().wake_sent_.store(false, std::memory_order_release); }
+// Once until it is awake. Being awake is all that is asked: the loop's turn does the rest by itself.
+void Heap::wake() noexcept {
+  const unsigned core = core_of(*this);
+  if (core >= core_count() || wake_sent_.exchange(true, std::memory_order_acquire)) return;
+  wake_node_.run = [](RemoteNode*) noexcept { own_heap().wake_sent_.store(false, std::memory_order_release); };
+  hand_over(core, wake_node_);
+}
 
 void Heap::take_in(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
@@ -250,6 +298,7 @@ void Heap::take_in(unsigned budget) noexcept {
       // In this order a batch may be counted that is taken already, never the other way round: its wake-up cannot be missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
+      if (arrived_ == nullptr) return;
     }
     FreeObject* const object = arrived_;
     arrived_ = object->next;
@@ -257,17 +306,52 @@ void Heap::take_in(unsigned budget) noexcept {
   }
 }
 
-void* allocate_run_bytes(std::size_t bytes, std::size_t alignment) noexcept {
+void Heap::give_back() noexcept {
+  asked_.store(false, std::memory_order_relaxed);
+  checks::release_quarantine();
+  send_all();
+  take_in(~0U);
+  while (empty_ != nullptr) {
+    Slab* const slab = empty_;
+    empty_ = slab->next;
+    counters.empty_slabs.subtract(1);
+    free_pages(slab, slab_order);
+    counters.slab_bytes.subtract(slab_bytes);
+  }
+  release_cached_pages();
+}
+
+// This allocation is refused all the same, since nobody waits here; but one that is tried again may find something.
+void Heap::ask_others() noexcept {
+  const unsigned count = core_count();
+  for (unsigned core = 0; core < count; ++core) {
+    Heap& other = heaps[core];
+    const bool has_something = other.counters.empty_slabs.value() != 0 || cached_pages(core) != 0 ||
+                               other.incoming_bytes_.load(std::memory_order_relaxed) != 0 || checks::quarantined(core);
+    if (&other == this || !has_something) continue;
+    other.asked_.store(true, std::memory_order_relaxed);
+    other.wake();
+  }
+}
+
+void* allocate_run_bytes(Heap& heap, std::size_t bytes, std::size_t alignment) noexcept {
   if (bytes > page_bytes << order_max || alignment > page_bytes << order_max) return nullptr;
   const std::size_t pages = std::max<std::size_t>((bytes + page_bytes - 1) / page_bytes, 1);
   const auto alignment_order = static_cast<unsigned>(std::bit_width((std::max(alignment, page_bytes) / page_bytes) - 1));
   void* const run = allocate_run(pages, alignment_order);
   if (run != nullptr) {
-    Heap& heap = own_heap();
-    heap.counters.allocations.add();
-    heap.counters.allocated_bytes.add(pages * page_bytes);
+    heap.counters.runs_allocated.add();
+    heap.counters.run_bytes.add(pages * page_bytes);
   }
   return run;
+}
+
+/// A class whose objects have room for `bytes` and lie at multiples of `alignment`.
+unsigned aligned_class(std::size_t bytes, std::size_t alignment) noexcept {
+  const std::size_t padded = (std::max<std::size_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
+  unsigned size_class = class_of(padded);
+  while (class_alignment(size_class) < alignment) ++size_class;  // ends at a power of two
+  return size_class;
 }
 
 /// Pages of the run that begins at `pointer`, 0 if it is an object in a slab.
@@ -275,54 +359,95 @@ std::size_t pages_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer) % page_bytes == 0 ? run_pages(pointer) : 0;
 }
 
-}  // namespace
-
-void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  require(std::has_single_bit(alignment), "an alignment that is not a power of two", alignment);
+[[gnu::noinline]] void* allocate_slowly(std::size_t bytes, std::size_t alignment) noexcept {
   void* object = nullptr;
-  if (bytes <= object_bytes_max && alignment <= page_bytes) [[likely]] {
-    std::size_t padded = std::max<std::size_t>(bytes, 1);
-    if (alignment > 16) padded = (padded + alignment - 1) & ~(alignment - 1);
-    unsigned size_class = class_of(padded);
-    while (class_alignment(size_class) < alignment) ++size_class;  // ends at a power of two
-    object = own_heap().allocate_object(size_class);
+  if (checks::on()) {
+    object = checks::allocate(bytes, alignment);
   } else {
-    object = allocate_run_bytes(bytes, alignment);
+    fast_heap = &own_heap();
+    object = plain::allocate(bytes, alignment);
   }
-  if (object == nullptr) [[unlikely]]
-    own_heap().counters.refused.add();
+  if (object == nullptr) own_heap().counters.refused.add();
   return object;
 }
 
-void deallocate(void* pointer) noexcept {
-  if (pointer == nullptr) return;
+[[gnu::noinline]] void free_slowly(void* pointer) noexcept { checks::on() ? checks::deallocate(pointer) : plain::deallocate(pointer); }
+
+}  // namespace
+
+// --- Objects as they are, without checks -------------------------------------------------------------------------------------------------
+
+void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  Heap& heap = own_heap();
+  const auto try_once = [&] {
+    const bool is_object = bytes <= object_bytes_max && alignment <= page_bytes;
+    return is_object ? heap.allocate_slowly(aligned_class(bytes, alignment)) : allocate_run_bytes(heap, bytes, alignment);
+  };
+  void* object = try_once();
+  if (object != nullptr) [[likely]]
+    return object;
+  heap.give_back();  // what others freed, and what is kept in reserve, may be room
+  object = try_once();
+  if (object == nullptr) heap.ask_others();
+  return object;
+}
+
+void plain::deallocate(void* pointer) noexcept {
   Heap& heap = own_heap();
   if (const std::size_t pages = pages_of(pointer); pages != 0) {
-    heap.counters.frees.add();
-    heap.counters.freed_bytes.add(pages * page_bytes);
+    heap.counters.runs_freed.add();
+    heap.counters.run_bytes.subtract(pages * page_bytes);
     free_run(pointer);
     return;
   }
   Slab& slab = slab_of(pointer);
-  if (&heaps[slab.owner] == &heap) [[likely]] {
+  if (slab.heap == &heap) [[likely]] {
     heap.free_object(slab, pointer);
   } else {
     heap.free_elsewhere(slab, pointer);
   }
 }
 
-std::size_t usable_bytes(const void* pointer) noexcept {
-  if (pointer == nullptr) return 0;
+std::size_t plain::usable_bytes(const void* pointer) noexcept {
   if (const std::size_t pages = pages_of(pointer); pages != 0) return pages * page_bytes;
   return class_bytes[slab_of(pointer).size_class];
+}
+
+// --- What all others call ----------------------------------------------------------------------------------------------------------------
+
+void* allocate(std::size_t bytes) noexcept {
+  if (bytes <= object_bytes_max) [[likely]] {
+    if (void* const object = fast_heap->try_allocate(class_by_granule[(bytes + 15) / 16]); object != nullptr) [[likely]]
+      return object;
+  }
+  return allocate_slowly(bytes, alignment_least);
+}
+
+void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
+  require(std::has_single_bit(alignment), "an alignment that is not a power of two", alignment);
+  return allocate_slowly(bytes, std::max(alignment, alignment_least));
+}
+
+void deallocate(void* pointer) noexcept {
+  if (pointer == nullptr) return;
+  // What lies around it may be read whatever it is (`before_first_page`); only of a run it may say anything.
+  if (Slab& slab = *slab_around(pointer); slab.heap == fast_heap && pages_of(pointer) == 0) [[likely]]
+    return fast_heap->free_object(slab, pointer);
+  free_slowly(pointer);
+}
+
+std::size_t usable_bytes(const void* pointer) noexcept {
+  if (pointer == nullptr) return 0;
+  return checks::on() ? checks::usable_bytes(pointer) : plain::usable_bytes(pointer);
 }
 
 void* reallocate(void* pointer, std::size_t bytes) noexcept {
   if (pointer == nullptr) return allocate(bytes);
   const std::size_t usable = usable_bytes(pointer);
-  if (bytes <= usable && bytes >= usable / 2) return pointer;
+  const bool fits = bytes <= usable;
+  if (fits && bytes >= usable / 2 && !checks::on()) return pointer;
   void* const moved = allocate(bytes);
-  if (moved == nullptr) return bytes <= usable ? pointer : nullptr;  // shrinking cannot fail
+  if (moved == nullptr) return fits ? pointer : nullptr;  // shrinking cannot fail
   std::memcpy(moved, pointer, std::min(usable, bytes));
   deallocate(pointer);
   return moved;
@@ -332,17 +457,26 @@ bool pass_boundary() noexcept {
   Heap& heap = own_heap();
   heap.send_all();
   heap.take_in(intake_budget);
+  heap.give_back_if_asked();
   return heap.has_arrived();
 }
 
 HeapCounters heap_counters() noexcept {
   HeapCounters sum{};
   for (const Heap& heap : heaps) {
-    sum.allocations += heap.counters.allocations.value();
-    sum.frees += heap.counters.frees.value();
+    for (unsigned size_class = 0; size_class < class_count; ++size_class) {
+      // Freed first: what is counted of another core's moves never goes below zero.
+      const std::uint64_t freed = heap.freed[size_class].value();
+      const std::uint64_t allocated = heap.allocated[size_class].value();
+      sum.allocations += allocated;
+      sum.frees += freed;
+      sum.used_bytes += (allocated - freed) * class_bytes[size_class];
+    }
+    sum.allocations += heap.counters.runs_allocated.value();
+    sum.frees += heap.counters.runs_freed.value();
+    sum.used_bytes += heap.counters.run_bytes.value();
     sum.remote_frees += heap.counters.remote_frees.value();
     sum.refused += heap.counters.refused.value();
-    sum.used_bytes += heap.counters.allocated_bytes.value() - heap.counters.freed_bytes.value();
     sum.slab_bytes += heap.counters.slab_bytes.value();
   }
   return sum;

@@ -7,7 +7,8 @@
 // per-CPU caches).
 //
 // It works from a core's first instructions on: before the event loop, before the cores are started. `malloc`, `new` and all their forms
-// end here (malloc.cpp, in images). When there is no memory the answer is null.
+// end here (malloc.cpp, in images). When there is no memory the answer is null; what other cores keep in reserve is then asked of them, so
+// that one who tries again later may get it.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,15 @@
 
 namespace neap::memory {
 
-/// At least `bytes` bytes, aligned to `alignment` (a power of two, up to 1 GiB); null if there is no memory. Zero bytes are an object, too.
-[[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = 16) noexcept;
+constexpr std::size_t alignment_least = 16;
+
+/// At least `bytes` bytes, aligned to `alignment_least`; null if there is no memory. Zero bytes are an object, too.
+[[nodiscard]] void* allocate(std::size_t bytes) noexcept;
+/// The same, aligned to `alignment`, a power of two.
+[[nodiscard]] void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept;
+[[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  return alignment <= alignment_least ? allocate(bytes) : allocate_aligned(bytes, alignment);
+}
 
 /// Gives back what `allocate` or `reallocate` returned, on any core. Null is nothing. What was never allocated is a panic where that is
 /// noticed.
@@ -28,7 +36,8 @@ void deallocate(void* pointer) noexcept;
 /// Bytes that the object may use: what was asked for or some more.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once a turn: sends home what was freed here, takes in a part of what came home. True if more of it waits.
+/// Called by the event loop once a turn: sends home what was freed here, takes in a part of what came home, gives back what is kept in
+/// reserve if another core was refused memory. True if more of what came home waits.
 bool pass_boundary() noexcept;
 
 /// Sums over all cores; while they run, of slightly different moments.

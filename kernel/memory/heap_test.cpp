@@ -243,5 +243,34 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
+// What one core keeps in reserve, and what waits before its door, is memory that another one is refused: the refusal brings it out.
+TEST_F(Heap, WhatASleepingCoreKeepsIsThereForTheNextTry) {
+  HostMachine machine{2};
+  std::vector<void*> objects;
+  machine.on(1, [&] {
+    for (unsigned i = 0; i < 200; ++i) objects.push_back(allocate(1'000));  // some slabs
+    std::vector<void*> pages(60);
+    for (void*& page : pages) page = allocate_pages(0);
+    for (void* const page : pages) free_pages(page, 0);
+  });
+  machine.on(0, [&] {
+    for (void* const object : objects) deallocate(object);  // too little to wake the owner for
+  });
+  EXPECT_NE(cached_pages(1), 0U);
+  std::vector<void*> taken;
+  const auto take_all = [&] {
+    while (void* const page = allocate(page_bytes)) taken.push_back(page);
+  };
+  machine.on(0, take_all);
+  const std::size_t at_first = taken.size();
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    machine.on(0, take_all);
+    return cached_pages(1) == 0 && taken.size() > at_first;
+  }));
+  machine.on(0, [&] {
+    for (void* const page : taken) deallocate(page);
+  });
+}
+
 }  // namespace
 }  // namespace neap::memory

@@ -31,6 +31,13 @@ constexpr unsigned class_of(std::size_t bytes) noexcept {
   return 8 + (exponent - 7) * 4 + static_cast<unsigned>((last >> (exponent - 2)) & 3);
 }
 
+/// The same by table: the class of all sizes up to 16 * index.
+constexpr std::array<std::uint8_t, object_bytes_max / 16 + 1> class_by_granule = [] {
+  std::array<std::uint8_t, object_bytes_max / 16 + 1> table{};
+  for (std::size_t granules = 1; granules < table.size(); ++granules) table[granules] = static_cast<std::uint8_t>(class_of(granules * 16));
+  return table;
+}();
+
 /// Every object of a class is aligned to the largest power of two that divides its size, and to a page at most.
 constexpr std::size_t class_alignment(unsigned size_class) noexcept {
   const std::size_t bytes = class_bytes[size_class];

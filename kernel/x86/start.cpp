@@ -6,6 +6,7 @@
 #include "kernel/early_options.hpp"
 #include "kernel/kept_panic.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/memory/heap_checks.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
@@ -50,6 +51,7 @@ extern const Constructor init_array_start[], init_array_end[];
   scan_pci();
   memory::hand_over();
   neap::memory::initialise_pages(machine::usable_memory());
+  if (EarlyOptions::from(boot_info().command_line).checked_heap) neap::memory::checks::turn_on();
   for (const auto* constructor = init_array_start; constructor != init_array_end; ++constructor) (*constructor)();
   run_kernel();
 }

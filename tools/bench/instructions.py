@@ -122,14 +122,14 @@ def require_exact(counts: Counts) -> None:
         raise Failure(f"the instruction counter counts repetitions: {string.least} to {string.most} for one string instruction")
 
 
-def run_image(name: str, preset: str = "image", words: Sequence[str] = ()) -> Counts:
+def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1) -> Counts:
     """Builds an image of bench/, boots it without a card, counts, and waits for its end. Raises Failure if it does not end well."""
     build.build(preset, [f"{name}.elf"])
     image = build.BUILD / preset / "bench" / f"{name}.elf"
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
         out = Path(directory) / "counts.json"
         with progress.step(f"counting instructions of {name}"):
-            with Machine(image, memory="256M", card=False, arguments=words, qemu_options=counter_options(out)) as machine:
+            with Machine(image, cores=cores, memory="256M", card=False, arguments=words, qemu_options=counter_options(out)) as machine:
                 status = machine.wait_exit(RUN_SECONDS)
             if status != SUCCESS:
                 raise Failure(f"{name} ended with status {status}", details=machine.lines[-20:])
