@@ -31,9 +31,29 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
+# What the C and C++ libraries would need of a system that Neap is not, by the first of their calls that cannot be linked.
+MISSING = {
+    "Neap has no file system: std::filesystem's operations, directories and links cannot be used; "
+    "files opened by fopen and std::fstream are never there": (
+        *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),
+        *"realpath utimensat statvfs".split(),
+    ),
+    "Neap has no processes: one image is all that runs": "fork vfork execve execl execv wait waitpid pipe popen pclose system".split(),
+}
+
+
+def missing(said: str) -> list[str]:
+    """What to tell of undefined references in the linker's words."""
+    undefined = set(re.findall(r"undefined reference to `(\w+)'", said))
+    return [why for why, names in MISSING.items() if undefined & set(names)]
+
+
 def run(command: list[str], **options) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    sys.stderr.write(done.stderr)
     if done.returncode != 0:
+        for why in missing(done.stderr):
+            print(f"link_image.py: {why}", file=sys.stderr)
         sys.exit(f"link_image.py: {command[0]} failed with status {done.returncode}")
     return done.stdout
 

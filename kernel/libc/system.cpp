@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 
 #include "kernel/console.hpp"
@@ -87,6 +88,13 @@ int clock_gettime(clockid_t clock, timespec* result) {
   *result = as_timespec(clock == CLOCK_REALTIME ? wall_clock_ns() : machine::now_ns());
   return 0;
 }
+int clock_getres(clockid_t clock, timespec* result) {
+  if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC) return fail(EINVAL);
+  if (result != nullptr) *result = {.tv_sec = 0, .tv_nsec = 1};
+  return 0;
+}
+// Processor time: the one program has had the machine since boot.
+std::clock_t clock() { return static_cast<std::clock_t>(machine::now_ns() / (second_ns / CLOCKS_PER_SEC)); }
 // For the short pauses of set-up. Whoever sleeps longer means to block, which stops the whole core.
 int nanosleep(const timespec* time, timespec* left) {
   if (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= static_cast<long>(second_ns)) return fail(EINVAL);

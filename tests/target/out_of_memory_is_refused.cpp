@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // When memory is used up `malloc` gives null and `new` throws, on every core; what is freed can be had again, and the machine goes on.
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel/memory/page_allocator.hpp"
@@ -30,6 +33,53 @@ std::size_t take_all(std::size_t bytes, Block*& first) {
 
 void free_all(Block* first) {
   while (first != nullptr) std::free(std::exchange(first, first->next));
+}
+
+std::atomic<unsigned> ready{0}, threw{0}, done{0};
+
+// With not a byte left, exceptions still have a place to be, on all cores at once (the C++ library's reserve).
+void throw_at_the_end() {
+  ready.fetch_add(1);
+  const std::uint64_t begin_ns = neap::machine::now_ns();
+  while (ready.load() < neap::core_count() && neap::machine::now_ns() - begin_ns < 60'000'000'000) neap::machine::pause();
+  for (unsigned i = 0; i < 50; ++i) {
+    try {
+      std::vector<char> too_much(neap::test::hidden(std::size_t{1} << 20));
+      check(too_much.empty(), "not reached");
+    } catch (const std::bad_alloc&) {
+      threw.fetch_add(1);
+    }
+  }
+  done.fetch_add(1);
+}
+
+/// All memory of the machine is taken, by core 0; what needs some is refused by an exception, and the machine goes on afterwards.
+neap::task<void> use_up_and_go_on() {
+  static std::array<neap::RemoteNode, neap::machine::cores_max> nodes;
+  Block* pieces = nullptr;
+  bool refused = false;
+  // Several times: what other cores keep in reserve comes out after a refusal.
+  for (int tries = 0; tries < 1'000 && !refused; ++tries) {
+    (void)take_all(1 << 16, pieces);
+    for (std::size_t bytes = 8192; bytes != 0; bytes -= 16) (void)take_all(bytes, pieces);
+    try {
+      co_await neap::on_core(0, [] {});  // a coroutine's frame
+    } catch (const std::bad_alloc&) {
+      refused = true;
+    }
+  }
+  check(refused, "a task that finds no memory throws to its awaiter");
+  for (unsigned core = 1; core < neap::core_count(); ++core) {
+    nodes[core].run = [](neap::RemoteNode*) noexcept { throw_at_the_end(); };
+    neap::hand_over(core, nodes[core]);
+  }
+  throw_at_the_end();
+  const std::uint64_t begin_ns = neap::machine::now_ns();
+  while (done.load() < neap::core_count() && neap::machine::now_ns() - begin_ns < 60'000'000'000) neap::machine::pause();
+  check(threw.load() == 50 * neap::core_count(), "bad_alloc on every core at once", threw.load());
+  free_all(pieces);
+  const int answer = co_await neap::on_core(neap::core_count() - 1, [] { return 7; });
+  check(answer == 7, "tasks run again");
 }
 
 }  // namespace
@@ -63,6 +113,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     });
   }
   check(std::malloc(test::hidden(~std::size_t{0} - 4096)) == nullptr, "an absurd size is refused");
+  co_await use_up_and_go_on();
   const std::string alive(100'000, 'x');
   check(alive.size() == 100'000, "and the machine goes on");
   co_return 0;

@@ -8,7 +8,9 @@ by hand: NEAP_TARGET_IMAGES names the build directory if it is not build/image-d
 from __future__ import annotations
 
 import os
+import random
 import re
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
+from tools import toolchain  # noqa: E402
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
 from tools.process import wait_until  # noqa: E402
 
@@ -92,6 +95,31 @@ def uart_at(port: str) -> list[str]:
     return ["-global", f"isa-serial.iobase={port}"]
 
 
+def noise(characters: int) -> str:
+    """Words of anything that a boot loader can pass; always the same."""
+    dice = random.Random(4)
+    letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
+    return "".join(dice.choice(letters) for _ in range(characters))
+
+
+def distances(*rows: list[int]) -> list[str]:
+    """QEMU's words for how far nodes are from each other."""
+    words = []
+    for source, row in enumerate(rows):
+        for target, value in enumerate(row):
+            words += ["-numa", f"dist,src={source},dst={target},val={value}"]
+    return words
+
+
+def misuse(what: str, says: str) -> Run:
+    words = f"heap=checked misuse={what}"
+    return Run(
+        "heap_misuse_is_found", cores=2, words=words, ends=PANIC, says=["panic on core 1: " + says, r"^  #\d+ "], name=f"heap-{what}"
+    )
+
+
+# Node 2 is nearer to node 0 than node 1 is.
+THREE_NODES = distances([10, 31, 15], [31, 10, 31], [15, 31, 10])
 NO_UART = "^neap: there is no UART at "
 CPU_MODELS = ("SandyBridge", "Skylake-Server", "EPYC")
 
@@ -112,6 +140,8 @@ RUNS = [
     Run("hello", words="console=com1,com2,com3,com4", says=[NO_UART + "0x2f8", "^hello"], name="hello-without-three-uarts"),
     Run("hello", words="console=com1,vga", says=["no screen in text mode", "^hello"], name="hello-without-a-screen"),
     Run("hello", words="console=none", never_says=".", name="hello-in-silence"),
+    Run("hello", words=noise(4096), ends=BAD_COMMAND_LINE, says=["^bad command line:$", "^accepted:$", "^cores="], name="hello-noise"),
+    Run("hello", words="heap=some", ends=BAD_COMMAND_LINE, says=["heap=some is not one of"], name="hello-heap"),
     Run("hello", words="console=com9", ends=BAD_COMMAND_LINE, says=["console=com9 is not", "^console=", "^panic="], name="hello-console"),
     Run("hello", words="panic=often", ends=BAD_COMMAND_LINE, says=["panic=often is not one of"], name="hello-panic"),
     Run("hello", qemu=cpu("qemu64,-lm"), ends=FAILURE, says=["^neap: this CPU lacks 64-bit mode"], name="hello-without-long-mode"),
@@ -169,6 +199,30 @@ RUNS = [
     # Whatever an emulated CPU calls itself, its zeros are no answers.
     Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
+    Run("memory_is_near", cores=2),
+    Run("memory_is_near", cores=4, nodes=2, words="expected_nodes=2 nearest_to_first=1", name="memory_is_near-two-nodes"),
+    Run(
+        "memory_is_near",
+        cores=3,
+        nodes=3,
+        memory="384M",
+        words="expected_nodes=3 nearest_to_first=2",
+        qemu=THREE_NODES,
+        name="memory_is_near-three-nodes",
+    ),
+    Run("memory_keeps_its_patterns", cores=1, memory="128M", says=["^steps "]),
+    Run("memory_keeps_its_patterns", cores=4, nodes=2, says=["^steps "], name="memory_keeps_its_patterns-4-cores"),
+    Run("memory_keeps_its_patterns", cores=2, words="heap=checked", says=["^steps "], name="memory_keeps_its_patterns-checked"),
+    Run("memory_keeps_its_patterns", cores=2, memory="64M", words="seed=2", says=["^steps "], name="memory_keeps_its_patterns-64M"),
+    Run("heap_misuse_is_found", cores=2, words="heap=checked"),
+    misuse("overrun", "memory was written beyond its end"),
+    misuse("underrun", "memory was written before its begin"),
+    misuse("late_write", "memory was written after it was freed"),
+    misuse("second_free", "memory was freed twice"),
+    misuse("late_second_free", "memory was freed twice"),
+    misuse("unknown", "memory that no heap knows"),
+    Run("c_library_works", cores=4, says=["^printf speaks 4$", "^fputs speaks$"]),
+    Run("c_library_works", cores=2, qemu=cpu("qemu64"), says=["no random number generator"], name="c_library_works-no-rdrand"),
     Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
     Run("ends_as_asked", words="way=off", ends=POWER_OFF, says=[r"^random 0x[0-9a-f]{8,}$"], name="power-off"),
     Run("ends_as_asked", cores=3, words="way=off", ends=POWER_OFF, name="power-off-3-cores"),
@@ -350,6 +404,35 @@ def test_a_panic_is_told_at_the_next_start_and_once() -> None:
     ):
         assert any(re.search(pattern, line) for line in kept), f"no line like /{pattern}/ was kept"
     assert not any("panic" in line for line in after if "command line" not in line), after
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
+    """More tables, of noise behind a good header (QEMU makes the checksum): what can be used of the machine still is."""
+    dice = random.Random(seed)
+    words = []
+    for signature in ("SRAT", "SLIT", "MCFG", "DMAR", "SSDT", "APIC", "FACP"):
+        # Entries of a type and a length, now and then of length 0 or beyond the end; or bytes that are not even that.
+        body = dice.randbytes(12)
+        while len(body) < 1500:
+            length = dice.choice([0, 2, 8, 16, 24, 40, 200]) if dice.random() < 0.1 else dice.choice([8, 16, 24, 40])
+            body += bytes([dice.randrange(10), length]) + dice.randbytes(max(0, length - 2))
+        table = tmp_path / signature
+        table.write_bytes(body if seed == 1 else dice.randbytes(1500))
+        words += ["-acpitable", f"sig={signature},data={table}"]
+    boot(Run("hello", cores=2, qemu=words, says=["on 2 cores$", "^hello from core 1$"]))
+
+
+def test_the_linker_says_that_there_is_no_file_system(tmp_path: Path) -> None:
+    source, compiler = tmp_path / "files.cpp", f"{toolchain.require()}/bin/x86_64-neap-elf-g++"
+    source.write_text("#include <filesystem>\nbool there() { return std::filesystem::is_empty(std::filesystem::current_path()); }\n")
+    subprocess.run([compiler, "-std=c++23", "-c", "-o", tmp_path / "files.o", source], check=True, timeout=TIMEOUT_SECONDS)
+    words = ["--compiler", compiler, "--script", REPOSITORY / "boot/image.ld", "--output", tmp_path / "files.elf", "--"]
+    linker = [sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"]
+    linked = subprocess.run(linker, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert linked.returncode != 0
+    assert "Neap has no file system: std::filesystem" in linked.stderr, linked.stderr
+    assert "processes" not in linked.stderr
 
 
 def test_every_image_is_booted() -> None:

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSL-1.0
+// With `heap=checked` a write outside of an object, or after its end, is a panic that says so; right use of the whole library is none.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/target/check.hpp"
+
+namespace {
+
+using neap::test::check;
+using neap::test::hidden;
+
+enum Misuse : std::size_t { none, overrun, underrun, late_write, second_free, late_second_free, unknown };
+
+void use_rightly() {
+  std::map<std::string, std::vector<int>> map;
+  for (int i = 0; i < 300; ++i) map[std::to_string(i % 40) + std::string(static_cast<std::size_t>(i), 'x')].assign(i, i);
+  std::ostringstream text;
+  for (const auto& [key, values] : map) text << key << ' ' << values.size() << '\n';
+  check(text.str().size() > 300, "text");
+  void* const memory = std::malloc(10);
+  check(std::malloc(hidden(~std::size_t{0} - 64)) == nullptr, "an absurd size is refused");
+  std::free(std::realloc(memory, 100'000));
+}
+
+[[gnu::noipa]] void commit(std::size_t misuse) {
+  auto* const object = hidden(static_cast<volatile char*>(std::malloc(40)));
+  void* const plain = const_cast<char*>(object);
+  switch (misuse) {
+    case overrun:
+      object[40] = 0;
+      break;
+    case underrun:
+      object[-1] = 0;
+      break;
+    case late_write:
+      std::free(plain);
+      object[8] = 0;
+      for (int i = 0; i < 300; ++i) std::free(hidden(std::malloc(40)));
+      return;
+    case second_free:
+      std::free(plain);
+      break;
+    case late_second_free:
+      std::free(plain);
+      for (int i = 0; i < 100; ++i) std::free(hidden(std::malloc(40)));
+      break;
+    case unknown:
+      std::free(hidden(static_cast<char*>(plain) + 16));
+      break;
+    default:
+      break;
+  }
+  std::free(plain);
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  const auto misuse = arguments.choice(
+      "misuse", {"none", "overrun", "underrun", "late_write", "second_free", "late_second_free", "unknown"}, 0, "what to do wrong");
+  arguments.finish();
+  for (unsigned core = 0; core < core_count(); ++core) co_await on_core(core, use_rightly);
+  co_await on_core(core_count() - 1, [misuse] { commit(misuse); });
+  co_return misuse == none ? 0 : 1;
+}
