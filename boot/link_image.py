@@ -49,7 +49,7 @@ def missing(said: str) -> list[str]:
 
 
 def run(command: list[str], **options) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     sys.stderr.write(done.stderr)
     if done.returncode != 0:
         for why in missing(done.stderr):

@@ -79,7 +79,13 @@ constinit Slab no_slab{};
 
 class Heap {
  public:
-  constexpr Heap() { with_room_.fill(&no_slab); }
+  // Zeros, so that those of absent cores take no room in the image; `prepare` makes it one to allocate from.
+  constexpr Heap() = default;
+  /// One in which nothing is ever found.
+  constexpr explicit Heap(Slab& nothing) { with_room_.fill(&nothing); }
+  void prepare() noexcept {
+    if (with_room_[0] == nullptr) with_room_.fill(&no_slab);
+  }
 
   /// Null: `allocate_slowly` knows more.
   [[nodiscard]] void* try_allocate(unsigned size_class) noexcept {
@@ -146,7 +152,7 @@ class Heap {
 // One a core, here and not in thread-local storage: on the host a core's thread ends, its slabs do not.
 constinit std::array<Heap, machine::cores_max> heaps;
 // What a core has before its first slow call, and for ever if objects are checked: nothing is found in it, so all goes the slow way.
-constinit Heap no_heap;
+constinit Heap no_heap{no_slab};
 constinit thread_local Heap* fast_heap = &no_heap;
 
 Heap& own_heap() noexcept { return heaps[machine::this_core()]; }
@@ -364,8 +370,8 @@ std::size_t pages_of(const void* pointer) noexcept {
   if (checks::on()) {
     object = checks::allocate(bytes, alignment);
   } else {
-    fast_heap = &own_heap();
     object = plain::allocate(bytes, alignment);
+    fast_heap = &own_heap();
   }
   if (object == nullptr) own_heap().counters.refused.add();
   return object;
@@ -379,6 +385,7 @@ std::size_t pages_of(const void* pointer) noexcept {
 
 void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   Heap& heap = own_heap();
+  heap.prepare();
   const auto try_once = [&] {
     const bool is_object = bytes <= object_bytes_max && alignment <= page_bytes;
     return is_object ? heap.allocate_slowly(aligned_class(bytes, alignment)) : allocate_run_bytes(heap, bytes, alignment);

@@ -17,7 +17,8 @@ bool read_generator(std::uint64_t& value) {
   for (unsigned i = 0; i < tries; ++i) {
     bool good;
     asm volatile("rdrand %0" : "=r"(value), "=@ccc"(good));
-    if (good) return true;
+    // Generators have been met that say "good" and give all ones, since a sleep or for ever (Linux tests for them at boot).
+    if (good && value != ~std::uint64_t{0}) return true;
   }
   return false;
 }

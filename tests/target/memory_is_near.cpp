@@ -53,12 +53,26 @@ void exhaust(unsigned nearest) {
   for (void* const piece : pieces) std::free(piece);
 }
 
+/// One object of gigabytes, in one piece.
+void take_huge(std::size_t bytes) {
+  auto* const object = static_cast<std::uint8_t*>(std::malloc(bytes));
+  check(object != nullptr, "a huge object", bytes);
+  for (std::size_t at = 0; at < bytes; at += bytes / 8 - 1) {
+    object[at] = static_cast<std::uint8_t>(at % 251);
+    check(machine::physical_address(object + at) == machine::physical_address(object) + at, "in one piece", at);
+  }
+  for (std::size_t at = 0; at < bytes; at += bytes / 8 - 1) check(object[at] == at % 251, "keeps what is written", at);
+  std::free(object);
+}
+
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
   const auto nodes = arguments.number("expected_nodes", 1, {.least = 1, .most = machine::nodes_max}, "NUMA nodes of the machine");
   const auto nearest = arguments.number("nearest_to_first", 0, {.least = 0, .most = machine::nodes_max}, "node that is nearest to node 0");
+  const auto huge_bytes = arguments.bytes("huge", 0, {}, "size of one object to ask for; 0: none");
   arguments.finish();
+  if (huge_bytes != 0) take_huge(huge_bytes);
   check(machine::node_count() == nodes, "number of nodes", machine::node_count());
   std::vector<bool> seen(nodes);
   for (unsigned core = 0; core < core_count(); ++core) {

@@ -200,6 +200,7 @@ RUNS = [
     Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
     Run("memory_is_near", cores=2),
+    Run("memory_is_near", cores=2, memory="6G", words="huge=3G", name="memory_is_near-huge"),
     Run("memory_is_near", cores=4, nodes=2, words="expected_nodes=2 nearest_to_first=1", name="memory_is_near-two-nodes"),
     Run(
         "memory_is_near",
