@@ -428,7 +428,9 @@ def test_the_linker_says_that_there_is_no_file_system(tmp_path: Path) -> None:
     source, compiler = tmp_path / "files.cpp", f"{toolchain.require()}/bin/x86_64-neap-elf-g++"
     source.write_text("#include <filesystem>\nbool there() { return std::filesystem::is_empty(std::filesystem::current_path()); }\n")
     subprocess.run([compiler, "-std=c++23", "-c", "-o", tmp_path / "files.o", source], check=True, timeout=TIMEOUT_SECONDS)
-    words = ["--compiler", compiler, "--script", REPOSITORY / "boot/image.ld", "--output", tmp_path / "files.elf", "--"]
+    script = tmp_path / "any.ld"
+    script.write_text("ENTRY(_Z5therev)\n")
+    words = ["--compiler", compiler, "--script", script, "--output", tmp_path / "files.elf", "--"]
     linker = [sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"]
     linked = subprocess.run(linker, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert linked.returncode != 0
