@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -273,6 +274,30 @@ TEST(CpuPower, EveryCounterIsSampledAndWhatCannotBeReadIsZero) {
   EXPECT_EQ(without.present, 0x1fff & ~counter::core_c6) << "a fault is an absent counter";
   EXPECT_EQ(without.core_c6, 0U);
   EXPECT_EQ(without.core_c7, 107U);
+}
+
+// Registers and leaves may hold anything on a machine that nobody has seen, and any access may fault: the sanitizers judge.
+TEST(CpuPower, AnyContentsAreBorne) {
+  std::minstd_rand random(3);
+  const auto any = [&] { return std::uint64_t{random()} << 40 ^ std::uint64_t{random()} << 20 ^ random(); };
+  const auto word = [&] { return static_cast<std::uint32_t>(any()); };
+  for (int round = 0; round < 100; ++round) {
+    FakeCpu cpu = sandy_bridge_ep();
+    cpu.model(static_cast<std::uint8_t>(random()), test::monitor_feature | test::speed_step_feature);
+    for (const std::uint32_t leaf : {5U, 6U, 10U}) cpu.leaves[{leaf, 0}] = {.eax = word(), .ebx = word(), .ecx = word(), .edx = word()};
+    for (const std::uint32_t number : {msr::hwp_enable, msr::hwp_capabilities, msr::hwp_request}) cpu.msrs[number] = 0;
+    for (auto& [number, value] : cpu.msrs) value = any();
+    std::erase_if(cpu.msrs, [&](const auto&) { return random() % 8 == 0; });
+    const CpuPower power = found_on(cpu);
+    const CoreAtBoot at_boot = power.start_core(cpu);
+    (void)power.set_performance(cpu, at_boot, any());
+    if (const auto set = power.set_power_limit(cpu, at_boot, word() % 300'000)) {
+      EXPECT_LE(*set, 400'000U);
+    }
+    (void)power.set_turbo(cpu, random() % 2 == 0);
+    (void)power.sample(cpu);
+    EXPECT_TRUE(description(power).starts_with("power: "));
+  }
 }
 
 TEST(CpuPower, BrandIsTrimmed) {

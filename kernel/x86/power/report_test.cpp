@@ -119,7 +119,7 @@ TEST(Report, AnyContentsAreToldWithoutTrouble) {
   std::minstd_rand random(7);
   const auto any = [&] { return static_cast<std::uint64_t>(random()) << 40 ^ static_cast<std::uint64_t>(random()) << 20 ^ random(); };
   const auto word = [&] { return static_cast<std::uint32_t>(any()); };
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 100; ++round) {
     FakeCpu cpu = skylake_sp();
     cpu.model(static_cast<std::uint8_t>(random()), test::monitor_feature | test::speed_step_feature);
     for (auto& [number, value] : cpu.msrs) value = any();
