@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Offers load to a memcached, Neap's or any other, and measures how long each request waits.
+
+pub mod arrivals;
+pub mod distributions;
+pub mod protocol;
+pub mod trace;
+pub mod workload;
