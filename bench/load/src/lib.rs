@@ -2,7 +2,11 @@
 //! Offers load to a memcached, Neap's or any other, and measures how long each request waits.
 
 pub mod arrivals;
+pub mod connection;
+pub mod demand;
 pub mod distributions;
 pub mod protocol;
+pub mod recorder;
 pub mod trace;
+pub mod worker;
 pub mod workload;

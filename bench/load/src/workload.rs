@@ -6,6 +6,7 @@
 //! its key: any number of clients, agents and earlier runs agree on all of them. Sizes over all keys follow the asked distributions.
 
 use crate::distributions::{Distribution, Rng};
+use crate::trace::Line;
 use rand::Rng as _;
 use rand_distr::Distribution as _;
 use std::fmt;
@@ -255,12 +256,21 @@ impl Requests {
         Ok(Self { mix, zipf, rng })
     }
 
-    pub fn next_request(&mut self) -> Request {
-        let number = match &self.zipf {
+    fn next_number(&mut self) -> u64 {
+        match &self.zipf {
             // Ranks count from 1.
             Some(zipf) => (zipf.sample(&mut self.rng) as u64).clamp(1, self.mix.keys) - 1,
             None => self.rng.random_range(0..self.mix.keys),
-        };
+        }
+    }
+
+    /// A line of a trace, for a key of this mix.
+    pub fn next_of(&mut self, line: &Line) -> Request {
+        line.request(self.next_number(), self.mix.expiry_s)
+    }
+
+    pub fn next_request(&mut self) -> Request {
+        let number = self.next_number();
         let update = self.rng.random::<f64>() < self.mix.update_ratio;
         self.mix.request(if update { Operation::Set } else { Operation::Get }, number)
     }

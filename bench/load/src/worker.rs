@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: BSL-1.0
+//! One thread of load: its connections, and the loop that serves them.
+//!
+//! The loop sends what is due, waits until the next moment or the next reply, and reads. It never waits for one connection: a request whose
+//! moment has come goes to a connection with room, the one that has waited longest; if none has, it queues, and its latency counts from
+//! its moment all the same. The queue has a bound, and what it turns away is counted.
+
+use crate::connection::{Connection, Manner, NotConnected, Sink};
+use crate::demand::Demand;
+use crate::protocol::Outcome;
+use crate::recorder::{Failure, Interval, Measurement, Recorder, Times};
+use crate::workload::Request;
+use rustix::buffer::spare_capacity;
+use rustix::event::{epoll, Timespec};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Nanoseconds since the program's beginning, the same for all workers.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    epoch: Instant,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { epoch: Instant::now() }
+    }
+}
+
+impl Clock {
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What all workers of a run share.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub clock: Clock,
+    /// Set by Ctrl-C: the run ends, what there is gets printed.
+    pub stop: Arc<AtomicBool>,
+    /// A request or a connection attempt that takes longer has failed.
+    pub time_out_ns: u64,
+    /// After the end, for replies that are still out.
+    pub drain_ns: u64,
+    /// The worker asks the kernel again and again rather than sleeping: exact moments for a whole core.
+    pub busy: bool,
+}
+
+/// One run of one worker, in the clock's nanoseconds.
+pub struct Plan {
+    pub start_ns: u64,
+    /// Moments that are measured.
+    pub window: Range<u64>,
+    /// No request is meant for later.
+    pub end_ns: u64,
+    pub demand: Demand,
+}
+
+/// What became of connections, from the worker's beginning on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ConnectionCounts {
+    pub opened: u64,
+    /// Attempts that failed.
+    pub refused: u64,
+    /// Open ones that ended, for any reason.
+    pub lost: u64,
+}
+
+const QUEUE_MAX: usize = 1 << 20;
+const READ_BYTES: usize = 256 << 10;
+const EVENTS: usize = 512;
+/// Between looks at what has timed out or should be connected again.
+const HOUSEKEEPING_NS: u64 = 10_000_000;
+/// Attempts under way at once: a server's backlog is no longer than this, as a rule.
+const ATTEMPTS_MAX: usize = 64;
+/// Ctrl-C: so long for replies that are still out.
+const HURRY_NS: u64 = 200_000_000;
+
+pub struct Worker {
+    manner: Manner,
+    around: Surroundings,
+    connections: Vec<Connection>,
+    poll: OwnedFd,
+    /// Connections with room, each once, the longest waiting first.
+    ready: VecDeque<usize>,
+    is_ready: Vec<bool>,
+    /// Have output that is not sent yet.
+    unflushed: Vec<usize>,
+    queue: VecDeque<(u64, Request)>,
+    /// The demand has come to its end.
+    exhausted: bool,
+    attempts: usize,
+    last_error: Option<Errno>,
+    housekeeping_ns: u64,
+    buffer: Vec<u8>,
+    events: Vec<epoll::Event>,
+    pub counts: ConnectionCounts,
+}
+
+struct Book<'r> {
+    recorder: &'r mut Recorder,
+    now_ns: u64,
+}
+
+impl Sink for Book<'_> {
+    fn answered(&mut self, request: &Request, outcome: Outcome, times: Times) {
+        self.recorder.answer(request.operation, outcome, times, self.now_ns);
+    }
+    fn failed(&mut self, failure: Failure, times: Times) {
+        self.recorder.fail(failure, times.intended_ns);
+    }
+}
+
+impl Worker {
+    pub fn new(manner: Manner, around: Surroundings, connections: usize) -> Result<Self, String> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("cannot make an epoll: {error}"))?;
+        Ok(Self {
+            manner,
+            around,
+            connections: std::iter::repeat_with(Connection::default).take(connections).collect(),
+            poll,
+            ready: VecDeque::new(),
+            is_ready: vec![false; connections],
+            unflushed: Vec::new(),
+            queue: VecDeque::new(),
+            exhausted: false,
+            attempts: 0,
+            last_error: None,
+            housekeeping_ns: 0,
+            buffer: vec![0; READ_BYTES],
+            events: Vec::with_capacity(EVENTS),
+            counts: ConnectionCounts::default(),
+        })
+    }
+
+    /// Opens all connections, or as many as can be within the time-out. Err: not one; a line that says why.
+    pub fn connect(&mut self) -> Result<usize, String> {
+        // Waiting in the kernel is late by 50 us as long as nobody asks for better (prctl(2), PR_SET_TIMERSLACK).
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let now_ns = self.around.clock.now_ns();
+        let mut recorder = Recorder::new(now_ns, 0..0);
+        let give_up_ns = now_ns + self.around.time_out_ns;
+        let mut demand = Demand::Closed(Box::new(|| None));
+        loop {
+            let now_ns = self.around.clock.now_ns();
+            let open = self.connections.iter().filter(|connection| connection.is_open()).count();
+            if open == self.connections.len() || now_ns >= give_up_ns || self.is_stopped() {
+                break;
+            }
+            self.keep_house(&mut recorder, &mut demand, now_ns, true);
+            self.wait(now_ns, now_ns + 1_000_000, &mut recorder, &mut demand, false);
+        }
+        let open = self.connections.iter().filter(|connection| connection.is_open()).count();
+        if open == 0 {
+            let why = self.last_error.map_or("no answer".to_string(), |error| error.to_string());
+            return Err(format!("cannot connect to {}: {why}", self.manner.server));
+        }
+        Ok(open)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.around.stop.load(Ordering::Relaxed)
+    }
+
+    /// Offers the demand of the plan; tells of each second as it ends.
+    pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Measurement {
+        let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
+        let mut drain_ns = self.around.drain_ns;
+        self.exhausted = false;
+        self.is_ready.fill(false);
+        self.ready.clear();
+        while self.around.clock.now_ns() < plan.start_ns && !self.is_stopped() {
+            let now_ns = self.around.clock.now_ns();
+            self.wait(now_ns, plan.start_ns.min(now_ns + HOUSEKEEPING_NS), &mut recorder, &mut plan.demand, false);
+        }
+        for index in 0..self.connections.len() {
+            self.offer(index, &mut recorder, &mut plan.demand, true);
+        }
+        loop {
+            let now_ns = self.around.clock.now_ns();
+            if plan.end_ns > now_ns && (self.exhausted || self.is_stopped()) {
+                plan.end_ns = now_ns;
+                recorder.end_early(now_ns);
+            }
+            if self.is_stopped() {
+                drain_ns = drain_ns.min(HURRY_NS);
+            }
+            let running = now_ns < plan.end_ns;
+            let next_ns = if running { self.issue(&mut recorder, &mut plan, now_ns) } else { u64::MAX };
+            self.flush_all(&mut recorder, now_ns);
+            while now_ns >= recorder.second_ends_ns() {
+                tell(recorder.close_second(self.backlog()));
+            }
+            if !running && (self.backlog() == 0 || now_ns >= plan.end_ns + drain_ns) {
+                break;
+            }
+            if now_ns >= self.housekeeping_ns {
+                self.keep_house(&mut recorder, &mut plan.demand, now_ns, running);
+            }
+            let until_ns = next_ns.min(recorder.second_ends_ns()).min(self.housekeeping_ns);
+            self.wait(now_ns, until_ns, &mut recorder, &mut plan.demand, running);
+        }
+        self.end(&mut recorder);
+        recorder.measurement
+    }
+
+    fn backlog(&self) -> u64 {
+        (self.queue.len() + self.connections.iter().map(Connection::outstanding).sum::<usize>()) as u64
+    }
+
+    /// Sends what is due; gives the moment of what comes next.
+    fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> u64 {
+        let Demand::Open(open) = &mut plan.demand else {
+            return u64::MAX;
+        };
+        let until_ns = now_ns.min(plan.end_ns - 1);
+        while let Some((at_ns, request)) = open.take_due(until_ns.saturating_sub(plan.start_ns)) {
+            let intended_ns = plan.start_ns + at_ns;
+            recorder.intend(intended_ns);
+            match self.take_ready() {
+                Some(index) => {
+                    self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: false }, recorder);
+                    self.list(index);
+                }
+                None if self.queue.len() < QUEUE_MAX => self.queue.push_back((intended_ns, request)),
+                None => recorder.fail(Failure::QueueFull, intended_ns),
+            }
+        }
+        match open.next_ns() {
+            Some(at_ns) => plan.start_ns + at_ns,
+            None => {
+                self.exhausted = true;
+                u64::MAX
+            }
+        }
+    }
+
+    fn take_ready(&mut self) -> Option<usize> {
+        while let Some(index) = self.ready.pop_front() {
+            self.is_ready[index] = false;
+            // One that was lost meanwhile is listed still.
+            if self.connections[index].has_room(&self.manner) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn list(&mut self, index: usize) {
+        if !self.is_ready[index] && self.connections[index].has_room(&self.manner) {
+            self.is_ready[index] = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    fn submit(&mut self, index: usize, request: Request, times: Times, recorder: &mut Recorder) {
+        let mut book = Book { recorder, now_ns: times.sent_ns };
+        self.connections[index].submit(&self.manner, request, times, &mut book);
+        self.unflushed.push(index);
+    }
+
+    /// A connection may have room: gives it what waits, or in a closed loop what is next.
+    fn offer(&mut self, index: usize, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
+        let now_ns = self.around.clock.now_ns();
+        while self.connections[index].has_room(&self.manner) {
+            if let Some((intended_ns, request)) = self.queue.pop_front() {
+                self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: true }, recorder);
+                continue;
+            }
+            match demand {
+                Demand::Closed(next) if running => {
+                    let Some(request) = next() else {
+                        self.exhausted = true;
+                        break;
+                    };
+                    recorder.intend(now_ns);
+                    self.submit(index, request, Times { intended_ns: now_ns, sent_ns: now_ns, waited: false }, recorder);
+                }
+                _ => break,
+            }
+        }
+        self.list(index);
+    }
+
+    fn flush_all(&mut self, recorder: &mut Recorder, now_ns: u64) {
+        while let Some(index) = self.unflushed.pop() {
+            if let Err(failure) = self.connections[index].flush(&self.poll, index as u64) {
+                self.lose(index, failure, recorder, now_ns);
+            }
+        }
+    }
+
+    fn lose(&mut self, index: usize, failure: Failure, recorder: &mut Recorder, now_ns: u64) {
+        self.counts.lost += 1;
+        self.connections[index].lose(failure, now_ns, &mut Book { recorder, now_ns });
+    }
+
+    /// Waits until something can be read or written, or until a moment, and serves what can.
+    fn wait(&mut self, now_ns: u64, until_ns: u64, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
+        let wait_ns = if self.around.busy { 0 } else { until_ns.saturating_sub(now_ns) };
+        let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        // Interrupted by a signal: the loop looks at what that meant.
+        let _ = epoll::wait(&self.poll, spare_capacity(&mut events), Some(&time_out));
+        for event in &events {
+            let index = event.data.u64() as usize;
+            self.serve(index, event.flags, recorder, demand, running);
+        }
+        self.events = events;
+        let now_ns = self.around.clock.now_ns();
+        self.flush_all(recorder, now_ns);
+    }
+
+    fn serve(&mut self, index: usize, flags: epoll::EventFlags, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
+        let now_ns = self.around.clock.now_ns();
+        let was_connecting = self.connections[index].is_connecting();
+        if was_connecting || flags.contains(epoll::EventFlags::OUT) {
+            self.connected(index, now_ns);
+            if !was_connecting {
+                self.unflushed.push(index);
+            }
+        }
+        if !was_connecting {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let result = self.connections[index].receive(&self.manner, &mut buffer, &mut Book { recorder, now_ns });
+            self.buffer = buffer;
+            if let Err(failure) = result {
+                self.lose(index, failure, recorder, now_ns);
+            }
+        }
+        self.offer(index, recorder, demand, running);
+    }
+
+    fn connected(&mut self, index: usize, now_ns: u64) {
+        let was_connecting = self.connections[index].is_connecting();
+        let result = self.connections[index].ready_to_write(&self.poll, index as u64, now_ns);
+        if was_connecting {
+            self.attempts -= 1;
+            self.counts.opened += u64::from(result.is_ok());
+        }
+        self.note(result);
+    }
+
+    fn note(&mut self, result: Result<(), NotConnected>) {
+        if let Err(NotConnected(error)) = result {
+            self.counts.refused += 1;
+            self.last_error = Some(error);
+        }
+    }
+
+    /// Time-outs, and connections that should be there and are not.
+    fn keep_house(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
+        self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            let book = &mut Book { recorder, now_ns };
+            let room_before = connection.has_room(&self.manner);
+            if let Err(failure) = connection.expire(&self.manner, now_ns, self.around.time_out_ns, book) {
+                self.lose(index, failure, recorder, now_ns);
+                continue;
+            }
+            if connection.is_connecting() {
+                let result = connection.expire_attempt(now_ns, self.around.time_out_ns);
+                self.attempts -= usize::from(result.is_err());
+                self.note(result);
+            } else if running && self.attempts < ATTEMPTS_MAX && connection.may_retry(now_ns) {
+                let result = connection.connect(&self.manner, &self.poll, index as u64, now_ns);
+                self.attempts += usize::from(connection.is_connecting());
+                self.counts.opened += u64::from(connection.is_open());
+                self.note(result);
+            }
+            if !room_before && self.connections[index].has_room(&self.manner) {
+                self.offer(index, recorder, demand, running);
+            }
+        }
+    }
+
+    /// What is still out has no answer; a connection that owes one is of no use to the next run.
+    fn end(&mut self, recorder: &mut Recorder) {
+        let now_ns = self.around.clock.now_ns();
+        for (intended_ns, _) in self.queue.drain(..) {
+            recorder.fail(Failure::NeverSent, intended_ns);
+        }
+        for index in 0..self.connections.len() {
+            if self.connections[index].outstanding() != 0 {
+                self.lose(index, Failure::Unanswered, recorder, now_ns);
+            }
+        }
+    }
+}
