@@ -10,10 +10,10 @@ use crate::demand::Demand;
 use crate::protocol::Outcome;
 use crate::recorder::{Failure, Interval, Measurement, Recorder, Times};
 use crate::workload::Request;
-use rustix::buffer::spare_capacity;
 use rustix::event::{epoll, Timespec};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +72,14 @@ pub struct ConnectionCounts {
     pub lost: u64,
 }
 
+impl ConnectionCounts {
+    pub fn add(&mut self, other: &Self) {
+        self.opened += other.opened;
+        self.refused += other.refused;
+        self.lost += other.lost;
+    }
+}
+
 const QUEUE_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 const EVENTS: usize = 512;
@@ -99,7 +107,6 @@ pub struct Worker {
     last_error: Option<Errno>,
     housekeeping_ns: u64,
     buffer: Vec<u8>,
-    events: Vec<epoll::Event>,
     pub counts: ConnectionCounts,
 }
 
@@ -134,7 +141,6 @@ impl Worker {
             last_error: None,
             housekeeping_ns: 0,
             buffer: vec![0; READ_BYTES],
-            events: Vec::with_capacity(EVENTS),
             counts: ConnectionCounts::default(),
         })
     }
@@ -305,15 +311,13 @@ impl Worker {
     fn wait(&mut self, now_ns: u64, until_ns: u64, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
         let wait_ns = if self.around.busy { 0 } else { until_ns.saturating_sub(now_ns) };
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
-        let mut events = std::mem::take(&mut self.events);
-        events.clear();
+        let mut events = [MaybeUninit::uninit(); EVENTS];
         // Interrupted by a signal: the loop looks at what that meant.
-        let _ = epoll::wait(&self.poll, spare_capacity(&mut events), Some(&time_out));
-        for event in &events {
-            let index = event.data.u64() as usize;
-            self.serve(index, event.flags, recorder, demand, running);
+        if let Ok((events, _)) = epoll::wait(&self.poll, &mut events, Some(&time_out)) {
+            for event in events {
+                self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
+            }
         }
-        self.events = events;
         let now_ns = self.around.clock.now_ns();
         self.flush_all(recorder, now_ns);
     }
