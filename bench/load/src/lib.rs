@@ -6,6 +6,7 @@ pub mod connection;
 pub mod demand;
 pub mod distributions;
 pub mod neap_control;
+pub mod options;
 pub mod protocol;
 pub mod recorder;
 pub mod report;
