@@ -129,19 +129,10 @@ def _host() -> Outcome:
 
 def _sim() -> Outcome:
     packages.require("card", "rust", "sim-tests")
-    if not (build.SOFT_CARD_SOURCE / "Cargo.toml").is_file():
-        raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
     outcomes: dict[str, Outcome] = {}
 
     def tests() -> None:
-        failure = None
-        try:
-            build.cargo_run(["test", "--locked", "--no-fail-fast"], "testing the soft card", "test-sim")
-        except Failure as error:
-            failure = error
-        outcomes["tests"] = read_cargo(build.log_path("test-sim").read_text(errors="replace"))
-        if failure and not outcomes["tests"].failures:
-            raise failure
+        outcomes["tests"] = _cargo(build.SOFT_CARD_CRATE, "test-sim")
 
     def fuzz() -> None:
         try:
@@ -157,6 +148,28 @@ def _sim() -> Outcome:
     run.in_parallel([tests, fuzz])
     outcomes["tests"].add(outcomes["fuzz"])
     return outcomes["tests"]
+
+
+def _load() -> Outcome:
+    packages.require("card", "rust")
+    return _cargo(build.LOAD_CRATE, "test-load")
+
+
+def _cargo(crate: build.Crate, log_name: str) -> Outcome:
+    """All tests of a crate."""
+    log = build.log_path(log_name)
+    log.unlink(missing_ok=True)
+    failure = None
+    try:
+        build.cargo_run(crate, ["test", "--locked", "--no-fail-fast"], f"testing {crate.title}", log_name)
+    except Failure as error:
+        if not log.is_file():
+            raise
+        failure = error
+    outcome = read_cargo(log.read_text(errors="replace"))
+    if failure and not outcome.failures:
+        raise failure
+    return outcome
 
 
 def _tools() -> Outcome:
@@ -179,6 +192,7 @@ def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
     build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_observe.elf"])
     build.build_soft_card()
+    build.build_load()
     qemu.command()
     boot_programs.require()
     # Machines wait more than they work, so they run side by side: but not those whose tests need the cores to themselves.
@@ -214,6 +228,7 @@ def _outside(folder: Path) -> Outcome:
 LAYERS: dict[str, Callable[[], Outcome]] = {
     "host": _host,
     "sim": _sim,
+    "load": _load,
     "tools": _tools,
     "target": _target,
     "system": _system,

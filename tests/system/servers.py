@@ -111,15 +111,17 @@ class StockServer(Server):
     # It counts its item headers too, and its limit must be a multiple of half a slab page: so 1 MiB fits only into the next one.
     value_limit_bytes = 2 << 20
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, udp: bool = False) -> None:
         self._program = DebianProgram("memcached", "memcached")
         self._options = options
+        self._udp = udp
         self._process: subprocess.Popen | None = None
         self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-")  # noqa: SIM115 - lives as long as we do
 
     def __enter__(self) -> StockServer:
         self.address = (LOOPBACK, free_port())
-        argv = [*self._program.argv, "-l", LOOPBACK, "-p", str(self.address[1]), "-U", "0", "-u", "root"]
+        port = str(self.address[1])
+        argv = [*self._program.argv, "-l", LOOPBACK, "-p", port, "-U", port if self._udp else "0", "-u", "root"]
         argv += ["-I", str(self.value_limit_bytes), *self._options]
         self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
