@@ -195,7 +195,7 @@ def _parser() -> Parser:
         "bench",
         _bench,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp, "
-        "linux-card QEMU's igb.",
+        "linux-card QEMU's igb, load other load generators.",
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from linux_guest import packages
 from wire import Wire
 
 from tools import build
+from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.process import spawn, stop, tail
@@ -141,16 +141,3 @@ class StockServer(Server):
 
     def last_words(self) -> list[str]:
         return tail(Path(self._log.name))
-
-
-class DebianProgram:
-    """A program of a package of the machine's own suite, with the libraries of that suite. `argv` starts it."""
-
-    def __init__(self, package: str, program: str) -> None:
-        root = packages.unpacked(package)
-        libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
-        folders = ("usr/bin", "bin", "usr/sbin", "sbin")
-        path = next((root / folder / program for folder in folders if (root / folder / program).is_file()), None)
-        if path is None:
-            raise Failure(f"Debian's package {package} has no program {program}")
-        self.argv = [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(path)]
