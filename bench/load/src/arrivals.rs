@@ -8,7 +8,7 @@
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
-use std::path::Path;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -56,6 +56,17 @@ impl FromStr for Process {
     }
 }
 
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed => f.write_str("fixed"),
+            Self::Exponential => f.write_str("exponential"),
+            Self::Bursts { requests } => write!(f, "bursts:{requests}"),
+            Self::Pareto(gaps) => gaps.fmt(f),
+        }
+    }
+}
+
 /// A rate that changes over time: straight lines between points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
@@ -64,13 +75,8 @@ pub struct Course {
 }
 
 impl Course {
-    /// Reads lines of `seconds,rate`; a first line that is no numbers is a heading, lines that start with `#` are remarks.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Self::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Lines of `seconds,rate`; a first line that is no numbers is a heading, lines that start with `#` are remarks.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (line, record) in reader.records().enumerate() {

@@ -74,6 +74,12 @@ pub trait Sink {
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
+/// More than any reply to what this program asks: the longest value with its line around it. What goes on beyond is noise.
+const REPLY_BYTES_MAX: usize = 2 << 20;
+/// What an idle connection may keep of the memory that a long reply needed.
+const KEPT_BYTES: usize = 64 << 10;
+/// Read at a time, so that one connection cannot keep the others from being read.
+const DATAGRAMS_MAX: usize = 64;
 /// After a failure, before the next attempt.
 const RETRY_NS: u64 = 100_000_000;
 
@@ -107,6 +113,10 @@ impl Connection {
     }
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
+    }
+    /// Something is to be sent still.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
     }
 
     /// Begins to connect; `token` comes back with the poll's events. Once it is connected, `ready_to_write` says so.
@@ -213,6 +223,7 @@ impl Connection {
         }
         if self.sent_bytes == self.output.len() {
             self.output.clear();
+            self.output.shrink_to(KEPT_BYTES);
             self.sent_bytes = 0;
         }
         self.watch(poll, token);
@@ -231,7 +242,7 @@ impl Connection {
 
     /// Reads what is there and hands on each reply. Err: the connection must go, see `lose`.
     pub fn receive(&mut self, manner: &Manner, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
-        loop {
+        for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = &self.socket else { return Ok(()) };
             let bytes = match net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty()) {
                 Ok((bytes, _)) => bytes,
@@ -255,6 +266,8 @@ impl Connection {
                 }
             }
         }
+        // The poll tells again of what is left.
+        Ok(())
     }
 
     fn take_bytes(&mut self, manner: &Manner, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
@@ -266,6 +279,12 @@ impl Connection {
             self.input.extend_from_slice(bytes);
             let used = take_replies(&mut self.outstanding, manner, &self.input, sink)?;
             self.input.drain(..used);
+            if self.input.is_empty() {
+                self.input.shrink_to(KEPT_BYTES);
+            }
+        }
+        if self.input.len() > REPLY_BYTES_MAX {
+            return Err(Failure::Garbage);
         }
         Ok(())
     }

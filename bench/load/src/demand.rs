@@ -10,7 +10,7 @@ use crate::workload::{Request, Requests};
 use std::sync::Arc;
 
 pub enum Demand {
-    Open(Open),
+    Open(Box<Open>),
     /// None: there is no more to ask for.
     Closed(Box<dyn FnMut() -> Option<Request> + Send>),
 }

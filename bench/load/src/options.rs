@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The command line, and the load that it describes.
 
+use crate::agent::PaceOrder;
 use crate::arrivals::{self, Course, Process};
 use crate::connection::{Manner, Transport};
 use crate::distributions::{self, Distribution};
@@ -10,18 +11,32 @@ use crate::search::{Promise, Scan};
 use crate::workload::{Mix, Popularity};
 use clap::Parser;
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
+
+const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine one that loads on the word of a master (see --agents).";
+/// Of a program that loads alone, and of each agent.
+const CONNECTIONS: u32 = 16;
+
+/// `neap-load agent`: loads on the word of a master, one at a time.
+///
+/// Whoever can reach it can have it load any server: listen only where masters are. It writes and reads no files.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "neap-load agent", version, max_term_width = 120)]
+pub struct AgentOptions {
+    /// Where to listen for a master: ADDRESS:PORT
+    pub listen: String,
+}
 
 /// Offers load to a memcached and measures how long each request waits.
 ///
 /// Latency counts from the moment at which a request was meant to be sent. Without --rate, --rate-file, --trace, --scan, --search or
 /// --closed the rate is 1000 requests a second. Lines go to standard error while it runs, the table to standard output.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "neap-load", version, max_term_width = 120)]
+#[command(name = "neap-load", version, max_term_width = 120, after_help = AGENT_HELP)]
 pub struct Options {
     /// The server, HOST or HOST:PORT (11211)
     pub server: String,
@@ -80,9 +95,9 @@ pub struct Options {
     #[arg(long, long_help = format!("Gaps between requests: {}", arrivals::GRAMMAR))]
     pub arrivals: Option<Process>,
 
-    /// Connections, over all threads
-    #[arg(short = 'c', long, default_value = "16", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub connections: u32,
+    /// Connections, over all threads (16; with --agents 0: this machine only measures)
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub connections: Option<u32>,
     /// Threads
     #[arg(short = 't', long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
@@ -132,6 +147,9 @@ pub struct Options {
     /// Machines that load as this one does: HOST:PORT of each `neap-load agent`, separated by commas
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub agents: Vec<String>,
+    /// Connections of each agent, over all its threads
+    #[arg(long, value_name = "N", requires = "agents", default_value_t = CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub agent_connections: u32,
 
     /// Write all figures to a file, `-` for standard output
     #[arg(long, value_name = "FILE")]
@@ -195,11 +213,23 @@ impl Options {
         self.arrivals.clone().unwrap_or(usual)
     }
 
-    /// `share`: this program's place among the agents, and their number.
+    pub fn connections(&self) -> u32 {
+        self.connections.unwrap_or(if self.agents.is_empty() { CONNECTIONS } else { 0 })
+    }
+
+    /// How many programs load, this one included if it does.
+    pub fn loaders(&self) -> u64 {
+        self.agents.len() as u64 + u64::from(self.connections() != 0)
+    }
+
+    /// `share`: this program's place among those that load, and their number.
     pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
         let mix = self.mix();
         if mix.keys == 0 {
             return Err("--keys 0: a workload needs at least one key".into());
+        }
+        if self.loaders() == 0 {
+            return Err("--connections 0: without agents nothing would load".into());
         }
         Ok(Load {
             manner: Manner {
@@ -211,8 +241,11 @@ impl Options {
             },
             mix,
             threads: self.threads as usize,
-            connections: self.connections.max(self.threads) as usize,
-            measuring: (self.measure_connections != 0 && share.0 == 0).then_some(Measuring {
+            connections: match self.connections() {
+                0 => 0,
+                connections => connections.max(self.threads) as usize,
+            },
+            measuring: (self.measure_connections != 0).then_some(Measuring {
                 connections: self.measure_connections as usize,
                 rate: self.measure_rate,
                 depth: self.measure_depth as usize,
@@ -222,22 +255,74 @@ impl Options {
         })
     }
 
-    /// The one run that is asked for, or the run of a scan or search at a rate.
-    pub fn run(&self, rate: Option<f64>) -> Result<Run, String> {
-        let (pace, measured_ns) = if let Some(rate) = rate {
-            (Pace::Rate(self.process(), rate), nanoseconds(self.seconds))
-        } else if let Some(file) = &self.rate_file {
-            let course = Course::read(file)?;
-            let seconds = course.seconds();
-            (Pace::Course(Arc::new(course)), nanoseconds(seconds))
-        } else if let Some(file) = &self.trace {
-            let lines = crate::trace::read(file)?;
-            let last_ns = lines.last().map_or(0, |line| line.at_ns);
-            (Pace::Trace(Arc::new(lines)), last_ns + 1)
-        } else if self.closed {
-            (Pace::Closed, nanoseconds(self.seconds))
-        } else {
-            (Pace::Rate(self.process(), self.rate.unwrap_or(1000.0)), nanoseconds(self.seconds))
+    /// The words that make an agent load as this program would; without the measuring client, which is the master's.
+    pub fn for_agents(&self) -> Vec<String> {
+        let (mix, process) = (self.mix(), self.process());
+        let mut words = vec![self.server.clone()];
+        let mut word = |name: &str, value: String| words.push(format!("--{name}={value}"));
+        word("keys", mix.keys.to_string());
+        word("popularity", mix.popularity.to_string());
+        word("key-size", mix.key_size.to_string());
+        word("value-size", mix.value_size.to_string());
+        word("update", mix.update_ratio.to_string());
+        word("expiry", mix.expiry_s.to_string());
+        word("protocol", self.protocol.to_string());
+        word("arrivals", process.to_string());
+        word("connections", self.agent_connections.to_string());
+        word("threads", self.threads.to_string());
+        word("depth", self.depth.to_string());
+        word("warm-up", self.warm_up.to_string());
+        word("seconds", self.seconds.to_string());
+        word("seed", self.seed.to_string());
+        word("time-out", self.time_out.to_string());
+        for (name, is_set) in [("udp", self.udp), ("check-bytes", self.check_bytes), ("busy", self.busy)] {
+            if is_set {
+                words.push(format!("--{name}"));
+            }
+        }
+        words
+    }
+
+    /// What an agent does not do on a master's word: anything with files, or with other machines than the server.
+    pub fn refuse_files(&self) -> Result<(), String> {
+        let files = [&self.rate_file, &self.trace, &self.control_token_file, &self.json, &self.histogram];
+        if files.iter().any(|file| file.is_some()) || self.control.is_some() || !self.agents.is_empty() {
+            return Err("takes no files, control or agents from a master".into());
+        }
+        Ok(())
+    }
+
+    /// What paces the one run that is asked for, or the run of a scan or search at a rate.
+    pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
+        let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
+        Ok(match (rate, &self.rate_file, &self.trace) {
+            (Some(rate), _, _) => PaceOrder::Rate(rate),
+            (None, Some(file), _) => PaceOrder::Course(read(file)?),
+            (None, None, Some(file)) => PaceOrder::Trace(read(file)?),
+            (None, None, None) if self.closed => PaceOrder::Closed,
+            (None, None, None) => PaceOrder::Rate(self.rate.unwrap_or(1000.0)),
+        })
+    }
+
+    pub fn run_of(&self, order: &PaceOrder) -> Result<Run, String> {
+        let named = |file: &Option<PathBuf>, why: String| match file {
+            Some(file) => format!("{}: {why}", file.display()),
+            None => why,
+        };
+        let (pace, measured_ns) = match order {
+            PaceOrder::Rate(rate) if !(rate.is_finite() && *rate > 0.0) => return Err(format!("a rate of {rate} makes no sense")),
+            PaceOrder::Rate(rate) => (Pace::Rate(self.process(), *rate), nanoseconds(self.seconds)),
+            PaceOrder::Course(text) => {
+                let course = Course::parse(text).map_err(|why| named(&self.rate_file, why))?;
+                let seconds = course.seconds();
+                (Pace::Course(Arc::new(course)), nanoseconds(seconds))
+            }
+            PaceOrder::Trace(text) => {
+                let lines = crate::trace::parse(text.as_bytes()).map_err(|why| named(&self.trace, why))?;
+                let last_ns = lines.last().map_or(0, |line| line.at_ns);
+                (Pace::Trace(Arc::new(lines)), last_ns + 1)
+            }
+            PaceOrder::Closed => (Pace::Closed, nanoseconds(self.seconds)),
         };
         // A course and a trace are measured whole.
         let whole = matches!(pace, Pace::Course(_) | Pace::Trace(_));
@@ -325,9 +410,22 @@ mod tests {
     }
 
     #[test]
-    fn the_measuring_client_is_the_masters_alone() {
-        let options = options("127.0.0.1 --measure-connections 32 --measure-rate 2000").unwrap();
-        assert_eq!(options.load((0, 2)).unwrap().measuring.unwrap().connections, 32);
-        assert!(options.load((1, 2)).unwrap().measuring.is_none());
+    fn an_agent_loads_as_the_master_was_told() {
+        let line =
+            "127.0.0.1 --preset etc --keys 50 --popularity zipf:1.2 --agents a:1,b:2 --measure-connections 32 -d 4 -t 2 --seed 9 --udp \
+                    --protocol binary --arrivals bursts:8 --agent-connections 24 -s 3.5 --json j --histogram h --control c:1";
+        let master = options(line).unwrap();
+        let words = master.for_agents();
+        let agent = Options::try_parse_from(std::iter::once("neap-load".to_string()).chain(words)).unwrap();
+        assert!(agent.refuse_files().is_ok() && master.refuse_files().is_err());
+        let (ours, theirs) = (master.load((0, 2)).unwrap(), agent.load((0, 2)).unwrap());
+        assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
+        assert_eq!(format!("{:?}", ours.manner), format!("{:?}", theirs.manner));
+        assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
+        // The master has no connections of its own but the measuring client's.
+        assert_eq!((ours.connections, theirs.connections), (0, 24));
+        assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
+        assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));
+        assert!(options("h -c 0").unwrap().load((0, 1)).is_err());
     }
 }

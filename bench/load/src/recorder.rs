@@ -116,6 +116,9 @@ pub struct Measurement {
     pub tally: Tally,
     /// Requests whose moment lay in the window.
     pub intended: u64,
+    /// Good answers that came within the window, whenever their requests were meant: what the server did in that time. (Answers to the
+    /// window's requests would flatter a server that falls behind: it goes on answering them after the end.)
+    pub answered_in_window: u64,
     /// Of them, those that had to wait until a connection had room: the server (or the depth) held them up, not this program.
     pub waited_for_room: u64,
     /// Of those that had not to wait, those that left more than BEHIND_NS late: this program was too slow.
@@ -130,6 +133,7 @@ impl Default for Measurement {
             lateness: new_histogram(),
             tally: Tally::default(),
             intended: 0,
+            answered_in_window: 0,
             waited_for_room: 0,
             behind: 0,
         }
@@ -146,6 +150,7 @@ impl Measurement {
         self.lateness.add(&other.lateness).expect("equal bounds");
         self.tally.add(&other.tally);
         self.intended += other.intended;
+        self.answered_in_window += other.answered_in_window;
         self.waited_for_room += other.waited_for_room;
         self.behind += other.behind;
     }
@@ -187,12 +192,24 @@ pub struct Recorder {
     pub measurement: Measurement,
     latency: Histogram<u64>,
     tally: Tally,
+    /// Requests from the beginning on, measured or not, and those that have come to their end.
+    begun: u64,
+    ended: u64,
 }
 
 impl Recorder {
     /// `window`: the moments that are measured, in the clock's nanoseconds.
     pub fn new(start_ns: u64, window: Range<u64>) -> Self {
-        Self { window, start_ns, second: 0, measurement: Measurement::default(), latency: new_histogram(), tally: Tally::default() }
+        Self {
+            window,
+            start_ns,
+            second: 0,
+            measurement: Measurement::default(),
+            latency: new_histogram(),
+            tally: Tally::default(),
+            begun: 0,
+            ended: 0,
+        }
     }
 
     fn is_measured(&self, intended_ns: u64) -> bool {
@@ -207,12 +224,20 @@ impl Recorder {
         self.window.clone()
     }
 
+    /// Requests that are out or waiting.
+    pub fn backlog(&self) -> u64 {
+        self.begun - self.ended
+    }
+
     pub fn intend(&mut self, intended_ns: u64) {
+        self.begun += 1;
         self.measurement.intended += u64::from(self.is_measured(intended_ns));
     }
 
     pub fn answer(&mut self, operation: Operation, outcome: Outcome, times: Times, now_ns: u64) {
         let latency_ns = now_ns.saturating_sub(times.intended_ns);
+        self.ended += 1;
+        self.measurement.answered_in_window += u64::from(outcome.is_good() && self.window.contains(&now_ns));
         self.tally.outcomes[operation as usize][outcome as usize] += 1;
         if outcome.is_good() {
             self.latency.saturating_record(latency_ns);
@@ -233,6 +258,7 @@ impl Recorder {
     }
 
     pub fn fail(&mut self, failure: Failure, intended_ns: u64) {
+        self.ended += 1;
         self.tally.failures[failure as usize] += 1;
         if self.is_measured(intended_ns) {
             self.measurement.tally.failures[failure as usize] += 1;
@@ -245,12 +271,12 @@ impl Recorder {
     }
 
     /// Closes the running second, which must be over, and begins the next.
-    pub fn close_second(&mut self, backlog: u64) -> Interval {
+    pub fn close_second(&mut self) -> Interval {
         let interval = Interval {
             second: self.second,
             latency: std::mem::replace(&mut self.latency, new_histogram()),
             tally: std::mem::take(&mut self.tally),
-            backlog,
+            backlog: self.backlog(),
         };
         self.second += 1;
         interval
@@ -282,12 +308,25 @@ mod tests {
         let mut recorder = Recorder::new(0, SECOND_NS..2 * SECOND_NS);
         for intended in [SECOND_NS - 1, SECOND_NS, 2 * SECOND_NS - 1, 2 * SECOND_NS] {
             recorder.intend(intended);
+            recorder.intend(intended);
             recorder.answer(Operation::Get, Outcome::Hit, times(intended, intended), 3 * SECOND_NS);
             recorder.fail(Failure::TimedOut, intended);
         }
         let measurement = &recorder.measurement;
-        assert_eq!((measurement.intended, measurement.tally.answered(), measurement.tally.errors()), (2, 2, 2));
-        assert_eq!(recorder.close_second(0).tally.answered(), 4);
+        assert_eq!((measurement.intended, measurement.tally.answered(), measurement.tally.errors()), (4, 2, 2));
+        assert_eq!(recorder.backlog(), 0);
+        assert_eq!(recorder.close_second().tally.answered(), 4);
+    }
+
+    // A server that falls behind answers the window's requests after its end: that is no rate that it kept.
+    #[test]
+    fn the_rate_is_what_was_answered_within_the_window() {
+        let mut recorder = Recorder::new(0, SECOND_NS..2 * SECOND_NS);
+        for (intended, answered) in [(0, SECOND_NS), (SECOND_NS, 2 * SECOND_NS - 1), (SECOND_NS, 2 * SECOND_NS)] {
+            recorder.intend(intended);
+            recorder.answer(Operation::Get, Outcome::Hit, times(intended, intended), answered);
+        }
+        assert_eq!((recorder.measurement.answered_in_window, recorder.measurement.tally.answered()), (2, 2));
     }
 
     #[test]
@@ -308,16 +347,18 @@ mod tests {
             sum.add(&recorder.measurement);
         }
         let all = sum.all_latencies();
-        assert_eq!((all.len(), all.max() / MS, all.min() / MS, sum.intended), (4, 4, 1, 4));
+        // A histogram rounds down to a thousandth.
+        assert_eq!((all.len(), all.max() / MS, (all.min() + MS / 2) / MS, sum.intended), (4, 4, 1, 4));
     }
 
     #[test]
     fn seconds_come_one_by_one_and_each_once() {
         let mut recorder = Recorder::new(5, 0..1);
         assert_eq!(recorder.second_ends_ns(), SECOND_NS + 5);
+        recorder.intend(0);
         recorder.answer(Operation::Get, Outcome::Hit, times(0, 0), 9);
         let answered: Vec<(u64, u64)> =
-            std::iter::repeat_with(|| recorder.close_second(0)).map(|i| (i.second, i.tally.answered())).take(3).collect();
+            std::iter::repeat_with(|| recorder.close_second()).map(|i| (i.second, i.tally.answered())).take(3).collect();
         assert_eq!(answered, [(0, 1), (1, 0), (2, 0)]);
         assert_eq!(recorder.second_ends_ns(), 4 * SECOND_NS + 5);
     }

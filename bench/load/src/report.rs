@@ -13,7 +13,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::Histogram;
 use serde_json::{json, Map, Value};
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
@@ -147,6 +147,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
         .collect();
     json!({
         "intended": measurement.intended,
+        "answered_in_window": measurement.answered_in_window,
         "latency": latency_json(&measurement.all_latencies()),
         "latency_by_operation": operations,
         "latency_from_sending": latency_json(&measurement.from_sending),
@@ -161,7 +162,8 @@ fn measurement_json(measurement: &Measurement) -> Value {
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({
         "seconds": outcomes.measured_ns as f64 / SECOND_NS as f64,
-        "rate": {"asked": asked, "achieved": outcomes.achieved_rate()},
+        "began_unix_ns": outcomes.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
+        "rate": {"asked": asked, "intended": outcomes.intended_rate(), "achieved": outcomes.achieved_rate()},
         "loading": measurement_json(&outcomes.loading),
         "measuring": outcomes.measuring.as_ref().map(measurement_json),
         "connections": {
@@ -172,27 +174,31 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the window's histograms, one a tag: `measured` (if there is a measuring client), `get`, `set`, `delete`.
-pub fn write_histograms(outcomes: &Outcomes, out: &mut impl Write) -> io::Result<()> {
+/// Writes the windows' histograms, an interval for each run and tag: `measured` (if there is a measuring client), `get`, `set`, `delete`.
+pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
-    let length = Duration::from_nanos(outcomes.measured_ns);
-    let began = SystemTime::now() - length;
+    let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("latency in nanoseconds from the moment a request was meant to be sent")
         .with_start_time(began)
+        .with_base_time(began)
         .with_max_value_divisor(1000.0)
         .begin_log_with(out, &mut serializer)?;
-    let mut write = |name: &'static str, histogram: &Histogram<u64>| {
-        if histogram.is_empty() {
-            return Ok(());
+    for outcomes in runs {
+        let since = outcomes.began.duration_since(began).unwrap_or_default();
+        let mut write = |name: &'static str, histogram: &Histogram<u64>| {
+            if histogram.is_empty() {
+                return Ok(());
+            }
+            let length = Duration::from_nanos(outcomes.measured_ns);
+            log.write_histogram(histogram, since, length, Tag::new(name)).map_err(|error| io::Error::other(format!("{error:?}")))
+        };
+        if let Some(measuring) = &outcomes.measuring {
+            write("measured", &measuring.all_latencies())?;
         }
-        log.write_histogram(histogram, Duration::ZERO, length, Tag::new(name)).map_err(|error| io::Error::other(format!("{error:?}")))
-    };
-    if let Some(measuring) = &outcomes.measuring {
-        write("measured", &measuring.all_latencies())?;
-    }
-    for operation in Operation::ALL {
-        write(operation.name(), &outcomes.loading.latency[operation as usize])?;
+        for operation in Operation::ALL {
+            write(operation.name(), &outcomes.loading.latency[operation as usize])?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,6 @@
 //! as far as it goes (workload.rs).
 
 use crate::workload::{Key, Operation, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use std::path::Path;
 
 /// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +20,7 @@ pub struct Line {
 
 /// Lines of `seconds,operation,key bytes,value bytes`, times in rising order; a first line that is none of these is a heading, lines that
 /// start with `#` are remarks.
-pub fn read(path: &Path) -> Result<Vec<Line>, String> {
-    let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(file).map_err(|why| format!("{}: {why}", path.display()))
-}
-
-fn parse(input: impl std::io::Read) -> Result<Vec<Line>, String> {
+pub fn parse(input: impl std::io::Read) -> Result<Vec<Line>, String> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).comment(Some(b'#')).trim(csv::Trim::All).from_reader(input);
     let mut lines: Vec<Line> = Vec::new();
     let mut first_ns = 0;

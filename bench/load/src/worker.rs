@@ -8,7 +8,7 @@
 use crate::connection::{Connection, Manner, NotConnected, Sink};
 use crate::demand::Demand;
 use crate::protocol::Outcome;
-use crate::recorder::{Failure, Interval, Measurement, Recorder, Times};
+use crate::recorder::{Failure, Interval, Recorder, Times};
 use crate::workload::Request;
 use rustix::event::{epoll, Timespec};
 use rustix::io::Errno;
@@ -60,6 +60,8 @@ pub struct Plan {
     /// No request is meant for later.
     pub end_ns: u64,
     pub demand: Demand,
+    /// Ends with the first failure or lost connection, where going on would have no point.
+    pub strict: bool,
 }
 
 /// What became of connections, from the worker's beginning on.
@@ -83,8 +85,12 @@ impl ConnectionCounts {
 const QUEUE_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 const EVENTS: usize = 512;
+/// Requests handed out at a time: after these they are sent, and replies are read.
+const BATCH: usize = 64;
 /// Between looks at what has timed out or should be connected again.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
+/// Connections looked at each time: ten thousand at once would hold up what is due by a good part of a millisecond.
+const HOUSEKEEPING_CONNECTIONS: usize = 1024;
 /// Attempts under way at once: a server's backlog is no longer than this, as a rule.
 const ATTEMPTS_MAX: usize = 64;
 /// Ctrl-C: so long for replies that are still out.
@@ -98,6 +104,10 @@ pub struct Worker {
     /// Connections with room, each once, the longest waiting first.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
+    /// Those that are neither open nor connecting, each once, the longest closed first.
+    closed: VecDeque<usize>,
+    /// Where the next round of housekeeping begins.
+    housekeeping_next: usize,
     /// Have output that is not sent yet.
     unflushed: Vec<usize>,
     queue: VecDeque<(u64, Request)>,
@@ -134,6 +144,8 @@ impl Worker {
             poll,
             ready: VecDeque::new(),
             is_ready: vec![false; connections],
+            closed: (0..connections).collect(),
+            housekeeping_next: 0,
             unflushed: Vec::new(),
             queue: VecDeque::new(),
             exhausted: false,
@@ -175,8 +187,9 @@ impl Worker {
     }
 
     /// Offers the demand of the plan; tells of each second as it ends.
-    pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Measurement {
+    pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
+        let lost_before = self.counts.lost;
         let mut drain_ns = self.around.drain_ns;
         self.exhausted = false;
         self.is_ready.fill(false);
@@ -190,43 +203,44 @@ impl Worker {
         }
         loop {
             let now_ns = self.around.clock.now_ns();
-            if plan.end_ns > now_ns && (self.exhausted || self.is_stopped()) {
+            let failed = plan.strict && (self.counts.lost != lost_before || recorder.measurement.tally.errors() != 0);
+            if plan.end_ns > now_ns && (self.exhausted || failed || self.is_stopped()) {
                 plan.end_ns = now_ns;
                 recorder.end_early(now_ns);
             }
             if self.is_stopped() {
                 drain_ns = drain_ns.min(HURRY_NS);
             }
-            let running = now_ns < plan.end_ns;
-            let next_ns = if running { self.issue(&mut recorder, &mut plan, now_ns) } else { u64::MAX };
+            let next_ns = self.issue(&mut recorder, &mut plan, now_ns);
+            // What was meant for a moment before the end is sent, even if this thread comes late to it.
+            let running = now_ns < plan.end_ns || next_ns.is_some();
             self.flush_all(&mut recorder, now_ns);
             while now_ns >= recorder.second_ends_ns() {
-                tell(recorder.close_second(self.backlog()));
+                tell(recorder.close_second());
             }
-            if !running && (self.backlog() == 0 || now_ns >= plan.end_ns + drain_ns) {
+            let drained_ns = plan.end_ns.saturating_add(drain_ns);
+            if !running && (recorder.backlog() == 0 || now_ns >= drained_ns) {
                 break;
             }
             if now_ns >= self.housekeeping_ns {
                 self.keep_house(&mut recorder, &mut plan.demand, now_ns, running);
             }
-            let until_ns = next_ns.min(recorder.second_ends_ns()).min(self.housekeeping_ns);
+            let end_ns = if now_ns < plan.end_ns { plan.end_ns } else { drained_ns };
+            let until_ns = next_ns.unwrap_or(end_ns).min(end_ns).min(recorder.second_ends_ns()).min(self.housekeeping_ns);
             self.wait(now_ns, until_ns, &mut recorder, &mut plan.demand, running);
         }
         self.end(&mut recorder);
-        recorder.measurement
+        recorder
     }
 
-    fn backlog(&self) -> u64 {
-        (self.queue.len() + self.connections.iter().map(Connection::outstanding).sum::<usize>()) as u64
-    }
-
-    /// Sends what is due; gives the moment of what comes next.
-    fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> u64 {
-        let Demand::Open(open) = &mut plan.demand else {
-            return u64::MAX;
-        };
-        let until_ns = now_ns.min(plan.end_ns - 1);
-        while let Some((at_ns, request)) = open.take_due(until_ns.saturating_sub(plan.start_ns)) {
+    /// Sends what is due, a batch at most; gives the moment of what comes next before the end.
+    fn issue(&mut self, recorder: &mut Recorder, plan: &mut Plan, now_ns: u64) -> Option<u64> {
+        let Demand::Open(open) = &mut plan.demand else { return None };
+        // An end before the start: stopped before it began.
+        let end_ns = plan.end_ns.checked_sub(plan.start_ns).filter(|&length| length != 0)?;
+        let until_ns = now_ns.saturating_sub(plan.start_ns).min(end_ns - 1);
+        for _ in 0..BATCH {
+            let Some((at_ns, request)) = open.take_due(until_ns) else { break };
             let intended_ns = plan.start_ns + at_ns;
             recorder.intend(intended_ns);
             match self.take_ready() {
@@ -238,13 +252,7 @@ impl Worker {
                 None => recorder.fail(Failure::QueueFull, intended_ns),
             }
         }
-        match open.next_ns() {
-            Some(at_ns) => plan.start_ns + at_ns,
-            None => {
-                self.exhausted = true;
-                u64::MAX
-            }
-        }
+        open.next_ns().filter(|&at_ns| at_ns < end_ns).map(|at_ns| plan.start_ns + at_ns)
     }
 
     fn take_ready(&mut self) -> Option<usize> {
@@ -267,14 +275,23 @@ impl Worker {
 
     fn submit(&mut self, index: usize, request: Request, times: Times, recorder: &mut Recorder) {
         let mut book = Book { recorder, now_ns: times.sent_ns };
-        self.connections[index].submit(&self.manner, request, times, &mut book);
-        self.unflushed.push(index);
+        let connection = &mut self.connections[index];
+        // One with output is listed, or waits until its socket takes it.
+        let is_listed = connection.has_output();
+        connection.submit(&self.manner, request, times, &mut book);
+        if !is_listed && connection.has_output() {
+            self.unflushed.push(index);
+        }
     }
 
     /// A connection may have room: gives it what waits, or in a closed loop what is next.
     fn offer(&mut self, index: usize, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
+        if (self.queue.is_empty() && !(running && matches!(demand, Demand::Closed(_)))) || !self.connections[index].has_room(&self.manner) {
+            return self.list(index);
+        }
         let now_ns = self.around.clock.now_ns();
-        while self.connections[index].has_room(&self.manner) {
+        // A request that fails at once leaves its room: no more attempts than there is room for, housekeeping comes back to it.
+        for _ in self.connections[index].outstanding()..self.manner.depth {
             if let Some((intended_ns, request)) = self.queue.pop_front() {
                 self.submit(index, request, Times { intended_ns, sent_ns: now_ns, waited: true }, recorder);
                 continue;
@@ -304,6 +321,7 @@ impl Worker {
 
     fn lose(&mut self, index: usize, failure: Failure, recorder: &mut Recorder, now_ns: u64) {
         self.counts.lost += 1;
+        self.closed.push_back(index);
         self.connections[index].lose(failure, now_ns, &mut Book { recorder, now_ns });
     }
 
@@ -318,72 +336,73 @@ impl Worker {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
             }
         }
-        let now_ns = self.around.clock.now_ns();
-        self.flush_all(recorder, now_ns);
     }
 
     fn serve(&mut self, index: usize, flags: epoll::EventFlags, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
         let now_ns = self.around.clock.now_ns();
-        let was_connecting = self.connections[index].is_connecting();
-        if was_connecting || flags.contains(epoll::EventFlags::OUT) {
-            self.connected(index, now_ns);
-            if !was_connecting {
-                self.unflushed.push(index);
-            }
-        }
-        if !was_connecting {
+        if self.connections[index].is_connecting() {
+            self.attempts -= 1;
+            let result = self.connections[index].ready_to_write(&self.poll, index as u64, now_ns);
+            self.note(index, result);
+        } else {
             let mut buffer = std::mem::take(&mut self.buffer);
             let result = self.connections[index].receive(&self.manner, &mut buffer, &mut Book { recorder, now_ns });
             self.buffer = buffer;
             if let Err(failure) = result {
                 self.lose(index, failure, recorder, now_ns);
             }
+            if flags.contains(epoll::EventFlags::OUT) {
+                self.unflushed.push(index);
+            }
         }
         self.offer(index, recorder, demand, running);
+        // Each connection's own output at once: after hundreds of others it would be late.
+        self.flush_all(recorder, now_ns);
     }
 
-    fn connected(&mut self, index: usize, now_ns: u64) {
-        let was_connecting = self.connections[index].is_connecting();
-        let result = self.connections[index].ready_to_write(&self.poll, index as u64, now_ns);
-        if was_connecting {
-            self.attempts -= 1;
-            self.counts.opened += u64::from(result.is_ok());
-        }
-        self.note(result);
-    }
-
-    fn note(&mut self, result: Result<(), NotConnected>) {
-        if let Err(NotConnected(error)) = result {
-            self.counts.refused += 1;
-            self.last_error = Some(error);
+    /// The end of an attempt to connect.
+    fn note(&mut self, index: usize, result: Result<(), NotConnected>) {
+        match result {
+            Ok(()) => self.counts.opened += 1,
+            Err(NotConnected(error)) => {
+                self.counts.refused += 1;
+                self.last_error = Some(error);
+                self.closed.push_back(index);
+            }
         }
     }
 
     /// Time-outs, and connections that should be there and are not.
     fn keep_house(&mut self, recorder: &mut Recorder, demand: &mut Demand, now_ns: u64, running: bool) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
-        for index in 0..self.connections.len() {
-            let connection = &mut self.connections[index];
-            let book = &mut Book { recorder, now_ns };
-            let room_before = connection.has_room(&self.manner);
-            if let Err(failure) = connection.expire(&self.manner, now_ns, self.around.time_out_ns, book) {
-                self.lose(index, failure, recorder, now_ns);
-                continue;
+        while let Some(index) = self.closed.front().copied().filter(|_| running && self.attempts < ATTEMPTS_MAX) {
+            // They wait equally long: if the first may not, none may.
+            if !self.connections[index].may_retry(now_ns) {
+                break;
             }
-            if connection.is_connecting() {
-                let result = connection.expire_attempt(now_ns, self.around.time_out_ns);
-                self.attempts -= usize::from(result.is_err());
-                self.note(result);
-            } else if running && self.attempts < ATTEMPTS_MAX && connection.may_retry(now_ns) {
-                let result = connection.connect(&self.manner, &self.poll, index as u64, now_ns);
-                self.attempts += usize::from(connection.is_connecting());
-                self.counts.opened += u64::from(connection.is_open());
-                self.note(result);
-            }
-            if !room_before && self.connections[index].has_room(&self.manner) {
+            self.closed.pop_front();
+            let result = self.connections[index].connect(&self.manner, &self.poll, index as u64, now_ns);
+            if self.connections[index].is_connecting() {
+                self.attempts += 1;
+            } else {
+                self.note(index, result);
                 self.offer(index, recorder, demand, running);
             }
         }
+        for _ in 0..self.connections.len().min(HOUSEKEEPING_CONNECTIONS) {
+            let index = self.housekeeping_next;
+            self.housekeeping_next = (index + 1) % self.connections.len();
+            let connection = &mut self.connections[index];
+            if let Err(failure) = connection.expire(&self.manner, now_ns, self.around.time_out_ns, &mut Book { recorder, now_ns }) {
+                self.lose(index, failure, recorder, now_ns);
+            } else if let Err(error) = connection.expire_attempt(now_ns, self.around.time_out_ns) {
+                self.attempts -= 1;
+                self.note(index, Err(error));
+            } else if connection.has_room(&self.manner) {
+                self.offer(index, recorder, demand, running);
+            }
+        }
+        self.flush_all(recorder, now_ns);
     }
 
     /// What is still out has no answer; a connection that owes one is of no use to the next run.

@@ -72,8 +72,10 @@ impl Key {
         let start = out.len();
         out.resize(start + usize::from(self.bytes), b'0');
         let mut rest = self.number;
-        for digit in out[start..].iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
+        let mut at = out.len();
+        while rest != 0 {
+            at -= 1;
+            out[at] = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
     }
@@ -90,12 +92,11 @@ impl Key {
 
     /// Appends the first `bytes` of this key's values.
     pub fn write_value(&self, bytes: u32, out: &mut Vec<u8>) {
-        let end = out.len() + bytes as usize;
-        out.reserve(bytes as usize + 8);
-        for word in 0..u64::from(bytes.div_ceil(8)) {
-            out.extend_from_slice(&self.value_word(word));
+        let start = out.len();
+        out.resize(start + bytes as usize, 0);
+        for (word, part) in out[start..].chunks_mut(8).enumerate() {
+            part.copy_from_slice(&self.value_word(word as u64)[..part.len()]);
         }
-        out.truncate(end);
     }
 
     /// Whether the bytes, which stand at `offset` in a value of this key, are the right ones.
@@ -226,8 +227,8 @@ impl Mix {
     }
 
     /// Sets for the keys from `first` on, each `stride`-th: what one of `stride` workers stores before the run.
-    pub fn preload(&self, first: u64, stride: u64) -> impl Iterator<Item = Request> + '_ {
-        (first..self.keys).step_by(stride as usize).map(|number| self.request(Operation::Set, number))
+    pub fn preload(self, first: u64, stride: u64) -> impl Iterator<Item = Request> + Send {
+        (first..self.keys).step_by(stride as usize).map(move |number| self.request(Operation::Set, number))
     }
 }
 
@@ -359,7 +360,7 @@ mod tests {
     fn workers_preload_each_key_once() {
         let mix = etc(1001);
         let mut numbers: Vec<u64> =
-            (0..4).flat_map(|worker| mix.preload(worker, 4).map(|request| request.key.number).collect::<Vec<_>>()).collect();
+            (0..4).flat_map(|worker| mix.clone().preload(worker, 4).map(|request| request.key.number).collect::<Vec<_>>()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..1001).collect::<Vec<_>>());
     }
