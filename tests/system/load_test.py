@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,6 +97,34 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
     count = answered(figures)
     outcomes = figures["loading"]["requests"]["outcomes"]
     assert outcomes["hit"] > count / 2 and outcomes["done"] > count / 5 and outcomes["miss"] == 0, outcomes
+
+
+def lines_of_the_page() -> list[list[str]]:
+    """The commands of docs/load.md's options, as words behind `./neap load TARGET`."""
+    page = (build.REPOSITORY / "docs/load.md").read_text()
+    block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
+    return [words[3:] for words in lines]
+
+
+def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a shorter time, and with a promise that only a server out of breath breaks."""
+    monkeypatch.chdir(tmp_path)
+    Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
+    Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
+    shorter = {"--seconds": "0.2", "--warm-up": "0.1", "--search": "p50<10s", "--rate": "1000", "--scan": "500:1000:500"}
+    lines = lines_of_the_page()
+    assert len(lines) > 12
+    for words in lines:
+        changed = [shorter.get(before, word) for before, word in zip(["", *words], words)]
+        own_time = {"--rate-file", "--trace"} & set(words)
+        added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
+        address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
+        argv = [str(build.LOAD), address, *changed, *added]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
+    assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
 
 
 class WatchedServer(NeapServer):
