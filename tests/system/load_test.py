@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,6 +203,8 @@ def test_one_command_boots_loads_and_keeps_log_and_figures(own_runs: None, tmp_p
 def test_ctrl_c_ends_load_and_machine_and_prints_what_there_is(own_runs: None) -> None:
     port = free_port()
     child = start("run", "memcached", "--forward", f"{port}:{GUEST_PORT}", "--load", "usr", "--rate", "200", "--load-seconds", "600")
+    patience = threading.Timer(RUN_SECONDS, child.terminate)
+    patience.start()
     try:
         for line in child.stderr:
             if line.startswith("    s   requests/s"):
@@ -210,6 +213,7 @@ def test_ctrl_c_ends_load_and_machine_and_prints_what_there_is(own_runs: None) -
         child.send_signal(signal.SIGINT)
         text, complaints = child.communicate(timeout=RUN_SECONDS)
     finally:
+        patience.cancel()
         child.kill()
         child.wait()
     assert child.returncode == 128 + signal.SIGINT, text + complaints
