@@ -77,7 +77,9 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
             timeout=COMMAND_SECONDS,
         )
         seconds = time.monotonic() - began
-        assert done.returncode == 0 and "error" not in done.stdout + done.stderr, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        # How much of the load a machine that is busy otherwise can bear is not asked here: the load's own table may have errors.
+        assert not re.search(r"\berror:|^neap-load:", done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
         print(f"commands 2 to 10: {seconds:.0f} s")
     finally:
         machine.terminate()
