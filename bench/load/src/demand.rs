@@ -71,7 +71,7 @@ mod tests {
     use rand::SeedableRng as _;
 
     fn requests() -> Requests {
-        Requests::new(Mix::preset("usr").unwrap(), Rng::seed_from_u64(1)).unwrap()
+        Requests::new(Mix::preset("usr").unwrap(), Arc::default(), Rng::seed_from_u64(1)).unwrap()
     }
 
     #[test]

@@ -13,12 +13,13 @@ use crate::distributions::Rng;
 use crate::recorder::{Interval, Measurement};
 use crate::run::{Load, Outcomes, Pace, Run, Second};
 use crate::worker::{ConnectionCounts, Plan, Surroundings, Worker};
-use crate::workload::Requests;
+use crate::workload::{Requests, Sizes};
 use rand::SeedableRng as _;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -50,6 +51,7 @@ pub struct Team {
     around: Surroundings,
     workers: Vec<Handle>,
     agents: Vec<Remote>,
+    sizes: Arc<Sizes>,
     /// Each run draws other numbers.
     runs: u64,
 }
@@ -80,7 +82,8 @@ impl Team {
     /// Err: a line that says what this machine does not give.
     pub fn new(load: Load, around: Surroundings, agents: Vec<Remote>) -> Result<Self, String> {
         let threads = load.threads.min(load.connections);
-        let mut team = Self { around, workers: Vec::new(), agents, runs: 0, load: Load { threads, ..load } };
+        let sizes = Arc::new(Sizes::new(&load.mix));
+        let mut team = Self { around, workers: Vec::new(), agents, sizes, runs: 0, load: Load { threads, ..load } };
         for thread in 0..threads {
             // What does not divide goes to the first ones.
             let connections = team.load.connections / threads + usize::from(thread < team.load.connections % threads);
@@ -210,7 +213,7 @@ impl Team {
         let place = if measuring.is_some() { MEASURING_STREAM } else { worker as u64 };
         let stream = ((share * 1_000_003 + self.runs) * 100_003 + place) * 2;
         let seed = self.load.seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut requests = Requests::new(self.load.mix.clone(), Rng::seed_from_u64(seed))?;
+        let mut requests = Requests::new(self.load.mix.clone(), self.sizes.clone(), Rng::seed_from_u64(seed))?;
         let rng = Rng::seed_from_u64(seed.wrapping_add(1));
         if let Some(measuring) = measuring {
             return Ok(Demand::Open(Box::new(Open::process(Arrivals::new(&Process::Exponential, measuring.rate, rng), requests))));

@@ -11,6 +11,7 @@ use rand::Rng as _;
 use rand_distr::Distribution as _;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 pub const KEY_BYTES_MAX: u16 = 250;
 /// memcached's default limit of an item is 1 MiB, its own header and the key included.
@@ -232,16 +233,34 @@ impl Mix {
     }
 }
 
+/// The keys of a mix with the sizes of their values, worked out beforehand: drawing them costs logarithms, each time they are asked for.
+#[derive(Default)]
+pub struct Sizes {
+    /// By number; keys beyond are worked out when they are asked for.
+    keys: Vec<(u16, u32)>,
+}
+
+/// Eight megabytes.
+const SIZES_MAX: u64 = 1 << 20;
+
+impl Sizes {
+    pub fn new(mix: &Mix) -> Self {
+        Self { keys: (0..mix.keys.min(SIZES_MAX)).map(|number| (mix.key(number).bytes, mix.value_bytes(number))).collect() }
+    }
+}
+
 /// An endless row of requests of a mix.
 pub struct Requests {
     mix: Mix,
+    sizes: Arc<Sizes>,
     zipf: Option<rand_distr::Zipf<f64>>,
     rng: Rng,
 }
 
 impl Requests {
     /// Err: the mix makes no sense; a line that says why.
-    pub fn new(mix: Mix, rng: Rng) -> Result<Self, String> {
+    /// `sizes`: those of this mix, or none.
+    pub fn new(mix: Mix, sizes: Arc<Sizes>, rng: Rng) -> Result<Self, String> {
         if mix.keys == 0 {
             return Err("a workload needs at least one key".into());
         }
@@ -254,7 +273,7 @@ impl Requests {
                 Some(rand_distr::Zipf::new(mix.keys as f64, exponent).map_err(|error| format!("{}: {error}", mix.popularity))?)
             }
         };
-        Ok(Self { mix, zipf, rng })
+        Ok(Self { mix, sizes, zipf, rng })
     }
 
     fn next_number(&mut self) -> u64 {
@@ -273,7 +292,13 @@ impl Requests {
     pub fn next_request(&mut self) -> Request {
         let number = self.next_number();
         let update = self.rng.random::<f64>() < self.mix.update_ratio;
-        self.mix.request(if update { Operation::Set } else { Operation::Get }, number)
+        let operation = if update { Operation::Set } else { Operation::Get };
+        match self.sizes.keys.get(number as usize) {
+            Some(&(bytes, value_bytes)) => {
+                Request { operation, key: Key { number, bytes }, value_bytes: Some(value_bytes), expiry_s: self.mix.expiry_s }
+            }
+            None => self.mix.request(operation, number),
+        }
     }
 }
 
@@ -330,9 +355,17 @@ mod tests {
 
     #[test]
     fn updates_come_as_often_as_asked() {
-        let mut requests = Requests::new(etc(1000), Rng::seed_from_u64(3)).unwrap();
+        let mut requests = Requests::new(etc(1000), Arc::default(), Rng::seed_from_u64(3)).unwrap();
         let sets = (0..100_000).filter(|_| requests.next_request().operation == Operation::Set).count();
         assert!((24_000..26_000).contains(&sets), "{sets}");
+    }
+
+    #[test]
+    fn sizes_worked_out_beforehand_are_the_same() {
+        let rng = || Rng::seed_from_u64(3);
+        let mut plain = Requests::new(etc(1000), Arc::default(), rng()).unwrap();
+        let mut quick = Requests::new(etc(1000), Arc::new(Sizes::new(&etc(1000))), rng()).unwrap();
+        assert!((0..10_000).all(|_| plain.next_request() == quick.next_request()));
     }
 
     #[test]
@@ -349,7 +382,7 @@ mod tests {
             for rank in 0..500u64 {
                 shares[rank as usize] = weight(rank) / total + if rank > 0 { shares[rank as usize - 1] } else { 0.0 };
             }
-            let mut requests = Requests::new(mix, Rng::seed_from_u64(9)).unwrap();
+            let mut requests = Requests::new(mix, Arc::default(), Rng::seed_from_u64(9)).unwrap();
             let draws: Vec<f64> = (0..100_000).map(|_| requests.next_request().key.number as f64).collect();
             let distance = distance(draws, |x| if x < 0.0 { 0.0 } else { shares[x as usize] });
             assert!(distance < bound(100_000), "{text}: {distance}");
@@ -368,7 +401,7 @@ mod tests {
     #[test]
     fn a_mix_that_makes_no_sense_is_refused() {
         for mix in [Mix { keys: 0, ..etc(1) }, Mix { update_ratio: 1.5, ..etc(1) }, Mix { update_ratio: f64::NAN, ..etc(1) }] {
-            assert!(Requests::new(mix, Rng::seed_from_u64(0)).is_err());
+            assert!(Requests::new(mix, Arc::default(), Rng::seed_from_u64(0)).is_err());
         }
         for text in ["zipf:-1", "zipf:x", "latest", ""] {
             assert!(text.parse::<Popularity>().is_err(), "{text}");

@@ -144,7 +144,7 @@ const LINE_BYTES_MAX: usize = 2048;
 /// The first line without its end, and where the next begins.
 fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Garbage> {
     let searched = &input[..input.len().min(LINE_BYTES_MAX)];
-    match searched.iter().position(|&byte| byte == b'\n') {
+    match memchr::memchr(b'\n', searched) {
         Some(end) if end > 0 && input[end - 1] == b'\r' => Ok(Some((&input[..end - 1], end + 1))),
         Some(_) => Err(Garbage),
         None if input.len() >= LINE_BYTES_MAX => Err(Garbage),
