@@ -317,8 +317,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. The request whose reply had begun, or that was first in line, failed for this reason; those behind it as well,
-    /// but for a half reply or noise, which only one can have had.
+    /// Closes the connection. The request whose reply had begun, or that was first in line, failed for this reason; those behind it as
+    /// well, but for a half reply or noise, which only one can have had.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {

@@ -7,7 +7,7 @@ use load::limits;
 use load::neap_control::NeapControl;
 use load::options::{AgentOptions, Options};
 use load::report;
-use load::run::{Outcomes, DRAIN_NS};
+use load::run::Outcomes;
 use load::search::Search;
 use load::team::Team;
 use load::worker::{Clock, Surroundings};
@@ -60,7 +60,6 @@ fn work(options: &Options) -> Result<(), String> {
         clock: Clock::default(),
         stop: Arc::new(AtomicBool::new(false)),
         time_out_ns: options.time_out_ns(),
-        drain_ns: DRAIN_NS,
         busy: options.busy,
     };
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -130,7 +130,7 @@ pub struct Options {
     /// The same seed gives the same requests at the same moments
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// A request or a connection attempt that takes longer has failed
+    /// A request or a connection attempt that takes longer has failed; so long, too, replies may come after the end
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
     pub time_out: f64,
     /// Ask the kernel again and again instead of sleeping: exacter moments, a core for each thread
@@ -148,7 +148,8 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// Connections of each agent, over all its threads
-    #[arg(long, value_name = "N", requires = "agents", default_value_t = CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "agents", default_value_t = CONNECTIONS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub agent_connections: u32,
 
     /// Write all figures to a file, `-` for standard output

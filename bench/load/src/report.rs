@@ -112,8 +112,8 @@ fn behind(outcomes: &Outcomes) -> Option<String> {
     }
     let percent = |count: u64| count as f64 * 100.0 / (loading.intended + measuring.intended).max(1) as f64;
     Some(format!(
-        "behind schedule: {behind} ({:.3}%) left more than {} ms late because this client was too slow; {waited} ({:.3}%) waited because all \
-         connections had their depth of requests out; lateness p99 {} us, max {} us",
+        "behind schedule: {behind} ({:.3}%) left more than {} ms late because this client was too slow; {waited} ({:.3}%) waited because \
+         all connections had their depth of requests out; lateness p99 {} us, max {} us",
         percent(behind),
         BEHIND_NS / 1_000_000,
         percent(waited),

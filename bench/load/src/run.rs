@@ -13,9 +13,6 @@ use crate::workload::Mix;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// For replies that are still out at a run's end.
-pub const DRAIN_NS: u64 = 2_000_000_000;
-
 /// When the loading workers ask.
 #[derive(Clone)]
 pub enum Pace {

@@ -166,7 +166,8 @@ impl Team {
         self.around.clock.now_ns() + START_NS + way_ns
     }
 
-    /// One run; tells of each second when all have closed it. `order`: the same for the agents. Err: an agent is gone; the run is over then.
+    /// One run; tells of each second when all have closed it. `order`: the same for the agents. Err: an agent is gone; the run is over
+    /// then.
     pub fn run(&mut self, run: &Run, order: &PaceOrder, start_ns: u64, mut tell: impl FnMut(&Second)) -> Result<Outcomes, String> {
         let window_start_ns = start_ns + run.warm_up_ns;
         let end_ns = window_start_ns.saturating_add(run.measured_ns);
@@ -183,7 +184,7 @@ impl Team {
         let outcomes = std::thread::scope(|scope| {
             for (index, agent) in agents.iter_mut().enumerate() {
                 let (events, clock, number) = (events.clone(), around.clock, gathering.workers + index);
-                let late_ns = end_ns.saturating_add(around.drain_ns).saturating_add(LATE_NS);
+                let late_ns = end_ns.saturating_add(around.time_out_ns).saturating_add(LATE_NS);
                 scope.spawn(move || {
                     let tell = |interval| drop(events.send((number, Event::Second(Box::new(interval)))));
                     let end = agent.run(order, (start_ns, late_ns), &clock, tell);

@@ -44,10 +44,9 @@ pub struct Surroundings {
     pub clock: Clock,
     /// Set by Ctrl-C: the run ends, what there is gets printed.
     pub stop: Arc<AtomicBool>,
-    /// A request or a connection attempt that takes longer has failed.
+    /// A request or a connection attempt that takes longer has failed. So long, too, replies that are out at the end may come: one that
+    /// the server still gives must not be missing here and stand in its log.
     pub time_out_ns: u64,
-    /// After the end, for replies that are still out.
-    pub drain_ns: u64,
     /// The worker asks the kernel again and again rather than sleeping: exact moments for a whole core.
     pub busy: bool,
 }
@@ -190,7 +189,7 @@ impl Worker {
     pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
         let lost_before = self.counts.lost;
-        let mut drain_ns = self.around.drain_ns;
+        let mut drain_ns = self.around.time_out_ns;
         self.exhausted = false;
         self.is_ready.fill(false);
         self.ready.clear();

@@ -5,7 +5,7 @@ use super::lines::{self, Lines};
 use super::{Answer, MeasurementText, Order, SILENCE, VERSION};
 use crate::limits;
 use crate::options::Options;
-use crate::run::{Outcomes, DRAIN_NS};
+use crate::run::Outcomes;
 use crate::team::Team;
 use crate::worker::{Clock, Surroundings};
 use clap::Parser as _;
@@ -166,13 +166,7 @@ impl Session {
         }
         let load = options.load(share)?;
         limits::allow_descriptors(&load)?;
-        let around = Surroundings {
-            clock: self.clock,
-            stop: self.stop.clone(),
-            time_out_ns: options.time_out_ns(),
-            drain_ns: DRAIN_NS,
-            busy: options.busy,
-        };
+        let around = Surroundings { clock: self.clock, stop: self.stop.clone(), time_out_ns: options.time_out_ns(), busy: options.busy };
         Ok((Team::new(load, around, Vec::new())?, options))
     }
 

@@ -73,7 +73,7 @@ fn a_freeze_shows_in_p99_as_it_should_and_a_closed_loop_hides_it() {
 fn a_server_that_falls_behind_has_not_achieved_the_rate() {
     // Four connections with a request each of ten milliseconds or more: at most 400 a second.
     let stub = Stub::start("--delay-us fixed:10000");
-    let ended = load(&stub.address, "--no-preload -w 0 -s 2 --rate 1200 -c 4 -q");
+    let ended = load(&stub.address, "--no-preload -w 0 -s 2 --rate 1200 -c 4 -q --time-out 1");
     drop(stub);
     assert!(ended.number("rate/achieved") < 410.0, "{}", ended.table);
     assert!(ended.number("rate/intended") > 1000.0);
