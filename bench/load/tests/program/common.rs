@@ -73,7 +73,8 @@ pub struct Ended {
 pub fn scratch_file(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{number}-{name}", std::process::id()))
+    // Not in the target folder: a checkout may lie at a path with a space, which ends a word of a command line here.
+    std::env::temp_dir().join(format!("neap-load-{}-{number}-{name}", std::process::id()))
 }
 
 /// `words`: separated by spaces; the JSON file is added.
