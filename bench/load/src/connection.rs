@@ -70,6 +70,8 @@ pub struct NotConnected(pub Errno);
 
 /// Told of each request's end.
 pub trait Sink {
+    /// The kernel has handed over bytes: the replies in them have come by now, not by the moment at which it was asked for them.
+    fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
 }
@@ -168,10 +170,10 @@ impl Connection {
     }
 
     /// An attempt that has lasted too long is given up.
-    pub fn expire_attempt(&mut self, now_ns: u64, time_out_ns: u64) -> Result<(), NotConnected> {
+    pub fn expire_attempt(&mut self, seen_ns: u64, time_out_ns: u64) -> Result<(), NotConnected> {
         match self.state {
-            State::Connecting { since_ns } if now_ns.saturating_sub(since_ns) > time_out_ns => {
-                self.close(now_ns);
+            State::Connecting { since_ns } if seen_ns.saturating_sub(since_ns) > time_out_ns => {
+                self.close(seen_ns);
                 Err(NotConnected(Errno::TIMEDOUT))
             }
             _ => Ok(()),
@@ -252,6 +254,7 @@ impl Connection {
                 Err(Errno::CONNREFUSED) if manner.transport == Transport::Udp => return Ok(()),
                 Err(_) => return Err(Failure::Reset),
             };
+            sink.read();
             match manner.transport {
                 Transport::Udp => self.take_datagram(manner, &buffer[..bytes], sink)?,
                 Transport::Tcp if bytes == 0 => {
@@ -302,10 +305,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends requests that have waited too long. Err: the connection must go, since replies come in order.
-    pub fn expire(&mut self, manner: &Manner, now_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
+    /// Ends requests that have waited too long. Err: the connection must go, since replies come in order. `seen_ns`: until when all that
+    /// has come was read. A request is not late because this program was.
+    pub fn expire(&mut self, manner: &Manner, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
-            if now_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
+            if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
                 break;
             }
             if manner.transport == Transport::Tcp {

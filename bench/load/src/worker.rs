@@ -92,6 +92,8 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
 /// Attempts under way at once: a server's backlog is no longer than this, as a rule.
 const ATTEMPTS_MAX: usize = 64;
+/// Beside its time-out: the last request's is noticed by housekeeping, which takes a round.
+const DRAIN_NS: u64 = 100_000_000;
 /// Ctrl-C: so long for replies that are still out.
 const HURRY_NS: u64 = 200_000_000;
 
@@ -115,16 +117,25 @@ pub struct Worker {
     attempts: usize,
     last_error: Option<Errno>,
     housekeeping_ns: u64,
+    /// What had come by this moment has been read.
+    seen_ns: u64,
+    /// The present round through what the poll has to tell: when it began, and how much was told.
+    round_ns: u64,
+    round_events: usize,
     buffer: Vec<u8>,
     pub counts: ConnectionCounts,
 }
 
 struct Book<'r> {
     recorder: &'r mut Recorder,
+    clock: Clock,
     now_ns: u64,
 }
 
 impl Sink for Book<'_> {
+    fn read(&mut self) {
+        self.now_ns = self.clock.now_ns();
+    }
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times) {
         self.recorder.answer(request.operation, outcome, times, self.now_ns);
     }
@@ -136,6 +147,9 @@ impl Sink for Book<'_> {
 impl Worker {
     pub fn new(manner: Manner, around: Surroundings, connections: usize) -> Result<Self, String> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("cannot make an epoll: {error}"))?;
+        // Once here, so that it need not be expected to fail later: a kernel or a container may not know epoll_pwait2(2).
+        epoll::wait(&poll, &mut [MaybeUninit::uninit(); 1], Some(&Timespec::default()))
+            .map_err(|error| format!("cannot wait for a part of a millisecond (epoll_pwait2, Linux 5.11): {error}"))?;
         Ok(Self {
             manner,
             around,
@@ -151,6 +165,9 @@ impl Worker {
             attempts: 0,
             last_error: None,
             housekeeping_ns: 0,
+            seen_ns: 0,
+            round_ns: 0,
+            round_events: 0,
             buffer: vec![0; READ_BYTES],
             counts: ConnectionCounts::default(),
         })
@@ -167,7 +184,7 @@ impl Worker {
         loop {
             let now_ns = self.around.clock.now_ns();
             let open = self.connections.iter().filter(|connection| connection.is_open()).count();
-            if open == self.connections.len() || now_ns >= give_up_ns || self.is_stopped() {
+            if open == self.connections.len() || self.seen_ns >= give_up_ns || self.is_stopped() {
                 break;
             }
             self.keep_house(&mut recorder, &mut demand, now_ns, true);
@@ -189,7 +206,7 @@ impl Worker {
     pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
         let lost_before = self.counts.lost;
-        let mut drain_ns = self.around.time_out_ns;
+        let mut drain_ns = self.around.time_out_ns + DRAIN_NS;
         self.exhausted = false;
         self.is_ready.fill(false);
         self.ready.clear();
@@ -213,12 +230,12 @@ impl Worker {
             let next_ns = self.issue(&mut recorder, &mut plan, now_ns);
             // What was meant for a moment before the end is sent, even if this thread comes late to it.
             let running = now_ns < plan.end_ns || next_ns.is_some();
-            self.flush_all(&mut recorder, now_ns);
+            self.flush_all(&mut recorder);
             while now_ns >= recorder.second_ends_ns() {
                 tell(recorder.close_second());
             }
             let drained_ns = plan.end_ns.saturating_add(drain_ns);
-            if !running && (recorder.backlog() == 0 || now_ns >= drained_ns) {
+            if !running && (recorder.backlog() == 0 || self.seen_ns >= drained_ns) {
                 break;
             }
             if now_ns >= self.housekeeping_ns {
@@ -273,7 +290,7 @@ impl Worker {
     }
 
     fn submit(&mut self, index: usize, request: Request, times: Times, recorder: &mut Recorder) {
-        let mut book = Book { recorder, now_ns: times.sent_ns };
+        let mut book = Book { recorder, clock: self.around.clock, now_ns: times.sent_ns };
         let connection = &mut self.connections[index];
         // One with output is listed, or waits until its socket takes it.
         let is_listed = connection.has_output();
@@ -310,18 +327,20 @@ impl Worker {
         self.list(index);
     }
 
-    fn flush_all(&mut self, recorder: &mut Recorder, now_ns: u64) {
+    fn flush_all(&mut self, recorder: &mut Recorder) {
         while let Some(index) = self.unflushed.pop() {
             if let Err(failure) = self.connections[index].flush(&self.poll, index as u64) {
-                self.lose(index, failure, recorder, now_ns);
+                self.lose(index, failure, recorder);
             }
         }
     }
 
-    fn lose(&mut self, index: usize, failure: Failure, recorder: &mut Recorder, now_ns: u64) {
+    fn lose(&mut self, index: usize, failure: Failure, recorder: &mut Recorder) {
         self.counts.lost += 1;
         self.closed.push_back(index);
-        self.connections[index].lose(failure, now_ns, &mut Book { recorder, now_ns });
+        let clock = self.around.clock;
+        let now_ns = clock.now_ns();
+        self.connections[index].lose(failure, now_ns, &mut Book { recorder, clock, now_ns });
     }
 
     /// Waits until something can be read or written, or until a moment, and serves what can.
@@ -331,24 +350,32 @@ impl Worker {
         let mut events = [MaybeUninit::uninit(); EVENTS];
         // Interrupted by a signal: the loop looks at what that meant.
         if let Ok((events, _)) = epoll::wait(&self.poll, &mut events, Some(&time_out)) {
-            for event in events {
+            for event in &*events {
                 self.serve(event.data.u64() as usize, event.flags, recorder, demand, running);
+            }
+            self.round_events += events.len();
+            // Where there is more to tell than fits, the poll goes on with those that it has not told of for longest.
+            if events.len() < EVENTS || self.round_events >= self.connections.len() {
+                self.seen_ns = if self.round_ns == 0 { now_ns } else { self.round_ns };
+                (self.round_ns, self.round_events) = (0, 0);
+            } else if self.round_ns == 0 {
+                self.round_ns = now_ns;
             }
         }
     }
 
     fn serve(&mut self, index: usize, flags: epoll::EventFlags, recorder: &mut Recorder, demand: &mut Demand, running: bool) {
-        let now_ns = self.around.clock.now_ns();
+        let clock = self.around.clock;
         if self.connections[index].is_connecting() {
             self.attempts -= 1;
-            let result = self.connections[index].ready_to_write(&self.poll, index as u64, now_ns);
+            let result = self.connections[index].ready_to_write(&self.poll, index as u64, clock.now_ns());
             self.note(index, result);
         } else {
             let mut buffer = std::mem::take(&mut self.buffer);
-            let result = self.connections[index].receive(&self.manner, &mut buffer, &mut Book { recorder, now_ns });
+            let result = self.connections[index].receive(&self.manner, &mut buffer, &mut Book { recorder, clock, now_ns: 0 });
             self.buffer = buffer;
             if let Err(failure) = result {
-                self.lose(index, failure, recorder, now_ns);
+                self.lose(index, failure, recorder);
             }
             if flags.contains(epoll::EventFlags::OUT) {
                 self.unflushed.push(index);
@@ -356,7 +383,7 @@ impl Worker {
         }
         self.offer(index, recorder, demand, running);
         // Each connection's own output at once: after hundreds of others it would be late.
-        self.flush_all(recorder, now_ns);
+        self.flush_all(recorder);
     }
 
     /// The end of an attempt to connect.
@@ -391,28 +418,27 @@ impl Worker {
         for _ in 0..self.connections.len().min(HOUSEKEEPING_CONNECTIONS) {
             let index = self.housekeeping_next;
             self.housekeeping_next = (index + 1) % self.connections.len();
-            let connection = &mut self.connections[index];
-            if let Err(failure) = connection.expire(&self.manner, now_ns, self.around.time_out_ns, &mut Book { recorder, now_ns }) {
-                self.lose(index, failure, recorder, now_ns);
-            } else if let Err(error) = connection.expire_attempt(now_ns, self.around.time_out_ns) {
+            let (connection, clock, time_out_ns) = (&mut self.connections[index], self.around.clock, self.around.time_out_ns);
+            if let Err(failure) = connection.expire(&self.manner, self.seen_ns, time_out_ns, &mut Book { recorder, clock, now_ns }) {
+                self.lose(index, failure, recorder);
+            } else if let Err(error) = connection.expire_attempt(self.seen_ns, time_out_ns) {
                 self.attempts -= 1;
                 self.note(index, Err(error));
             } else if connection.has_room(&self.manner) {
                 self.offer(index, recorder, demand, running);
             }
         }
-        self.flush_all(recorder, now_ns);
+        self.flush_all(recorder);
     }
 
     /// What is still out has no answer; a connection that owes one is of no use to the next run.
     fn end(&mut self, recorder: &mut Recorder) {
-        let now_ns = self.around.clock.now_ns();
         for (intended_ns, _) in self.queue.drain(..) {
             recorder.fail(Failure::NeverSent, intended_ns);
         }
         for index in 0..self.connections.len() {
             if self.connections[index].outstanding() != 0 {
-                self.lose(index, Failure::Unanswered, recorder, now_ns);
+                self.lose(index, Failure::Unanswered, recorder);
             }
         }
     }

@@ -145,7 +145,7 @@ impl Session {
             Order::Run { pace, start_ns } => {
                 let (mut team, options) = self.team.take().ok_or("there is no load yet")?;
                 let run = options.run_of(&pace)?;
-                if start_ns <= self.clock.now_ns() {
+                if self.clock.now_ns().saturating_sub(start_ns) > run.late_start_max_ns() {
                     return Err("was told too late to start with the others: the way from the master is slow".into());
                 }
                 let outcomes = self.run(&mut team, |team, tell| team.run(&run, &pace, start_ns, tell))?;

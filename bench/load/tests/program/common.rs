@@ -4,18 +4,61 @@
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// No run of a test takes as long as this; one that does hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A program that is killed when it runs for longer than that, so that whoever reads what it says comes to an end.
+pub struct Watched {
+    child: Arc<Mutex<Child>>,
+    _end: Sender<()>,
+}
+
+impl Watched {
+    pub fn new(child: Child) -> Self {
+        let child = Arc::new(Mutex::new(child));
+        let (end, ended) = channel();
+        let watched = child.clone();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = watched.lock().unwrap().kill();
+            }
+        });
+        Self { child, _end: end }
+    }
+
+    pub fn kill(&self) {
+        self.child.lock().unwrap().kill().unwrap();
+    }
+
+    /// Until it has ended, by itself as far as PATIENCE goes.
+    pub fn wait(&self) -> ExitStatus {
+        loop {
+            // Not within `wait`, which would keep the lock from the one who kills.
+            if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        let process = rustix::process::Pid::from_child(&self.child.lock().unwrap());
+        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    }
+}
+
 /// A server with known faults. It ends with this value.
 pub struct Stub {
-    child: Child,
+    child: Watched,
     input: Option<ChildStdin>,
-    lines: BufReader<std::process::ChildStdout>,
+    lines: BufReader<ChildStdout>,
     pub address: String,
 }
 
@@ -31,7 +74,7 @@ impl Stub {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").expect("its first line").to_string();
-        Self { input: child.stdin.take(), child, lines, address }
+        Self { input: child.stdin.take(), child: Watched::new(child), lines, address }
     }
 
     /// Ends it; what it says that it did.
@@ -42,24 +85,25 @@ impl Stub {
         serde_json::from_str(&line).expect("a report")
     }
 
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
+    pub fn kill(self) {
+        self.child.kill();
     }
 }
 
 impl Drop for Stub {
     fn drop(&mut self) {
         self.input = None;
-        let _ = self.child.wait();
+        self.child.wait();
     }
 }
 
 /// A run of neap-load and what it left.
 pub struct Load {
-    child: Child,
+    child: Watched,
     json: PathBuf,
+    stdout: ChildStdout,
     /// Lines of standard error, as they come.
-    pub aside: BufReader<std::process::ChildStderr>,
+    pub aside: BufReader<ChildStderr>,
 }
 
 pub struct Ended {
@@ -90,7 +134,8 @@ pub fn start(address: &str, words: &str) -> Load {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    Load { aside: BufReader::new(child.stderr.take().unwrap()), child, json }
+    let (stdout, aside) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
+    Load { child: Watched::new(child), json, stdout, aside }
 }
 
 pub fn load(address: &str, words: &str) -> Ended {
@@ -99,7 +144,7 @@ pub fn load(address: &str, words: &str) -> Ended {
 
 impl Load {
     pub fn interrupt(&self) {
-        signal(&self.child);
+        self.child.interrupt();
     }
 
     /// Reads standard error up to the line that has this in it.
@@ -114,26 +159,15 @@ impl Load {
     pub fn end(mut self) -> Ended {
         let mut table = String::new();
         let mut aside = String::new();
-        let mut stdout = self.child.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
-            stdout.read_to_string(&mut table).unwrap();
+            self.stdout.read_to_string(&mut table).unwrap();
             table
         });
         let errors = std::thread::spawn(move || {
             self.aside.read_to_string(&mut aside).unwrap();
             aside
         });
-        let until = Instant::now() + PATIENCE;
-        let status = loop {
-            match self.child.try_wait().unwrap() {
-                Some(status) => break status,
-                None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
-                None => {
-                    self.child.kill().unwrap();
-                    panic!("it does not end");
-                }
-            }
-        };
+        let status = self.child.wait();
         let text = std::fs::read_to_string(&self.json).unwrap_or_default();
         let _ = std::fs::remove_file(&self.json);
         Ended {
@@ -143,12 +177,6 @@ impl Load {
             json: serde_json::from_str(&text).unwrap_or_default(),
         }
     }
-}
-
-/// Ctrl-C.
-pub fn signal(child: &Child) {
-    let process = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
 }
 
 impl Ended {

@@ -20,7 +20,8 @@ fn each_fault_is_counted_as_what_it_is() {
         ("miss", "outcomes/miss"),
     ] {
         let stub = Stub::start(&format!("--fault {fault} --every 25"));
-        let time_out = if fault == "stall" { 0.5 } else { 20.0 };
+        // Long enough for a machine that is out of cores to make no time-outs of its own.
+        let time_out = if fault == "stall" { 4.0 } else { 20.0 };
         let words = format!("--no-preload -w 0 -s 0.5 --rate 1000 -c 50 --check-bytes -q --time-out {time_out}");
         let ended = load(&stub.address, &words);
         let report = stub.end();
@@ -41,10 +42,12 @@ fn each_fault_is_counted_as_what_it_is() {
 #[test]
 fn a_server_that_dies_is_outlived() {
     let stub = Stub::start("");
-    let mut run = start(&stub.address, "--no-preload -w 0 -s 3 --rate 1000 -c 20 -d 4 --time-out 1");
+    let mut run = start(&stub.address, "--no-preload -w 0 -s 600 --rate 1000 -c 20 -d 4");
     run.wait_for(" requests/s");
     run.wait_for("    1 ");
     stub.kill();
+    run.wait_for("    4 ");
+    run.interrupt();
     let ended = run.end();
     assert!(ended.is_good, "{}", ended.aside);
     assert!(ended.number("connections/refused") > 0.0);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread, all connections: reads requests, holds answers back until they are due, writes down when they really left.
+//!
+//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that looks
+//! at its clock after reading measures less. Where it did not look for longer than it wanted to, by a freeze or for want of a core, it notes
+//! for how long.
 
 use super::answer::{answer, request, After};
 use super::{Fault, Words};
@@ -20,6 +24,9 @@ use std::time::{Duration, Instant};
 const LISTENER: u64 = u64::MAX;
 const INPUT: u64 = u64::MAX - 1;
 const MS_NS: u64 = 1_000_000;
+/// While it keeps a book of its absences it looks so often, and what lasted longer than the second is one.
+const LOOK_NS: u64 = MS_NS;
+const ABSENCE_NS: u64 = 3 * MS_NS;
 
 /// An answer that waits for its moment.
 struct Held {
@@ -52,10 +59,13 @@ struct Server<'w> {
     delays: hdrhistogram::Histogram<u64>,
     requests: u64,
     faults: u64,
+    /// How long after its moment the latest answer left.
+    late_max_ns: u64,
     last_request_ns: u64,
     next_freeze_ns: u64,
-    /// Beginning and length of each, from the first request on.
-    freezes: Vec<(u64, u64)>,
+    /// When it looked last for what has come, and since when and for how long it did not.
+    looked_ns: u64,
+    absences: Vec<(u64, u64)>,
 }
 
 /// Serves until standard input ends; gives what it really did.
@@ -81,9 +91,11 @@ pub fn serve(words: &Words) -> io::Result<Value> {
         delays: new_histogram(),
         requests: 0,
         faults: 0,
+        late_max_ns: 0,
         last_request_ns: 0,
         next_freeze_ns: u64::MAX,
-        freezes: Vec::new(),
+        looked_ns: 0,
+        absences: Vec::new(),
     };
     while server.turn(&listener)? {}
     Ok(server.report())
@@ -97,8 +109,9 @@ impl Server<'_> {
     /// One wait and what follows. Ok(false): standard input has ended.
     fn turn(&mut self, listener: &TcpListener) -> io::Result<bool> {
         self.freeze();
-        let next_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns).min(self.next_freeze_ns);
-        let wait_ns = next_ns.saturating_sub(self.now_ns());
+        let now_ns = self.now_ns();
+        let next_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns).min(self.look(now_ns));
+        let wait_ns = next_ns.saturating_sub(now_ns);
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
         let time_out = Some(&time_out).filter(|_| next_ns != u64::MAX);
         let mut events = [MaybeUninit::uninit(); 256];
@@ -130,12 +143,23 @@ impl Server<'_> {
 
     fn freeze(&mut self) {
         let Some(freeze) = self.words.freeze else { return };
-        let now_ns = self.now_ns();
-        if now_ns >= self.next_freeze_ns {
+        if self.now_ns() >= self.next_freeze_ns {
             std::thread::sleep(Duration::from_millis(freeze.for_ms));
-            self.freezes.push((now_ns, self.now_ns() - now_ns));
             self.next_freeze_ns += freeze.every_ms * MS_NS;
         }
+    }
+
+    /// About to look for what has come. Gives the moment by which to look again.
+    fn look(&mut self, now_ns: u64) -> u64 {
+        if self.words.freeze.is_none() || self.requests == 0 {
+            return u64::MAX;
+        }
+        let absent_ns = now_ns - self.looked_ns;
+        if self.looked_ns != 0 && absent_ns > ABSENCE_NS {
+            self.absences.push((self.looked_ns, absent_ns));
+        }
+        self.looked_ns = now_ns;
+        self.next_freeze_ns.min(now_ns + LOOK_NS)
     }
 
     fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
@@ -192,8 +216,10 @@ impl Server<'_> {
         let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_stalled) else { return };
         let Some(held) = client.held.pop_front() else { return };
         client.output.extend_from_slice(&held.bytes);
+        let now_ns = self.now_ns();
+        self.delays.saturating_record(now_ns - held.came_ns);
+        self.late_max_ns = self.late_max_ns.max(now_ns - held.due_ns);
         self.write(number);
-        self.delays.saturating_record(self.now_ns() - held.came_ns);
         match (held.after, self.clients.get_mut(&number)) {
             (After::Stall, Some(client)) => client.is_stalled = true,
             (After::Close, _) => drop(self.clients.remove(&number)),
@@ -227,8 +253,9 @@ impl Server<'_> {
             "connections_max": self.most_clients,
             "answers": self.delays.len(),
             "delay": {"p50_ns": percentile(50.0), "p99_ns": percentile(99.0), "p99.9_ns": percentile(99.9), "max_ns": self.delays.max()},
+            "late_max_ns": self.late_max_ns,
             // Only those that a request can have met.
-            "freezes_ns": self.freezes.iter().filter(|(at, _)| *at < self.last_request_ns).map(|(_, length)| *length).collect::<Vec<_>>(),
+            "absences_ns": self.absences.iter().filter(|(at, _)| *at < self.last_request_ns).map(|(_, length)| *length).collect::<Vec<_>>(),
         })
     }
 }
