@@ -157,19 +157,27 @@ def _load() -> Outcome:
 
 def _cargo(crate: build.Crate, log_name: str) -> Outcome:
     """All tests of a crate."""
-    log = build.log_path(log_name)
-    log.unlink(missing_ok=True)
-    failure = None
-    try:
-        build.cargo_run(crate, ["test", "--locked", "--no-fail-fast"], f"testing {crate.title}", log_name)
-    except Failure as error:
-        if not log.is_file():
-            raise
-        failure = error
-    outcome = read_cargo(log.read_text(errors="replace"))
-    if failure and not outcome.failures:
-        raise failure
-    return outcome
+
+    def once(label: str, *filters: str) -> Outcome:
+        log = build.log_path(label)
+        log.unlink(missing_ok=True)
+        failure = None
+        try:
+            build.cargo_run(crate, ["test", "--locked", "--no-fail-fast", *filters], f"testing {crate.title}", label)
+        except Failure as error:
+            if not log.is_file():
+                raise
+            failure = error
+        outcome = read_cargo(log.read_text(errors="replace"))
+        if failure and not outcome.failures:
+            raise failure
+        if outcome.failures:
+            outcome.failures[-1] += f" (full log: {log})"
+        return outcome
+
+    first = once(log_name)
+    names = [line.split()[0].rstrip(":") for line in first.failures]
+    return _again(first, log_name, lambda: once(f"{log_name}-again", "--", "--exact", "--test-threads=1", *names))
 
 
 def _tools() -> Outcome:

@@ -56,8 +56,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// By how much one that loads may begin later than the others. In an open loop what was due meanwhile keeps its moments, leaves late, and
-    /// is counted as behind schedule. A closed loop has no moments, so it has to be under way when the window begins.
+    /// By how much one that loads may begin later than the others. In an open loop what was due meanwhile keeps its moments, leaves late,
+    /// and is counted as behind schedule. A closed loop has no moments, so it has to be under way when the window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
             Pace::Closed => self.warm_up_ns,

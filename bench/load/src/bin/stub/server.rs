@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread, all connections: reads requests, holds answers back until they are due, writes down when they really left.
 //!
-//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that looks
-//! at its clock after reading measures less. Where it did not look for longer than it wanted to, by a freeze or for want of a core, it notes
-//! for how long.
+//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that
+//! looks at its clock after reading measures less. Where it did not look for longer than it wanted to, by a freeze or for want of a core,
+//! it notes for how long.
 
 use super::answer::{answer, request, After};
 use super::{Fault, Words};
