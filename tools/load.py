@@ -30,6 +30,8 @@ PRESETS = ("etc", "usr", "fixed")
 # After Ctrl-C it waits for what is still out, and prints what there is.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
+# An emulated machine makes requests late: what its network loses is sent again after one second, then after three more.
+TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
 
@@ -156,7 +158,7 @@ def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: 
             f"{application} listens on port {guest_port}, which is not forwarded", f"--forward {guest_port}:{guest_port}"
         ) from None
     argv = [str(build.LOAD), f"{machine.LOOPBACK}:{port}", "--preset", wanted.preset]
-    argv += ["--rate", f"{wanted.rate:.15g}", "--seconds", f"{wanted.seconds:.15g}"]
+    argv += ["--rate", f"{wanted.rate:.15g}", "--seconds", f"{wanted.seconds:.15g}", "--time-out", str(TIME_OUT_SECONDS)]
     if served_control is not None:
         argv += control_words(vm.port(served_control), None)
     if wanted.out is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench load`: what a request costs the load generator, beside others that people use.
+"""The first half of `./neap bench load`: what a request costs the load generator, beside others that people use.
 
 A generator that needs much of a core measures itself before long. So each keeps stock memcached as busy as it can, closed loop, 16
 connections, one thread, gets of 200 bytes, and what counts is how many requests it gets answered for a second of its own CPU time (user
@@ -9,26 +9,20 @@ that a slow minute hits everybody; the median of each is shown. A generator that
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import re
 import shutil
-import socket
 import statistics
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import build, progress
 from tools.bench import mutilate
+from tools.bench.programs import LAST_CORE, measured, memcached, on_core
 from tools.bench.rows import Row, aligned
 from tools.debian import DebianProgram
 from tools.errors import Failure
-from tools.machine import LOOPBACK, free_port
-from tools.process import kill_group, spawn, stop, wait_unreaped, wait_until
 
 CONNECTIONS = 16
 KEYS = 10_000
@@ -36,8 +30,6 @@ KEY_BYTES = 30
 VALUE_BYTES = 200
 SECONDS = 3
 ROUNDS = 3
-START_SECONDS = 20.0
-PATIENCE_SECONDS = 60.0
 # Of memcslap, which counts requests and not time.
 MEMCSLAP_REQUESTS = 5000
 RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "requests for a CPU second of the client"
@@ -120,10 +112,10 @@ def side_by_side(rows: Sequence[Row]) -> str:
 
 def _turn(client: Client, argv: Sequence[str]) -> Turn:
     """One round on a server of its own. Raises Failure."""
-    with _memcached() as address:
+    with memcached() as address:
         if client.prepare is not None:
-            _measured(client.name, [*argv, *client.prepare(address)], [])
-        output, seconds, cpu_seconds = _measured(client.name, [*argv, *client.words(address)], _on_core(-1))
+            measured(client.name, [*argv, *client.prepare(address)], [])
+        output, seconds, cpu_seconds = measured(client.name, [*argv, *client.words(address)], on_core(LAST_CORE))
     try:
         requests = client.count(output)
     except (ValueError, KeyError, IndexError, TypeError):
@@ -131,59 +123,6 @@ def _turn(client: Client, argv: Sequence[str]) -> Turn:
     if requests <= 0 or cpu_seconds <= 0:
         raise Failure(f"{client.name} had no request answered", details=output.splitlines()[-10:])
     return Turn(requests, seconds, cpu_seconds)
-
-
-def _on_core(which: int) -> list[str]:
-    """Binds a program to one core, if there are two; -1: the last one."""
-    cores = sorted(os.sched_getaffinity(0))
-    return ["taskset", "--cpu-list", str(cores[which])] if len(cores) > 1 else []
-
-
-@contextlib.contextmanager
-def _memcached() -> Iterator[str]:
-    """Stock memcached with one thread; gives HOST:PORT."""
-    port = free_port()
-    argv = [*_on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]
-    child = spawn([*argv, "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def listens() -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
-            return True
-        return child.poll() is not None
-
-    try:
-        if not wait_until(listens, START_SECONDS) or child.poll() is not None:
-            raise Failure("stock memcached does not start")
-        yield f"{LOOPBACK}:{port}"
-    finally:
-        stop(child)
-
-
-def _measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str, float, float]:
-    """Runs a program to its end: what it printed, how long it took, and how long of that it computed. Raises Failure."""
-    with tempfile.TemporaryFile("w+") as output:
-        began = _now()
-        child = spawn([*before, *argv], stdout=output, stderr=subprocess.STDOUT)
-        try:
-            in_time = wait_unreaped(child, PATIENCE_SECONDS)
-            seconds = _now() - began
-            if in_time:
-                _, status, usage = os.wait4(child.pid, 0)
-                child.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            kill_group(child)
-        output.seek(0)
-        text = output.read()
-    if not in_time:
-        raise Failure(f"{name} does not end within {PATIENCE_SECONDS:.0f} s")
-    if child.returncode != 0:
-        last = (text.strip().splitlines() or ["nothing said"])[-1]
-        raise Failure(f"{name} ended with status {child.returncode}: {last}", details=text.splitlines()[-10:])
-    return text, seconds, usage.ru_utime + usage.ru_stime
-
-
-def _now() -> float:
-    return os.times().elapsed
 
 
 def _neap(depth: int) -> Client:

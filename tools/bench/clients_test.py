@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
 
 from tools import bench
-from tools.bench import clients
+from tools.bench import clients, load_accuracy, programs
 from tools.bench.clients import CLIENTS, Turn
+from tools.bench.rows import Row
 from tools.errors import Failure
 
 SPIN = "import time\nwhile time.process_time() < 0.3: pass\nprint('done')"
@@ -23,17 +25,17 @@ def client(name: str) -> clients.Client:
 
 
 def test_what_counts_is_the_time_that_a_client_computes() -> None:
-    output, _, busy = clients._measured("spinning", [sys.executable, "-S", "-c", SPIN], [])
-    _, seconds, idle = clients._measured("sleeping", [sys.executable, "-S", "-c", SLEEP], [])
+    output, _, busy = programs.measured("spinning", [sys.executable, "-S", "-c", SPIN], [])
+    _, seconds, idle = programs.measured("sleeping", [sys.executable, "-S", "-c", SLEEP], [])
     assert output == "done\n" and busy >= 0.3 and seconds >= 0.29 and idle < busy
 
 
 def test_a_client_that_fails_or_never_ends_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure, match="broken ended with status 3: no such server"):
-        clients._measured("broken", ["sh", "-c", "echo no such server; exit 3"], [])
-    monkeypatch.setattr(clients, "PATIENCE_SECONDS", 0.2)
+        programs.measured("broken", ["sh", "-c", "echo no such server; exit 3"], [])
+    monkeypatch.setattr(programs, "PATIENCE_SECONDS", 0.2)
     with pytest.raises(Failure, match="endless does not end within"):
-        clients._measured("endless", ["sleep", "60"], [])
+        programs.measured("endless", ["sleep", "60"], [])
 
 
 def test_each_client_s_own_figures_are_read() -> None:
@@ -71,9 +73,14 @@ def test_a_client_that_cannot_be_had_does_not_keep_the_others_from_their_turns(
     monkeypatch.setattr(clients, "CLIENTS", some)
     monkeypatch.setattr(clients, "_turn", turn)
     monkeypatch.setattr(clients.build, "build_load", lambda: None)
+    monkeypatch.setattr(load_accuracy, "rows", lambda: [Row("load.rate.10%", "% missed", 0.5, 1.0)])
     monkeypatch.setattr(bench.run, "require_build_packages", lambda: None)
     assert bench.bench("load", as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["load.good.each"]["value"] == 100
     assert rows["load.lacking"] == {"name": "load.lacking", "unit": "it cannot be had", "value": None, "target": None}
     assert rows["load.broken"]["unit"] == "it broke"
+    assert rows["load.rate.10%"]["target"] == 1.0
+    assert bench.bench("load", as_json=False) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"^good +10 ", table, re.MULTILINE) and re.search(r"^load\.rate\.10% +0\.5 +< 1 ", table, re.MULTILINE), table

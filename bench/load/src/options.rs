@@ -130,7 +130,7 @@ pub struct Options {
     /// The same seed gives the same requests at the same moments
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// A request or a connection attempt that takes longer has failed; so long, too, replies may come after the end
+    /// A request or a connection attempt that takes longer has failed; after the end, what waits is still sent for so long
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
     pub time_out: f64,
     /// Ask the kernel again and again instead of sleeping: exacter moments, a core for each thread

@@ -184,7 +184,7 @@ impl Team {
         let outcomes = std::thread::scope(|scope| {
             for (index, agent) in agents.iter_mut().enumerate() {
                 let (events, clock, number) = (events.clone(), around.clock, gathering.workers + index);
-                let late_ns = end_ns.saturating_add(around.time_out_ns).saturating_add(LATE_NS);
+                let late_ns = end_ns.saturating_add(2 * around.time_out_ns).saturating_add(LATE_NS);
                 scope.spawn(move || {
                     let tell = |interval| drop(events.send((number, Event::Second(Box::new(interval)))));
                     let end = agent.run(order, (start_ns, late_ns), &clock, tell);

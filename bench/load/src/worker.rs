@@ -44,8 +44,8 @@ pub struct Surroundings {
     pub clock: Clock,
     /// Set by Ctrl-C: the run ends, what there is gets printed.
     pub stop: Arc<AtomicBool>,
-    /// A request or a connection attempt that takes longer has failed. So long, too, replies that are out at the end may come: one that
-    /// the server still gives must not be missing here and stand in its log.
+    /// A request or a connection attempt that takes longer has failed. At the end, what waits for a connection is still sent for so long,
+    /// and what is out may be answered: what the server still serves must not be missing here and stand in its log.
     pub time_out_ns: u64,
     /// The worker asks the kernel again and again rather than sleeping: exact moments for a whole core.
     pub busy: bool,
@@ -92,7 +92,7 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 const HOUSEKEEPING_CONNECTIONS: usize = 1024;
 /// Attempts under way at once: a server's backlog is no longer than this, as a rule.
 const ATTEMPTS_MAX: usize = 64;
-/// Beside its time-out: the last request's is noticed by housekeeping, which takes a round.
+/// Until housekeeping has noticed the last time-out.
 const DRAIN_NS: u64 = 100_000_000;
 /// Ctrl-C: so long for replies that are still out.
 const HURRY_NS: u64 = 200_000_000;
@@ -206,7 +206,8 @@ impl Worker {
     pub fn run(&mut self, mut plan: Plan, mut tell: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
         let lost_before = self.counts.lost;
-        let mut drain_ns = self.around.time_out_ns + DRAIN_NS;
+        // So long after the end what waits is still sent, and then has its own time-out, which housekeeping notices a little later.
+        let (mut wait_ns, mut drain_ns) = (self.around.time_out_ns, 2 * self.around.time_out_ns + DRAIN_NS);
         self.exhausted = false;
         self.is_ready.fill(false);
         self.ready.clear();
@@ -225,7 +226,7 @@ impl Worker {
                 recorder.end_early(now_ns);
             }
             if self.is_stopped() {
-                drain_ns = drain_ns.min(HURRY_NS);
+                (wait_ns, drain_ns) = (wait_ns.min(HURRY_NS), drain_ns.min(HURRY_NS));
             }
             let next_ns = self.issue(&mut recorder, &mut plan, now_ns);
             // What was meant for a moment before the end is sent, even if this thread comes late to it.
@@ -234,14 +235,17 @@ impl Worker {
             while now_ns >= recorder.second_ends_ns() {
                 tell(recorder.close_second());
             }
-            let drained_ns = plan.end_ns.saturating_add(drain_ns);
+            let (waited_ns, drained_ns) = (plan.end_ns.saturating_add(wait_ns), plan.end_ns.saturating_add(drain_ns));
+            if !running && self.seen_ns >= waited_ns {
+                self.give_up_waiting(&mut recorder);
+            }
             if !running && (recorder.backlog() == 0 || self.seen_ns >= drained_ns) {
                 break;
             }
             if now_ns >= self.housekeeping_ns {
                 self.keep_house(&mut recorder, &mut plan.demand, now_ns, running);
             }
-            let end_ns = if now_ns < plan.end_ns { plan.end_ns } else { drained_ns };
+            let end_ns = [plan.end_ns, waited_ns].into_iter().find(|&moment_ns| now_ns < moment_ns).unwrap_or(drained_ns);
             let until_ns = next_ns.unwrap_or(end_ns).min(end_ns).min(recorder.second_ends_ns()).min(self.housekeeping_ns);
             self.wait(now_ns, until_ns, &mut recorder, &mut plan.demand, running);
         }
@@ -431,11 +435,15 @@ impl Worker {
         self.flush_all(recorder);
     }
 
-    /// What is still out has no answer; a connection that owes one is of no use to the next run.
-    fn end(&mut self, recorder: &mut Recorder) {
+    fn give_up_waiting(&mut self, recorder: &mut Recorder) {
         for (intended_ns, _) in self.queue.drain(..) {
             recorder.fail(Failure::NeverSent, intended_ns);
         }
+    }
+
+    /// What is still out has no answer; a connection that owes one is of no use to the next run.
+    fn end(&mut self, recorder: &mut Recorder) {
+        self.give_up_waiting(recorder);
         for index in 0..self.connections.len() {
             if self.connections[index].outstanding() != 0 {
                 self.lose(index, Failure::Unanswered, recorder);

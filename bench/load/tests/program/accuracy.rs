@@ -6,19 +6,20 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-/// A machine that runs tests may keep both programs from running at any time. What that adds to a measurement is never less than nothing,
-/// and both programs' books say how much it was at worst. So it is asserted of each attempt that the measurement has all that was made, and
-/// no more on top than those books allow; and one attempt of so many has to be as close as on a quiet machine.
+/// A machine that runs tests may keep both programs from running at any time, and both write down how late they ever were. So of each
+/// attempt it is asserted that the measurement misses nothing of what was made for certain, and is no further off than those books allow;
+/// and attempts are made until one is as close as on a quiet machine.
 const ATTEMPTS: usize = 3;
-/// Beside what both books say: the client's way from the kernel to its clock has no book.
+/// Times what the books say: the client's way from the kernel to its clock has no book.
 const UNSEEN: f64 = 2.0;
 /// Three digits, in each of the two histograms.
 const ROUNDING: f64 = 0.002;
 
-/// What was made, what was measured, and how late both programs ever were; nanoseconds.
+/// Nanoseconds: what was made, what of it is certain, what was measured, and how late both programs were at most.
 struct Figure {
     name: &'static str,
     made: f64,
+    least: f64,
     measured: f64,
     late: f64,
 }
@@ -29,25 +30,16 @@ impl fmt::Display for Figure {
     }
 }
 
-impl Figure {
-    fn is_sound(&self, tolerance: f64) -> bool {
-        self.measured >= self.made * (1.0 - tolerance) && self.measured <= self.made * (1.0 + tolerance) + UNSEEN * self.late
-    }
-
-    fn is_within(&self, tolerance: f64) -> bool {
-        (self.measured / self.made - 1.0).abs() <= tolerance
-    }
-}
-
 /// Attempts until the figures of one are as close as they should be.
-fn close_within(tolerance: f64, least: f64, attempt: impl Fn() -> Vec<Figure>) {
+fn close_within(tolerance: f64, attempt: impl Fn() -> Vec<Figure>) {
     for number in 1..=ATTEMPTS {
         let figures = attempt();
         for figure in &figures {
             println!("attempt {number}: {figure}");
-            assert!(figure.is_sound(tolerance) && figure.measured >= figure.made * (1.0 - least), "{figure}");
+            let allowed = figure.made * tolerance + UNSEEN * figure.late;
+            assert!(figure.measured >= figure.least && (figure.measured - figure.made).abs() <= allowed, "{figure}");
         }
-        if figures.iter().all(|figure| figure.is_within(tolerance)) {
+        if figures.iter().all(|figure| (figure.measured / figure.made - 1.0).abs() <= tolerance) {
             return;
         }
     }
@@ -57,11 +49,11 @@ fn close_within(tolerance: f64, least: f64, attempt: impl Fn() -> Vec<Figure>) {
 // Both books hold the same requests: no chance in the comparison.
 #[test]
 fn percentiles_are_those_of_the_delays_that_were_made() {
-    close_within(0.02, ROUNDING, || {
+    close_within(0.02, || {
         let stub = Stub::start("--delay-us exponential:200000");
-        let ended = load(&stub.address, "--no-preload -w 0 -s 3 --rate 1500 -c 2000 --check-bytes -q --time-out 20");
+        let ended = load(&stub.address, "--no-preload -w 0 -s 3 --rate 1500 -c 2000 --check-bytes -q --time-out 50");
         let report = stub.end();
-        assert_eq!(ended.number("loading/requests/errors"), 0.0);
+        assert_eq!(ended.number("loading/requests/errors"), 0.0, "{}", ended.table);
         assert_eq!(ended.number("loading/latency/count"), report["answers"].as_f64().unwrap());
         let own_late = ended.number("loading/lateness/p100_ns");
         let late = own_late + report["late_max_ns"].as_f64().unwrap();
@@ -70,19 +62,21 @@ fn percentiles_are_those_of_the_delays_that_were_made() {
             // From the intended moment on, this program's own lateness comes on top.
             let intended = ended.number(&format!("loading/latency/{name}"));
             assert!(intended >= measured * (1.0 - ROUNDING) && intended <= measured * (1.0 + ROUNDING) + own_late, "{name}: {intended}");
-            Figure { name, made: report["delay"][name].as_f64().unwrap(), measured, late }
+            let made = report["delay"][name].as_f64().unwrap();
+            Figure { name, made, least: made * (1.0 - ROUNDING), measured, late }
         };
         ["p50_ns", "p99_ns", "p99.9_ns"].map(figure).into()
     });
 }
 
-/// The latency that a hundredth of evenly spread requests exceed if the server is away for so long, so often.
-fn p99_of_absences(absences_ns: &[f64], seconds: f64) -> f64 {
-    let beyond = |x: f64| absences_ns.iter().map(|absence| (absence - x).max(0.0)).sum::<f64>();
+/// The latency that a hundredth of evenly spread requests exceed if the server is away at these times (since when, for how long).
+fn p99_of_absences(absences_ns: &[(f64, f64)], window_ns: f64) -> f64 {
+    // Who asks at a time within an absence waits for the rest of it.
+    let beyond = |x: f64| absences_ns.iter().map(|(since, length)| ((since + length - x).min(window_ns) - since).max(0.0)).sum::<f64>();
     let (mut low, mut high) = (0.0, 1e11);
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
-        if beyond(middle) > 0.01 * seconds * 1e9 {
+        if beyond(middle) > 0.01 * window_ns {
             low = middle;
         } else {
             high = middle;
@@ -94,20 +88,21 @@ fn p99_of_absences(absences_ns: &[f64], seconds: f64) -> f64 {
 /// What a load says of a server that freezes, what p99 must then be, and for how long in all the server was away without meaning to.
 fn frozen((every_ms, for_ms): (u64, u64), seconds: f64, words: &str) -> (Ended, f64, f64) {
     let stub = Stub::start(&format!("--freeze {every_ms}:{for_ms}"));
-    let ended = load(&stub.address, &format!("--no-preload -w 0 -s {seconds} -q --time-out 20 {words}"));
-    let absences: Vec<f64> = stub.end()["absences_ns"].as_array().unwrap().iter().map(|length| length.as_f64().unwrap()).collect();
-    let (meant, not_meant): (Vec<f64>, Vec<f64>) = absences.iter().partition(|&&length| length >= for_ms as f64 * 1e6);
+    let ended = load(&stub.address, &format!("--no-preload -w 0 -s {seconds} -q --time-out 50 {words}"));
+    let absences: Vec<(f64, f64)> = serde_json::from_value(stub.end()["absences_ns"].take()).unwrap();
+    let (meant, not_meant): (Vec<f64>, Vec<f64>) =
+        absences.iter().map(|(_, length)| length).partition(|&&length| length >= for_ms as f64 * 1e6);
     assert!(!meant.is_empty(), "{absences:?}");
-    (ended, p99_of_absences(&absences, seconds), not_meant.iter().sum())
+    (ended, p99_of_absences(&absences, seconds * 1e9), not_meant.iter().sum())
 }
 
 #[test]
 fn a_freeze_of_a_tenth_of_each_second_shows_in_p99_as_it_should() {
-    close_within(0.05, 0.05, || {
+    close_within(0.05, || {
         let (ended, made, away) = frozen((1000, 100), 4.0, "--rate 2000 --arrivals fixed -c 800");
-        assert!(made > 80e6, "{made}");
         let late = ended.number("loading/lateness/p100_ns") + away;
-        vec![Figure { name: "p99_ns", made, measured: ended.number("loading/latency/p99_ns"), late }]
+        // Three of the four freezes are within the window however late its requests were, and 40 ms of it are its hundredth.
+        vec![Figure { name: "p99_ns", made, least: 80e6, measured: ended.number("loading/latency/p99_ns"), late }]
     });
 }
 

@@ -126,7 +126,8 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
         if stream.write_all(format!("{order}\n").as_bytes()).is_err() {
             return String::new();
         }
-        answer = lines.next().and_then(Result::ok).unwrap_or_default();
+        // What takes long is said to be still going on.
+        answer = lines.by_ref().map_while(Result::ok).find(|line| !line.contains(r#"{"alive":"#)).unwrap_or_default();
     }
     answer
 }

@@ -21,7 +21,7 @@ fn each_fault_is_counted_as_what_it_is() {
     ] {
         let stub = Stub::start(&format!("--fault {fault} --every 25"));
         // Long enough for a machine that is out of cores to make no time-outs of its own.
-        let time_out = if fault == "stall" { 4.0 } else { 20.0 };
+        let time_out = if fault == "stall" { 4.0 } else { 50.0 };
         let words = format!("--no-preload -w 0 -s 0.5 --rate 1000 -c 50 --check-bytes -q --time-out {time_out}");
         let ended = load(&stub.address, &words);
         let report = stub.end();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! One thread, all connections: reads requests, holds answers back until they are due, writes down when they really left.
 //!
-//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that
-//! looks at its clock after reading measures less. Where it did not look for longer than it wanted to, by a freeze or for want of a core,
-//! it notes for how long.
+//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that looks
+//! at its clock after reading measures less. Where it did not look for requests for longer than it wanted to, by a freeze or for want of a
+//! core, it notes for how long.
 
 use super::answer::{answer, request, After};
 use super::{Fault, Words};
@@ -61,7 +61,7 @@ struct Server<'w> {
     faults: u64,
     /// How long after its moment the latest answer left.
     late_max_ns: u64,
-    last_request_ns: u64,
+    first_request_ns: u64,
     next_freeze_ns: u64,
     /// When it looked last for what has come, and since when and for how long it did not.
     looked_ns: u64,
@@ -92,7 +92,7 @@ pub fn serve(words: &Words) -> io::Result<Value> {
         requests: 0,
         faults: 0,
         late_max_ns: 0,
-        last_request_ns: 0,
+        first_request_ns: 0,
         next_freeze_ns: u64::MAX,
         looked_ns: 0,
         absences: Vec::new(),
@@ -193,9 +193,9 @@ impl Server<'_> {
         let mut used = 0;
         while let Some((length, key)) = request(&client.input[used..]) {
             self.requests += 1;
-            self.last_request_ns = came_ns;
-            if let (1, Some(freeze)) = (self.requests, self.words.freeze) {
-                self.next_freeze_ns = came_ns + freeze.every_ms * MS_NS / 2;
+            if self.requests == 1 {
+                self.first_request_ns = came_ns;
+                self.next_freeze_ns = self.words.freeze.map_or(u64::MAX, |freeze| came_ns + freeze.every_ms * MS_NS / 2);
             }
             let fault: Option<Fault> = self.words.fault.filter(|_| self.requests % self.words.every == 0);
             self.faults += u64::from(fault.is_some());
@@ -254,8 +254,8 @@ impl Server<'_> {
             "answers": self.delays.len(),
             "delay": {"p50_ns": percentile(50.0), "p99_ns": percentile(99.0), "p99.9_ns": percentile(99.9), "max_ns": self.delays.max()},
             "late_max_ns": self.late_max_ns,
-            // Only those that a request can have met.
-            "absences_ns": self.absences.iter().filter(|(at, _)| *at < self.last_request_ns).map(|(_, length)| *length).collect::<Vec<_>>(),
+            // From the first request on: when, and for how long.
+            "absences_ns": self.absences.iter().map(|(at, length)| [at.saturating_sub(self.first_request_ns), *length]).collect::<Vec<_>>(),
         })
     }
 }
