@@ -10,6 +10,7 @@ pub mod limits;
 pub mod neap_control;
 pub mod options;
 pub mod protocol;
+pub mod reach;
 pub mod recorder;
 pub mod report;
 pub mod run;

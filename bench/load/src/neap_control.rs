@@ -4,8 +4,9 @@
 //! The control connection takes a line and gives a line (docs/control.md). Before the run the machine's clock is read a few times; the
 //! reading that came back soonest is the best, and half its way is how wrong the noted offset may be.
 
+use crate::reach;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const TIME_OUT: Duration = Duration::from_secs(5);
@@ -32,8 +33,7 @@ impl NeapControl {
     /// Err: a line that says what failed.
     pub fn connect(name: &str, token: Option<&str>) -> Result<Self, String> {
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
-        let address = name.to_socket_addrs().map_err(wrong)?.next().ok_or(format!("control at {name}: no such host"))?;
-        let stream = TcpStream::connect_timeout(&address, TIME_OUT).map_err(wrong)?;
+        let stream = reach::connect(name, TIME_OUT).map_err(|why| format!("control at {name}: {why}"))?;
         stream.set_read_timeout(Some(TIME_OUT)).map_err(wrong)?;
         stream.set_write_timeout(Some(TIME_OUT)).map_err(wrong)?;
         stream.set_nodelay(true).map_err(wrong)?;

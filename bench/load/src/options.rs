@@ -6,16 +6,19 @@ use crate::arrivals::{self, Course, Process};
 use crate::connection::{Manner, Transport};
 use crate::distributions::{self, Distribution};
 use crate::protocol::{Checks, Protocol};
+use crate::reach;
 use crate::run::{Load, Measuring, Pace, Run};
 use crate::search::{Promise, Scan};
 use crate::workload::{Mix, Popularity};
 use clap::Parser;
-use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
+/// For an address of several.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine one that loads on the word of a master (see --agents).";
 /// Of a program that loads alone, and of each agent.
@@ -347,7 +350,7 @@ impl Run {
     }
 }
 
-/// HOST, HOST:PORT or [IPv6]:PORT.
+/// HOST, HOST:PORT or [IPv6]:PORT. Of several addresses the first that answers, or the first if none does.
 fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
         format!("[{text}]:{DEFAULT_PORT}")
@@ -356,8 +359,12 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     } else {
         text.to_string()
     };
-    let mut addresses = with_port.to_socket_addrs().map_err(|error| format!("server {text}: {error}"))?;
-    addresses.next().ok_or_else(|| format!("server {text}: no address"))
+    let addresses = reach::addresses(&with_port).map_err(|why| format!("server {text}: {why}"))?;
+    if let [only] = addresses[..] {
+        return Ok(only);
+    }
+    let reached = reach::connect(&with_port, CONNECT_PATIENCE).ok().and_then(|stream| stream.peer_addr().ok());
+    Ok(reached.unwrap_or(addresses[0]))
 }
 
 #[cfg(test)]

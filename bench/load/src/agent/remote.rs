@@ -3,9 +3,9 @@
 
 use super::lines::{self, Lines};
 use super::{interval, Answer, Order, PaceOrder, SILENCE, VERSION};
+use crate::reach;
 use crate::recorder::{Interval, Measurement};
 use crate::worker::{Clock, ConnectionCounts, Surroundings};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -45,15 +45,7 @@ impl Remote {
     /// Err, here and below: a line that names the agent and says what failed.
     pub fn hire(name: &str, arguments: Vec<String>, share: (u64, u64), around: &Surroundings) -> Result<Self, String> {
         let named = |why: String| format!("agent {name}: {why}");
-        let addresses = name.to_socket_addrs().map_err(|error| named(error.to_string()))?;
-        let mut reached = Err("no such host".to_string());
-        for address in addresses {
-            reached = TcpStream::connect_timeout(&address, SILENCE).map_err(|error| error.to_string());
-            if reached.is_ok() {
-                break;
-            }
-        }
-        let lines = Lines::new(reached.map_err(named)?, SILENCE).map_err(named)?;
+        let lines = reach::connect(name, SILENCE).and_then(|stream| Lines::new(stream, SILENCE)).map_err(named)?;
         let clock = AgentClock { rtt_ns: u64::MAX, wall_offset_ns: 0, run_offset_ns: 0 };
         let mut remote = Self { name: name.into(), clock, lines, arguments, share, stop: around.stop.clone(), told_to_stop: false };
         match remote.ask(&Order::Hello { version: VERSION })? {
