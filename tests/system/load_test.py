@@ -124,6 +124,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
             return made
 
         site = namespace()
+        site.run("ip", "link", "set", "lo", "up")
         site.run("ip", "link", "add", "bridge", "type", "bridge")
         site.run("ip", "address", "add", f"{NETWORK}.1/24", "dev", "bridge")
         site.run("ip", "link", "set", "bridge", "up")

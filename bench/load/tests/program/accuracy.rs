@@ -163,7 +163,7 @@ fn ten_thousand_connections_from_one_process() {
     // Fewer only where this user may not open so many files.
     let connections = allowed.saturating_sub(200).min(10_000);
     let stub = Stub::start("");
-    let ended = load(&stub.address, &format!("--no-preload -w 0 -s 3 --rate 5000 -c {connections} -q --time-out 60"));
+    let ended = load(&stub.address, &format!("--no-preload -w 0 -s 3 --rate 5000 -c {connections} -q --time-out 100"));
     let report = stub.end();
     assert_eq!(report["connections_max"], connections, "{}", ended.aside);
     assert_eq!((ended.number("loading/requests/errors"), ended.number("connections/lost")), (0.0, 0.0));

@@ -42,7 +42,9 @@ fn agents_load_while_the_master_measures() {
     let (one, two) = (Agent::start(), Agent::start());
     let stub = Stub::start("--delay-us exponential:1000");
     let agents = format!("--agents {},{}", one.address, two.address);
-    let words = format!("{agents} --keys 1000 -w 0 -s 1 --rate 2000 --agent-connections 30 --measure-connections 4 --measure-rate 200");
+    let words = format!(
+        "{agents} --keys 1000 -w 0 -s 1 --rate 2000 --time-out 50 --agent-connections 30 --measure-connections 4 --measure-rate 200"
+    );
     let ended = load(&stub.address, &words);
     assert!(ended.is_good, "{}", ended.aside);
     let report = stub.end();
@@ -59,7 +61,7 @@ fn agents_load_while_the_master_measures() {
     }
     // A second master finds them free; it loads as well, and a scan has runs of them all.
     let stub = Stub::start("");
-    let ended = load(&stub.address, &format!("{agents} --no-preload -w 0 -s 0.5 --scan 600:1200:600 -c 10 -q"));
+    let ended = load(&stub.address, &format!("{agents} --no-preload -w 0 -s 0.5 --scan 600:1200:600 -c 10 -q --time-out 50"));
     assert!(ended.is_good, "{}", ended.aside);
     let all = ended.number_of(0, "loading/intended") + ended.number_of(1, "loading/intended");
     assert_eq!(all, stub.end()["requests"].as_f64().unwrap());
@@ -75,7 +77,9 @@ fn ctrl_c_at_the_master_stops_the_agents_and_brings_their_books() {
     let ended = run.end();
     assert!(ended.is_good, "{}", ended.aside);
     assert!(ended.table.contains("stopped before its time"));
-    assert_eq!(ended.number("loading/intended"), stub.end()["requests"].as_f64().unwrap());
+    // In this hurry some may never have been sent.
+    let seen = stub.end()["requests"].as_f64().unwrap();
+    assert!(ended.number("loading/latency/count") <= seen && seen <= ended.number("loading/intended"), "{}", ended.table);
     is_whole(&ended, "loading");
 }
 

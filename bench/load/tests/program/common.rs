@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// No run of a test takes as long as this; one that does hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A program that is killed when it runs for longer than that, so that whoever reads what it says comes to an end.
 pub struct Watched {

@@ -12,7 +12,10 @@ use std::net::TcpListener;
 fn the_histogram_file_holds_what_the_json_says() {
     let stub = Stub::start("--delay-us exponential:2000");
     let file = scratch_file("h.hlog");
-    let words = format!("--no-preload -w 0.2 -s 0.5 --scan 400:800:400 -c 50 --measure-connections 4 -q --histogram {}", file.display());
+    let words = format!(
+        "--no-preload -w 0.2 -s 0.5 --scan 400:800:400 -c 50 --measure-connections 4 -q --time-out 50 --histogram {}",
+        file.display()
+    );
     let ended = load(&stub.address, &words);
     let log = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -38,8 +41,10 @@ fn the_histogram_file_holds_what_the_json_says() {
 #[test]
 fn json_and_table_have_all_figures() {
     let stub = Stub::start("--preset etc");
-    let ended =
-        load(&stub.address, "--preset etc -w 0.2 -s 0.5 --rate 2000 -c 20 -t 2 --measure-connections 2 --measure-rate 300 --check-bytes");
+    let ended = load(
+        &stub.address,
+        "--preset etc -w 0.2 -s 0.5 --rate 2000 -c 20 -t 2 --measure-connections 2 --measure-rate 300 --check-bytes --time-out 50",
+    );
     let report = stub.end();
     assert!(ended.is_good, "{}", ended.aside);
     // Those stored beforehand are in the server's count.
@@ -68,7 +73,7 @@ fn json_and_table_have_all_figures() {
 #[test]
 fn a_scan_has_a_run_for_each_rate() {
     let stub = Stub::start("");
-    let ended = load(&stub.address, "--no-preload -w 0 -s 0.3 --scan 500:1500:500 -c 20 -q");
+    let ended = load(&stub.address, "--no-preload -w 0 -s 0.3 --scan 500:1500:500 -c 20 -q --time-out 50");
     let asked: Vec<f64> = (0..3).map(|run| ended.number_of(run, "rate/asked")).collect();
     assert_eq!(asked, [500.0, 1000.0, 1500.0]);
     assert_eq!(ended.json["runs"].as_array().unwrap().len(), 3);
