@@ -382,14 +382,22 @@ TEST(Control, TheCardsOwnCountersComeFromTheCoreThatLooksAfterIt) {
 TEST(Control, LookingVisitsNoCore) {
   World world;
   Peer& peer = world.peer();
-  // The wire's frames come to the connection's core as visits too; the other one has none.
+  // The wire's frames come to the connection's core as visits too; the other one has none, but for what the network tells all cores
+  // (a neighbour that was found, say). That comes once: of several looks in a row one is alone, whereas a look that visits does so each
+  // time.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
-  const auto before = visits();
-  const std::string all = peer.ask("stats");
-  const std::string one = peer.ask("stats,1");
-  for (const char* line : {"cores", "status", "policy", "boot", "rdtsc", "dmesg"}) EXPECT_TRUE(peer.ask(line).starts_with("ok")) << line;
-  const auto after = visits();
-  EXPECT_TRUE(after[0] == before[0] || after[1] == before[1]);
+  std::string all;
+  std::string one;
+  bool alone = false;
+  for (int look = 0; look < 10 && !alone; ++look) {
+    const auto before = visits();
+    all = peer.ask("stats");
+    one = peer.ask("stats,1");
+    for (const char* line : {"cores", "status", "policy", "boot", "rdtsc", "dmesg"}) EXPECT_TRUE(peer.ask(line).starts_with("ok")) << line;
+    const auto after = visits();
+    alone = after[0] == before[0] || after[1] == before[1];
+  }
+  EXPECT_TRUE(alone);
   EXPECT_EQ(all.find("net.frames_received=0;"), std::string::npos) << "the other cores' counters are there all the same: " << all;
   EXPECT_NE(one.find("net.control_frames_sent="), std::string::npos) << one;
 }

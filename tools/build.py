@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Building: CMake's presets with the paths that the launcher knows, and the soft card by cargo.
+"""Building: CMake's presets with the paths that the launcher knows, the soft card and the load generator by cargo.
 
-Everything built lies in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, logs in `build/logs/`. Crates that cargo
-downloads lie in cargo's own directory of the user, and objects in the cache (tools/compile_cache.py), for the next clone.
+Everything built lies in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, `build/load/`, logs in `build/logs/`. Crates that
+cargo downloads lie in cargo's own directory of the user, and objects in the cache (tools/compile_cache.py), for the next clone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -24,12 +25,27 @@ BUILD = REPOSITORY / "build"
 CROSS_PRESETS = ("image", "image-debug")
 HOST_PRESETS = ("host", "host-thread")
 SOFT_CARD = BUILD / "soft82599/release/soft82599"
-SOFT_CARD_SOURCE = REPOSITORY / "sim/soft82599"
+LOAD = BUILD / "load/release/neap-load"
+# A memcached that is slow or wrong in known ways, which judges the load generator.
+LOAD_STUB = LOAD.with_name("neap-load-stub")
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
 TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
 # A fuzzer's share of the test command; `./neap soak` gives more (NEAP_SOAK_SECONDS).
 FUZZ_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Crate:
+    """A Rust workspace of this checkout, which is built in `build/<folder>`."""
+
+    title: str
+    source: Path
+    folder: str
+
+
+SOFT_CARD_CRATE = Crate("the soft card", REPOSITORY / "sim/soft82599", "soft82599")
+LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load")
 
 
 def applications() -> list[str]:
@@ -111,14 +127,20 @@ def configure_locked(preset: str) -> None:
 
 def build_soft_card() -> Path:
     """Builds the soft card (release) by cargo; gives the program."""
-    if not (SOFT_CARD_SOURCE / "Cargo.toml").is_file():
-        raise Failure("this checkout has no soft card (sim/soft82599/Cargo.toml)")
-    cargo_run(["build", "--release", "--locked"], "building the soft card", "soft82599")
+    cargo_run(SOFT_CARD_CRATE, ["build", "--release", "--locked"], "building the soft card", "soft82599")
     return SOFT_CARD
 
 
-def cargo_run(arguments: Sequence[str], what: str, log_name: str, source: Path | None = None, target: Path | None = None) -> Path:
-    """One cargo command in the soft card's directory, or that of its fuzzers; gives the log."""
+def build_load() -> Path:
+    """Builds the load generator (release) and its stub by cargo; gives the program."""
+    cargo_run(LOAD_CRATE, ["build", "--release", "--locked"], "building the load generator", "load")
+    return LOAD
+
+
+def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) -> Path:
+    """One cargo command in a crate's directory; gives the log."""
+    if not (crate.source / "Cargo.toml").is_file():
+        raise Failure(f"this checkout lacks {crate.title}: no Cargo.toml in {crate.source}")
     program = find_cargo()
     if program is None:
         raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
@@ -126,16 +148,14 @@ def cargo_run(arguments: Sequence[str], what: str, log_name: str, source: Path |
     # The compiler beside this cargo: another one on PATH may be the one that is too old.
     environment = {
         **os.environ,
-        "CARGO_TARGET_DIR": str(target or BUILD / "soft82599"),
+        "CARGO_TARGET_DIR": str(BUILD / crate.folder),
         "CARGO_TERM_COLOR": "never",
         "RUSTC": str(Path(program).with_name("rustc")),
     }
     with cache.lock(BUILD / f"{log_name}.lock"):
         log.unlink(missing_ok=True)
         with progress.step(what):
-            run_logged(
-                [program, *arguments], log, what, cwd=source or SOFT_CARD_SOURCE, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS
-            )
+            run_logged([program, *arguments], log, what, cwd=crate.source, env=environment, timeout_seconds=BUILD_TIMEOUT_SECONDS)
     return log
 
 

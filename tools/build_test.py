@@ -91,8 +91,8 @@ def test_a_rust_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_checkout_without_a_soft_card_is_told(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "SOFT_CARD_SOURCE", checkout / "sim/soft82599")
-    with pytest.raises(Failure, match="has no soft card"):
+    monkeypatch.setattr(build, "SOFT_CARD_CRATE", build.Crate("the soft card", checkout / "sim/soft82599", "soft82599"))
+    with pytest.raises(Failure, match="lacks the soft card"):
         build.build_soft_card()
 
 

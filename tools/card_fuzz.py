@@ -16,7 +16,7 @@ from tools import build, packages, progress
 from tools.errors import Failure, UsageError
 from tools.process import run_logged, tail
 
-SOURCE = build.SOFT_CARD_SOURCE / "fuzz"
+CRATE = build.Crate("the soft card's fuzzers", build.SOFT_CARD_CRATE.source / "fuzz", "soft82599-fuzz")
 TARGET = "x86_64-unknown-linux-gnu"
 PLACE = build.BUILD / "fuzz"
 # An input takes milliseconds; a machine that is busy takes its time.
@@ -44,9 +44,8 @@ class Result:
 def build_fuzzers() -> Path:
     """Compiles them; gives the folder of the programs."""
     packages.require("card", "rust", "fuzz")
-    directory = build.BUILD / "soft82599-fuzz"
-    build.cargo_run(["build", "--release", "--locked"], "building the soft card's fuzzers", "soft82599-fuzz", SOURCE, directory)
-    return directory / TARGET / "release"
+    build.cargo_run(CRATE, ["build", "--release", "--locked"], f"building {CRATE.title}", CRATE.folder)
+    return build.BUILD / CRATE.folder / TARGET / "release"
 
 
 def run(seconds: float) -> list[Result]:

@@ -23,10 +23,11 @@ commands:
   vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, give it back
   ctl APP|HOST[:PORT] LINE ...           ask or set something on a machine that runs: status, 'itr,8us', 'idle,poll,2'
   top APP|HOST[:PORT] [--once]           a live view of its cores
+  load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
   log collect|fetch HOST --out DIR       bring the cores' records here
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
-  test [LAYER|PATH ...]                  run the tests: host sim tools target system style; or those of an application
+  test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card] [--minutes N]    run tests over and over, fuzzers for longer; card: the soft card's fuzzers alone
   pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
@@ -35,7 +36,7 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card linux-card
+  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card linux-card load
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine
@@ -107,6 +108,11 @@ def _ignore_signals() -> None:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if argv[:1] == ["load"]:
+        # Its options are the load generator's: nothing here knows them.
+        from tools import load
+
+        return load.load(argv[1:])
     ours, theirs = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     arguments = _parser().parse_args(ours)
     if arguments.command is None:
@@ -143,6 +149,10 @@ def _parser() -> Parser:
     run.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
     run.add_argument("--accel", choices=("kvm", "tcg", "auto"), help="whose CPU: this one's, an emulated one (default), or as it can be")
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
+    run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print what came of it, and end")
+    run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
+    run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5)")
+    run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
     run.add_argument("--gdb", action="store_true", help="gdb in this terminal, with commands that list cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write down which functions a core called last, to trace-CORE.txt")
@@ -189,7 +199,7 @@ def _parser() -> Parser:
         "bench",
         _bench,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp, "
-        "linux-card QEMU's igb.",
+        "linux-card QEMU's igb, load other load generators.",
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
@@ -287,8 +297,24 @@ def _run(arguments) -> int:
             arguments.vfio,
             arguments.gdb,
             arguments.trace,
+            _offer(arguments),
         )
     )
+
+
+def _offer(arguments):
+    """What --load and its companions say; None without it."""
+    from pathlib import Path
+
+    from tools import load
+
+    said = {"rate": arguments.rate, "seconds": arguments.load_seconds, "out": arguments.load_out and Path(arguments.load_out)}
+    said = {name: value for name, value in said.items() if value is not None}
+    if arguments.load is not None:
+        return load.Offer(arguments.load, **said)
+    if said:
+        raise UsageError("--rate, --load-seconds and --load-out belong to --load", "./neap run memcached --load etc --rate 2000")
+    return None
 
 
 def _new(arguments) -> int:

@@ -76,6 +76,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("perl", "perl"),
         Need("socat", "socat"),
     ),
+    "mutilate": (COMPILER, Need("git", "git")),
     "netpipe": (Need("netpipe-tcp", "NPtcp"),),
     "gdb": (Need("gdb", "gdb"),),
     "serve": (Need("dnsmasq-base", "dnsmasq"),),

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tools import build, debugger, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
+from tools import build, debugger, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.running import CONTROL_PORT
 
@@ -23,6 +23,8 @@ from tools.running import CONTROL_PORT
 DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),)}
 # Applications without a network, so without a control server.
 WITHOUT_CONTROL = ("hello",)
+# What the load generator can speak with.
+LOADABLE = ("memcached",)
 MAX_CORES = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
@@ -41,10 +43,11 @@ class Options:
     vfio: str | None = None
     debugger: bool = False
     trace: int | None = None
+    load: load.Offer | None = None
 
 
 def run(options: Options) -> int:
-    """Runs an application until it ends or we are interrupted; gives the launcher's exit status."""
+    """Runs an application until it ends, a load on it is over, or we are interrupted; gives the launcher's exit status."""
     folder = outside.folder(options.application)
     if folder is None:
         build.require_application(options.application)
@@ -52,6 +55,14 @@ def run(options: Options) -> int:
         raise UsageError(f"--cores takes 1 to {MAX_CORES}, not {options.cores}")
     if not MEMORY.fullmatch(options.memory):
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
+    if options.load is not None:
+        options.load.check()
+        if folder is None and options.application not in LOADABLE:
+            raise UsageError(f"--load: {options.application} is no memcached", f"applications that are: {', '.join(LOADABLE)}")
+        if options.debugger:
+            raise UsageError("--load and --gdb: a machine that waits for a debugger answers nobody", "leave one of them out")
+        if options.vfio is not None:
+            raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
     if options.vfio is not None and options.forwards:
         raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
     card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
@@ -82,7 +93,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
     preset = "image-debug" if options.debug else "image"
     with contextlib.ExitStack() as running:
         # Held until QEMU has read the image: after that, another neap may build over it.
-        with _built(options.application, folder, preset, soft_card=card is None) as application:
+        with _built(options.application, folder, preset, card is None, options.load is not None) as application:
             served = control_port(application.name, options.arguments)
             named = [guest for _, guest in forwards]
             if card is None:
@@ -114,13 +125,20 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
             if options.debugger:
                 debugger.debug(application.image, vm.debugger_socket)
                 return 0
+        if options.load is not None:
+            return load.offer(options.load, vm, application.name, served)
         return guest_status(vm.wait_exit(None))
 
 
 @contextlib.contextmanager
-def _built(name: str, folder: Path | None, preset: str, soft_card: bool) -> Iterator[outside.Application]:
-    """The image, built, and the machine, prepared; nobody builds over the image within the `with`."""
-    prepare = prepare_machine if soft_card else prepare_qemu
+def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded: bool) -> Iterator[outside.Application]:
+    """The image, built, and the machine (and who loads it), prepared; nobody builds over the image within the `with`."""
+
+    def prepare() -> None:
+        (prepare_machine if soft_card else prepare_qemu)()
+        if loaded:
+            build.build_load()
+
     if folder is None:
         with build.building(preset):
             in_parallel([lambda: build.build_locked(preset, [f"{name}.elf"]), prepare])

@@ -66,10 +66,10 @@ def machines(base: Path, prefix: str) -> list[Running]:
     return sorted(found, key=lambda running: running.pid)
 
 
-def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
-    """Host and port of the control server that a user means by the name of an application that runs here, or by HOST[:PORT].
+def find(target: str, pid: int | None = None) -> Running | None:
+    """The run that a user means by the name of an application that runs here; None if `target` names no application.
 
-    Raises Failure if nothing of that name runs, if several do and `pid` names none of them, or if it serves no control.
+    Raises Failure if nothing of that name runs, or if several do and `pid` names none of them.
     """
     from tools import machine
 
@@ -78,7 +78,7 @@ def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
     if not named and target not in build.applications():
         if pid is not None:
             raise UsageError("--pid chooses among applications that run here", f"{target} is none; HOST:PORT needs no --pid")
-        return parse_address(target)
+        return None
     if not named:
         hint = f"./neap run {target} starts one" + (f"; running: {', '.join(sorted({one.application for one in here}))}" if here else "")
         raise Failure(f"no {target} runs on this host", hint)
@@ -88,9 +88,22 @@ def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
         raise Failure(f"no {target} runs as process {pid}", "choose one of those above", lines)
     if len(chosen) > 1:
         raise Failure(f"{target} runs {len(chosen)} times on this host", "choose one by --pid", lines)
-    if chosen[0].control_port is None:
-        raise Failure(f"{target} (process {chosen[0].pid}) was started without control", "start it without control=off")
-    return machine.LOOPBACK, chosen[0].control_port
+    return chosen[0]
+
+
+def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
+    """Host and port of the control server of an application that runs here, or of HOST[:PORT].
+
+    Raises Failure as find() does, and if it serves no control.
+    """
+    from tools import machine
+
+    running = find(target, pid)
+    if running is None:
+        return parse_address(target)
+    if running.control_port is None:
+        raise Failure(f"{target} (process {running.pid}) was started without control", "start it without control=off")
+    return machine.LOOPBACK, running.control_port
 
 
 def parse_address(text: str) -> tuple[str, int]:

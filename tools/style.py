@@ -83,7 +83,8 @@ def rustfmt() -> list[str]:
         return ["there is no rustfmt"]
     complaints = []
     for path in files():
-        if path.suffix == ".rs" and path.name in ("main.rs", "lib.rs", "build.rs"):
+        # What a crate begins with; a test's file is one of its own.
+        if path.suffix == ".rs" and (path.name in ("main.rs", "lib.rs", "build.rs") or path.parent.name == "tests"):
             done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
             if done.returncode != 0:
                 complaints += [f"{line}: rustfmt would change it" for line in done.stdout.splitlines()] or [done.stderr.strip()[:200]]

@@ -116,6 +116,62 @@ def test_an_unknown_layer_is_refused_before_any_runs(layers: dict) -> None:
         testing.test(["good", "bad"])
 
 
+def test_what_passes_when_run_again_passes_and_is_named(layers: dict, capsys) -> None:
+    layers["shaken"] = lambda: testing._again(Outcome(7, ["one: too late"]), "shaken", lambda: Outcome(1))
+    assert testing.test([]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert "UNSTEADY shaken: one: too late" in out
+    assert out[-2:] == ["1 of those passed only when they were run again (UNSTEADY, above)", "8 passed, 0 failed"]
+
+
+@pytest.mark.parametrize("second", [Outcome(0, ["one: wrong"]), Outcome(1, ["two: wrong"]), Outcome(1), Outcome()])
+def test_what_does_not_pass_when_run_again_has_failed(second: Outcome) -> None:
+    first = Outcome(7, ["one: wrong", "two: wrong"])
+    assert testing._again(first, "bad", lambda: second) is first
+    assert testing._again(first, "bad", broken) is first
+
+
+def test_many_failures_are_not_run_again() -> None:
+    first = Outcome(7, [f"{i}: wrong" for i in range(testing.MOST_RUN_AGAIN + 1)])
+    assert testing._again(first, "bad", broken) is first
+    first = Outcome(7)
+    assert testing._again(first, "good", broken) is first
+
+
+SHAKEN = """
+import pathlib
+import pytest
+
+TRIED = pathlib.Path(__file__).with_name("tried")
+
+
+def test_good():
+    assert not TRIED.exists(), "only what failed runs again"
+
+
+def test_shaken():
+    tried, _ = TRIED.exists(), TRIED.touch()
+    assert tried
+
+
+@pytest.mark.parametrize("wrong", [{wrong}])
+def test_other(wrong):
+    assert not wrong
+"""
+
+
+@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
+def test_pytest_runs_again_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool, passed: int, failed: int, unsteady: int
+) -> None:
+    monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(testing.build, "BUILD", tmp_path)
+    monkeypatch.setattr(testing.build, "REPOSITORY", tmp_path)
+    (tmp_path / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
+    outcome = testing._pytest("trial", ["shaken_test.py"], 120, *testing.SIDE_BY_SIDE)
+    assert (outcome.passed, len(outcome.failures), len(outcome.unsteady)) == (passed, failed, unsteady)
+
+
 def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEAP_SOAK_SECONDS", "")
     now = [0.0]

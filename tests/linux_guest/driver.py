@@ -17,14 +17,25 @@ modprobe ixgbe && ip link set eth0 up || exit 1
 for i in $(seq 400); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
 [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 40 s"; exit 1; }
 """
+# For scripts that bring the driver up or wait for an answer: a host that is busy elsewhere stops a guest for seconds, again and again.
+PATIENT_SECONDS = 180
+
+
+def reached(host: str, options: str = "") -> str:
+    """A script that succeeds as soon as `host` answers a ping, within a minute or so. One request alone may be lost for good reasons:
+    a machine that stands still for seconds lets the search for its neighbour run out."""
+    tries = f"for i in $(seq 30); do ping -c 1 -W 2 {options} {host} >/tmp/ping && break; done"
+    return f"rm -f /tmp/ping; {tries}; grep ' 0% packet loss' /tmp/ping"
+
+
 BRING_UP = (
     LINK_UP
     + """
-ip addr show eth0 | grep -q 'inet 10.0.2.15' || udhcpc -n -q -t 5 -s /etc/udhcpc.script -i eth0
+ip addr show eth0 | grep -q 'inet 10.0.2.15' || udhcpc -n -q -t 10 -T 3 -s /etc/udhcpc.script -i eth0
 ip addr show eth0 | grep -q 'inet 10.0.2.15'
 """
 )
-PING = "ping -c 3 -i 0.2 -W 5 10.0.2.2"
+PING = reached("10.0.2.2")
 TRAFFIC_PORT = 5010
 SERVE = f"pidof traffic >/dev/null || {{ setsid traffic serve {TRAFFIC_PORT} >/tmp/traffic.log 2>&1 & sleep 0.3; }}"
 

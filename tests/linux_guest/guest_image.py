@@ -16,13 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import cache
+from tools import cache, debian
 from tools.archive import Archive
 from tools.archive import unpack as unpack_package
 from tools.errors import Failure
 from tools.process import output_of
 
-from . import packages
 from .cpio import CpioWriter
 
 # What is copied from packages, beside the kernel, with the libraries that it needs.
@@ -69,13 +68,13 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
     Raises Failure, with nothing left behind.
     """
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
-    names = packages.with_libraries(PROGRAM_PACKAGES)
-    entry = cache.Entry("linux-guest", cache.digest(kernel.version, packages.digest_of(packages.resolve(names)), *_own_files()))
+    names = debian.with_libraries(PROGRAM_PACKAGES)
+    entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *_own_files()))
     with entry.making() as needed:
         if needed:
             with tempfile.TemporaryDirectory(dir=entry.path) as name:
                 root = Path(name) / "root"
-                packages.unpack(names, root)
+                debian.unpack(names, root)
                 kernel.unpack(root)
                 shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
                 _compile_traffic(entry.path / "traffic")
@@ -85,8 +84,8 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
 
 
 def _own_kernel() -> _Kernel:
-    package = packages.dependency(KERNEL_META_PACKAGE, KERNEL_PACKAGE)
-    return _Kernel(package, packages.digest_of(packages.resolve([package])), lambda root: packages.unpack([package], root))
+    package = debian.dependency(KERNEL_META_PACKAGE, KERNEL_PACKAGE)
+    return _Kernel(package, debian.digest_of(debian.resolve([package])), lambda root: debian.unpack([package], root))
 
 
 def _kernel_of_debian_13() -> _Kernel:

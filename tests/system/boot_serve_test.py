@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from namespaces import Namespace
 from servers import DebianProgram
 
 from tools import boot_machines, boot_tree, build, qemu
@@ -46,30 +47,6 @@ words = "cores=2"
 """
 
 
-class Namespace:
-    """A network namespace that lives as long as a process in it."""
-
-    def __init__(self) -> None:
-        own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-        self._keeper = spawn([*own, "sh", "-c", "echo ready; exec sleep 3600"], stdout=subprocess.PIPE)
-        assert self._keeper.stdout
-        assert self._keeper.stdout.readline() == b"ready\n", "a network namespace cannot be made here"
-        self.pid = self._keeper.pid
-
-    def enter(self) -> list[str]:
-        """The words in front of a command that is to run inside."""
-        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-        return ["nsenter", f"--target={self.pid}", *user, "--net"]
-
-    def run(self, *words: str) -> str:
-        done = subprocess.run([*self.enter(), *words], capture_output=True, text=True, timeout=30)
-        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
-        return done.stdout
-
-    def close(self) -> None:
-        stop(self._keeper)
-
-
 @dataclasses.dataclass
 class Net:
     """The network with its server: `site` is the namespace with the bridge and the taps."""
@@ -88,7 +65,8 @@ def net() -> Iterator[Net]:
     try:
         images = {name: build.image(name) for name in ("memcached", "hello")}
         boot_tree.write(place / "tree", boot_tree.Contents(images, boot_machines.parse(MACHINES, "test"), source="a test"))
-        site, laboratory = Namespace(), Namespace()
+        site = Namespace()
+        laboratory = Namespace(site)
         site.run("ip", "link", "set", "lo", "up")
         site.run("ip", "link", "add", "bridge", "type", "bridge")
         site.run("ip", "address", "add", f"{SERVER}/24", "dev", "bridge")

@@ -27,7 +27,7 @@ from tools.machine import SOFT_CARD  # noqa: E402
 
 LONGEST = [
     "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test", "experiment_test",
-    "log_test", "clients_test", "netpipe_test",
+    "log_test", "load_test", "clients_test", "netpipe_test",
 ]  # fmt: skip
 
 

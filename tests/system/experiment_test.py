@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import DebianProgram
 
 from tools import build
 from tools.log.browser import browse, lines_in, marks_in, plots
@@ -28,7 +27,7 @@ PAGE = build.REPOSITORY / "docs/experiments.md"
 START_SECONDS = 300.0
 COMMAND_SECONDS = 180.0
 # The page takes its time; what it shows does not need it.
-SHORTER = {"-t 20s": "-t 6s", "sleep 5": "sleep 1"}
+SHORTER = {"--seconds 20": "--seconds 6", "sleep 5": "sleep 1"}
 
 
 @pytest.fixture
@@ -66,12 +65,7 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
         for text, shorter in SHORTER.items():
             assert text in script
             script = script.replace(text, shorter)
-        load = DebianProgram("libmemcached-tools", "memcaslap").argv
-        script = (
-            script.replace("127.0.0.1:11211", f"127.0.0.1:{port}")
-            .replace("./neap", shlex.join(launcher))
-            .replace("memcaslap", shlex.join(load))
-        )
+        script = script.replace("./neap", shlex.join(launcher))
         began = time.monotonic()
         done = subprocess.run(
             ["sh", "-c", script],
@@ -83,7 +77,9 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
             timeout=COMMAND_SECONDS,
         )
         seconds = time.monotonic() - began
-        assert done.returncode == 0 and "error" not in done.stdout + done.stderr, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        # How much of the load a machine that is busy otherwise can bear is not asked here: the load's own table may have errors.
+        assert not re.search(r"\berror:|^neap-load:", done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
         print(f"commands 2 to 10: {seconds:.0f} s")
     finally:
         machine.terminate()

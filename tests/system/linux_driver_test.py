@@ -11,7 +11,7 @@ import socket
 import time
 
 import pytest
-from linux_guest.driver import BRING_UP, PING, SOAKING, complaints, fields, statistics
+from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, SOAKING, complaints, fields, statistics
 from linux_guest.guest import LinuxGuest
 
 from tools.machine import LOOPBACK
@@ -28,7 +28,7 @@ LISTEN_PORT, SEND_PORT = 5001, 5002
 @pytest.fixture
 def linux(guest: LinuxGuest):
     """The guest with an address on the soft card. Afterwards its kernel must not have complained."""
-    guest.output_of(BRING_UP, seconds=60)
+    guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
     yield guest
     assert complaints(guest) == []
 
@@ -49,7 +49,8 @@ def test_the_link_is_up_at_10_gigabits(linux: LinuxGuest) -> None:
 
 @pytest.mark.parametrize("size", [0, 56, 1000, 1472])
 def test_ping(linux: LinuxGuest, size: int) -> None:
-    output = linux.output_of(f"{PING} -s {size}")
+    linux.output_of(PING, seconds=PATIENT_SECONDS)
+    output = linux.output_of(f"ping -c 3 -i 0.2 -W 30 -s {size} 10.0.2.2", seconds=60)
     assert "3 packets transmitted, 3 packets received, 0% packet loss" in output
 
 
@@ -136,14 +137,14 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
 def test_down_and_up(linux: LinuxGuest) -> None:
     for _ in range(REPEATS):
         linux.output_of("ip link set eth0 down; sleep 0.2; [ $(cat /sys/class/net/eth0/operstate) = down ]")
-        linux.output_of(BRING_UP + PING, seconds=90)
+        linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
 @pytest.mark.timeout(60 * REPEATS + 600)
 def test_unloading_and_loading_the_driver(linux: LinuxGuest) -> None:
     for _ in range(REPEATS):
         linux.output_of("modprobe -r ixgbe && [ ! -e /sys/class/net/eth0 ]", seconds=60)
-        linux.output_of(BRING_UP + PING, seconds=120)
+        linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
 def test_the_card_goes_and_comes_on_the_bus(linux: LinuxGuest) -> None:
@@ -151,4 +152,4 @@ def test_the_card_goes_and_comes_on_the_bus(linux: LinuxGuest) -> None:
         "dev=$(readlink -f /sys/class/net/eth0/device); echo 1 >$dev/remove; [ ! -e $dev ] && echo 1 >/sys/bus/pci/rescan", seconds=60
     )
     linux.output_of("for i in $(seq 50); do [ -e /sys/class/net/eth0 ] && break; sleep 0.1; done")
-    linux.output_of(BRING_UP + PING, seconds=90)
+    linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)

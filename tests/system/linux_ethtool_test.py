@@ -12,6 +12,7 @@ import pytest
 from linux_guest.driver import (
     BRING_UP,
     LINK_UP,
+    PATIENT_SECONDS,
     PING,
     SELF_TEST_PASSED,
     SERVE,
@@ -33,7 +34,7 @@ ECHOES = 100
 CONNECTIONS = 8
 # Where the driver has no rules of its owner's it makes some itself, from what it sends (ATR): they go before the table.
 NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
-UP_AND_REACHED = BRING_UP + "ping -c 1 -W 10 10.0.2.2"
+UP_AND_REACHED = BRING_UP + PING
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def booted(linux_image: GuestImage) -> Iterator[LinuxGuest]:
 @pytest.fixture
 def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
     """The guest with an address, which reaches its network. Afterwards its kernel must not have complained."""
-    booted.output_of(UP_AND_REACHED, seconds=90)
+    booted.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
     yield booted
     assert complaints(booted) == []
 
@@ -65,7 +66,7 @@ def queues_reached(guest: LinuxGuest) -> set[int]:
     for _ in range(CONNECTIONS):
         with socket.create_connection((LOOPBACK, guest.port(TRAFFIC_PORT)), timeout=20) as connection:
             connection.sendall(b"x")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while sum(after := packets(guest, "rx")) - sum(before) < 3 * CONNECTIONS and time.monotonic() < deadline:
         pass
     # Anything else that arrives meanwhile (ARP, the end of earlier connections) is a few frames.
@@ -86,7 +87,7 @@ def test_it_names_driver_firmware_and_address(linux: LinuxGuest) -> None:
     assert permanent == linux.output_of("cat /sys/class/net/eth0/address").strip()
     linux.output_of("ip link set eth0 address 02:00:00:00:00:77")
     assert linux.output_of("ethtool -P eth0").split()[-1] == permanent
-    linux.output_of(PING)
+    linux.output_of(PING, seconds=PATIENT_SECONDS)
     linux.output_of(f"ip link set eth0 address {permanent}")
 
 
@@ -96,7 +97,7 @@ def test_ring_sizes(linux: LinuxGuest, descriptors: int) -> None:
     current = linux.output_of("ethtool -g eth0").partition("Current")[2]
     assert re.findall(r"^[RT]X:\s+(\d+)$", current, re.MULTILINE) == [str(descriptors)] * 2
     assert register(linux, "RDLEN00") == register(linux, "TDLEN00") == descriptors * 16
-    linux.output_of(UP_AND_REACHED, seconds=90)
+    linux.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
 
 
 def test_a_ring_larger_than_the_card_knows_is_refused(linux: LinuxGuest) -> None:
@@ -116,14 +117,14 @@ def test_moderation_reaches_the_register(linux: LinuxGuest, microseconds: int) -
 def test_number_of_queues(linux: LinuxGuest, count: int) -> None:
     linux.output_of(f"ethtool -L eth0 combined {count}", seconds=60)
     assert re.search(rf"^Combined:\s+{count}$", linux.output_of("ethtool -l eth0").partition("Current")[2], re.MULTILINE)
-    linux.output_of(UP_AND_REACHED, seconds=60)
+    linux.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
     reached = queues_reached(linux)
     assert reached and reached <= set(range(count))
 
 
 def test_the_redirection_table_steers(linux: LinuxGuest) -> None:
     queue = 3
-    linux.output_of(NO_SAMPLING, seconds=90)
+    linux.output_of(NO_SAMPLING, seconds=PATIENT_SECONDS)
     weights = " ".join("1" if number == queue else "0" for number in range(CORES))
     linux.output_of(f"ethtool -X eth0 weight {weights}")
     table = re.findall(r"^\s+\d+:((?:\s+\d+)+)$", linux.output_of("ethtool -x eth0"), re.MULTILINE)
@@ -139,7 +140,7 @@ def test_the_hash_key_can_be_changed(linux: LinuxGuest) -> None:
 
 
 def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
-    linux.output_of(NO_SAMPLING, seconds=90)
+    linux.output_of(NO_SAMPLING, seconds=PATIENT_SECONDS)
 
     def add(action: int) -> str:
         said = linux.output_of(f"ethtool -N eth0 flow-type tcp4 dst-port {TRAFFIC_PORT} action {action}")
@@ -157,7 +158,7 @@ def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
     before = packets(linux, "rx")
     # QEMU's user network answers; what it then sends on to the guest is dropped.
     socket.create_connection((LOOPBACK, linux.port(TRAFFIC_PORT)), timeout=20).close()
-    linux.output_of("ping -c 3 -i 0.2 -W 10 10.0.2.2")
+    linux.output_of("ping -c 3 -i 0.2 -W 30 10.0.2.2", seconds=60)
     arrived = [now - then for now, then in zip(packets(linux, "rx"), before)]
     assert 3 <= sum(arrived) < 6, f"{arrived}: three answers to a ping, and perhaps ARP, but nothing of the connection"
     linux.output_of(f"ethtool -N eth0 delete {rule}")
@@ -167,7 +168,7 @@ def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
 def test_flow_control_can_be_set(linux: LinuxGuest) -> None:
     for rx, tx in (("off", "off"), ("on", "on")):
         linux.output_of(f"ethtool -A eth0 rx {rx} tx {tx}", seconds=60)
-        linux.output_of(LINK_UP + "sleep 0.5")
+        linux.output_of(LINK_UP + "sleep 0.5", seconds=PATIENT_SECONDS)
         pause = fields(linux.output_of("ethtool -a eth0"))
         assert (pause["RX"], pause["TX"]) == (rx, tx)
         assert (register(linux, "FCCFG") >> 3 & 1 == 1) == (tx == "on")
@@ -184,7 +185,7 @@ def test_the_register_dump_is_of_a_living_card(linux: LinuxGuest) -> None:
 
 def test_statistics_count_each_frame_and_byte(linux: LinuxGuest) -> None:
     before = statistics(linux)
-    linux.output_of(f"ping -c {ECHOES} -i 0.01 -s 200 -W 5 10.0.2.2", seconds=60)
+    linux.output_of(f"ping -c {ECHOES} -i 0.01 -s 200 -W 30 10.0.2.2", seconds=120)
     after = statistics(linux)
     for name, least in (("rx_pkts_nic", ECHOES), ("tx_pkts_nic", ECHOES), ("rx_bytes_nic", ECHOES * 242), ("tx_bytes_nic", ECHOES * 242)):
         counted = after[name] - before[name]
@@ -205,7 +206,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)
     assert content(offset, 1) == b"\x5a"
-    linux.output_of("modprobe -r ixgbe; " + BRING_UP, seconds=120)
+    linux.output_of("modprobe -r ixgbe; " + BRING_UP, seconds=PATIENT_SECONDS)
     assert content(offset, 1) == b"\x5a"
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value {old}", seconds=60)
     assert content(0, 128) == first

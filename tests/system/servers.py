@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from linux_guest import packages
 from wire import Wire
 
 from tools import build
+from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.process import spawn, stop, tail
@@ -111,15 +111,17 @@ class StockServer(Server):
     # It counts its item headers too, and its limit must be a multiple of half a slab page: so 1 MiB fits only into the next one.
     value_limit_bytes = 2 << 20
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, udp: bool = False) -> None:
         self._program = DebianProgram("memcached", "memcached")
         self._options = options
+        self._udp = udp
         self._process: subprocess.Popen | None = None
         self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-")  # noqa: SIM115 - lives as long as we do
 
     def __enter__(self) -> StockServer:
         self.address = (LOOPBACK, free_port())
-        argv = [*self._program.argv, "-l", LOOPBACK, "-p", str(self.address[1]), "-U", "0", "-u", "root"]
+        port = str(self.address[1])
+        argv = [*self._program.argv, "-l", LOOPBACK, "-p", port, "-U", port if self._udp else "0", "-u", "root"]
         argv += ["-I", str(self.value_limit_bytes), *self._options]
         self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
@@ -139,16 +141,3 @@ class StockServer(Server):
 
     def last_words(self) -> list[str]:
         return tail(Path(self._log.name))
-
-
-class DebianProgram:
-    """A program of a package of the machine's own suite, with the libraries of that suite. `argv` starts it."""
-
-    def __init__(self, package: str, program: str) -> None:
-        root = packages.unpacked(package)
-        libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
-        folders = ("usr/bin", "bin", "usr/sbin", "sbin")
-        path = next((root / folder / program for folder in folders if (root / folder / program).is_file()), None)
-        if path is None:
-            raise Failure(f"Debian's package {package} has no program {program}")
-        self.argv = [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(path)]

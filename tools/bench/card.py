@@ -18,7 +18,9 @@ GROWTH_LIMIT = 1.1
 
 def rows() -> list[Row]:
     packages.require("card", "rust")
-    log = build.cargo_run(["run", "--release", "--locked", "--example", "bench"], "measuring the soft card's core", "bench-card")
+    log = build.cargo_run(
+        build.SOFT_CARD_CRATE, ["run", "--release", "--locked", "--example", "bench"], "measuring the soft card's core", "bench-card"
+    )
     return read(log.read_text(errors="replace"))
 
 

@@ -9,22 +9,28 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of a benchmark's table. `target`: what the value should stay below, None: nothing is promised."""
+    """One line of a benchmark's table. `value`: None if it could not be had, and `unit` then says why.
+
+    `target`: what the value should stay below, None: nothing is promised.
+    """
 
     name: str
     unit: str
-    value: float
+    value: float | None
     target: float | None = None
 
     @property
     def missed(self) -> bool:
-        return self.target is not None and self.value >= self.target
+        return self.target is not None and (self.value is None or self.value >= self.target)
 
 
 def table(rows: Sequence[Row]) -> str:
     """Aligned columns; a target is what the value stays below."""
     cells = [("name", "value", "target", "unit")]
-    cells += [(row.name, f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit) for row in rows]
+    cells += [
+        (row.name, "-" if row.value is None else f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit)
+        for row in rows
+    ]
     return aligned(cells)
 
 

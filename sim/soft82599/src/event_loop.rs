@@ -56,6 +56,7 @@ impl EventLoop {
             memory: Default::default(),
             eventfds: Default::default(),
             wire,
+            partner: Default::default(),
             clock: Clock::new(options.time_scale, options.stopped),
             recording,
             receive_faults: Default::default(),
@@ -98,7 +99,7 @@ impl EventLoop {
         let mut ready = Vec::new();
         loop {
             // Interests in a fixed order: signals, guest or its listener, wire if any, control.
-            let take = !self.rig.card.asks_for_pause();
+            let take = !self.rig.world.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
             let guest = self.guest.as_ref().map_or(self.listener.descriptor(), Connection::descriptor);
@@ -125,10 +126,11 @@ impl EventLoop {
                 // A stream's last bytes are read first, unless the card wants none; then waiting for them would be a busy loop.
                 self.rig.world.wire.disconnect();
             }
+            // Before frames come in: if we were late, the card prolongs its pause first.
+            self.rig.time_passes();
             if wire_ready || self.rig.world.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
             }
-            self.rig.time_passes();
             if self.rig.card.has_transmit_work() && self.rig.world.wire.has_room() {
                 let now = self.rig.now();
                 self.rig.card.wire_ready(&mut self.rig.world, now);
@@ -201,7 +203,7 @@ impl EventLoop {
             world.wire.fill();
         }
         let mut batch = world.wire.take_batch();
-        while !card.asks_for_pause() {
+        while !world.partner.is_held() {
             match batch.next_frame() {
                 Ok(Some(range)) => world.give(card, batch.frame(range)),
                 Ok(None) => break,

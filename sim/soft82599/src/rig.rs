@@ -21,7 +21,10 @@ impl Rig {
 
     /// When something happens by itself.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        [self.card.next_deadline(), self.world.next_deadline(), self.cable.next_deadline()].into_iter().flatten().min()
+        [self.card.next_deadline(), self.world.next_deadline(), self.world.partner.next_deadline(), self.cable.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due.
@@ -30,7 +33,9 @@ impl Rig {
         while self.cable.tick(now) {
             self.follow_cable();
         }
+        // A pause that the card prolongs at the moment at which it runs out goes on.
         self.card.tick(&mut self.world, now);
+        self.world.partner.tick(now);
         self.world.release_late_frames(&mut self.card, now);
     }
 
@@ -56,6 +61,7 @@ impl Rig {
         let changed = peer != self.card.has_peer();
         if changed {
             let now = self.now();
+            self.world.partner.forget();
             self.card.set_link(&mut self.world, now, peer);
         }
         changed
@@ -77,6 +83,8 @@ impl Rig {
             }
         }
         list.push(("wire.frames_lost".into(), self.world.wire.lost()));
+        list.push(("wire.pauses".into(), self.world.partner.pauses));
+        list.push(("wire.resumes".into(), self.world.partner.resumes));
         if let Some(recording) = &self.world.recording {
             list.push(("pcap.frames".into(), recording.frames));
             list.push(("pcap.missed".into(), recording.missed));
@@ -100,6 +108,11 @@ impl Rig {
             u8::from(wire.has_room()),
             wire.lost(),
         );
+        match self.world.partner.next_deadline() {
+            Some(at) => writeln!(out, "link partner: holds what it has until {at} ns or longer"),
+            None => writeln!(out, "link partner: sends"),
+        }
+        .ok();
         if let Some(at) = self.cable.next_deadline() {
             let _ = writeln!(out, "cable: next change at {at} ns");
         }

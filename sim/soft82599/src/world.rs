@@ -5,15 +5,19 @@ use crate::clock::Clock;
 use crate::guest_memory::GuestMemory;
 use crate::log::Log;
 use crate::net::faults::FrameFaults;
+use crate::net::partner::Partner;
 use crate::net::pcap::Recording;
 use crate::net::Wire;
 use crate::vfio::interrupts::Eventfds;
+use card::mac_control::{self, TYPE_AT};
 use card::{Card, DmaFault, Host, Nanoseconds};
 
 pub struct World {
     pub memory: GuestMemory,
     pub eventfds: Eventfds,
     pub wire: Wire,
+    /// The MAC at the wire's other end.
+    pub partner: Partner,
     pub clock: Clock,
     pub recording: Option<Recording>,
     /// Of frames to the guest.
@@ -51,7 +55,7 @@ impl World {
     /// Frames that a fault held back and whose time has come go on their way.
     pub fn release_late_frames(&mut self, card: &mut Card, now: Nanoseconds) {
         while let Some(frame) = self.transmit_faults.take_due(now) {
-            self.wire.send(&[&frame]);
+            leave(&mut self.wire, &mut self.partner, &self.clock, &[&frame]);
         }
         while let Some(frame) = self.receive_faults.take_due(now) {
             self.arrive(card, now, &frame);
@@ -98,13 +102,47 @@ impl Host for World {
     }
     fn send(&mut self, parts: &[&[u8]]) {
         if self.recording.is_none() && self.transmit_faults.is_idle() {
-            return self.wire.send(parts);
+            return leave(&mut self.wire, &mut self.partner, &self.clock, parts);
         }
         let now = self.clock.now();
         if let Some(recording) = &mut self.recording {
             recording.frame(now, parts);
         }
-        let wire = &mut self.wire;
-        self.transmit_faults.pass(now, &parts.concat(), |frame| wire.send(&[frame]));
+        let Self { wire, partner, clock, transmit_faults, .. } = self;
+        transmit_faults.pass(now, &parts.concat(), |frame| leave(wire, partner, clock, &[frame]));
+    }
+}
+
+/// A frame reaches the wire's other end: the partner first, which keeps what is for a MAC unless there is another one.
+fn leave(wire: &mut Wire, partner: &mut Partner, clock: &Clock, parts: &[&[u8]]) {
+    let for_a_mac = is_mac_control(parts) && partner.hears(clock.now(), &parts.concat());
+    if !for_a_mac || wire.reaches_a_mac() {
+        wire.send(parts);
+    }
+}
+
+/// Without putting the parts together, which nearly no frame needs.
+fn is_mac_control(parts: &[&[u8]]) -> bool {
+    let of_first = parts.first().and_then(|part| part.get(TYPE_AT..TYPE_AT + 2)).map(|bytes| [bytes[0], bytes[1]]);
+    let ethertype = of_first.or_else(|| {
+        let mut bytes = parts.iter().flat_map(|part| part.iter().copied()).skip(TYPE_AT);
+        Some([bytes.next()?, bytes.next()?])
+    });
+    ethertype == Some(mac_control::ETHERTYPE.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_for_a_mac_is_known_however_it_is_cut() {
+        let mut frame = [0u8; 60];
+        assert!(!is_mac_control(&[&frame]) && !is_mac_control(&[]) && !is_mac_control(&[&frame[..13]]));
+        frame[TYPE_AT..TYPE_AT + 2].copy_from_slice(&mac_control::ETHERTYPE.to_be_bytes());
+        for cut in 0..frame.len() {
+            let (first, second) = frame.split_at(cut);
+            assert!(is_mac_control(&[first, second]), "cut at {cut}");
+        }
     }
 }

@@ -186,11 +186,6 @@ impl Card {
         self.link.has_peer()
     }
 
-    /// The card asks its peer not to send until it says otherwise (flow control); what comes nevertheless may be lost.
-    pub fn asks_for_pause(&self) -> bool {
-        self.packet_buffer.is_paused()
-    }
-
     // --- faults on demand ---
 
     pub fn faults(&self) -> &Faults {

@@ -2,30 +2,16 @@
 //! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
 //!
 //! When a class's packet buffer fills beyond FCRTH the card sends XOFF: a pause frame with FCTTV's time, again each FCRTV while it stays
-//! so, and XON (time 0) when it has drained below FCRTL and FCRTL asks for that. With priority flow control the frame names the class. The
-//! program around the card, which may be the only one to understand, sees the same by `Card::asks_for_pause`.
+//! so, and XON (time 0) when it has drained below FCRTL and FCRTL asks for that. With priority flow control the frame names the class. Who
+//! gives the card its frames has to understand, as a link partner would: what comes nevertheless may be lost.
 //!
 //! A pause frame from the peer holds transmit queues for its time: all, or those of the classes named. It ends in the MAC when MFLCN says
 //! so (discard_pause); other MAC control frames do unless MFLCN passes them on.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
-use crate::packet_buffer::CLASSES;
+use crate::mac_control::{self, pause_frame, quanta, MacControl, CLASSES};
 use crate::registers::{field, Register, RegisterFile};
-
-const MAC_CONTROL: u16 = 0x8808;
-const PAUSE: u16 = 0x0001;
-const PRIORITY_PAUSE: u16 = 0x0101;
-const PAUSE_ADDRESS: [u8; 6] = [0x01, 0x80, 0xC2, 0x00, 0x00, 0x01];
-const FRAME_BYTES: usize = 60;
-const OPCODE_AT: usize = 14;
-const TIMES_AT: usize = 16;
-/// Pause times count in 512 bit times, at 10 Gb/s 51.2 ns; as tenths of a nanosecond.
-const QUANTUM_TENTHS: u64 = 512;
-
-fn quanta(count: u32) -> Nanoseconds {
-    u64::from(count) * QUANTUM_TENTHS / 10
-}
 
 pub struct FlowControl {
     /// Bit q: the peer holds transmit queue q.
@@ -84,16 +70,12 @@ fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
 impl Card {
     /// Looks at a frame that came in. True if it was for the MAC alone.
     pub(crate) fn receive_mac_control(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
-        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-        if word(12) != MAC_CONTROL {
-            return false;
-        }
+        let Some(said) = mac_control::parse(frame) else { return false };
         use field::mflcn::*;
         let control = self.regs.get(Register::Mflcn);
-        match word(OPCODE_AT) {
-            PAUSE if frame[..6] == PAUSE_ADDRESS => {
+        match said {
+            MacControl::Pause(time) => {
                 if LINK_ENABLE.is_set(control) {
-                    let time = u32::from(word(TIMES_AT));
                     let counters =
                         if time != 0 { [Register::Lxoffrxcnt, Register::Lxoffrxc] } else { [Register::Lxonrxcnt, Register::Lxonrxc] };
                     counters.into_iter().for_each(|counter| self.regs.count(counter, 0, 1));
@@ -103,11 +85,11 @@ impl Card {
                 }
                 DISCARD_PAUSE.is_set(control)
             }
-            PRIORITY_PAUSE if frame[..6] == PAUSE_ADDRESS => {
+            MacControl::PriorityPause(named, times) => {
                 if PRIORITY_ENABLE.is_set(control) {
-                    let named = u32::from(word(TIMES_AT)) & PRIORITY_CLASSES.get(control);
+                    let named = u32::from(named) & PRIORITY_CLASSES.get(control);
                     for class in (0..CLASSES).filter(|class| named >> class & 1 != 0) {
-                        let time = u32::from(word(TIMES_AT + 2 + 2 * class));
+                        let time = times[class];
                         let counters =
                             if time != 0 { [Register::Pxoffrxcnt, Register::Pxoffrxc] } else { [Register::Pxonrxcnt, Register::Pxonrxc] };
                         counters.into_iter().for_each(|counter| self.regs.count(counter, class, 1));
@@ -116,14 +98,14 @@ impl Card {
                 }
                 DISCARD_PAUSE.is_set(control)
             }
-            _ => !PASS_MAC_CONTROL.is_set(control),
+            MacControl::Other => !PASS_MAC_CONTROL.is_set(control),
         }
     }
 
-    fn hold_class(&mut self, now: Nanoseconds, class: usize, time: u32) {
+    fn hold_class(&mut self, now: Nanoseconds, class: usize, time: u16) {
         // XON ends a pause; the queues go on at the next tick, which is due at once.
         if time != 0 || self.flow_control.held_until[class] != 0 {
-            self.flow_control.hold(&self.regs, class, (now + quanta(time)).max(1));
+            self.flow_control.hold(&self.regs, class, (now + quanta(time.into())).max(1));
         }
     }
 
@@ -183,24 +165,4 @@ impl Card {
             self.transmit(host, now);
         }
     }
-}
-
-fn pause_frame(source: [u8; 6], class: Option<usize>, time: u16) -> [u8; FRAME_BYTES] {
-    let mut frame = [0; FRAME_BYTES];
-    frame[..6].copy_from_slice(&PAUSE_ADDRESS);
-    frame[6..12].copy_from_slice(&source);
-    frame[12..14].copy_from_slice(&MAC_CONTROL.to_be_bytes());
-    match class {
-        None => {
-            frame[OPCODE_AT..TIMES_AT].copy_from_slice(&PAUSE.to_be_bytes());
-            frame[TIMES_AT..TIMES_AT + 2].copy_from_slice(&time.to_be_bytes());
-        }
-        Some(class) => {
-            frame[OPCODE_AT..TIMES_AT].copy_from_slice(&PRIORITY_PAUSE.to_be_bytes());
-            frame[TIMES_AT..TIMES_AT + 2].copy_from_slice(&(1u16 << class).to_be_bytes());
-            let at = TIMES_AT + 2 + 2 * class;
-            frame[at..at + 2].copy_from_slice(&time.to_be_bytes());
-        }
-    }
-    frame
 }

@@ -27,6 +27,7 @@ mod interrupt_trace;
 mod interrupts;
 mod l2_filter;
 mod link;
+pub mod mac_control;
 mod mdio;
 mod moderation;
 mod packet_buffer;

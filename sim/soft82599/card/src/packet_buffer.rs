@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-pub const CLASSES: usize = 8;
+use crate::mac_control::CLASSES;
 /// What each frame takes beside its bytes, so that tiny ones are bounded, too.
 const OVERHEAD_BYTES: usize = 64;
 /// Emptied buffers kept for the next frames, so that a busy card allocates nothing.

@@ -14,7 +14,7 @@ use crate::faults::Direction;
 use crate::host::{DmaFault, Host, Nanoseconds};
 use crate::interrupts::PCI_EXCEPTION;
 use crate::l2_filter::Accepted;
-use crate::packet_buffer::CLASSES;
+use crate::mac_control::CLASSES;
 use crate::parse::{parse, Parsed, TagTypes};
 use crate::queue_select::Choice;
 use crate::receive_checks::Checks;

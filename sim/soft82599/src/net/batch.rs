@@ -21,8 +21,7 @@ pub struct Batch {
 impl Batch {
     /// Where the next whole frame lies, if there is one. A length that no frame has is an error: the stream is out of step.
     pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
-        let Some(prefix) = self.bytes[..self.filled].get(self.next..self.next + LENGTH_BYTES) else { return Ok(None) };
-        let length = u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize;
+        let Some(length) = self.next_length() else { return Ok(None) };
         if length == 0 || length > LONGEST_FRAME {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes: out of step")));
         }
@@ -32,6 +31,16 @@ impl Batch {
         }
         self.next = start + length;
         Ok(Some(start..start + length))
+    }
+
+    fn next_length(&self) -> Option<usize> {
+        let prefix = self.bytes[..self.filled].get(self.next..self.next + LENGTH_BYTES)?;
+        Some(u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize)
+    }
+
+    /// Will `next_frame` give a frame, or an error, without more bytes?
+    pub fn has_frame(&self) -> bool {
+        self.next_length().is_some_and(|length| length > LONGEST_FRAME || self.waiting() >= LENGTH_BYTES + length)
     }
 
     pub fn frame(&self, range: Range<usize>) -> &[u8] {
@@ -101,9 +110,11 @@ mod tests {
             let mut got = Vec::new();
             for piece in stream.chunks(step) {
                 batch.append(piece);
-                while let Some(range) = batch.next_frame().unwrap() {
+                while batch.has_frame() {
+                    let range = batch.next_frame().unwrap().unwrap();
                     got.push(batch.frame(range).to_vec());
                 }
+                assert!(batch.next_frame().unwrap().is_none());
             }
             assert_eq!(got, frames, "pieces of {step}");
             assert_eq!(batch.waiting(), 0);
@@ -114,6 +125,6 @@ mod tests {
     fn an_impossible_length_is_an_error() {
         let mut batch = Batch::default();
         batch.append(&[0xFF; 8]);
-        assert!(batch.next_frame().is_err());
+        assert!(batch.has_frame() && batch.next_frame().is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod faults;
+pub mod partner;
 pub mod pcap;
 mod stream;
 mod tap;
@@ -67,6 +68,12 @@ impl Wire {
         }
     }
 
+    /// Is there a MAC beyond this, for which the card's pause frames are? A tap device would hand them to the host's network stack, which
+    /// knows nothing of them. At a stream's other end there may be another card.
+    pub fn reaches_a_mac(&self) -> bool {
+        !matches!(self, Self::Tap(_))
+    }
+
     /// Frames from the card that no one took: nobody was there, or the device refused them.
     pub fn lost(&self) -> u64 {
         match self {
@@ -87,9 +94,10 @@ impl Wire {
 
     /// When there is something to do though no descriptor will become ready for it.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
-        let frames_wait = take && self.input().is_some_and(|batch| batch.waiting() != 0);
+        // Frames that came before the card asked for a pause announce themselves no more.
+        let frames_wait = take && self.input().is_some_and(Batch::has_frame);
         match self {
-            Self::Loopback(_) if frames_wait => Some(Duration::ZERO),
+            _ if frames_wait => Some(Duration::ZERO),
             Self::Stream(stream) => stream.retry_after(),
             _ => None,
         }

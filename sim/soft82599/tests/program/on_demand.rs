@@ -232,3 +232,48 @@ fn strictness_names_the_rule_and_ends_with_status_three() {
     assert_eq!(run("--log-level error", true), (0, String::new()));
     assert_eq!(run("--strict=stop --log-level error", true).0, 3);
 }
+
+#[test]
+fn the_wire_keeps_its_frames_while_the_card_asks_for_a_pause() {
+    let server = Server::start("pause", "--net listen:DIR/net.sock --stopped");
+    let mut client = server.connect();
+    let memory = Memory::new(MEMORY);
+    bring_up(&mut client, &memory);
+    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.control("clock step 10000000");
+    wait_for_link(&mut client, true);
+    // With 100 quanta (5.12 us) from 8 KiB on, and no asking again.
+    let pause_bytes = 8192;
+    client.set_register(FCTTV, 100);
+    client.set_register(FCRTH, 1 << 31 | pause_bytes);
+    client.set_register(FCCFG, 1 << 3);
+    client.register(STATUS);
+    let number = |name: &str| -> usize {
+        let statistics = server.control("statistics");
+        let value = statistics.split_once(&format!("\"{name}\": ")).map_or("0", |(_, rest)| rest);
+        value.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let mut sent = 0;
+    let mut send = |peer: &mut UnixStream, count: usize| {
+        (0..count).for_each(|_| write_frame(peer, &[7; 1000]));
+        sent += count;
+        sent
+    };
+    send(&mut peer, 40);
+    let pause = read_frame(&mut peer);
+    assert_eq!((pause.len(), &pause[12..18]), (60, &[0x88, 0x08, 0, 1, 0, 100][..]));
+    assert_eq!(number("wire.pauses"), 1);
+    let taken = number("GPRC");
+    assert!(taken < 24, "{taken} frames of 1000 bytes, eight of them in buffers of the ring, are more than {pause_bytes} bytes");
+    server.control("clock step 5119");
+    assert_eq!(number("GPRC"), taken);
+    // The time has run out, and nobody has asked again: all that comes is given, whatever becomes of it.
+    server.control("clock step 1");
+    let until = std::time::Instant::now() + PATIENCE;
+    let all = send(&mut peer, 0);
+    while number("GPRC") + number("RXMPC[0]") < all {
+        assert!(std::time::Instant::now() < until, "{}", server.control("statistics"));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Debian packages of the machine's own suite, unpacked into a folder of the caller's.
 
-Tests want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so
+Tests and benchmarks want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so
 packages are downloaded as any user by apt, checked against apt's own lists, and unpacked, never configured. What comes out is only
 as new as the machine's lists, which is what makes a test repeatable.
 """
@@ -101,3 +101,21 @@ def unpacked(*names: str) -> Path:
         if needed:
             unpack(everything, entry.path / "root")
     return entry.path / "root"
+
+
+def started_in(root: Path, program: Path) -> list[str]:
+    """What starts a program with the libraries of an unpacked tree."""
+    libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
+    return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(program)]
+
+
+class DebianProgram:
+    """A program of a package of the machine's own suite, with the libraries of that suite. `argv` starts it."""
+
+    def __init__(self, package: str, program: str) -> None:
+        root = unpacked(package)
+        folders = ("usr/bin", "bin", "usr/sbin", "sbin")
+        path = next((root / folder / program for folder in folders if (root / folder / program).is_file()), None)
+        if path is None:
+            raise Failure(f"Debian's package {package} has no program {program}")
+        self.argv = started_in(root, path)

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Requests out of bytes, and answers, right or wrong.
+
+use super::Fault;
+use load::workload::{Key, Mix};
+
+/// What an answer does to its connection, beside being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    GoOn,
+    Close,
+    Reset,
+    Stall,
+}
+
+/// More than neap-load is willing to hold of one reply.
+const ENDLESS_BYTES: usize = 4 << 20;
+
+/// A whole request at the beginning of the input: its bytes and, for a get, its key's text. None: it is not whole yet.
+pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
+    let end = input.windows(2).position(|pair| pair == b"\r\n")?;
+    let mut words = input[..end].split(|&byte| byte == b' ');
+    match words.next()? {
+        b"get" => Some((end + 2, words.next())),
+        b"set" => {
+            let bytes: usize = std::str::from_utf8(words.next_back()?).ok()?.parse().ok()?;
+            let whole = end + 2 + bytes + 2;
+            (input.len() >= whole).then_some((whole, None))
+        }
+        _ => Some((end + 2, None)),
+    }
+}
+
+/// The answer that neap-load expects, or one that is wrong in a known way.
+pub fn answer(mix: &Mix, key: Option<&[u8]>, fault: Option<Fault>) -> (Vec<u8>, After) {
+    let number = key.and_then(|key| std::str::from_utf8(key).ok()?.parse::<u64>().ok());
+    let (Some(text), Some(number)) = (key, number) else { return (b"STORED\r\n".to_vec(), After::GoOn) };
+    let key = Key::new(number, text.len() as u16);
+    let mut value = Vec::new();
+    key.write_value(mix.value_bytes(number) + u32::from(fault == Some(Fault::WrongLength)), &mut value);
+    let mut text = text.to_vec();
+    match fault {
+        Some(Fault::WrongKey) => *text.last_mut().expect("a number has a digit") ^= 1,
+        Some(Fault::WrongBytes) => *value.last_mut().expect("values here are not empty") ^= 1,
+        _ => {}
+    }
+    let mut whole = [b"VALUE ", text.as_slice(), format!(" 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    let half = whole.len() / 2;
+    match fault {
+        Some(Fault::Close) => (Vec::new(), After::Close),
+        Some(Fault::Reset) => (Vec::new(), After::Reset),
+        Some(Fault::Stall) => (Vec::new(), After::Stall),
+        Some(Fault::Garbage) => (b"\x00\xffnoise\r\n".to_vec(), After::GoOn),
+        Some(Fault::Half) => {
+            whole.truncate(half);
+            (whole, After::Close)
+        }
+        Some(Fault::ServerError) => (b"SERVER_ERROR out of memory\r\n".to_vec(), After::GoOn),
+        Some(Fault::Miss) => (b"END\r\n".to_vec(), After::GoOn),
+        Some(Fault::Endless) => {
+            let mut endless = [b"VALUE ", text.as_slice(), b" 0 999999999\r\n"].concat();
+            endless.resize(endless.len() + ENDLESS_BYTES, b'x');
+            (endless, After::GoOn)
+        }
+        _ => (whole, After::GoOn),
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSL-1.0
+//! One worker's share of the load: what it asks for and when.
+//!
+//! In an open loop each request has its moment, from a process or a trace. In a closed loop there are no moments: the next request leaves
+//! when a reply has come, which measures what a server can do, but hides from latency what it does not.
+
+use crate::arrivals::Arrivals;
+use crate::trace::Line;
+use crate::workload::{Request, Requests};
+use std::sync::Arc;
+
+pub enum Demand {
+    Open(Box<Open>),
+    /// None: there is no more to ask for.
+    Closed(Box<dyn FnMut() -> Option<Request> + Send>),
+}
+
+pub struct Open {
+    kind: Kind,
+    requests: Requests,
+    /// The next moment, if it has been drawn already.
+    next: Option<(u64, Request)>,
+}
+
+enum Kind {
+    Process(Arrivals),
+    /// Each `stride`-th line from `next` on.
+    Trace {
+        lines: Arc<Vec<Line>>,
+        next: usize,
+        stride: usize,
+    },
+}
+
+impl Open {
+    pub fn process(arrivals: Arrivals, requests: Requests) -> Self {
+        Self { kind: Kind::Process(arrivals), requests, next: None }
+    }
+
+    /// The share of worker `worker` of `workers` in a trace.
+    pub fn trace(lines: Arc<Vec<Line>>, requests: Requests, worker: usize, workers: usize) -> Self {
+        Self { kind: Kind::Trace { lines, next: worker, stride: workers }, requests, next: None }
+    }
+
+    /// The moment of the next request, in nanoseconds from the start; None: no more will come.
+    pub fn next_ns(&mut self) -> Option<u64> {
+        if self.next.is_none() {
+            self.next = match &mut self.kind {
+                Kind::Process(arrivals) => arrivals.next_ns().map(|at| (at, self.requests.next_request())),
+                Kind::Trace { lines, next, stride } => lines.get(*next).map(|line| {
+                    *next += *stride;
+                    (line.at_ns, self.requests.next_of(line))
+                }),
+            };
+        }
+        self.next.map(|(at, _)| at)
+    }
+
+    /// Takes the next request, with its moment, if that is not after `now_ns`.
+    pub fn take_due(&mut self, now_ns: u64) -> Option<(u64, Request)> {
+        self.next_ns().filter(|&at| at <= now_ns)?;
+        self.next.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributions::Rng;
+    use crate::workload::{Mix, Operation};
+    use rand::SeedableRng as _;
+
+    fn requests() -> Requests {
+        Requests::new(Mix::preset("usr").unwrap(), Arc::default(), Rng::seed_from_u64(1)).unwrap()
+    }
+
+    #[test]
+    fn workers_share_a_trace_without_a_gap() {
+        let lines: Vec<Line> = (0..10).map(|at_ns| Line { at_ns, operation: Operation::Get, key_bytes: 19, value_bytes: 0 }).collect();
+        let lines = Arc::new(lines);
+        let mut moments: Vec<u64> = (0..3)
+            .flat_map(|worker| {
+                let mut open = Open::trace(lines.clone(), requests(), worker, 3);
+                std::iter::from_fn(move || open.take_due(100)).map(|(at, _)| at).collect::<Vec<_>>()
+            })
+            .collect();
+        moments.sort_unstable();
+        assert_eq!(moments, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_request_is_taken_at_its_moment_and_once() {
+        let arrivals = Arrivals::new(&"fixed".parse().unwrap(), 1000.0, Rng::seed_from_u64(1));
+        let mut open = Open::process(arrivals, requests());
+        let at = open.next_ns().unwrap();
+        assert_eq!(open.take_due(at.wrapping_sub(1).min(at)).is_some(), at == 0);
+        let first = open.take_due(at).map(|(at, _)| at).unwrap_or(at);
+        assert_eq!(first, at);
+        assert!(open.next_ns().unwrap() > at);
+    }
+}

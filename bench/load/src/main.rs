@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSL-1.0
+//! neap-load: from the command line through the runs to the reports.
+
+use clap::Parser as _;
+use load::agent::{serve, Remote};
+use load::limits;
+use load::neap_control::NeapControl;
+use load::options::{AgentOptions, Options};
+use load::report;
+use load::run::Outcomes;
+use load::search::Search;
+use load::team::Team;
+use load::worker::{Clock, Surroundings};
+use serde_json::{json, Value};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+const SEARCH_PRECISION: f64 = 0.02;
+/// Between looks at whether waiting is still wanted.
+const LOOK_NS: u64 = 10_000_000;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let result = if words.nth(1).is_some_and(|word| word == "agent") {
+        let options = AgentOptions::parse_from(std::iter::once("neap-load agent".into()).chain(words));
+        serve::serve(&options.listen)
+    } else {
+        work(&Options::parse())
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            say_aside(&format!("neap-load: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// To standard error, as long as somebody reads it.
+fn say_aside(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn work(options: &Options) -> Result<(), String> {
+    // A wrong word or file is told before anything is sent.
+    let load = options.load((0, options.loaders()))?;
+    let first = options.order(options.scan.and_then(|scan| scan.rates().next()))?;
+    options.run_of(&first)?;
+    limits::allow_descriptors(&load)?;
+    for file in [&options.json, &options.histogram].into_iter().flatten() {
+        write_file(file, |_| Ok(()))?;
+    }
+    let around = Surroundings {
+        clock: Clock::default(),
+        stop: Arc::new(AtomicBool::new(false)),
+        time_out_ns: options.time_out_ns(),
+        busy: options.busy,
+    };
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second Ctrl-C ends the program at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, around.stop.clone()).map_err(|error| format!("signals: {error}"))?;
+        signal_hook::flag::register(signal, around.stop.clone()).map_err(|error| format!("signals: {error}"))?;
+    }
+    let control = match &options.control {
+        Some(name) => Some(NeapControl::connect(name, token(options)?.as_deref())?),
+        None => None,
+    };
+    let agents = hire(options, &around)?;
+    let mut team = Team::new(load, around.clone(), agents)?;
+    let (open, asked) = team.connect()?;
+    if open < asked {
+        say_aside(&format!("{open} of {asked} connections are open; the rest is tried again while it runs"));
+    }
+    if !options.no_preload {
+        let stored = team.preload()?;
+        if !options.quiet {
+            say_aside(&format!("{stored} keys stored"));
+        }
+    }
+    let mut bench = Bench { options, team, control, around, results: Vec::new() };
+    // What there is, is written, even if a later run failed.
+    let done = bench.runs();
+    bench.write_files()?;
+    done
+}
+
+fn hire(options: &Options, around: &Surroundings) -> Result<Vec<Remote>, String> {
+    // The master comes first if it loads as well.
+    let loaders = options.loaders();
+    let first = loaders - options.agents.len() as u64;
+    (first..).zip(&options.agents).map(|(place, name)| Remote::hire(name, options.for_agents(), (place, loaders), around)).collect()
+}
+
+fn token(options: &Options) -> Result<Option<String>, String> {
+    let Some(file) = &options.control_token_file else { return Ok(None) };
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Some(text.trim().to_string()))
+}
+
+struct Bench<'o> {
+    options: &'o Options,
+    team: Team,
+    control: Option<NeapControl>,
+    around: Surroundings,
+    results: Vec<(Outcomes, Option<f64>, Value)>,
+}
+
+impl Bench<'_> {
+    fn runs(&mut self) -> Result<(), String> {
+        if let Some(scan) = self.options.scan {
+            for rate in scan.rates() {
+                if !self.is_stopped() {
+                    self.run(Some(rate))?;
+                }
+            }
+            Ok(())
+        } else if self.options.search.is_some() {
+            self.search()
+        } else {
+            self.run(None).map(drop)
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.around.stop.load(Ordering::Relaxed)
+    }
+
+    /// One run with its report.
+    fn run(&mut self, rate: Option<f64>) -> Result<&Outcomes, String> {
+        let order = self.options.order(rate)?;
+        let run = self.options.run_of(&order)?;
+        let measuring_rate = if self.options.measure_connections == 0 { 0.0 } else { self.options.measure_rate };
+        let asked = run.asked_rate().map(|rate| rate + measuring_rate);
+        let quiet = self.options.quiet;
+        if !quiet {
+            say_aside(report::SECOND_HEADING);
+        }
+        let clock = self.control.as_mut().map(NeapControl::clock_offset).transpose()?;
+        let Self { team, control, around, .. } = self;
+        let starts_at_once = run.warm_up_ns == 0;
+        let mut started = match control.as_mut().filter(|_| starts_at_once) {
+            // No request may come before the log's start.
+            Some(control) => Some(control.start()?),
+            None => None,
+        };
+        let start_ns = team.next_start_ns();
+        let outcomes = std::thread::scope(|scope| {
+            let starter =
+                control.as_mut().filter(|_| !starts_at_once).map(|control| start_log(scope, control, around, start_ns + run.warm_up_ns));
+            let outcomes = team.run(&run, &order, start_ns, |second| {
+                if !quiet {
+                    say_aside(&report::second(second));
+                }
+            });
+            if let Some(starter) = starter {
+                let answer = starter.join().unwrap_or_else(|_| Err("the thread that starts the log ended".into()));
+                // A run that was stopped has started none.
+                started = answer.or_else(|why| if outcomes.is_ok() { Err(why) } else { Ok(None) })?;
+            }
+            outcomes
+        });
+        // All replies are in: what the log holds from its start on are the window's requests and those of the drain. A run that failed
+        // must not leave the log on either.
+        let stopped = match (control, &started) {
+            (Some(control), Some(_)) => Some(control.stop()),
+            _ => None,
+        };
+        let outcomes = outcomes?;
+        let log = json!({"clock": clock, "started": started, "stopped": stopped.transpose()?});
+        print(&report::table(&outcomes, asked))?;
+        if self.is_stopped() {
+            print("stopped before its time")?;
+        }
+        self.results.push((outcomes, asked, log));
+        Ok(&self.results[self.results.len() - 1].0)
+    }
+
+    fn search(&mut self) -> Result<(), String> {
+        let Some(promise) = self.options.search else { return Ok(()) };
+        let mut search = Search::new(self.options.search_from, SEARCH_PRECISION);
+        while let Some(rate) = search.next_rate().filter(|_| !self.is_stopped()) {
+            let outcomes = self.run(Some(rate))?;
+            let judged = promise.judge(outcomes, rate);
+            if self.is_stopped() {
+                break;
+            }
+            match &judged {
+                Ok(()) => print(&format!("{rate:.0} requests/s: holds\n"))?,
+                Err(why) => print(&format!("{rate:.0} requests/s: does not hold: {why}\n"))?,
+            }
+            search.tried(judged.is_ok());
+        }
+        let below = promise.below_ns as f64 / 1000.0;
+        print(&format!("highest rate with p{} below {below} us: {:.0} requests/s", promise.percentile, search.found()))
+    }
+
+    fn write_files(&self) -> Result<(), String> {
+        if let Some(file) = &self.options.json {
+            let runs: Vec<Value> = self
+                .results
+                .iter()
+                .map(|(outcomes, asked, log)| {
+                    let mut object = report::json(outcomes, *asked);
+                    object["log"] = log.clone();
+                    object
+                })
+                .collect();
+            let agents: Vec<Value> = self.team.agents().iter().map(|agent| json!({"name": agent.name, "clock": agent.clock})).collect();
+            let all = json!({"runs": runs, "agents": agents, "stopped_early": self.is_stopped(), "seed": self.options.seed});
+            let text = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())? + "\n";
+            write_file(file, |out| out.write_all(text.as_bytes()))?;
+        }
+        if let Some(file) = &self.options.histogram {
+            let runs: Vec<&Outcomes> = self.results.iter().map(|(outcomes, _, _)| outcomes).collect();
+            write_file(file, |mut out| report::write_histograms(&runs, &mut out))?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts the log as the window begins. Ok(None): the run was stopped before.
+fn start_log<'scope, 'control: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    control: &'control mut NeapControl,
+    around: &'control Surroundings,
+    window_start_ns: u64,
+) -> ScopedJoinHandle<'scope, Result<Option<String>, String>> {
+    scope.spawn(move || loop {
+        if around.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match window_start_ns.saturating_sub(around.clock.now_ns()) {
+            0 => return control.start().map(Some),
+            left_ns => std::thread::sleep(Duration::from_nanos(left_ns.min(LOOK_NS))),
+        }
+    })
+}
+
+/// To standard output. Err: nobody reads it.
+fn print(text: &str) -> Result<(), String> {
+    writeln!(io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
+}
+
+fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), String> {
+    let result = if file == Path::new("-") { write(&mut io::stdout()) } else { File::create(file).and_then(|mut out| write(&mut out)) };
+    result.map_err(|error| format!("{}: {error}", file.display()))
+}

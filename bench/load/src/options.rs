@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The command line, and the load that it describes.
+
+use crate::agent::PaceOrder;
+use crate::arrivals::{self, Course, Process};
+use crate::connection::{Manner, Transport};
+use crate::distributions::{self, Distribution};
+use crate::protocol::{Checks, Protocol};
+use crate::reach;
+use crate::run::{Load, Measuring, Pace, Run};
+use crate::search::{Promise, Scan};
+use crate::workload::{Mix, Popularity};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const DEFAULT_PORT: u16 = 11211;
+const SECOND_NS: f64 = 1e9;
+/// For an address of several.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine one that loads on the word of a master (see --agents).";
+/// Of a program that loads alone, and of each agent.
+const CONNECTIONS: u32 = 16;
+
+/// `neap-load agent`: loads on the word of a master, one at a time.
+///
+/// Whoever can reach it can have it load any server: listen only where masters are. It writes and reads no files.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "neap-load agent", version, max_term_width = 120)]
+pub struct AgentOptions {
+    /// Where to listen for a master: ADDRESS:PORT
+    pub listen: String,
+}
+
+/// Offers load to a memcached and measures how long each request waits.
+///
+/// Latency counts from the moment at which a request was meant to be sent. Without --rate, --rate-file, --trace, --scan, --search or
+/// --closed the rate is 1000 requests a second. Lines go to standard error while it runs, the table to standard output.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "neap-load", version, max_term_width = 120, after_help = AGENT_HELP)]
+pub struct Options {
+    /// The server, HOST or HOST:PORT (11211)
+    pub server: String,
+
+    /// Sizes, mix and arrivals as published: etc, usr; or fixed (key 30 bytes, value 200 bytes)
+    #[arg(long, default_value = "fixed", value_parser = preset)]
+    pub preset: String,
+    /// Number of keys
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u64>,
+    /// Which keys are asked for: uniform, zipf (0.99), zipf:EXPONENT
+    #[arg(long)]
+    pub popularity: Option<Popularity>,
+    /// Bytes of keys: a number or a distribution
+    #[arg(long, value_name = "SIZE", long_help = format!("Bytes of keys: a number or a distribution: {}", distributions::GRAMMAR))]
+    pub key_size: Option<Distribution>,
+    /// Bytes of values: a number or a distribution
+    #[arg(long, value_name = "SIZE")]
+    pub value_size: Option<Distribution>,
+    /// Share of requests that are sets, 0 to 1; or GET:SET, like 30:1
+    #[arg(long, value_name = "RATIO", value_parser = update_ratio)]
+    pub update: Option<f64>,
+    /// Seconds after which what is set expires; 0: never
+    #[arg(long, value_name = "SECONDS")]
+    pub expiry: Option<u32>,
+
+    /// Language: text, meta, binary
+    #[arg(long, default_value = "text")]
+    pub protocol: Protocol,
+    /// By UDP instead of TCP
+    #[arg(long)]
+    pub udp: bool,
+
+    /// Requests a second, over all connections, threads and agents
+    #[arg(long, value_name = "PER_SECOND", value_parser = positive, group = "pace")]
+    pub rate: Option<f64>,
+    /// A rate that changes over time: CSV lines of seconds,rate
+    #[arg(long, value_name = "FILE", group = "pace")]
+    pub rate_file: Option<PathBuf>,
+    /// A recorded load: CSV lines of seconds,operation,key bytes,value bytes
+    #[arg(long, value_name = "FILE", group = "pace")]
+    pub trace: Option<PathBuf>,
+    /// One run for each rate: LOW:HIGH:STEP
+    #[arg(long, group = "pace")]
+    pub scan: Option<Scan>,
+    /// The highest rate at which this holds, like 'p99<500us'
+    #[arg(long, value_name = "PROMISE", group = "pace")]
+    pub search: Option<Promise>,
+    /// Closed loop: the next request leaves when a reply has come
+    #[arg(long, group = "pace")]
+    pub closed: bool,
+    /// The rate with which --search begins
+    #[arg(long, value_name = "PER_SECOND", default_value = "1000", value_parser = positive)]
+    pub search_from: f64,
+    /// Gaps between requests
+    #[arg(long, long_help = format!("Gaps between requests: {}", arrivals::GRAMMAR))]
+    pub arrivals: Option<Process>,
+
+    /// Connections, over all threads (16; with --agents 0: this machine only measures)
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub connections: Option<u32>,
+    /// Threads
+    #[arg(short = 't', long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Requests that may be out on one connection
+    #[arg(short = 'd', long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub depth: u32,
+
+    /// Connections of a measuring client apart from the loading ones, whose latency is then the one that counts; 0: none
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub measure_connections: u32,
+    /// Requests a second of the measuring client
+    #[arg(long, value_name = "PER_SECOND", default_value = "1000", value_parser = positive)]
+    pub measure_rate: f64,
+    /// Depth of the measuring client
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub measure_depth: u32,
+
+    /// Seconds of load before the measured window
+    #[arg(short = 'w', long, value_name = "SECONDS", default_value = "1", value_parser = not_negative)]
+    pub warm_up: f64,
+    /// Seconds of the measured window
+    #[arg(short = 's', long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
+    pub seconds: f64,
+    /// Keys are there already: store none beforehand
+    #[arg(long)]
+    pub no_preload: bool,
+    /// Compare each byte of each value, not only key and length
+    #[arg(long)]
+    pub check_bytes: bool,
+    /// The same seed gives the same requests at the same moments
+    #[arg(long, default_value = "1")]
+    pub seed: u64,
+    /// A request or a connection attempt that takes longer has failed; after the end, what waits is still sent for so long
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
+    pub time_out: f64,
+    /// Ask the kernel again and again instead of sleeping: exacter moments, a core for each thread
+    #[arg(long)]
+    pub busy: bool,
+
+    /// Start and stop the log of a Neap around the measured window: HOST:PORT of its control
+    #[arg(long, value_name = "HOST:PORT")]
+    pub control: Option<String>,
+    /// File with the control's token
+    #[arg(long, value_name = "FILE", requires = "control")]
+    pub control_token_file: Option<PathBuf>,
+
+    /// Machines that load as this one does: HOST:PORT of each `neap-load agent`, separated by commas
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// Connections of each agent, over all its threads
+    #[arg(long, value_name = "N", requires = "agents", default_value_t = CONNECTIONS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub agent_connections: u32,
+
+    /// Write all figures to a file, `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write latencies to a file that HdrHistogram's tools read
+    #[arg(long, value_name = "FILE")]
+    pub histogram: Option<PathBuf>,
+    /// No line a second
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+}
+
+fn preset(text: &str) -> Result<String, String> {
+    Mix::preset(text).map(|_| text.to_string()).ok_or_else(|| format!("known are {}", crate::workload::PRESETS.join(", ")))
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite() && (0.0..=1e9).contains(number)).ok_or("not a number from 0 on".into())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    not_negative(text).ok().filter(|number| *number > 0.0).ok_or("not a number above 0".into())
+}
+
+fn update_ratio(text: &str) -> Result<f64, String> {
+    let ratio = match text.split_once(':') {
+        Some((gets, sets)) => {
+            let (gets, sets) = (not_negative(gets)?, not_negative(sets)?);
+            sets / (gets + sets)
+        }
+        None => not_negative(text)?,
+    };
+    // 0:0 is not a number and lies in no range.
+    if (0.0..=1.0).contains(&ratio) {
+        Ok(ratio)
+    } else {
+        Err("not a share from 0 to 1, nor GET:SET".into())
+    }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * SECOND_NS) as u64
+}
+
+impl Options {
+    pub fn mix(&self) -> Mix {
+        let preset = Mix::preset(&self.preset).unwrap_or_else(|| unreachable!("the command line has checked it"));
+        Mix {
+            keys: self.keys.unwrap_or(preset.keys),
+            popularity: self.popularity.unwrap_or(preset.popularity),
+            key_size: self.key_size.clone().unwrap_or(preset.key_size),
+            value_size: self.value_size.clone().unwrap_or(preset.value_size),
+            update_ratio: self.update.unwrap_or(preset.update_ratio),
+            expiry_s: self.expiry.unwrap_or(preset.expiry_s),
+        }
+    }
+
+    /// ETC's published gaps are generalised Pareto; everybody else's here are exponential.
+    pub fn process(&self) -> Process {
+        let usual = if self.preset == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
+        self.arrivals.clone().unwrap_or(usual)
+    }
+
+    pub fn connections(&self) -> u32 {
+        self.connections.unwrap_or(if self.agents.is_empty() { CONNECTIONS } else { 0 })
+    }
+
+    /// How many programs load, this one included if it does.
+    pub fn loaders(&self) -> u64 {
+        self.agents.len() as u64 + u64::from(self.connections() != 0)
+    }
+
+    /// `share`: this program's place among those that load, and their number.
+    pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
+        let mix = self.mix();
+        if mix.keys == 0 {
+            return Err("--keys 0: a workload needs at least one key".into());
+        }
+        if self.loaders() == 0 {
+            return Err("--connections 0: without agents nothing would load".into());
+        }
+        Ok(Load {
+            manner: Manner {
+                server: address(&self.server)?,
+                transport: if self.udp { Transport::Udp } else { Transport::Tcp },
+                protocol: self.protocol,
+                checks: Checks { bytes: self.check_bytes },
+                depth: self.depth as usize,
+            },
+            mix,
+            threads: self.threads as usize,
+            connections: match self.connections() {
+                0 => 0,
+                connections => connections.max(self.threads) as usize,
+            },
+            measuring: (self.measure_connections != 0).then_some(Measuring {
+                connections: self.measure_connections as usize,
+                rate: self.measure_rate,
+                depth: self.measure_depth as usize,
+            }),
+            seed: self.seed,
+            share,
+        })
+    }
+
+    /// The words that make an agent load as this program would; without the measuring client, which is the master's.
+    pub fn for_agents(&self) -> Vec<String> {
+        let (mix, process) = (self.mix(), self.process());
+        let mut words = vec![self.server.clone()];
+        let mut word = |name: &str, value: String| words.push(format!("--{name}={value}"));
+        word("keys", mix.keys.to_string());
+        word("popularity", mix.popularity.to_string());
+        word("key-size", mix.key_size.to_string());
+        word("value-size", mix.value_size.to_string());
+        word("update", mix.update_ratio.to_string());
+        word("expiry", mix.expiry_s.to_string());
+        word("protocol", self.protocol.to_string());
+        word("arrivals", process.to_string());
+        word("connections", self.agent_connections.to_string());
+        word("threads", self.threads.to_string());
+        word("depth", self.depth.to_string());
+        word("warm-up", self.warm_up.to_string());
+        word("seconds", self.seconds.to_string());
+        word("seed", self.seed.to_string());
+        word("time-out", self.time_out.to_string());
+        for (name, is_set) in [("udp", self.udp), ("check-bytes", self.check_bytes), ("busy", self.busy)] {
+            if is_set {
+                words.push(format!("--{name}"));
+            }
+        }
+        words
+    }
+
+    /// What an agent does not do on a master's word: anything with files, or with other machines than the server.
+    pub fn refuse_files(&self) -> Result<(), String> {
+        let files = [&self.rate_file, &self.trace, &self.control_token_file, &self.json, &self.histogram];
+        if files.iter().any(|file| file.is_some()) || self.control.is_some() || !self.agents.is_empty() {
+            return Err("takes no files, control or agents from a master".into());
+        }
+        Ok(())
+    }
+
+    /// What paces the one run that is asked for, or the run of a scan or search at a rate.
+    pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
+        let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
+        Ok(match (rate, &self.rate_file, &self.trace) {
+            (Some(rate), _, _) => PaceOrder::Rate(rate),
+            (None, Some(file), _) => PaceOrder::Course(read(file)?),
+            (None, None, Some(file)) => PaceOrder::Trace(read(file)?),
+            (None, None, None) if self.closed => PaceOrder::Closed,
+            (None, None, None) => PaceOrder::Rate(self.rate.unwrap_or(1000.0)),
+        })
+    }
+
+    pub fn run_of(&self, order: &PaceOrder) -> Result<Run, String> {
+        let named = |file: &Option<PathBuf>, why: String| match file {
+            Some(file) => format!("{}: {why}", file.display()),
+            None => why,
+        };
+        let (pace, measured_ns) = match order {
+            PaceOrder::Rate(rate) if !(rate.is_finite() && *rate > 0.0) => return Err(format!("a rate of {rate} makes no sense")),
+            PaceOrder::Rate(rate) => (Pace::Rate(self.process(), *rate), nanoseconds(self.seconds)),
+            PaceOrder::Course(text) => {
+                let course = Course::parse(text).map_err(|why| named(&self.rate_file, why))?;
+                let seconds = course.seconds();
+                (Pace::Course(Arc::new(course)), nanoseconds(seconds))
+            }
+            PaceOrder::Trace(text) => {
+                let lines = crate::trace::parse(text.as_bytes()).map_err(|why| named(&self.trace, why))?;
+                let last_ns = lines.last().map_or(0, |line| line.at_ns);
+                (Pace::Trace(Arc::new(lines)), last_ns + 1)
+            }
+            PaceOrder::Closed => (Pace::Closed, nanoseconds(self.seconds)),
+        };
+        // A course and a trace are measured whole.
+        let whole = matches!(pace, Pace::Course(_) | Pace::Trace(_));
+        Ok(Run { pace, warm_up_ns: if whole { 0 } else { nanoseconds(self.warm_up) }, measured_ns })
+    }
+
+    pub fn time_out_ns(&self) -> u64 {
+        nanoseconds(self.time_out)
+    }
+}
+
+impl Run {
+    /// Requests a second that this run means, on average; None in a closed loop.
+    pub fn asked_rate(&self) -> Option<f64> {
+        match &self.pace {
+            Pace::Rate(_, rate) => Some(*rate),
+            Pace::Course(course) => Some(course.requests() / course.seconds()),
+            Pace::Trace(lines) => Some(lines.len() as f64 * SECOND_NS / self.measured_ns as f64),
+            Pace::Closed => None,
+        }
+    }
+}
+
+/// HOST, HOST:PORT or [IPv6]:PORT. Of several addresses the first that answers, or the first if none does.
+fn address(text: &str) -> Result<std::net::SocketAddr, String> {
+    let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
+        format!("[{text}]:{DEFAULT_PORT}")
+    } else if text.starts_with('[') && !text.contains("]:") || !text.contains(':') {
+        format!("{text}:{DEFAULT_PORT}")
+    } else {
+        text.to_string()
+    };
+    let addresses = reach::addresses(&with_port).map_err(|why| format!("server {text}: {why}"))?;
+    if let [only] = addresses[..] {
+        return Ok(only);
+    }
+    let reached = reach::connect(&with_port, CONNECT_PATIENCE).ok().and_then(|stream| stream.peer_addr().ok());
+    Ok(reached.unwrap_or(addresses[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(std::iter::once("neap-load").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn presets_are_changed_by_single_options() {
+        let options = options("127.0.0.1 --preset etc --keys 50 --update 30:1 --value-size 64").unwrap();
+        let mix = options.mix();
+        assert_eq!((mix.keys, mix.value_size.to_string(), mix.update_ratio), (50, "fixed:64".into(), 1.0 / 31.0));
+        assert_eq!(mix.key_size.to_string(), "gev:30.7984:8.20449:0.078688");
+        assert_eq!(options.process(), Process::Pareto(arrivals::ETC_GAPS));
+    }
+
+    #[test]
+    fn only_one_pace_and_only_sense() {
+        for line in [
+            "",
+            "h --rate 0",
+            "h --rate 5 --closed",
+            "h --scan 1:2:1 --search p99<5us",
+            "h --scan 5:1:1",
+            "h --preset mixed",
+            "h --update 2",
+            "h --update 0:0",
+            "h --depth 0",
+            "h --threads 0",
+            "h --seconds 0",
+            "h --seconds nan",
+            "h --protocol json",
+            "h --control-token-file f",
+            "h --frobnicate",
+        ] {
+            assert!(options(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_address_may_lack_its_port() {
+        assert_eq!(address("127.0.0.1").unwrap().to_string(), "127.0.0.1:11211");
+        assert_eq!(address("127.0.0.1:5").unwrap().to_string(), "127.0.0.1:5");
+        assert_eq!(address("::1").unwrap().to_string(), "[::1]:11211");
+        assert_eq!(address("[::1]").unwrap().to_string(), "[::1]:11211");
+        assert_eq!(address("[::1]:9").unwrap().to_string(), "[::1]:9");
+        assert!(address("127.0.0.1:many").is_err());
+    }
+
+    #[test]
+    fn an_agent_loads_as_the_master_was_told() {
+        let line =
+            "127.0.0.1 --preset etc --keys 50 --popularity zipf:1.2 --agents a:1,b:2 --measure-connections 32 -d 4 -t 2 --seed 9 --udp \
+                    --protocol binary --arrivals bursts:8 --agent-connections 24 -s 3.5 --json j --histogram h --control c:1";
+        let master = options(line).unwrap();
+        let words = master.for_agents();
+        let agent = Options::try_parse_from(std::iter::once("neap-load".to_string()).chain(words)).unwrap();
+        assert!(agent.refuse_files().is_ok() && master.refuse_files().is_err());
+        let (ours, theirs) = (master.load((0, 2)).unwrap(), agent.load((0, 2)).unwrap());
+        assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
+        assert_eq!(format!("{:?}", ours.manner), format!("{:?}", theirs.manner));
+        assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
+        // The master has no connections of its own but the measuring client's.
+        assert_eq!((ours.connections, theirs.connections), (0, 24));
+        assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
+        assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));
+        assert!(options("h -c 0").unwrap().load((0, 1)).is_err());
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Starts the programs and reads what they say.
+
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// No run of a test takes as long as this; one that does hangs.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// A program that is killed when it runs for longer than that, so that whoever reads what it says comes to an end.
+pub struct Watched {
+    child: Arc<Mutex<Child>>,
+    _end: Sender<()>,
+}
+
+impl Watched {
+    pub fn new(child: Child) -> Self {
+        let child = Arc::new(Mutex::new(child));
+        let (end, ended) = channel();
+        let watched = child.clone();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = watched.lock().unwrap().kill();
+            }
+        });
+        Self { child, _end: end }
+    }
+
+    pub fn kill(&self) {
+        self.child.lock().unwrap().kill().unwrap();
+    }
+
+    /// Until it has ended, by itself as far as PATIENCE goes.
+    pub fn wait(&self) -> ExitStatus {
+        loop {
+            // Not within `wait`, which would keep the lock from the one who kills.
+            if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        let process = rustix::process::Pid::from_child(&self.child.lock().unwrap());
+        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    }
+}
+
+/// A server with known faults. It ends with this value.
+pub struct Stub {
+    child: Watched,
+    input: Option<ChildStdin>,
+    lines: BufReader<ChildStdout>,
+    pub address: String,
+}
+
+impl Stub {
+    pub fn start(words: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_neap-load-stub"))
+            .args(words.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").expect("its first line").to_string();
+        Self { input: child.stdin.take(), child: Watched::new(child), lines, address }
+    }
+
+    /// Ends it; what it says that it did.
+    pub fn end(mut self) -> Value {
+        self.input = None;
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).expect("a report")
+    }
+
+    pub fn kill(self) {
+        self.child.kill();
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.input = None;
+        self.child.wait();
+    }
+}
+
+/// A run of neap-load and what it left.
+pub struct Load {
+    child: Watched,
+    json: PathBuf,
+    stdout: ChildStdout,
+    /// Lines of standard error, as they come.
+    pub aside: BufReader<ChildStderr>,
+}
+
+pub struct Ended {
+    pub is_good: bool,
+    pub table: String,
+    pub aside: String,
+    /// Null if it wrote none.
+    pub json: Value,
+}
+
+pub fn scratch_file(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Not in the target folder: a checkout may lie at a path with a space, which ends a word of a command line here.
+    std::env::temp_dir().join(format!("neap-load-{}-{number}-{name}", std::process::id()))
+}
+
+/// `words`: separated by spaces; the JSON file is added.
+pub fn start(address: &str, words: &str) -> Load {
+    let json = scratch_file("load.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_neap-load"))
+        .arg(address)
+        .args(words.split_whitespace())
+        .arg("--json")
+        .arg(&json)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdout, aside) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
+    Load { child: Watched::new(child), json, stdout, aside }
+}
+
+pub fn load(address: &str, words: &str) -> Ended {
+    start(address, words).end()
+}
+
+impl Load {
+    pub fn interrupt(&self) {
+        self.child.interrupt();
+    }
+
+    /// Reads standard error up to the line that has this in it.
+    pub fn wait_for(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.aside.read_line(&mut line).unwrap(), 0, "it ended without {text:?}");
+        }
+    }
+
+    pub fn end(mut self) -> Ended {
+        let mut table = String::new();
+        let mut aside = String::new();
+        let reader = std::thread::spawn(move || {
+            self.stdout.read_to_string(&mut table).unwrap();
+            table
+        });
+        let errors = std::thread::spawn(move || {
+            self.aside.read_to_string(&mut aside).unwrap();
+            aside
+        });
+        let status = self.child.wait();
+        let text = std::fs::read_to_string(&self.json).unwrap_or_default();
+        let _ = std::fs::remove_file(&self.json);
+        Ended {
+            is_good: status.success(),
+            table: reader.join().unwrap(),
+            aside: errors.join().unwrap(),
+            json: serde_json::from_str(&text).unwrap_or_default(),
+        }
+    }
+}
+
+impl Ended {
+    /// A number of the first run, by its path of names.
+    pub fn number(&self, path: &str) -> f64 {
+        self.number_of(0, path)
+    }
+
+    pub fn number_of(&self, run: usize, path: &str) -> f64 {
+        let found = path.split('/').fold(&self.json["runs"][run], |value, name| &value[name]);
+        found.as_f64().unwrap_or_else(|| panic!("no {path} in {}{}", self.json, self.aside))
+    }
+
+    /// Requests that were answered or failed: each that was meant must be one of them.
+    pub fn accounted(&self, client: &str) -> f64 {
+        let requests = &self.json["runs"][0][client]["requests"];
+        let all = ["outcomes", "failures"]
+            .map(|kind| requests[kind].as_object().unwrap().values().map(|count| count.as_f64().unwrap()).sum::<f64>());
+        all.iter().sum()
+    }
+}

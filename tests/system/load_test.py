@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The load generator against servers that are not its own tests': stock memcached on loopback, and Neap's, whose log has to agree with it.
+
+Nothing here is a promise of speed. What is asked of a rate is that the generator keeps to it: that it sends as many requests as the
+schedule has, and that each of them is accounted for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from namespaces import Namespace
+from servers import GUEST_PORT, NeapServer, Server, StockServer
+
+from tools import build
+from tools.control import Control
+from tools.debian import DebianProgram
+from tools.log import collect, decode, summary
+from tools.machine import LOOPBACK, free_port, port_is_free
+from tools.process import kill_group, spawn, wait_until
+
+RUN_SECONDS = 180.0
+START_SECONDS = 30.0
+NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
+CONTROL_PORT = 5002
+NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
+# From one peak to the next, on a machine that has other things to do, nothing can be promised: so the peak is taken anew each time.
+ATTEMPTS = 3
+STOCK_CONNECTIONS = ["--connections", "16", "--depth", "4"]
+# A machine that is busy otherwise makes requests late, never lost.
+PATIENT = ["--time-out", "60"]
+
+
+def load(server: Server, *words: str) -> dict:
+    """One run of the program; gives its figures."""
+    address = f"{server.address[0]}:{server.address[1]}"
+    argv = [str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    assert done.returncode == 0, done.stderr + done.stdout
+    table, brace, text = done.stdout.partition("\n{\n")
+    print(" ".join(words), table, done.stderr, sep="\n")
+    (figures,) = json.loads(brace + text)["runs"]
+    return figures
+
+
+def answered(figures: dict, client: str = "loading") -> int:
+    """How many requests of the window were answered, all of them well and none of them left over."""
+    requests = figures[client]["requests"]
+    assert requests["errors"] == 0, requests
+    count = sum(requests["outcomes"].values())
+    assert count == figures[client]["intended"] == figures[client]["latency"]["count"]
+    return count
+
+
+@pytest.fixture(scope="module")
+def stock_memcached() -> Iterator[StockServer]:
+    with StockServer("-t", "1", "-m", "128", udp=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
+    """With fixed gaps: there, chance has no part in how many requests a window has.
+
+    What a busy machine may do is keep both programs from running as the window ends. Then the last answers come after it, and each of
+    them has been waited for since its own moment: so no more may be missing than were due within the longest latency.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
+        asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]
+        figures = load(stock_memcached, *asked, *STOCK_CONNECTIONS)
+        rate, loading = figures["rate"], figures["loading"]
+        missing = answered(figures) - loading["answered_in_window"]
+        assert abs(rate["intended"] / rate["asked"] - 1) < 0.001, rate
+        assert 0 <= missing <= loading["latency"]["p100_ns"] * 1.001 / 1e9 * rate["asked"] + 1, loading
+        kept = rate["achieved"] / rate["asked"]
+        print(f"attempt {attempt}: {kept:.2%} of {rate['asked']} requests/s, {share:.0%} of the peak")
+        if abs(kept - 1) < 0.01:
+            return
+    print("this machine has been too busy for a percent")
+
+
+@pytest.mark.parametrize("arrivals", ["exponential", "gpareto", "bursts:4"])
+def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
+    """All that its own arrivals meant is answered; and they meant what was asked, within what their number allows."""
+    figures = load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS)
+    count = answered(figures)
+    # Five deviations of a count of bursts of four; those of the others are smaller.
+    assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+@pytest.mark.parametrize("protocol", ["text", "meta", "binary"])
+def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, protocol: str, transport: str) -> None:
+    """Replies of several datagrams among them; a request has to fit into one."""
+    largest = 1300 if transport == "udp" else 5000
+    words = ["--protocol", protocol, "--check-bytes", "--update", "0.3", "--value-size", f"uniform:1:{largest}", "--keys", "500"]
+    figures = load(stock_memcached, *words, "--rate", "1500", "--seconds", "1", "--warm-up", "0", *["--udp"][: transport == "udp"])
+    count = answered(figures)
+    outcomes = figures["loading"]["requests"]["outcomes"]
+    assert outcomes["hit"] > count / 2 and outcomes["done"] > count / 5 and outcomes["miss"] == 0, outcomes
+
+
+@pytest.mark.image_only
+def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
+    """Four networks, joined by a bridge: the server's, two agents', the master's. All their books add up to the server's own."""
+    with contextlib.ExitStack() as resources:
+
+        def namespace(beside: Namespace | None = None) -> Namespace:
+            made = Namespace(beside)
+            resources.callback(made.close)
+            return made
+
+        site = namespace()
+        site.run("ip", "link", "set", "lo", "up")
+        site.run("ip", "link", "add", "bridge", "type", "bridge")
+        site.run("ip", "address", "add", f"{NETWORK}.1/24", "dev", "bridge")
+        site.run("ip", "link", "set", "bridge", "up")
+        machines = [namespace(site) for _ in range(3)]
+        for number, machine in enumerate(machines, 2):
+            site.run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "cable", "netns", str(machine.pid))
+            site.run("ip", "link", "set", f"port{number}", "master", "bridge", "up")
+            machine.run("ip", "address", "add", f"{NETWORK}.{number}/24", "dev", "cable")
+            machine.run("ip", "link", "set", "cable", "up")
+
+        def start(machine: Namespace, *words: str, **popen) -> subprocess.Popen:
+            child = spawn([*machine.enter(), *words], **popen)
+            resources.callback(kill_group, child)
+            return child
+
+        start(site, *DebianProgram("memcached", "memcached").argv, "-l", f"{NETWORK}.1", "-U", "0", "-u", "root")
+        assert wait_until(lambda: asked_for(site) is not None, START_SECONDS), "memcached does not start"
+        agents = [f"{NETWORK}.{number}:7000" for number in (2, 3)]
+        for machine, address in zip(machines, agents):
+            agent = start(machine, str(build.LOAD), "agent", address, stderr=subprocess.PIPE, text=True)
+            assert agent.stderr.readline() == f"neap-load agent: listening on {address}\n"
+        words = ["--agents", ",".join(agents), "--agent-connections", "20", "--threads", "2", "--rate", "2000", "--preset", "etc"]
+        words += ["--measure-connections", "4", "--measure-rate", "200", "--check-bytes"]
+        words += ["--keys", "500", "--seconds", "2", "--warm-up", "0"]
+        argv = [*machines[2].enter(), str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        assert done.returncode == 0, done.stderr
+        table, brace, text = done.stdout.partition("\n{\n")
+        print(table)
+        whole = json.loads(brace + text)
+        (figures,) = whole["runs"]
+        assert asked_for(site) == 500 + answered(figures) + answered(figures, "measuring")
+        assert figures["connections"] == {"opened": 44, "refused": 0, "lost": 0}
+        # One kernel has one clock: what is noted of the others' is no further off than its reading took.
+        assert [agent["name"] for agent in whole["agents"]] == agents
+        assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
+        # Who really loaded: each cable has carried its share.
+        links = [json.loads(machine.run("ip", "-json", "-statistics", "link", "show", "cable")) for machine in machines]
+        sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
+        assert min(sent_bytes) > 20_000, sent_bytes
+
+
+STATISTICS = f"""
+import socket
+with socket.create_connection(("{NETWORK}.1", 11211), 5) as connection:
+    connection.sendall(b"stats\\r\\n")
+    for line in connection.makefile():
+        print(line, end="")
+        if line == "END\\n":
+            break
+"""
+
+
+def asked_for(site: Namespace) -> int | None:
+    """Gets and sets that the server in a namespace has had; None if it does not answer."""
+    argv = [*site.enter(), sys.executable, "-S", "-c", STATISTICS]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_SECONDS)
+    counts = dict(re.findall(r"^STAT (\w+) (\d+)$", done.stdout, re.MULTILINE))
+    return int(counts["cmd_get"]) + int(counts["cmd_set"]) if done.returncode == 0 else None
+
+
+def lines_of_the_page() -> list[list[str]]:
+    """The commands of docs/load.md's options, as words behind `./neap load TARGET`."""
+    page = (build.REPOSITORY / "docs/load.md").read_text()
+    block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
+    return [words[3:] for words in lines]
+
+
+def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a shorter time, and with a promise that only a server out of breath breaks."""
+    monkeypatch.chdir(tmp_path)
+    Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
+    Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
+    shorter = {"--seconds": "0.2", "--warm-up": "0.1", "--search": "p50<10s", "--rate": "1000", "--scan": "500:1000:500"}
+    lines = lines_of_the_page()
+    assert len(lines) > 12
+    for words in lines:
+        changed = [shorter.get(before, word) for before, word in zip(["", *words], words)]
+        own_time = {"--rate-file", "--trace"} & set(words)
+        added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
+        address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
+        argv = [str(build.LOAD), address, *changed, *added]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
+    assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
+
+
+class WatchedServer(NeapServer):
+    """Neap's memcached with its control."""
+
+    def __init__(self) -> None:
+        super().__init__(cores=2, arguments=["memory=128M"], ports=[CONTROL_PORT])
+
+    def control(self) -> Control:
+        return Control(LOOPBACK, self.machine.port(CONTROL_PORT))
+
+    def asked_for(self) -> int:
+        """Gets and sets since it booted, as it counts them itself."""
+        with self.connect() as wire:
+            counts = wire.statistics()
+        return int(counts["cmd_get"]) + int(counts["cmd_set"])
+
+
+@pytest.fixture(scope="module")
+def neap_memcached() -> Iterator[WatchedServer]:
+    with WatchedServer() as server:
+        yield server
+
+
+@pytest.mark.image_only
+@pytest.mark.parametrize("rate", [100, 300, 900])
+@pytest.mark.parametrize("preset", ["etc", "usr"])
+def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedServer, preset: str, rate: int, tmp_path: Path) -> None:
+    """To the last one, and so does the server. Without a warm-up, whose last requests would be under way as the log begins."""
+    mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
+    load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
+    before, port = neap_memcached.asked_for(), neap_memcached.machine.port(CONTROL_PORT)
+    window = ["--rate", str(rate), "--seconds", "2", "--warm-up", "0", "--no-preload", "--control", f"{LOOPBACK}:{port}"]
+    figures = load(neap_memcached, *mix, *window)
+    count = answered(figures)
+    assert neap_memcached.asked_for() - before == count
+    collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
+    total = summary.summarise(decode.load([str(tmp_path / "log")]))["total"]
+    assert total["requests"] == count
+    # Its clock and ours: a reading whose way was short enough to mean something.
+    clock = figures["log"]["clock"]
+    assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
+
+
+@pytest.fixture
+def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place for runs of our own, so that `memcached` means ours. A socket's name has to be short."""
+    with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+        yield
+
+
+def start(*words: str) -> subprocess.Popen:
+    return subprocess.Popen([*NEAP, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.image_only
+def test_one_command_boots_loads_and_keeps_log_and_figures(own_runs: None, tmp_path: Path) -> None:
+    port, out = free_port(), tmp_path / "out"
+    words = ["--forward", f"{port}:{GUEST_PORT}", "--load", "etc", "--rate", "200", "--load-seconds", "2", "--load-out", str(out)]
+    child = start("run", "memcached", *words)
+    text, complaints = child.communicate(timeout=RUN_SECONDS)
+    assert child.returncode == 0, text + complaints
+    assert re.search(r"^[\d.]+ requests/s achieved of 200\.0 asked", text, re.MULTILINE), text
+    (figures,) = json.loads((out / "load.json").read_text())["runs"]
+    count = answered(figures)
+    assert "[StartTime:" in (out / "load.hlog").read_text()
+    # The second of warm-up may have left some under way as the log began.
+    logged = summary.summarise(decode.load([str(out / "log")]))["total"]["requests"]
+    assert count <= logged < count + 200
+    assert port_is_free(port)
+
+
+@pytest.mark.image_only
+def test_ctrl_c_ends_load_and_machine_and_prints_what_there_is(own_runs: None) -> None:
+    port = free_port()
+    child = start("run", "memcached", "--forward", f"{port}:{GUEST_PORT}", "--load", "usr", "--rate", "200", "--load-seconds", "600")
+    patience = threading.Timer(RUN_SECONDS, child.terminate)
+    patience.start()
+    try:
+        for line in child.stderr:
+            if line.startswith("    s   requests/s"):
+                break
+        child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        text, complaints = child.communicate(timeout=RUN_SECONDS)
+    finally:
+        patience.cancel()
+        child.kill()
+        child.wait()
+    assert child.returncode == 128 + signal.SIGINT, text + complaints
+    assert "stopped before its time" in text and "requests/s achieved of 200.0 asked" in text, text + complaints
+    assert complaints.endswith("\nneap: ended\n")
+    assert port_is_free(port)
+
+
+@pytest.mark.image_only
+def test_a_name_is_enough_for_what_runs_here_and_a_run_of_its_log_is_left_alone(own_runs: None) -> None:
+    with WatchedServer() as server:
+        server.machine.describe("memcached", CONTROL_PORT)
+        words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]
+        done = start("load", *words)
+        text, complaints = done.communicate(timeout=RUN_SECONDS)
+        assert done.returncode == 0 and '"started": "run=1' in text, text + complaints
+        with server.control() as connection:
+            assert connection.ask("start").startswith("ok run=2")
+        done = start("load", "--rate", "100", "--seconds", "0.5", "--keys", "50", "--json", "-", "memcached")
+        text, complaints = done.communicate(timeout=RUN_SECONDS)
+        assert done.returncode == 0 and '"started": null' in text and "a run of its log is on" in complaints, text + complaints
+        with server.control() as connection:
+            assert "; run=2; logging=on;" in connection.ask("status")

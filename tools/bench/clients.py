@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The first half of `./neap bench load`: what a request costs the load generator, beside others that people use.
+
+A generator that needs much of a core measures itself before long. So each keeps stock memcached as busy as it can, closed loop, 16
+connections, one thread, gets of 200 bytes, and what counts is how many requests it gets answered for a second of its own CPU time (user
+and system, as the kernel accounts it at its end). Server and client have a core each where there are two. The rounds go round robin, so
+that a slow minute hits everybody; the median of each is shown. A generator that cannot be had is named with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools import build, progress
+from tools.bench import mutilate
+from tools.bench.programs import LAST_CORE, measured, memcached, on_core
+from tools.bench.rows import Row, aligned
+from tools.debian import DebianProgram
+from tools.errors import Failure
+
+CONNECTIONS = 16
+KEYS = 10_000
+KEY_BYTES = 30
+VALUE_BYTES = 200
+SECONDS = 3
+ROUNDS = 3
+# Of memcslap, which counts requests and not time.
+MEMCSLAP_REQUESTS = 5000
+RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "requests for a CPU second of the client"
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """A generator as it is called here. `prepare`, if given, fills the store and is not measured.
+
+    count: how many requests were answered, from what it printed.
+    """
+
+    name: str
+    argv: Callable[[], list[str]]
+    words: Callable[[str], list[str]]
+    count: Callable[[str], float]
+    prepare: Callable[[str], list[str]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One client's round: requests, seconds on the wall and of the CPU."""
+
+    requests: float
+    seconds: float
+    cpu_seconds: float
+
+
+def load() -> list[Row]:
+    """Measures all that can be had."""
+    build.build_load()
+    commands: dict[str, list[str] | Failure] = {}
+    for client in CLIENTS:
+        try:
+            commands[client.name] = client.argv()
+        except Failure as failure:
+            commands[client.name] = failure
+    turns: dict[str, list[Turn]] = {client.name: [] for client in CLIENTS}
+    with progress.step(f"{ROUNDS} rounds of {len([words for words in commands.values() if isinstance(words, list)])} clients"):
+        for _ in range(ROUNDS):
+            for client in CLIENTS:
+                words = commands[client.name]
+                if isinstance(words, Failure):
+                    continue
+                try:
+                    turns[client.name].append(_turn(client, words))
+                except Failure as failure:
+                    commands[client.name] = failure
+    rows: list[Row] = []
+    for client in CLIENTS:
+        reason = commands[client.name]
+        rows += _rows(client.name, reason.message if isinstance(reason, Failure) else None, turns[client.name])
+    return rows
+
+
+def _rows(name: str, reason: str | None, turns: Sequence[Turn]) -> list[Row]:
+    if reason is not None:
+        return [Row(f"load.{name}", reason, None)]
+    middle = sorted(turns, key=lambda turn: turn.requests / turn.cpu_seconds)[len(turns) // 2]
+    return [
+        Row(f"load.{name}.rate", RATE_UNIT, statistics.median(turn.requests / turn.seconds for turn in turns)),
+        Row(f"load.{name}.cores", CORES_UNIT, middle.cpu_seconds / middle.seconds),
+        Row(f"load.{name}.each", EACH_UNIT, middle.requests / middle.cpu_seconds),
+    ]
+
+
+def side_by_side(rows: Sequence[Row]) -> str:
+    """A line a client."""
+    values = {row.name: row.value for row in rows}
+    cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
+    for row in rows:
+        if row.value is None:
+            cells.append((row.name.removeprefix("load."), "-", "-", "-", row.unit))
+        elif row.name.endswith(".rate"):
+            stem = row.name.removesuffix(".rate")
+            cores, each = values[f"{stem}.cores"], values[f"{stem}.each"]
+            cells.append((stem.removeprefix("load."), f"{row.value:,.0f}", f"{cores:.2f}", f"{each:,.0f}", ""))
+    return aligned(cells)
+
+
+def _turn(client: Client, argv: Sequence[str]) -> Turn:
+    """One round on a server of its own. Raises Failure."""
+    with memcached() as address:
+        if client.prepare is not None:
+            measured(client.name, [*argv, *client.prepare(address)], [])
+        output, seconds, cpu_seconds = measured(client.name, [*argv, *client.words(address)], on_core(LAST_CORE))
+    try:
+        requests = client.count(output)
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise Failure(f"{client.name} printed no count of requests", details=output.splitlines()[-10:]) from None
+    if requests <= 0 or cpu_seconds <= 0:
+        raise Failure(f"{client.name} had no request answered", details=output.splitlines()[-10:])
+    return Turn(requests, seconds, cpu_seconds)
+
+
+def _neap(depth: int) -> Client:
+    def words(address: str) -> list[str]:
+        return [address, "--closed", "--connections", str(CONNECTIONS), "--depth", str(depth), "--keys", str(KEYS), "--no-preload",
+                "--warm-up", "0", "--seconds", str(SECONDS), "--quiet", "--json", "-"]  # fmt: skip
+
+    def prepare(address: str) -> list[str]:
+        return [address, "--keys", str(KEYS), "--rate", "10", "--seconds", "0.1", "--warm-up", "0", "--quiet"]
+
+    def count(output: str) -> float:
+        (figures,) = json.loads(output[output.index("\n{\n") :])["runs"]
+        return figures["loading"]["latency"]["count"]
+
+    return Client(f"neap-load, depth {depth}", lambda: [str(build.LOAD)], words, count, prepare)
+
+
+def _mutilate(depth: int, *options: str) -> Client:
+    common = ["--records", str(KEYS), "--keysize", str(KEY_BYTES), "--valuesize", str(VALUE_BYTES)]
+
+    def words(address: str) -> list[str]:
+        return ["-s", address, "--noload", "-c", str(CONNECTIONS), "-d", str(depth), "-t", str(SECONDS), *common, *options]
+
+    def count(output: str) -> float:
+        return float(re.findall(r"^Total QPS = [\d.]+ \((\d+) / [\d.]+s\)", output, re.MULTILINE)[0])
+
+    name = " ".join(["mutilate", *options])
+    return Client(f"{name}, depth {depth}", mutilate.command, words, count, lambda address: ["-s", address, "--loadonly", *common])
+
+
+def _memcaslap() -> Client:
+    settings = f"key\n{KEY_BYTES} {KEY_BYTES} 1\nvalue\n{VALUE_BYTES} {VALUE_BYTES} 1\ncmd\n0 0\n1 1\n"
+
+    def argv() -> list[str]:
+        path = Path(build.BUILD / "memcaslap.settings")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(settings)
+        return [*DebianProgram("libmemcached-tools", "memcaslap").argv, "-F", str(path)]
+
+    def words(address: str) -> list[str]:
+        return ["-s", address, "-T", "1", "-c", str(CONNECTIONS), "-t", f"{SECONDS}s"]
+
+    def count(output: str) -> float:
+        return sum(float(number) for number in re.findall(r"^cmd_[gs]et: (\d+)", output, re.MULTILINE))
+
+    return Client("memcaslap (libmemcached)", argv, words, count)
+
+
+def _memcslap() -> Client:
+    def words(address: str) -> list[str]:
+        return [f"--servers={address}", "--test=get", f"--concurrency={CONNECTIONS}", f"--execute-number={MEMCSLAP_REQUESTS}"]
+
+    return Client(
+        "memcslap (libmemcached), a thread a connection",
+        lambda: DebianProgram("libmemcached-tools", "memcslap").argv,
+        words,
+        lambda _output: float(CONNECTIONS * MEMCSLAP_REQUESTS),
+    )
+
+
+def _memtier(depth: int) -> Client:
+    def argv() -> list[str]:
+        if (program := shutil.which("memtier_benchmark")) is None:
+            raise Failure("not on this machine, and Debian 12 has no package of it")
+        return [program]
+
+    def words(address: str) -> list[str]:
+        host, port = address.split(":")
+        sizes = [f"--data-size={VALUE_BYTES}", f"--key-maximum={KEYS}", "--ratio=0:1", "--hide-histogram", f"--pipeline={depth}"]
+        load = ["-t", "1", "-c", str(CONNECTIONS), f"--test-time={SECONDS}"]
+        return ["--protocol=memcache_text", "-s", host, "-p", port, *load, *sizes]
+
+    def count(output: str) -> float:
+        return float(re.findall(r"^Totals\s+([\d.]+)", output, re.MULTILINE)[0]) * SECONDS
+
+    return Client(f"memtier_benchmark, depth {depth}", argv, words, count)
+
+
+def _unpackaged(name: str) -> Client:
+    def argv() -> list[str]:
+        raise Failure("not packaged by Debian, and its builds are not kept up")
+
+    return Client(name, argv, lambda _address: [], lambda _output: 0.0)
+
+
+CLIENTS = [
+    *(make(depth) for depth in (1, 4) for make in (_neap, _mutilate, lambda depth: _mutilate(depth, "--blocking"))),
+    _memcaslap(),
+    _memcslap(),
+    _memtier(4),
+    _unpackaged("mcperf (twemperf)"),
+]

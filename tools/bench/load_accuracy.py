@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The second half of `./neap bench load`: does the load generator keep the rate, and does it see what a server really did?
+
+Two servers judge it. Stock memcached, with a core of its own: by how much the rate achieved misses the rate asked, at shares of the peak
+that the generator itself reached there, arrivals evenly spaced so that chance has no part. And neap-load-stub, which delays and freezes
+and writes down what it really made: by how much the measured percentiles are off that. On a machine with nothing else to do.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+
+from tools import build, progress
+from tools.bench import clients
+from tools.bench.programs import LAST_CORE, measured, memcached, on_core
+from tools.bench.rows import Row, table
+from tools.errors import Failure
+from tools.process import kill_group, spawn
+
+SHARES_PERCENT = (10, 50, 80)
+RATE_MISSED_PERCENT = 1.0
+DELAY_OFF_PERCENT = 2.0
+CONNECTIONS = ["--connections", "16", "--depth", "4"]
+SECONDS = 5.0
+STUB_PATIENCE_SECONDS = 10.0
+# Long against what the two programs' ways through the kernel add.
+DELAYS = ["--delay-us", "exponential:20000"]
+FREEZE_MS, FREEZE_EVERY_MS = 100, 1000
+# The share of each second that 99 of 100 evenly spaced requests leave out.
+HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
+
+
+def load() -> list[Row]:
+    """Both halves."""
+    return [*clients.load(), *rows()]
+
+
+def show(found: Sequence[Row]) -> str:
+    """A line a client, and a table of what has a target."""
+    promised = [row for row in found if row.target is not None]
+    return f"{clients.side_by_side([row for row in found if row.target is None])}\n\n{table(promised)}"
+
+
+def rows() -> list[Row]:
+    build.build_load()
+    with progress.step("rates kept against stock memcached"):
+        kept = _rates()
+    with progress.step("delays and freezes that a server made"):
+        return kept + _delays() + _freezes()
+
+
+def _figures(address: str, *words: str) -> dict:
+    """One run's figures. Raises Failure."""
+    argv = [str(build.LOAD), address, "--quiet", "--seconds", f"{SECONDS:g}", "--json", "-", *words]
+    output, _, _ = measured(build.LOAD.name, argv, on_core(LAST_CORE))
+    (figures,) = json.loads(output[output.index("\n{\n") :])["runs"]
+    if errors := figures["loading"]["requests"]["errors"]:
+        raise Failure(f"{errors} of the load's requests failed", details=output.splitlines()[:12])
+    return figures
+
+
+def _rates() -> list[Row]:
+    found = []
+    with memcached() as address:
+        peak = _figures(address, "--closed", *CONNECTIONS)["rate"]["achieved"]
+        for share in SHARES_PERCENT:
+            asked = round(peak * share / 100)
+            rate = _figures(address, "--rate", str(asked), "--arrivals", "fixed", "--no-preload", *CONNECTIONS)["rate"]
+            missed = 100 * abs(1 - rate["achieved"] / rate["asked"])
+            found.append(Row(f"load.rate.{share}%", f"% missed of {asked:,} requests/s, {share}% of its peak", missed, RATE_MISSED_PERCENT))
+    return found
+
+
+def _with_stub(options: Sequence[str], *words: str) -> tuple[dict, dict]:
+    """A run against the stub: what the load measured, and what the stub says that it made. Raises Failure."""
+    child = spawn([*on_core(0), str(build.LOAD_STUB), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        address = child.stdout.readline().partition("listening on ")[2].strip()
+        if not address:
+            raise Failure("neap-load-stub does not start")
+        figures = _figures(address, "--no-preload", "--warm-up", "0", *words)
+        made, _ = child.communicate(timeout=STUB_PATIENCE_SECONDS)
+    finally:
+        kill_group(child)
+    return figures, json.loads(made)
+
+
+def _off(name: str, what: str, measured_ns: float, made_ns: float) -> Row:
+    unit = f"% off {made_ns / 1e3:,.0f} us, {what}"
+    return Row(name, unit, 100 * abs(measured_ns / made_ns - 1), DELAY_OFF_PERCENT)
+
+
+def _delays() -> list[Row]:
+    figures, made = _with_stub(DELAYS, "--rate", "2000", "--connections", "1000")
+    return [
+        _off(f"load.delay.{percentile}", f"{percentile} of what a server delayed", latency, made["delay"][f"{percentile}_ns"])
+        for percentile in ("p50", "p99", "p99.9")
+        for latency in [figures["loading"]["latency"][f"{percentile}_ns"]]
+    ]
+
+
+def _freezes() -> list[Row]:
+    """Of a second with a freeze, a hundredth of its evenly spaced requests waits for longer than the freeze less a hundredth second."""
+    words = ["--rate", "2000", "--arrivals", "fixed", "--connections", "1000"]
+    figures, made = _with_stub(["--freeze", f"{FREEZE_EVERY_MS}:{FREEZE_MS}"], *words)
+    frozen = [length for _, length in made["absences_ns"] if length >= FREEZE_MS * 1e6]
+    if not frozen:
+        raise Failure("neap-load-stub did not freeze")
+    p99_ns = sum(frozen) / len(frozen) - HUNDREDTH_NS
+    return [
+        _off("load.freeze.p99", f"p99 of a server that freezes {FREEZE_MS} ms a second", figures["loading"]["latency"]["p99_ns"], p99_ns)
+    ]

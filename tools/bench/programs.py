@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What benchmarks of the load generator start: a stock memcached, and programs whose CPU time is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+
+from tools.debian import DebianProgram
+from tools.errors import Failure
+from tools.machine import LOOPBACK, free_port
+from tools.process import kill_group, spawn, stop, wait_unreaped, wait_until
+
+LAST_CORE = -1
+START_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
+
+
+def on_core(which: int) -> list[str]:
+    """The words in front of a program that bind it to one core, if there are two."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "--cpu-list", str(cores[which])] if len(cores) > 1 else []
+
+
+@contextlib.contextmanager
+def memcached() -> Iterator[str]:
+    """Stock memcached with one thread; gives HOST:PORT."""
+    port = free_port()
+    argv = [*on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]
+    child = spawn([*argv, "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
+            return True
+        return child.poll() is not None
+
+    try:
+        if not wait_until(listens, START_SECONDS) or child.poll() is not None:
+            raise Failure("stock memcached does not start")
+        yield f"{LOOPBACK}:{port}"
+    finally:
+        stop(child)
+
+
+def measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str, float, float]:
+    """Runs a program to its end: what it printed, how long it took, and how long of that it computed. Raises Failure."""
+    with tempfile.TemporaryFile("w+") as output:
+        began = _now()
+        child = spawn([*before, *argv], stdout=output, stderr=subprocess.STDOUT)
+        try:
+            in_time = wait_unreaped(child, PATIENCE_SECONDS)
+            seconds = _now() - began
+            if in_time:
+                _, status, usage = os.wait4(child.pid, 0)
+                child.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            kill_group(child)
+        output.seek(0)
+        text = output.read()
+    if not in_time:
+        raise Failure(f"{name} does not end within {PATIENCE_SECONDS:.0f} s")
+    if child.returncode != 0:
+        last = (text.strip().splitlines() or ["nothing said"])[-1]
+        raise Failure(f"{name} ended with status {child.returncode}: {last}", details=text.splitlines()[-10:])
+    return text, seconds, usage.ru_utime + usage.ru_stime
+
+
+def _now() -> float:
+    return os.times().elapsed

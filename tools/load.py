@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap load`: the load generator (bench/load), built and pointed at what the user means.
+
+The program does the work and knows its options; here it is built, an application that `./neap run` runs on this host gets its address
+from that run's description, and its log is started and stopped around the measured window, since that is what a load is offered for.
+After that this process becomes the program, whose Ctrl-C and status are then its own. `./neap run APP --load` has it as a child instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools import build, control, machine, packages, progress, running
+from tools.control import fields_of
+from tools.errors import Failure, UsageError
+from tools.log import collect
+from tools.process import spawn
+
+# What a memcached answers on.
+GUEST_PORT = 11211
+PRESETS = ("etc", "usr", "fixed")
+# After Ctrl-C it waits for what is still out, and prints what there is.
+END_SECONDS = 20.0
+LISTEN_SECONDS = 120.0
+# An emulated machine makes requests late: what its network loses is sent again after one second, then after three more.
+TIME_OUT_SECONDS = 20
+JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
+
+
+def load(words: Sequence[str]) -> int:
+    """Becomes the load generator. `words`: its own, and ours: --pid N, --no-control. Raises Failure before it starts."""
+    words = list(words)
+    pid = _take_pid(words)
+    with_control = "--no-control" not in words
+    words = [word for word in words if word != "--no-control"]
+    place = _place_of_target(words)
+    target = words[place] if place is not None else None
+    if pid is not None and target is None:
+        raise UsageError("--pid chooses among applications that run here", "./neap load APP --pid N")
+    if place is not None:
+        run = running.find(words[place], pid)
+        assert run is not None
+        words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
+        if with_control and run.control_port is not None and not _has_option(words, "--control") and not _asks_for_help(words):
+            words += control_words(run.control_port, _value_of(words, "--control-token-file"))
+    packages.require("card", "rust")
+    program = build.build_load()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, [str(program), *words])
+
+
+def _take_pid(words: list[str]) -> int | None:
+    """Takes our --pid N out of the words."""
+    for place, word in enumerate(words):
+        name, has_value, value = word.partition("=")
+        if name != "--pid":
+            continue
+        if not has_value:
+            value = words[place + 1] if place + 1 < len(words) else ""
+        if not value.isdecimal():
+            raise UsageError("--pid takes the number of a process", "./neap load APP --pid N")
+        del words[place : place + (1 if has_value else 2)]
+        return int(value)
+    return None
+
+
+def _place_of_target(words: Sequence[str]) -> int | None:
+    """Where an application's name stands, first or last; None if what is meant is an address (or a command of the program's own)."""
+    names = {*build.applications(), *(run.application for run in running.machines(machine.run_base(), machine.RUN_PREFIX))}
+    places = [0, len(words) - 1] if words else []
+    return next((place for place in places if words[place] in names), None)
+
+
+def _has_option(words: Sequence[str], name: str) -> bool:
+    return any(word == name or word.startswith(f"{name}=") for word in words)
+
+
+def _value_of(words: Sequence[str], name: str) -> str | None:
+    for place, word in enumerate(words):
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+        if word == name and place + 1 < len(words):
+            return words[place + 1]
+    return None
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    return any(word in ("-h", "--help", "-V", "--version") for word in words)
+
+
+def service_port(run: running.Running) -> int:
+    """The port of this host on which a run's application answers. Raises Failure."""
+    if GUEST_PORT in run.ports:
+        return run.ports[GUEST_PORT]
+    served = [host for host in run.ports.values() if host != run.control_port]
+    if len(served) == 1:
+        return served[0]
+    which = "none of its ports leads there" if not served else "which of its ports is meant is not clear"
+    raise Failure(f"{run.application} (process {run.pid}): {which}", "./neap load HOST:PORT names one")
+
+
+def control_words(port: int, token_file: str | None) -> list[str]:
+    """`--control` for a machine on this host, unless a run of its log is on already: that one is not ours to end."""
+    with control.Control(machine.LOOPBACK, port, control.read_token(token_file)) as connection:
+        answer = connection.ask("status")
+    if not answer.startswith("ok"):
+        raise Failure(
+            f"control on {machine.LOOPBACK}:{port} answered {answer!r}",
+            "--no-control does without the log, --control-token-file unlocks it",
+        )
+    if fields_of(answer).get("logging") == "on":
+        progress.say("neap: a run of its log is on; it goes on, and is not stopped after the load")
+        return []
+    return ["--control", f"{machine.LOOPBACK}:{port}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """What `./neap run APP --load` says."""
+
+    preset: str
+    rate: float = 1000.0
+    seconds: float = 5.0
+    out: Path | None = None
+
+    def check(self) -> None:
+        """Raises UsageError."""
+        if self.preset not in PRESETS:
+            raise UsageError(f"--load takes {', '.join(PRESETS)}, not '{self.preset}'")
+        for name, value in (("--rate", self.rate), ("--load-seconds", self.seconds)):
+            if not 0 < value <= 1e9:
+                raise UsageError(f"{name} takes a number above 0, not {value:g}")
+        if self.out is not None and self.out.exists() and any(self.out.iterdir() if self.out.is_dir() else [self.out]):
+            raise UsageError(f"--load-out: {self.out} is not an empty folder", "choose another one")
+
+
+def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
+    """Waits until a machine of ours listens and loads it; gives the load generator's status. `served_control`: a port of the guest.
+
+    With a folder to write to, the log comes there too. Interrupted, the program prints what there is before we go on ending.
+    """
+    line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
+    listening = re.search(r":(\d+)", line.partition("listening on")[2])
+    guest_port = int(listening[1]) if listening else GUEST_PORT
+    try:
+        port = vm.port(guest_port)
+    except KeyError:
+        raise Failure(
+            f"{application} listens on port {guest_port}, which is not forwarded", f"--forward {guest_port}:{guest_port}"
+        ) from None
+    argv = [str(build.LOAD), f"{machine.LOOPBACK}:{port}", "--preset", wanted.preset]
+    argv += ["--rate", f"{wanted.rate:.15g}", "--seconds", f"{wanted.seconds:.15g}", "--time-out", str(TIME_OUT_SECONDS)]
+    if served_control is not None:
+        argv += control_words(vm.port(served_control), None)
+    if wanted.out is not None:
+        wanted.out.mkdir(parents=True, exist_ok=True)
+        argv += ["--json", str(wanted.out / JSON), "--histogram", str(wanted.out / HISTOGRAM)]
+    status = _run_to_its_end(argv)
+    if status == 0 and wanted.out is not None and served_control is not None:
+        address = (machine.LOOPBACK, vm.port(served_control))
+        status = collect.collect(address, wanted.out / LOG, live=False, token=None, as_json=False, patience_seconds=END_SECONDS)
+    return status
+
+
+def _run_to_its_end(argv: Sequence[str]) -> int:
+    """The program as a child of ours. An interrupt reaches us alone, so we pass it on."""
+    child = spawn(argv)
+    try:
+        return child.wait()
+    except BaseException:
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(END_SECONDS)
+        raise
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
