@@ -437,8 +437,8 @@ void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // What lies around it may be read whatever it is (`before_first_page`); only of a run it may say anything.
-  if (Slab& slab = *slab_around(pointer); slab.heap == fast_heap && pages_of(pointer) == 0) [[likely]]
+  // The begin of the 64 KiB around it is memory whatever it is (`before_first_page`), but of a run it may be another core's.
+  if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);
 }
