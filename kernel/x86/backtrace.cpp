@@ -230,7 +230,8 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
     const bool any_function = name.contains("(*)") || name.contains("(&)");  // a pointer's type; the function is the next frame
-    if (!name.empty() && !any_function && !is_the_loops(name)) return name;
+    const bool any_callback = name == "neap::Callback";                      // likewise
+    if (!name.empty() && !any_function && !any_callback && !is_the_loops(name)) return name;
   }
   return {};
 }

@@ -175,11 +175,17 @@ def event_name(node: gdb.Value) -> str:
     if name.startswith(f"{SPAWNED}::execute"):
         return callback_name(node.cast(gdb.lookup_type(SPAWNED).pointer())["callback"])
     inner = callable_in(name)
-    return function_at(word_at(int(node) + gdb.lookup_type("neap::RemoteNode").sizeof)) if inner == "" else inner or name
+    behind = int(node) + gdb.lookup_type("neap::RemoteNode").sizeof
+    if inner == "neap::Callback":
+        return callback_name(gdb.Value(behind).cast(gdb.lookup_type(inner).pointer()).dereference())
+    return function_at(word_at(behind)) if inner == "" else inner or name
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Callbacks in the bounded queue, oldest first: a slot is full if its turn is one beyond its position (kernel/remote_queue.hpp)."""
+    """Callbacks in the bounded queue, oldest first; the one that runs may be among them.
+
+    A slot is full if its turn is one beyond its position (kernel/remote_queue.hpp).
+    """
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1
