@@ -301,18 +301,12 @@ impl Card {
         // Padding behind the datagram does not belong to what the next segment continues.
         let padding = frame.len() - (segment.payload_at + segment.payload_bytes);
         let unpadded = &frame[..frame.len() - padding];
-        let fill = match Fill::frame(
-            host,
-            &mut self.receive_queues[index],
-            Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false),
-            split,
-        ) {
-            Ok(fill) => fill,
-            Err(fault) => {
-                self.receive_fault(host, now, index, fault);
-                return true;
-            }
-        };
+        let trimmed = Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false);
+        let mut fill = Fill::new(split);
+        if let Err(fault) = fill.frame(host, &mut self.receive_queues[index], trimmed) {
+            self.receive_fault(host, now, index, fault);
+            return true;
+        }
         let at = arrival.parsed.network_offset;
         self.rsc.contexts[i] = Context {
             connection,
