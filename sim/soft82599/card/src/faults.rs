@@ -176,7 +176,7 @@ impl Faults {
         self.late.front().map(|late| late.at)
     }
 
-    /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost, and counted.
+    /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost and counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, owed, .. } = self.late.pop_front()?;

@@ -54,7 +54,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 /// In the order of the enumeration.
 ///
 /// Sections were compared with those that public drivers quote with their titles (TinyNF above all). Nowhere seen, and so in doubt, are
-/// 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4; the rules are as these drivers keep them.
+/// 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4; the rules are those that drivers keep.
 const RULES: [Rule; 29] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.3, 8.2.3.8.5, 8.2.3.9.9)"),
