@@ -50,20 +50,22 @@ class Side:
     namespace: Namespace
     traffic: str
     address: str
+    # A script that waits until the namespace answers.
+    reach: str
 
     def bring_up(self) -> None:
         driver = "ixgbe" if self.guest.machine.card else "igb"
         self.guest.output_of(
             f"modprobe {driver} && ip link set eth0 up && ip addr add {self.address}/24 dev eth0 && "
             f"for i in $(seq 100); do [ $(cat /sys/class/net/eth0/carrier) = 1 ] && break; sleep 0.1; done; "
-            f"ping -c 1 -W 10 {self.namespace.address} && ethtool -C eth0 rx-usecs {MODERATION_US} && "
+            f"{self.reach} && ethtool -C eth0 rx-usecs {MODERATION_US} && "
             f"{{ setsid traffic serve {PORT} >/dev/null 2>&1 & }}",
-            seconds=90,
+            seconds=180,
         )
 
     def set_offloads(self, on: bool) -> None:
         words = " ".join(f"{name} {'on' if on else 'off'}" for name in OFFLOADS)
-        self.guest.output_of(f"ethtool -K eth0 {words}; ping -c 1 -W 20 {self.namespace.address}", seconds=90)
+        self.guest.output_of(f"ethtool -K eth0 {words}; {self.reach}", seconds=180)
 
     def measure(self, words: str, printed: str) -> float:
         """One value: a rate by the second, or microseconds."""
@@ -83,6 +85,7 @@ def rows() -> list[Row]:
     qemu.command()
     sys.path.insert(0, str(build.REPOSITORY / "tests"))
     from linux_guest import guest_image  # noqa: PLC0415
+    from linux_guest.driver import reached  # noqa: PLC0415
     from linux_guest.guest import LinuxGuest  # noqa: PLC0415
     from linux_guest.namespace import Namespace  # noqa: PLC0415
 
@@ -93,7 +96,7 @@ def rows() -> list[Row]:
             namespace = stack.enter_context(Namespace())
             with progress.step(f"booting Linux on {name}"):
                 guest = stack.enter_context(LinuxGuest(image, card=name, namespace=namespace))
-                sides[name] = Side(guest, namespace, str(image.traffic), "10.0.3.2")
+                sides[name] = Side(guest, namespace, str(image.traffic), "10.0.3.2", reached(namespace.address))
                 sides[name].bring_up()
         return [row for on in (True, False) for row in _with_offloads(sides, on)]
 

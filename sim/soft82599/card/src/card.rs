@@ -246,7 +246,12 @@ impl Card {
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.statistics.list(&self.regs);
         list.extend(self.report.counts().filter(|(_, count)| *count != 0).map(|(name, count)| (format!("violation.{name}"), count)));
-        for (name, count) in [("coalesced_frames", self.rsc.coalesced_frames), ("coalesced_segments", self.rsc.joined_segments)] {
+        for (name, count) in [
+            ("coalesced_frames", self.rsc.coalesced_frames),
+            ("coalesced_segments", self.rsc.joined_segments),
+            ("fault.late_without_memory", self.faults.late_without_memory),
+            ("fault.late_events_lost", self.faults.late_events_lost),
+        ] {
             if count != 0 {
                 list.push((name.to_string(), count));
             }

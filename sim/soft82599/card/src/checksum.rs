@@ -8,21 +8,16 @@ pub struct Sum(u64);
 impl Sum {
     pub fn add(&mut self, bytes: &[u8]) {
         // Sums of big-endian words may be taken in any byte order if the result is swapped at the end, and in words of any even width.
-        // Eight sums of 32 bits side by side are what a compiler turns into vector instructions; a lane overflows only after 16 GiB.
-        let mut lanes = [0u64; 8];
-        let mut blocks = bytes.chunks_exact(32);
-        for block in &mut blocks {
-            for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(4)) {
-                *lane += u64::from(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-            }
+        let mut sum = 0u128;
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            sum += u128::from(u64::from_le_bytes(std::array::from_fn(|i| word[i])));
         }
-        let mut last = [0u8; 32];
-        last[..blocks.remainder().len()].copy_from_slice(blocks.remainder());
-        for (lane, word) in lanes.iter_mut().zip(last.chunks_exact(4)) {
-            *lane += u64::from(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        }
-        let sum: u64 = lanes.iter().sum();
-        self.0 += (sum & 0xFFFF_FFFF) + (sum >> 32);
+        let last = words.remainder().iter().rev().fold(0u64, |last, &byte| last << 8 | u64::from(byte));
+        sum += u128::from(last);
+        // 2^64 and 2^32 are one in a sum of 16 bits.
+        let sum = (sum >> 64) as u64 + (sum as u64 >> 32) + (sum as u64 & 0xFFFF_FFFF);
+        self.0 += sum;
     }
     pub fn add_u16(&mut self, value: u16) {
         self.0 += u64::from(value.swap_bytes());

@@ -97,6 +97,10 @@ pub struct Faults {
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
     late: VecDeque<Late>,
+    /// Late write-backs whose memory had gone meanwhile.
+    pub late_without_memory: u64,
+    /// Late interrupts for which there was no room.
+    pub late_events_lost: u64,
 }
 
 impl Faults {
@@ -147,11 +151,13 @@ impl Faults {
         self.hold(now, direction, queue, Owed::Event)
     }
 
-    /// The oldest goes early when there are too many; an event among them goes lost.
+    /// The oldest goes early when there are too many; an event among them goes lost, and is counted.
     fn make_room(&mut self, host: &mut impl Host) {
         while self.late.len() >= MOST_LATE {
-            if let Some(Late { owed, .. }) = self.late.pop_front() {
-                store(host, owed);
+            match self.late.pop_front().map(|late| late.owed) {
+                Some(Owed::Event) => self.late_events_lost += 1,
+                Some(memory) => store(host, memory, &mut self.late_without_memory),
+                None => return,
             }
         }
     }
@@ -170,13 +176,13 @@ impl Faults {
         self.late.front().map(|late| late.at)
     }
 
-    /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost.
+    /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost and counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
             let Late { direction, queue, owed, .. } = self.late.pop_front()?;
             match owed {
                 Owed::Event => return Some((direction, queue)),
-                memory => store(host, memory),
+                memory => store(host, memory, &mut self.late_without_memory),
             }
         }
         None
@@ -184,10 +190,11 @@ impl Faults {
 
     /// A queue is switched off: what it still owes reaches memory now, without an interrupt, and nothing comes behind.
     pub(crate) fn settle(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
+        let lost = &mut self.late_without_memory;
         self.late.retain(|late| {
             let of_queue = late.direction == direction && late.queue == queue;
             if of_queue {
-                store(host, late.owed);
+                store(host, late.owed, lost);
             }
             !of_queue
         });
@@ -199,11 +206,12 @@ impl Faults {
     }
 }
 
-fn store(host: &mut impl Host, owed: Owed) {
+fn store(host: &mut impl Host, owed: Owed, lost: &mut u64) {
     // A fault here has nobody left to tell; the queue's own accesses report theirs.
-    let _ = match owed {
+    let stored = match owed {
         Owed::U64(address, value) => host.dma_publish_u64(address, value),
         Owed::U32(address, value) => host.dma_publish_u32(address, value),
         Owed::Event => Ok(()),
     };
+    *lost += u64::from(stored.is_err());
 }

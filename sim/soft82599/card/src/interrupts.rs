@@ -155,7 +155,7 @@ impl Interrupts {
         }
     }
 
-    /// Until when segments that come to a queue from now on may be coalesced (7.1.12, 7.3.2.1): until the interval of its vector is over,
+    /// Until when segments that come to a queue from now on may be coalesced (7.11, 7.3.2.1): until the interval of its vector is over,
     /// but at least for GPIE.rsc_delay. None if the queue has no vector or its interval is not longer than that delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {

@@ -191,18 +191,14 @@ impl Card {
             Findings { frame, parsed: &arrival.parsed, accepted: arrival.accepted, choice: &arrival.choice, checks, tag: trimmed.tag };
         let words = if queue.form == Form::Legacy { findings.legacy(&self.regs) } else { findings.advanced(&self.regs) };
         let bytes = trimmed.bytes();
-        let written = Fill::frame(host, &mut self.receive_queues[index], trimmed, split).and_then(|fill| {
-            fill.write_back(host, &mut self.faults, now, (index, &queue), words, false)?;
-            Ok(fill)
-        });
-        match written {
-            Ok(fill) => self.receive_queues[index].count_hints(&fill),
-            Err(fault) => {
-                self.receive_queues[index].head = (queue.head + needed as u32) % queue.length;
-                self.receive_fault(host, now, index, fault);
-                return Outcome::Dropped;
-            }
+        let mut fill = Fill::new(split);
+        let written = fill.frame(host, &mut self.receive_queues[index], trimmed);
+        if let Err(fault) = written.and_then(|()| fill.write_back(host, &mut self.faults, now, (index, &queue), words, false)) {
+            self.receive_queues[index].head = (queue.head + needed as u32) % queue.length;
+            self.receive_fault(host, now, index, fault);
+            return Outcome::Dropped;
         }
+        self.receive_queues[index].count_hints(&fill);
         self.statistics.delivered(&mut self.regs, index, 1, bytes);
         if arrival.choice.low_latency {
             self.low_latency_event(host, now, index);

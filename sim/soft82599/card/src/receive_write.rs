@@ -128,27 +128,31 @@ pub struct Fill {
 }
 
 impl Fill {
+    /// Nothing yet, for a frame that is to be cut so.
+    pub fn new(split: Split) -> Self {
+        Self { split, ..Self::default() }
+    }
+
     /// Lays a whole frame into the ring's next descriptors. The caller has made sure that there are enough.
-    pub fn frame(host: &mut impl Host, queue: &mut ReceiveQueue, mut frame: Trimmed, split: Split) -> Result<Self, DmaFault> {
-        let mut fill = Self { split, ..Self::default() };
-        let header_buffer = fill.take(host, queue)?;
-        fill.parts[0].starts = 1;
-        fill.start = fill.address;
-        if split.header_bytes != 0 {
-            fill.start = header_buffer;
-            frame.write(host, header_buffer, split.header_bytes)?;
+    pub fn frame(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut frame: Trimmed) -> Result<(), DmaFault> {
+        let header_buffer = self.take(host, queue)?;
+        self.parts[0].starts = 1;
+        self.start = self.address;
+        if self.split.header_bytes != 0 {
+            self.start = header_buffer;
+            frame.write(host, header_buffer, self.split.header_bytes)?;
         }
         let mut left = frame.bytes();
         while left != 0 {
-            if fill.room == 0 {
-                fill.take(host, queue)?;
+            if self.room == 0 {
+                self.take(host, queue)?;
             }
-            let now = left.min(fill.room);
-            frame.write(host, fill.address, now)?;
-            fill.advance(now);
+            let now = left.min(self.room);
+            frame.write(host, self.address, now)?;
+            self.advance(now);
             left -= now;
         }
-        Ok(fill)
+        Ok(())
     }
 
     /// Lays more bytes behind what is there; `begins`: a new frame's.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Receive side coalescing: segments of a TCP connection that follow each other become one long frame (datasheet 7.1.12, 4.6.7.2).
+//! Receive side coalescing: segments of a TCP connection that follow each other become one long frame (datasheet 7.11, 4.6.7.2).
 //!
 //! A segment that is fit for it opens a context, of which there are 32: it is laid into its ring's buffers, but the descriptors are not
 //! written back yet. The next segment of the same connection, if it continues the first one in every respect, is laid behind it without its
@@ -106,7 +106,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// None if the frame is not fit for coalescing (7.1.12.1).
+    /// None if the frame is not fit for coalescing (7.11.1).
     fn of(frame: &[u8], parsed: &Parsed, header_room: usize) -> Option<Self> {
         let end = parsed.tcp_end(frame)?;
         if parsed.network_extended || parsed.snap || parsed.fragment {
@@ -301,18 +301,12 @@ impl Card {
         // Padding behind the datagram does not belong to what the next segment continues.
         let padding = frame.len() - (segment.payload_at + segment.payload_bytes);
         let unpadded = &frame[..frame.len() - padding];
-        let fill = match Fill::frame(
-            host,
-            &mut self.receive_queues[index],
-            Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false),
-            split,
-        ) {
-            Ok(fill) => fill,
-            Err(fault) => {
-                self.receive_fault(host, now, index, fault);
-                return true;
-            }
-        };
+        let trimmed = Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false);
+        let mut fill = Fill::new(split);
+        if let Err(fault) = fill.frame(host, &mut self.receive_queues[index], trimmed) {
+            self.receive_fault(host, now, index, fault);
+            return true;
+        }
         let at = arrival.parsed.network_offset;
         self.rsc.contexts[i] = Context {
             connection,

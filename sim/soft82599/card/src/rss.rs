@@ -47,8 +47,9 @@ impl Rss {
         self.stale = false;
     }
 
-    fn toeplitz(&self, input: &[u8]) -> u32 {
-        input.iter().zip(&self.tables).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
+    /// Of `input` that begins so many bytes behind the key's start. Sums of parts are the sum of the whole.
+    fn toeplitz(&self, at: usize, input: &[u8]) -> u32 {
+        input.iter().zip(&self.tables[at..]).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
     }
 
     /// The frame's hash, if MRQC asks for one of a kind that fits the frame. TCP and UDP go before plain IP.
@@ -72,19 +73,17 @@ impl Rss {
             _ => None,
         };
         let addresses = parsed.addresses(frame);
-        let mut input = [0u8; INPUT_BYTES];
-        input[..addresses.len()].copy_from_slice(addresses);
         if self.stale {
             self.update(regs);
         }
         if let Some((bit, kind)) = transport {
             if bit.is_set(wanted) {
-                input[addresses.len()..addresses.len() + 4].copy_from_slice(&parsed.ports(frame));
-                return Hash { kind, value: self.toeplitz(&input[..addresses.len() + 4]) };
+                let ports = self.toeplitz(addresses.len(), &parsed.ports(frame));
+                return Hash { kind, value: self.toeplitz(0, addresses) ^ ports };
             }
         }
         if plain.0.is_set(wanted) {
-            return Hash { kind: plain.1, value: self.toeplitz(&input[..addresses.len()]) };
+            return Hash { kind: plain.1, value: self.toeplitz(0, addresses) };
         }
         Hash::default()
     }

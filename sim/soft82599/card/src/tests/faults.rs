@@ -57,6 +57,16 @@ fn late_write_backs_come_in_order_before_their_interrupt() {
 }
 
 #[test]
+fn late_write_backs_to_memory_that_has_gone_are_counted() {
+    let mut driver = Driver::up(1, 64);
+    driver.card.delay_write_back(1_000_000);
+    driver.arrive(&numbered_frame(1, 60));
+    driver.host.memory.clear();
+    driver.advance(1_000_000);
+    assert!(driver.card.statistics().contains(&("fault.late_without_memory".into(), 1)), "{:?}", driver.card.statistics());
+}
+
+#[test]
 fn a_queue_that_is_switched_off_writes_nothing_afterwards() {
     let mut driver = Driver::up(1, 64);
     driver.card.delay_write_back(1_000_000);
