@@ -69,6 +69,8 @@ void set_idle(PolicySlot& slot, IdleState state) noexcept {
 Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, bool tell_cpu) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
   switch (setting) {
+    default:  // the card has done it
+      break;
     case Setting::idle:
       set_idle(slot, value.idle);
       break;
@@ -109,6 +111,7 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
   settings.poll_budget_us = load(slot.poll_budget_us);
   settings.performance = load(slot.performance);
   settings.power_limit_mw = load(slot.power_limit_mw);
+  if (is_card_setting(setting)) settings.card_value = value.number;
   log::policy_changed(settings);
   return value;
 }
@@ -137,7 +140,11 @@ std::string text_of(const Cores& cores) {
   return text;
 }
 
-bool has_queue(const Device* card, unsigned core) { return card != nullptr && card->round_itr(core, 0).has_value(); }
+bool has_queue(const Device* card, unsigned core) {
+  if (card == nullptr) return false;
+  const auto rounded = card->round_itr(core, 0);
+  return rounded || rounded.error().code != ErrorCode::unsupported;
+}
 
 /// `cores`: those without a queue are left out if all were meant.
 std::expected<void, Refusal> check_itr(Value& value, Cores& cores, bool all) {
@@ -202,6 +209,24 @@ task<bool> set_back(Setting setting, std::span<const Value> before, const Cores&
   co_return all_known;
 }
 
+/// The card first; then every core notes it.
+task<Outcome> change_card(Setting setting, Value value, unsigned core) {
+  Device* const card = device();
+  if (card == nullptr) co_return refuse(ErrorCode::unsupported, setting, "no network card is in use");
+  if (setting != Setting::steer && core != all_cores) co_return refuse(ErrorCode::invalid, setting, "holds for all cores of the card");
+  if (setting == Setting::steer && core == all_cores) co_return refuse(ErrorCode::invalid, setting, "needs the core that gets the frames");
+  const auto changed = co_await card->change(setting, value.number, core);
+  if (!changed) co_return refuse(changed.error().code, setting, changed.error().message);
+  value.number = changed->value;
+  const std::uint32_t number = generation() + 1;
+  const Cores cores = cores_in_scope(setting, core);
+  for (unsigned i = 0; i < core_count(); ++i) {
+    if (cores[i]) static_cast<void>(co_await on_core(i, [=] { return apply_here(setting, value, number, false).has_value(); }));
+  }
+  store(accepted_changes, number);
+  co_return Applied{.generation = number, .value = text_of(setting, value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
+}
+
 task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   if (core != all_cores && core >= core_count()) {
     co_return refuse(ErrorCode::invalid, setting,
@@ -209,6 +234,7 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   }
   auto value = parse(setting, text, machine::power_abilities());
   if (!value) co_return std::unexpected(std::move(value.error()));
+  if (is_card_setting(setting)) co_return co_await change_card(setting, *value, core);
   Cores cores = cores_in_scope(setting, core);
   if (auto good = check(setting, *value, cores, core == all_cores); !good) co_return std::unexpected(std::move(good.error()));
 
@@ -350,14 +376,32 @@ Wishes Wishes::from(Arguments& arguments) {
       "package power limit, such as 35W, or off",
       "on or off",
       "how long an idle core looks for work before it sleeps, such as 50us",
+      "receive descriptors of each queue of the network card, 64 to 4096",
+      "transmit descriptors of each queue, 64 to 4096",
+      "receive descriptors that an event may take, such as 64",
+      "transmit prefetch threshold in descriptors (PTHRESH)",
+      "transmit host threshold in descriptors (HTHRESH)",
+      "transmit write-back threshold in descriptors (WTHRESH)",
+      "on or off: sent frames are told by the ring's head",
+      "on or off: receive side coalescing",
+      "on or off: frames for others are received too",
+      "study or default: the card's settings as the published studies had them",
+      "",
   };
   Wishes wishes;
-  for (unsigned i = 0; i < settings; ++i) wishes.values[i] = arguments.text(setting_names[i], "", help[i]);
+  for (unsigned i = 0; i < settings; ++i) {
+    if (static_cast<Setting>(i) != Setting::steer) wishes.values[i] = arguments.text(setting_names[i], "", help[i]);
+  }
   return wishes;
 }
 
 task<std::expected<void, Refusal>> apply(const Wishes& wishes) {
-  for (unsigned i = 0; i < settings; ++i) {
+  // A preset before what departs from it.
+  std::array<unsigned, settings> order{static_cast<unsigned>(Setting::preset)};
+  for (unsigned i = 0, place = 1; i < settings; ++i) {
+    if (static_cast<Setting>(i) != Setting::preset) order[place++] = i;
+  }
+  for (const unsigned i : order) {
     std::string value = wishes.values[i];
     if (value.empty() && static_cast<Setting>(i) == Setting::idle) value = "deepest";
     if (value.empty()) continue;
@@ -368,6 +412,10 @@ task<std::expected<void, Refusal>> apply(const Wishes& wishes) {
 }
 
 Device::~Device() { forget(*this); }
+
+task<Result<Device::Change>> Device::change(Setting, std::uint32_t, unsigned) {
+  co_return failure(ErrorCode::unsupported, "this card has no such setting");
+}
 
 void use(Device* device) noexcept {
   device_in_use.store(device, std::memory_order_release);

@@ -3,7 +3,8 @@
 //
 // A study changes one of these while load is offered and looks at what happens. So every setting can be changed while the machine runs, for
 // one core or all; what this CPU or card cannot do is refused with what it can, and then nothing has changed; and each accepted change
-// has a number, one sequence for the whole machine, which every core in its scope stamps into its records from the moment it holds.
+// has a number, one sequence for the whole machine, which every core in its scope stamps into its records from the moment it holds. What a
+// network card can change only with a queue stopped costs frames, and the answer says how many.
 //
 //   auto done = co_await policy::set(Setting::itr, "8us", policy::all_cores);
 #pragma once
@@ -30,9 +31,30 @@ enum class Setting : std::uint8_t {
   power_limit = 3,  ///< "35W", "35", "off" (firmware's); a package's
   turbo = 4,        ///< "on", "off"; a package's
   poll_budget = 5,  ///< "50us" or "50": looks at the ring so long before it sleeps; a core's
+  // The network card's, for all its queues; numbers, or "on" and "off".
+  rx_ring = 6,                ///< descriptors
+  tx_ring = 7,                ///< descriptors
+  rx_budget = 8,              ///< descriptors that an event may take
+  prefetch_threshold = 9,     ///< of the transmit queues: PTHRESH, HTHRESH, WTHRESH
+  host_threshold = 10,        ///<
+  write_back_threshold = 11,  ///<
+  head_write_back = 12,       ///< sent frames are told by the ring's head, not descriptor by descriptor; switch
+  rsc = 13,                   ///< the card joins segments of a connection; switch
+  promiscuous = 14,           ///< frames for others are received too; switch
+  preset = 15,                ///< "study": all of the above but the last as the published studies had them; "default"
+  steer = 16,                 ///< "udp:5000" or "tcp:5000": frames to this port go to the core named; "off": no more of this core's
 };
-constexpr unsigned settings = 6;
-constexpr std::array<const char*, settings> setting_names{"idle", "itr", "pstate", "power_limit", "turbo", "poll_budget"};
+constexpr unsigned settings = 17;
+constexpr std::array<const char*, settings> setting_names{
+    "idle",    "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
+    "pthresh", "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer"};
+/// The network card carries it out.
+constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring; }
+constexpr bool is_switch(Setting setting) noexcept {
+  return setting == Setting::turbo || (setting >= Setting::head_write_back && setting <= Setting::promiscuous);
+}
+/// A value of `steer` is a destination port and, for UDP, this; 0 is "off".
+constexpr std::uint32_t steer_udp = 1U << 16;
 
 constexpr unsigned all_cores = ~0u;
 
@@ -56,12 +78,14 @@ struct Refusal {
 };
 struct Applied {
   std::uint32_t generation = 0;
-  std::string value;  ///< as it was understood and rounded: "itr=8us"
-  std::string cores;  ///< those that it holds for: "0-3", "0,2,4"
+  std::string value;              ///< as it was understood and rounded: "itr=8us"
+  std::string cores;              ///< those that it holds for: "0-3", "0,2,4"
+  std::uint64_t lost_frames = 0;  ///< that the change of a card's setting cost
 };
 
 /// Checks `value` for every core in scope, then applies it on each; complete when all have. `core`: one, or `all_cores`. A setting of
-/// package scope, asked for one core, holds for that core's package; `itr` for all cores for those that have a queue. Changes are applied
+/// package scope, asked for one core, holds for that core's package; `itr` for all cores for those that have a queue; the card's for all,
+/// `steer` alone names one core. Changes are applied
 /// one after the other, in the order of generations. If the CPU refuses what it said it can, the cores that had changed are set back, which
 /// is a change too.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
@@ -95,6 +119,16 @@ class Device {
   /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue, or must
   /// not sleep on it now because something else of the card's (a frame on its way out) would end unseen: then the core goes on looking.
   [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
+
+  /// What a card's setting is now; any core. Not told: `preset` and `steer`.
+  [[nodiscard]] virtual std::uint32_t value_of(Setting) const noexcept { return 0; }
+  struct Change {
+    std::uint32_t value = 0;  ///< as it was rounded
+    std::uint64_t lost_frames = 0;
+  };
+  /// Carries out a card's setting, on core 0. Errors: `unsupported`, `invalid` and others, with a static text that says why; unless the
+  /// card itself failed, nothing has changed then.
+  [[nodiscard]] virtual task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned core);
 };
 /// Before a policy that concerns it is set; null: none any more.
 void use(Device* device) noexcept;

@@ -132,11 +132,42 @@ Parsed parse_power_limit(std::string_view text, const PowerAbilities& abilities)
   return value;
 }
 
-Parsed parse_turbo(std::string_view text, const PowerAbilities& abilities) {
-  if (!abilities.turbo) return refuse(ErrorCode::unsupported, Setting::turbo, "turbo cannot be set on this CPU");
-  if (text != "on" && text != "off") return wrong(Setting::turbo, text, "on off");
+Parsed parse_switch(Setting setting, std::string_view text) {
+  if (text != "on" && text != "off") return wrong(setting, text, "on off");
   Value value;
   value.number = text == "on" ? 1 : 0;
+  return value;
+}
+
+Parsed parse_turbo(std::string_view text, const PowerAbilities& abilities) {
+  if (!abilities.turbo) return refuse(ErrorCode::unsupported, Setting::turbo, "turbo cannot be set on this CPU");
+  return parse_switch(Setting::turbo, text);
+}
+
+Parsed parse_preset(std::string_view text) {
+  if (text != "study" && text != "default") return wrong(Setting::preset, text, "study default");
+  Value value;
+  value.number = text == "study" ? 1 : 0;
+  return value;
+}
+
+Parsed parse_steer(std::string_view text) {
+  Value value;
+  if (text == "off") return value;
+  const bool udp = text.starts_with("udp:");
+  const auto port = udp || text.starts_with("tcp:") ? parse_number(text.substr(4), 65535) : std::nullopt;
+  if (!port || *port == 0) return wrong(Setting::steer, text, "udp:PORT tcp:PORT off");
+  value.number = static_cast<std::uint32_t>(*port) | (udp ? steer_udp : 0);
+  return value;
+}
+
+/// The card has the last word.
+Parsed parse_card_number(Setting setting, std::string_view text) {
+  constexpr std::uint64_t most = 1'000'000;
+  const auto number = parse_decimal(text, 1);
+  if (!number || *number > most) return wrong(setting, text, "a number");
+  Value value;
+  value.number = static_cast<std::uint32_t>(*number);
   return value;
 }
 
@@ -170,8 +201,13 @@ Parsed parse(Setting setting, std::string_view text, const PowerAbilities& abili
       return parse_turbo(text, abilities);
     case Setting::poll_budget:
       return parse_time(setting, text, poll_budget_us_max, "0us to 1000000us");
+    case Setting::preset:
+      return parse_preset(text);
+    case Setting::steer:
+      return parse_steer(text);
+    default:
+      return is_switch(setting) ? parse_switch(setting, text) : parse_card_number(setting, text);
   }
-  return std::unexpected(Refusal{.code = ErrorCode::invalid, .why = "no such setting"});
 }
 
 std::string text_of(Setting setting, const Value& value) {
@@ -187,10 +223,15 @@ std::string text_of(Setting setting, const Value& value) {
       return text + (value.performance == 0 ? "off" : hexadecimal(value.performance));
     case Setting::power_limit:
       return text + (value.number == 0 ? "off" : thousandths(value.number) + 'W');
-    case Setting::turbo:
-      return text + (value.number != 0 ? "on" : "off");
+    case Setting::preset:
+      return text + (value.number != 0 ? "study" : "default");
+    case Setting::steer:
+      if (value.number == 0) return text + "off";
+      return text + ((value.number & steer_udp) != 0 ? "udp:" : "tcp:") + std::to_string(value.number & ~steer_udp);
+    default:
+      if (is_switch(setting)) return text + (value.number != 0 ? "on" : "off");
+      return text + std::to_string(value.number);
   }
-  return text;
 }
 
 }  // namespace neap::policy

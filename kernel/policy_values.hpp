@@ -17,7 +17,8 @@ namespace neap::policy {
 /// Which member counts depends on the setting.
 struct Value {
   IdleState idle = IdleState::halt;
-  std::uint32_t number = 0;       ///< itr, poll_budget: microseconds; power_limit: milliwatts, 0 firmware's; turbo: 0, 1
+  std::uint32_t number =
+      0;  ///< itr, poll_budget: microseconds; power_limit: milliwatts, 0 firmware's; switches: 0, 1; the card's: as it is
   std::uint64_t performance = 0;  ///< pstate: as IA32_PERF_CTL takes it; 0 firmware's
 };
 

@@ -25,7 +25,8 @@ task<std::string> change_policy(const Request& request) {
   Fields fields(" ");
   fields.number("generation", applied->generation);
   fields.text("cores", applied->cores);
-  co_return "ok " + applied->value + ' ' + fields.all();
+  const std::string lost = policy::is_card_setting(setting) ? " lost=" + std::to_string(applied->lost_frames) : std::string();
+  co_return "ok " + applied->value + lost + ' ' + fields.all();
 }
 
 /// The ancestor's `dvfs` took PERF_CTL as it is, in any base.
@@ -177,6 +178,25 @@ std::span<const Command> built_in_commands() {
       {.usage = "poll_budget,TIME[,CORE]",
        .help = "How long a core looks at its ring before it sleeps, in microseconds (50 or 50us).",
        .run = &change_policy<Setting::poll_budget>},
+      {.usage = "rx_ring,N", .help = "Receive descriptors of each queue, 64 to 4096.", .run = &change_policy<Setting::rx_ring>},
+      {.usage = "tx_ring,N", .help = "Transmit descriptors of each queue, 64 to 4096.", .run = &change_policy<Setting::tx_ring>},
+      {.usage = "rx_budget,N", .help = "Receive descriptors that an event may take.", .run = &change_policy<Setting::rx_budget>},
+      {.usage = "pthresh,N", .help = "Transmit prefetch threshold.", .run = &change_policy<Setting::prefetch_threshold>},
+      {.usage = "hthresh,N", .help = "Transmit host threshold.", .run = &change_policy<Setting::host_threshold>},
+      {.usage = "wthresh,N", .help = "Transmit write-back threshold, 0 to 8.", .run = &change_policy<Setting::write_back_threshold>},
+      {.usage = "head_write_back,SWITCH",
+       .help = "Sent frames are told by the ring's head, on or off.",
+       .run = &change_policy<Setting::head_write_back>},
+      {.usage = "rsc,SWITCH", .help = "Receive side coalescing, on or off.", .run = &change_policy<Setting::rsc>},
+      {.usage = "promiscuous,SWITCH",
+       .help = "Frames for others are received too, on or off.",
+       .run = &change_policy<Setting::promiscuous>},
+      {.usage = "preset,NAME",
+       .help = "The card's settings as the published studies had them (study), or default.",
+       .run = &change_policy<Setting::preset>},
+      {.usage = "steer,FLOW,CORE",
+       .help = "Frames to a port (udp:5000, tcp:5000) go to this core, whatever RSS says; off: no more of this core's.",
+       .run = &change_policy<Setting::steer>},
       {.usage = "policy[,CORE]", .help = "The settings that hold, core by core.", .run = &tell_policy},
       {.usage = "status", .help = "What runs here, and whether a run is on.", .run = &tell_status},
       {.usage = "stats[,CORE]", .help = "All counters, of the machine or of one core.", .run = &tell_statistics},

@@ -53,7 +53,7 @@ constexpr std::string_view forms[][2] = {
      "package_c3:u64:ticks package_c6:u64:ticks package_c7:u64:ticks"},
     {"settings",
      "tsc:u64:ticks kind:u8: idle_state:u8: changed:u8: turbo:u8: generation:u32: itr_us:u32:us poll_budget_us:u32:us "
-     "performance:u64: power_limit_mw:u32:mW reserved:u8x28:"},
+     "performance:u64: power_limit_mw:u32:mW card_value:u32: reserved:u8x24:"},
     {"anchor",
      "tsc:u64:ticks kind:u8: reserved:u8x3: generation:u32: wall_clock_ns:u64:ns requests:u64: package:u32: run:u32: sleeps:u64: "
      "idle_ticks:u64:ticks reserved2:u64:"},

@@ -191,7 +191,15 @@ task<std::string> tell_policy(const Request& request) {
     tell_policy_of(core, fields);
     text += "; " + std::to_string(core) + ' ' + fields.all();
   }
-  co_return text;
+  const policy::Device* const card = policy::device();
+  if (card == nullptr || request.core) co_return text;
+  Fields fields(" ");
+  for (unsigned i = 0; i < policy::settings; ++i) {
+    const auto setting = static_cast<policy::Setting>(i);
+    if (setting == policy::Setting::preset || setting == policy::Setting::steer || !policy::is_card_setting(setting)) continue;
+    fields.number(policy::setting_names[i], card->value_of(setting));
+  }
+  co_return text + "; card " + fields.all();
 }
 
 task<std::string> tell_cores(const Request&) {

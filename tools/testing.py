@@ -77,7 +77,7 @@ def test(names: Sequence[str]) -> int:
 def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
 
-    `card` alone is the soft card's fuzzers, for all of the time.
+    `card` alone is the soft card's fuzzers, `driver` traffic under settings and faults at random, for all of the time.
 
     Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
     """
@@ -85,6 +85,8 @@ def soak(names: Sequence[str], minutes: float) -> int:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     if list(names) == ["card"]:
         return card_fuzz.soak(minutes)
+    if list(names) == ["driver"]:
+        return _soak_driver(minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))
@@ -97,6 +99,18 @@ def soak(names: Sequence[str], minutes: float) -> int:
         if status:
             return status
     return 0
+
+
+def _soak_driver(minutes: float) -> int:
+    _require_images()
+    build.build("image-debug", ["ixgbe_echo.elf"])
+    build.build_soft_card()
+    qemu.command()
+    os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes))
+    os.environ.setdefault("NEAP_SOAK_SEED", str(int.from_bytes(os.urandom(4), "little")))
+    outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_settings_test.py"], 60 * minutes + 600, "-k", "soak")
+    progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}")
+    return EXIT_FAILURE if outcome.failures else 0
 
 
 def _run_layer(name: str, layer: Callable[[], Outcome]) -> Outcome:

@@ -14,6 +14,8 @@
 
 namespace neap::ixgbe {
 
+using namespace std::chrono_literals;
+
 namespace {
 
 constexpr std::uint32_t frame_bytes_least = 60;
@@ -81,6 +83,7 @@ void Card::stop() noexcept {
 }
 
 task<void> Card::close() {
+  while (busy_) co_await sleep_for(1ms);
   stop();
   for (unsigned core = 0; core < pairs_.size(); ++core) {
     // What a pair has queued for itself runs before our next try, as events keep their order.
@@ -99,38 +102,30 @@ Card::~Card() {
 task<Result<void>> Card::start() {
   const auto moderation = Moderation::from_us(options_.itr_us);
   if (!moderation) co_return std::unexpected(moderation.error());
-  moderation_ = *moderation;
+  for (auto& itr_us : itr_us_) itr_us = moderation->itr_us();
   const unsigned pairs = std::min(core_count(), pairs_max);
   if (auto good = check(options_, pairs); !good) co_return good;
   const unsigned rss_cores = options_.rss_cores == 0 ? pairs : options_.rss_cores;
   const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores && rss_cores > 1;
   rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none);
   const unsigned hashed_to = rss_cores - (leave_out ? 1 : 0);
-  steered_port_ = options_.reserved_core ? options_.reserved_port : std::uint16_t{0};
+  if (options_.reserved_core) steered_[0] = {options_.reserved_port, *options_.reserved_core};
+  unmasked_ = (1U << pairs) - 1;
 
-  if (auto done = co_await reset_card(registers_); !done) co_return done;
-  if (auto done = co_await wait_until_initialised(registers_); !done) co_return done;
-  const auto mac = read_mac(registers_);
-  if (!mac) co_return std::unexpected(mac.error());
-  mac_ = *mac;
-  if (auto done = co_await start_link(registers_, sfp_); !done) co_return done;
-  clear_statistics(registers_);
   if (auto done = co_await make_pairs(); !done) co_return done;
-  if (auto done = co_await start_queues(); !done) co_return done;
-  if (auto done = wire_vectors(); !done) co_return done;
-  enable_vectors(registers_, pairs);
-  look_at_link(false);
+  if (auto done = make_vectors(); !done) co_return done;
+  if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
 
   const auto& at = device_.address;
   Line line;
   line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function;
   add(line << ", MAC ", mac_);
-  line << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation_.itr_us() << " us, link "
+  line << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation->itr_us() << " us, link "
        << (link_up() ? "up" : "down");
   line.print();
-  if (steered_port_ != 0) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", steered_port_);
-  if (moderation_.itr_us() != options_.itr_us)
-    print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation_.itr_us(), " us");
+  if (options_.reserved_core) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", options_.reserved_port);
+  if (moderation->itr_us() != options_.itr_us)
+    print("ixgbe: moderation of ", options_.itr_us, " us rounded to ", moderation->itr_us(), " us");
   co_return Result<void>{};
 }
 
@@ -145,35 +140,15 @@ task<Result<void>> Card::make_pairs() {
         },
         this);
     // On its own core, so that rings and buffers come from that core's memory.
-    auto allocated = co_await on_core(core, [this, core] { return pairs_[core]->allocate(options_.queues); });
-    if (!allocated) co_return allocated;
+    auto prepared = co_await on_core(core, [this, core] { return pairs_[core]->prepare(options_.queues); });
+    if (!prepared) co_return prepared;
   }
   co_return Result<void>{};
 }
 
-task<Result<void>> Card::start_queues() {
-  // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
-  program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
-  if (steered_port_ != 0) steer_tcp_port(registers_, steered_port_, *options_.reserved_core);
-  for (auto& pair : pairs_) pair->receive_queue().program();
-  // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
-  program_transmit(registers_);
-  for (auto& pair : pairs_) pair->transmit_queue().program();
-  for (auto& pair : pairs_) {
-    if (auto done = co_await pair->transmit_queue().enable(); !done) co_return done;
-  }
-  if (auto done = co_await start_receive(registers_); !done) co_return done;
-  for (auto& pair : pairs_) {
-    if (auto done = co_await pair->receive_queue().enable(); !done) co_return done;
-  }
-  co_return Result<void>{};
-}
-
-Result<void> Card::wire_vectors() {
+Result<void> Card::make_vectors() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
   if (device_.msix_vectors() <= pairs) return failure(ErrorCode::unsupported, "ixgbe: too few MSI-X vectors", device_.msix_vectors());
-  program_vectors(registers_, pairs, moderation_);
-  for (auto& itr_us : itr_us_) itr_us.store(moderation_.itr_us(), std::memory_order_relaxed);
   for (unsigned entry = 0; entry <= pairs; ++entry) {
     const bool queue = entry < pairs;
     const unsigned core = queue ? entry : home_core_;
@@ -181,8 +156,57 @@ Result<void> Card::wire_vectors() {
     const auto vector = allocate_vector(core, std::move(callback));
     if (!vector) return std::unexpected(vector.error());
     vectors_.emplace_back(core, *vector);
-    if (auto routed = device_.route_msix(entry, core, *vector); !routed) return routed;
   }
+  return {};
+}
+
+// 4.6.3 from reset to running queues, at the start and after a fault that leaves nothing else. The pairs are held, or nobody uses them yet.
+task<Result<std::uint64_t>> Card::bring_up() {
+  if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
+  if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
+  std::uint64_t lost = 0;  // what had not been sent; the card does no DMA now
+  for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
+  if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
+  const auto mac = read_mac(registers_);
+  if (!mac) co_return std::unexpected(mac.error());
+  mac_ = *mac;
+  if (auto done = co_await start_link(registers_, sfp_); !done) co_return std::unexpected(done.error());
+  clear_statistics(registers_);
+  if (auto done = co_await start_queues(); !done) co_return std::unexpected(done.error());
+  if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
+  look_at_link(false);
+  co_return lost;
+}
+
+task<Result<void>> Card::start_queues() {
+  // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
+  program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
+  program_promiscuous(registers_, promiscuous_);
+  for (unsigned i = 0; i < steered_.size(); ++i) {
+    if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
+  }
+  // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
+  program_transmit(registers_);
+  for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
+  for (auto& pair : pairs_) {
+    if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
+  }
+  if (auto done = co_await start_receive(registers_); !done) co_return done;
+  for (auto& pair : pairs_) {
+    if (auto done = co_await pair->receive_queue().enable(true); !done) co_return done;
+    co_await on_core(pair->core(), [&pair] { pair->resume(); });
+  }
+  co_return Result<void>{};
+}
+
+Result<void> Card::start_interrupts() {
+  const auto pairs = static_cast<unsigned>(pairs_.size());
+  program_vectors(registers_, pairs);
+  for (unsigned core = 0; core < pairs; ++core) set_itr(core, itr_us(core));
+  for (unsigned entry = 0; entry < vectors_.size(); ++entry) {
+    if (auto routed = device_.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
+  }
+  enable_vectors(registers_, unmasked_);
   return {};
 }
 
@@ -194,6 +218,11 @@ void Card::other_interrupt() {
     counters_.memory_errors.add();
     if (counters_.memory_errors.value() == 1) print("ixgbe: EICR.ECC: the card's memory failed");
   }
+  if (causes.pci_exception && causes.raw() != Registers::all_ones) {
+    counters_.dma_errors.add();
+    if (counters_.dma_errors.value() == 1) print("ixgbe: EICR.PCI_EXCEPTION: the card could not reach memory");
+  }
+  if ((causes.ecc || causes.pci_exception) && causes.raw() != Registers::all_ones) neap::start(mend(nullptr));
   // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
   inspect();
 }
@@ -204,6 +233,9 @@ void Card::inspect() {
     if (counters_.gone.value() == 1) print(card_gone_error.message);
   }
   look_at_link(true);  // a card that is gone has no link
+  for (auto& pair : pairs_) {
+    if (pair->take_hang()) neap::start(mend(pair.get()));
+  }
 }
 
 void Card::look_at_link(bool announce) {
@@ -249,8 +281,10 @@ Result<void> Card::transmit(const TransmitFrame& frame) noexcept {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // UDP to the same port goes by RSS; nobody asks for that.
-  if (steered_port_ != 0 && destination_port == steered_port_) return *options_.reserved_core;
+  // TCP goes first; nobody asks where UDP to a port goes.
+  for (const auto& [flow, core] : steered_) {
+    if (flow == destination_port && flow != 0) return core;
+  }
   return rss::queue_of(rss_table_, rss::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
 }
 
@@ -258,6 +292,7 @@ Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const
   if (core >= pairs_.size()) return failure(ErrorCode::unsupported, "this core has no queue of the card: only the first 16 have", core);
   const auto moderation = Moderation::from_us(itr_us);
   if (!moderation) return std::unexpected(moderation.error());
+  if (const char* const why = options_.queues.wrong(moderation->itr_us())) return failure(ErrorCode::invalid, why, itr_us);
   return moderation->itr_us();
 }
 
@@ -275,9 +310,11 @@ void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
 void Card::set_interrupt(unsigned core, bool on) noexcept {
   if (core >= pairs_.size()) return;
   if (!on) {
+    unmasked_ &= ~(1U << core);
     mask_vector(registers_, core);
     return;
   }
+  unmasked_ |= 1U << core;
   // What came while the vector was masked may have been seen by polling, or not.
   unmask_vector(registers_, core, pairs_[core]->work_waits());
 }

@@ -70,6 +70,10 @@ class Card final : public NetDevice, public policy::Device {
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
   void set_interrupt(unsigned core, bool on) noexcept override;
   [[nodiscard]] const volatile void* next_receive_line(unsigned core) const noexcept override;
+  [[nodiscard]] std::uint32_t value_of(policy::Setting setting) const noexcept override;
+  /// Stops one core's queues after the other where the card takes a setting only then. Errors: `invalid` and `unsupported` (nothing has
+  /// changed), `out_of_memory` (the same), `full` (no filter left), those of a reset of the card.
+  [[nodiscard]] task<Result<Change>> change(policy::Setting setting, std::uint32_t value, unsigned core) override;
 
   /// The card's own counts, up to now. On the core that opened it. Errors: `closed` (card gone).
   [[nodiscard]] Result<Statistics> collect_statistics() noexcept;
@@ -79,15 +83,34 @@ class Card final : public NetDevice, public policy::Device {
  private:
   friend task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Options options);
 
+  /// Held while the card or a queue is being set up anew, by one at a time; `close` waits for it.
+  class Work {
+   public:
+    explicit Work(bool& busy) noexcept : busy_(busy) { busy_ = true; }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+    ~Work() { busy_ = false; }
+
+   private:
+    bool& busy_;
+  };
+
   [[nodiscard]] task<Result<void>> start();
   [[nodiscard]] task<Result<void>> make_pairs();
+  [[nodiscard]] Result<void> make_vectors();
+  [[nodiscard]] task<Result<std::uint64_t>> bring_up();
   [[nodiscard]] task<Result<void>> start_queues();
-  [[nodiscard]] Result<void> wire_vectors();
+  [[nodiscard]] Result<void> start_interrupts();
+  [[nodiscard]] task<Result<std::uint64_t>> set_queues(QueueOptions wanted);
+  [[nodiscard]] task<Result<std::uint64_t>> restart(QueuePair& pair, const QueueOptions& options, bool drain);
+  [[nodiscard]] Result<void> steer(std::uint32_t flow, unsigned core) noexcept;
+  [[nodiscard]] task<void> mend(QueuePair* hung);
   void other_interrupt();
   void inspect();
   void look_at_link(bool announce);
   void set_link(bool up) noexcept;
   void stop() noexcept;
+  [[nodiscard]] std::uint32_t least_itr_us() const noexcept;
 
   const pci::Device& device_;
   Registers registers_;
@@ -95,18 +118,22 @@ class Card final : public NetDevice, public policy::Device {
   Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
-  std::uint16_t steered_port_ = 0;  ///< 0: none
+  /// Flow (as `policy::Setting::steer` names it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.
+  std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
+  bool promiscuous_ = false;
   MacAddress mac_{};
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as it stands in EITR
+  std::atomic<std::uint32_t> unmasked_ = 0;                     // vectors of queues that interrupt
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
   /// A queue's complaint on its way to the home core, which may read registers.
   Errand inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
   CardCounters counters_;
   bool stopped_ = false;
+  bool busy_ = false;
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`,

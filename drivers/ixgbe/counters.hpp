@@ -39,6 +39,7 @@ struct TransmitCounters {
   Counter refused_full;
   Counter refused_invalid;
   Counter tail_writes;
+  Counter lost;   ///< frames given up when a queue was stopped
   Counter hangs;  ///< times that the card made no progress within the watchdog's period
 };
 constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
@@ -46,6 +47,7 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.refused_full", &TransmitCounters::refused_full},
     {"ixgbe.tx.refused_invalid", &TransmitCounters::refused_invalid},
     {"ixgbe.tx.tail_writes", &TransmitCounters::tail_writes},
+    {"ixgbe.tx.lost", &TransmitCounters::lost},
     {"ixgbe.tx.hangs", &TransmitCounters::hangs},
 };
 
@@ -68,12 +70,16 @@ struct CardCounters {
   Counter other_interrupts;
   Counter link_changes;
   Counter memory_errors;  ///< the card's ECC logic gave up
+  Counter dma_errors;     ///< the card could not reach memory
+  Counter resets;         ///< and was set up anew for one of these, or for a queue that did not stop
   Counter gone;           ///< a read found all ones
 };
 constexpr NamedCount<CardCounters, Counter> card_counts[] = {
     {"ixgbe.card.other_interrupts", &CardCounters::other_interrupts},
     {"ixgbe.card.link_changes", &CardCounters::link_changes},
     {"ixgbe.card.memory_errors", &CardCounters::memory_errors},
+    {"ixgbe.card.dma_errors", &CardCounters::dma_errors},
+    {"ixgbe.card.resets", &CardCounters::resets},
     {"ixgbe.card.gone", &CardCounters::gone},
 };
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstdint>
+#include <cstring>
 
 #include "drivers/ixgbe/dma_memory.hpp"
 #include "kernel/error.hpp"
@@ -35,6 +36,9 @@ class DescriptorRing {
     mask_ = count - 1;
     return {};
   }
+
+  /// No descriptor has been written; the card does not know the ring.
+  void clear() noexcept { std::memset(memory_.start(), 0, bytes()); }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
   /// `position` counts on for ever; the ring takes its low bits.

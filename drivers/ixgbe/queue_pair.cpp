@@ -10,12 +10,43 @@ QueuePair::~QueuePair() {
   if (attached()) log::watch(nullptr);
 }
 
-Result<void> QueuePair::allocate(const QueueOptions& options) {
-  if (options.budget_descriptors == 0) return failure(ErrorCode::invalid, "ixgbe: a budget of no descriptors");
-  if (auto done = receive_.allocate(options.receive_descriptors, options.receive_buffers, options.frame_bytes_max); !done) return done;
-  if (auto done = transmit_.allocate(options.transmit_descriptors, options.frame_bytes_max); !done) return done;
+Result<void> QueuePair::prepare(const QueueOptions& options) {
+  if (auto done = receive_.prepare(options); !done) return done;
+  return transmit_.prepare(options);
+}
+
+void QueuePair::program(const QueueOptions& options) noexcept {
   budget_ = options.budget_descriptors;
-  return {};
+  receive_.program(options);
+  transmit_.program(options);
+}
+
+void QueuePair::hold() noexcept {
+  end_of_event();
+  held_ = true;
+  transmit_.hold(true);
+}
+
+bool QueuePair::drained() noexcept {
+  transmit_.reclaim();
+  return transmit_.pending() == 0;
+}
+
+std::uint32_t QueuePair::empty() noexcept {
+  const std::uint32_t unsent = transmit_.empty();
+  if (receiver_ != nullptr) {
+    if (receive_.receive(*receiver_, DescriptorRing::descriptors_max) != 0) receiver_->batch_done();
+    transmit_.deliver(*receiver_);
+  }
+  receive_.empty();
+  return unsent;
+}
+
+void QueuePair::resume() noexcept {
+  held_ = false;
+  transmit_.hold(false);
+  receive_.refill();
+  again_.ask(index_);
 }
 
 void QueuePair::attach(FrameReceiver& receiver) {
@@ -90,6 +121,8 @@ bool QueuePair::look_before_sleep() noexcept {
 }
 
 void QueuePair::end_of_event() noexcept {
+  if (held_) [[unlikely]]
+    return;
   receive_.refill();
   transmit_.flush();
   if (transmit_.pending() != 0 && !watchdog_.pending()) {
@@ -103,10 +136,11 @@ void QueuePair::end_of_event() noexcept {
 void QueuePair::watch() noexcept {
   transmit_.reclaim();
   if (transmit_.deliverable()) again_.ask(index_);
-  if (transmit_.pending() == 0) return;
+  if (transmit_.pending() == 0 || held_) return;
   // Without a link the card keeps frames for as long as that takes.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
+    hung_ = true;
     if (transmit_.counters().hangs.value() == 1)
       print("ixgbe: transmit queue ", index_, " makes no progress, ", transmit_.pending(), " descriptors wait");
     if (hang_call_ != nullptr) hang_call_(hang_context_);

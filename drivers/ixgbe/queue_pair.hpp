@@ -24,14 +24,6 @@
 
 namespace neap::ixgbe {
 
-struct QueueOptions {
-  std::uint32_t receive_descriptors = 512;
-  std::uint32_t transmit_descriptors = 512;
-  std::uint32_t receive_buffers = 2048;  ///< ring and what the stack may hold, 2 KiB each
-  std::uint32_t frame_bytes_max = 1514;
-  unsigned budget_descriptors = 64;  ///< receive descriptors an event may take
-};
-
 class QueuePair {
  public:
   /// Both queues have number `index`, which is the core's.
@@ -41,8 +33,20 @@ class QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
   ~QueuePair();
 
-  /// On the pair's core, so that its memory is near. Errors: `invalid`, `out_of_memory`.
-  [[nodiscard]] Result<void> allocate(const QueueOptions& options);
+  /// Memory for both queues, on the pair's core, so that it is near. Errors: `invalid`, `out_of_memory`; then nothing has changed.
+  [[nodiscard]] Result<void> prepare(const QueueOptions& options);
+
+  // How a running pair is stopped and goes on with other options; each step on the pair's core but for the waits between them, in which
+  // the queues go off or come up.
+  /// From here on no tail moves: frames to be sent are refused as by a full ring.
+  void hold() noexcept;
+  /// True if all that was told to the card is sent.
+  [[nodiscard]] bool drained() noexcept;
+  /// Hands up what was received, and gives back what was not sent; returns how many frames the latter were. Both queues are off.
+  [[nodiscard]] std::uint32_t empty() noexcept;
+  void program(const QueueOptions& options) noexcept;
+  /// Both queues are on.
+  void resume() noexcept;
 
   /// On the pair's core, once: frames go to `receiver` from the next event on, those that wait in the ring first.
   void attach(FrameReceiver& receiver);
@@ -54,12 +58,16 @@ class QueuePair {
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
   /// One core at a time. The receiver hears of the link as it is by then, on the pair's core.
   void announce_link() noexcept { link_news_.ask(index_); }
+  void set_budget(std::uint32_t descriptors) noexcept { budget_ = descriptors; }
 
   /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. Before `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
     hang_call_ = call;
     hang_context_ = context;
   }
+
+  /// True once for each time that `on_hang` was called since the last look. Any core.
+  [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
   /// On the pair's core. Errors: `closed` (no link), those of `TransmitQueue::transmit`.
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
@@ -77,6 +85,7 @@ class QueuePair {
     return receive_.next_line();
   }
 
+  [[nodiscard]] unsigned core() const noexcept { return index_; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
@@ -100,8 +109,10 @@ class QueuePair {
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;
   std::atomic<bool> link_up_ = false;
+  std::atomic<bool> hung_ = false;
   unsigned index_;
-  unsigned budget_ = 64;
+  std::uint32_t budget_ = 64;
+  bool held_ = false;
 
   Errand again_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->look(); }, this};
   Errand link_news_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->tell_link(); }, this};

@@ -20,9 +20,8 @@ using test::frame_of;
 struct QueuePairTest : testing::Test {
   void start(const QueueOptions& options = {}) {
     machine.on(0, [&] {
-      ASSERT_TRUE(pair->allocate(options).has_value());
-      pair->receive_queue().program();
-      pair->transmit_queue().program();
+      ASSERT_TRUE(pair->prepare(options).has_value());
+      pair->program(options);
       pair->receive_queue().refill();
       pair->set_link(true);
       vector = allocate_vector(0, [this] { pair->interrupt(); }).value();
@@ -331,9 +330,8 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
   const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
   machine.on(0, [&] {
-    ASSERT_TRUE(pair->allocate({}).has_value());
-    pair->receive_queue().program();
-    pair->transmit_queue().program();
+    ASSERT_TRUE(pair->prepare({}).has_value());
+    pair->program({});
     pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });

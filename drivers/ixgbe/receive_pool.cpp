@@ -6,26 +6,28 @@
 
 namespace neap::ixgbe {
 
-Result<void> ReceivePool::allocate(std::uint32_t count) {
-  assert(size_ == 0);
+Result<void> ReceivePool::grow_to(std::uint32_t count) {
   if (count == 0 || count > buffers_max) return failure(ErrorCode::invalid, "ixgbe: receive buffers out of range", count);
-  auto data = DmaMemory::allocate(std::size_t{count} * buffer_bytes);
+  if (count <= size_) return {};
+  const std::uint32_t more = count - size_;
+  auto data = DmaMemory::allocate(std::size_t{more} * buffer_bytes);
   if (!data) return std::unexpected(data.error());
-  buffers_.reset(new (std::nothrow) Buffer[count]);
-  if (!buffers_) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for receive buffer headers", count);
-  data_ = std::move(*data);
-  const std::uint64_t first_bus_address = data_.bus_address();
-  for (std::uint32_t i = count; i-- > 0;) {
-    Buffer& buffer = buffers_[i];
+  std::unique_ptr<Buffer[]> buffers(new (std::nothrow) Buffer[more]);
+  if (!buffers) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for receive buffer headers", more);
+  const std::uint64_t first_bus_address = data->bus_address();
+  for (std::uint32_t i = more; i-- > 0;) {
+    Buffer& buffer = buffers[i];
     buffer.pool = this;
-    buffer.start = data_.start() + std::size_t{i} * buffer_bytes;
+    buffer.start = data->start() + std::size_t{i} * buffer_bytes;
     buffer.bus_address = first_bus_address + std::uint64_t{i} * buffer_bytes;
     buffer.return_to = &release;
-    buffer.pool_index = i;
+    buffer.pool_index = size_ + i;
     buffer.next = free_;
     free_ = &buffer;
   }
-  size_ = available_ = count;
+  slabs_.push_back({.data = std::move(*data), .buffers = std::move(buffers)});
+  size_ = count;
+  available_ += more;
   return {};
 }
 

@@ -3,7 +3,7 @@
 //
 // A frame is handed up without a copy, so its buffer is away until the application has read it, and nobody knows for how long. The pool of
 // a queue is therefore larger than its ring, and bounded: when it is empty the ring is left short, the card drops what does not fit (and
-// counts it), and the next release fills the ring again. Nothing is allocated after the start.
+// counts it), and the next release fills the ring again. Nothing is allocated with traffic; a larger ring may bring more buffers.
 //
 // Headers lie apart from data: the card's writes and the stack's notes do not share cache lines, and data stay aligned to their size, so
 // that no buffer crosses a 4 KiB border.
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "drivers/ixgbe/dma_memory.hpp"
 #include "kernel/error.hpp"
@@ -28,14 +29,17 @@ class ReceivePool {
     ReceivePool* pool = nullptr;
     std::byte* start = nullptr;
     std::uint64_t bus_address = 0;
+    // Of a frame's first buffer, while the frame is being put together.
+    Buffer* last = nullptr;
+    std::uint32_t pieces = 0;
   };
 
   ReceivePool() = default;
   ReceivePool(const ReceivePool&) = delete;
   ReceivePool& operator=(const ReceivePool&) = delete;
 
-  /// Allocates `count` buffers (1 to `buffers_max`), once. Errors: `invalid`, `out_of_memory`.
-  [[nodiscard]] Result<void> allocate(std::uint32_t count);
+  /// Allocates more buffers, so that there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
+  [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
   /// Null when none is left.
   [[nodiscard]] Buffer* take() noexcept {
@@ -62,8 +66,11 @@ class ReceivePool {
  private:
   static void release(ReceiveBuffer* buffer) noexcept;
 
-  DmaMemory data_;
-  std::unique_ptr<Buffer[]> buffers_;
+  struct Slab {
+    DmaMemory data;
+    std::unique_ptr<Buffer[]> buffers;
+  };
+  std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
   std::uint32_t available_ = 0;
   std::uint32_t size_ = 0;

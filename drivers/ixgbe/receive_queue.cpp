@@ -4,24 +4,44 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <utility>
 
 namespace neap::ixgbe {
 
 using namespace std::chrono_literals;
 
-Result<void> ReceiveQueue::allocate(std::uint32_t ring_descriptors, std::uint32_t buffers, std::uint32_t frame_bytes_max) {
-  if (auto allocated = ring_.allocate(ring_descriptors); !allocated) return allocated;
-  if (buffers < ring_descriptors) return failure(ErrorCode::invalid, "ixgbe: fewer receive buffers than descriptors", buffers);
-  if (auto allocated = pool_.allocate(buffers); !allocated) return allocated;
-  buffers_.reset(new (std::nothrow) ReceivePool::Buffer*[ring_descriptors]());
-  if (!buffers_) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's notes", ring_descriptors);
+namespace {
+
+constexpr std::uint32_t coalesced_pieces_max = 16;
+
+std::uint32_t pieces_of(const QueueOptions& options) noexcept {
   // A tag that the card leaves in place is not counted in the frame's size.
   constexpr std::uint32_t vlan_tags_bytes = 8;
-  chain_pieces_max_ = (frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
+  const std::uint32_t pieces = (options.frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
+  return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
+}
+
+}  // namespace
+
+Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
+  Memory memory;
+  if (auto allocated = memory.ring.allocate(options.receive_descriptors); !allocated) return allocated;
+  memory.slots.reset(new (std::nothrow) Slot[options.receive_descriptors]());
+  if (!memory.slots) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's notes", options.receive_descriptors);
+  if (auto grown = pool_.grow_to(std::max(options.receive_buffers, options.receive_descriptors)); !grown) return grown;
+  spare_ = std::move(memory);
   return {};
 }
 
-void ReceiveQueue::program() const noexcept {
+void ReceiveQueue::program(const QueueOptions& options) noexcept {
+  assert(posted_ == 0 && (spare_.slots || slots_));
+  if (spare_.slots) {
+    ring_ = std::move(spare_.ring);
+    slots_ = std::move(spare_.slots);
+  }
+  ring_.clear();
+  head_ = tail_ = 0;
+  pieces_max_ = pieces_of(options);
   // 4.6.7: "program base and length of the ring", then head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
   registers_.write(reg::RDBAL(index_), reg::Rdbal::from_raw(static_cast<std::uint32_t>(address)));
@@ -36,17 +56,28 @@ void ReceiveQueue::program() const noexcept {
                                          .header_buffer_64 = 4,
                                          .descriptor_type = advanced_one_buffer,
                                          .drop_enable = true});
+  // 7.1.12, 8.2.3.8.13: as many buffers as there may be.
+  constexpr std::uint32_t descriptors_16 = 3;
+  registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
   // 4.6.7: software clears this bit, whose meaning the datasheet keeps to itself.
   registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) { value.cleared_by_software = false; });
 }
 
-task<Result<void>> ReceiveQueue::enable() {
-  // 4.6.7: RXDCTL.ENABLE, poll it, and only then the tail.
-  registers_.modify(reg::RXDCTL(index_), [](reg::Rxdctl& value) { value.enable = true; });
-  auto enabled = co_await wait_for(
-      registers_, reg::RXDCTL(index_), [](reg::Rxdctl value) { return value.enable; }, 100ms, "ixgbe: RXDCTL.ENABLE did not come up");
-  if (enabled) refill();
-  co_return enabled;
+task<Result<void>> ReceiveQueue::enable(bool on) const {
+  // 4.6.7: RXDCTL.ENABLE, poll it, and only then the tail. Off: the same, and then the card may still write for 100 us (4.6.7.1.2).
+  registers_.modify(reg::RXDCTL(index_), [on](reg::Rxdctl& value) { value.enable = on; });
+  auto done = co_await wait_for(
+      registers_, reg::RXDCTL(index_), [on](reg::Rxdctl value) { return value.enable == on; }, 100ms,
+      on ? "ixgbe: RXDCTL.ENABLE did not come up" : "ixgbe: RXDCTL.ENABLE did not go down");
+  if (!on) co_await sleep_for(100us);
+  co_return done;
+}
+
+void ReceiveQueue::empty() noexcept {
+  for (; posted_ != 0; --posted_, ++head_) pool_.give_back(slots_[ring_.slot(head_)].buffer);
+  for (std::uint32_t i = 0; i < ring_.size(); ++i) {
+    if (ReceivePool::Buffer* const frame = std::exchange(slots_[i].frame, nullptr)) drop(frame, counters_.dropped_errors);
+  }
 }
 
 ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noexcept {
@@ -73,11 +104,11 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
     const std::uint64_t status = ring_.load_status(head_);
     if (!is_done(status)) break;
     const std::uint64_t first = ring_.load_first(head_);
-    ReceivePool::Buffer* const buffer = buffers_[ring_.slot(head_)];
+    Slot& slot = slots_[ring_.slot(head_)];
     ++head_;
     bytes += Written::from_raw(first, status).length;
     if ((status & Written::end_of_packet_mask) != 0) ++frames;
-    take_piece(receiver, buffer, first, status);
+    take_piece(receiver, slot, first, status);
   }
   posted_ -= taken;
   if (taken != 0) {
@@ -88,57 +119,62 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
   return taken;
 }
 
-void ReceiveQueue::take_piece(FrameReceiver& receiver, ReceivePool::Buffer* buffer, std::uint64_t first, std::uint64_t status) noexcept {
+void ReceiveQueue::take_piece(FrameReceiver& receiver, Slot& slot, std::uint64_t first, std::uint64_t status) noexcept {
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
-  buffer->data = buffer->start;
-  buffer->bytes = Written::from_raw(first, status).length;
-  buffer->next = nullptr;
-
-  if (skip_to_end_) [[unlikely]] {
-    pool_.give_back(buffer);
-    skip_to_end_ = !last_piece;
-    return;
-  }
-  if (chain_first_ == nullptr) {
-    chain_first_ = buffer;
+  ReceivePool::Buffer* const piece = slot.buffer;
+  piece->data = piece->start;
+  piece->bytes = Written::from_raw(first, status).length;
+  piece->next = nullptr;
+  ReceivePool::Buffer* frame = slot.frame;
+  if (frame == nullptr) [[likely]] {
+    frame = piece;
+    frame->pieces = 1;
+  } else if (frame == &thrown_away_) {
+    pool_.give_back(piece);
   } else {
-    chain_last_->next = buffer;
+    frame->last->next = piece;
+    ++frame->pieces;
   }
-  chain_last_ = buffer;
-  ++chain_pieces_;
+  slot.frame = nullptr;
+  frame->last = piece;
 
-  if (buffer->bytes == 0 || buffer->bytes > ReceivePool::buffer_bytes) [[unlikely]] {
-    counters_.dropped_errors.add();
-    drop_chain();
-    skip_to_end_ = !last_piece;
-    return;
+  if (frame != &thrown_away_ && (piece->bytes == 0 || piece->bytes > ReceivePool::buffer_bytes)) [[unlikely]] {
+    drop(frame, counters_.dropped_errors);
+    frame = &thrown_away_;
   }
-  if (!last_piece) {
-    if (chain_pieces_ < chain_pieces_max_) return;
-    counters_.dropped_overlong.add();
-    drop_chain();
-    skip_to_end_ = true;
+  if (!last_piece) return keep_for_next(frame, first, status);
+  if (frame == &thrown_away_) [[unlikely]]
     return;
-  }
   // 7.1.6.2: the error bits belong to the whole frame and are valid in its last descriptor.
-  if ((status & Written::receive_error_mask) != 0) [[unlikely]] {
-    counters_.dropped_errors.add();
-    drop_chain();
-    return;
-  }
-  ReceiveBuffer* const frame = chain_first_;
-  chain_first_ = nullptr;
-  chain_pieces_ = 0;
+  if ((status & Written::receive_error_mask) != 0) [[unlikely]]
+    return drop(frame, counters_.dropped_errors);
   receiver.receive(frame, info_of(first, status));
 }
 
-void ReceiveQueue::drop_chain() noexcept {
-  while (chain_first_ != nullptr) {
-    ReceiveBuffer* const piece = chain_first_;
-    chain_first_ = piece->next;
-    pool_.give_back(static_cast<ReceivePool::Buffer*>(piece));
+void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint64_t first, std::uint64_t status) noexcept {
+  if (frame != &thrown_away_ && frame->pieces >= pieces_max_) {
+    drop(frame, counters_.dropped_overlong);
+    frame = &thrown_away_;
   }
-  chain_pieces_ = 0;
+  const auto written = descriptor::ReceiveWriteBackCoalesced::from_raw(first, status);
+  const std::uint32_t next = ring_.slot(written.rsc_count != 0 ? written.next_descriptor : head_);
+  Slot& slot = slots_[next];
+  // A place that the card does not own, or that another frame waits for, is a fault of the card's.
+  if (ring_.slot(next - head_) >= ring_.size() - refill_batch_descriptors || slot.frame != nullptr) [[unlikely]] {
+    if (frame != &thrown_away_) drop(frame, counters_.dropped_errors);
+    return;
+  }
+  slot.frame = frame;
+}
+
+void ReceiveQueue::drop(ReceiveBuffer* frame, Counter& reason) noexcept {
+  if (frame == &thrown_away_) return;
+  reason.add();
+  while (frame != nullptr) {
+    ReceiveBuffer* const next = frame->next;
+    pool_.give_back(static_cast<ReceivePool::Buffer*>(frame));
+    frame = next;
+  }
 }
 
 void ReceiveQueue::refill() noexcept {
@@ -151,7 +187,7 @@ void ReceiveQueue::refill() noexcept {
     }
     for (std::uint32_t i = 0; i < refill_batch_descriptors; ++i, ++tail_) {
       ReceivePool::Buffer* const buffer = pool_.take();
-      buffers_[ring_.slot(tail_)] = buffer;
+      slots_[ring_.slot(tail_)].buffer = buffer;
       ring_.store(tail_, buffer->bus_address, 0);
     }
     posted_ += refill_batch_descriptors;

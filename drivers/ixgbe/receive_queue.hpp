@@ -5,6 +5,10 @@
 // the card new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short, never over: 16 descriptors
 // always stay unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of descriptors).
 //
+// A frame longer than a buffer lies over several descriptors: those that follow each other, or, where the card coalesces, those that each
+// name the next (82599 datasheet 7.1.6.2), with other frames between them. So what there is of a frame waits at the descriptor with which
+// it goes on.
+//
 // Belongs to one core.
 #pragma once
 
@@ -13,6 +17,7 @@
 
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/descriptor_ring.hpp"
+#include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/net_device.hpp"
@@ -27,19 +32,24 @@ class ReceiveQueue {
   ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Call on the queue's core. `buffers` must cover the ring. Errors: `invalid`, `out_of_memory`.
-  [[nodiscard]] Result<void> allocate(std::uint32_t ring_descriptors, std::uint32_t buffers, std::uint32_t frame_bytes_max);
+  /// Takes memory for a ring as `options` want it, which the queue uses from the next `program` on. On the queue's core. Errors: `invalid`,
+  /// `out_of_memory`; then nothing has changed.
+  [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
-  /// Tells the card where the ring is (82599 datasheet 4.6.7, per queue); the queue stays off.
-  void program() const noexcept;
-  /// Turns the queue on and posts the first buffers (4.6.7). Errors: `timeout`, `closed`.
-  [[nodiscard]] task<Result<void>> enable();
+  /// Tells the card where the ring is (82599 datasheet 4.6.7, per queue); the queue is off, and every buffer in the pool.
+  void program(const QueueOptions& options) noexcept;
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Buffers are posted by `refill`, after it is on. Errors: `timeout`, `closed`.
+  [[nodiscard]] task<Result<void>> enable(bool on) const;
+  /// Takes back what the card had been given, for a queue that is off. What it wrote before should have been received.
+  void empty() noexcept;
 
   /// Hands up to `budget` descriptors' worth of frames to `receiver`; returns how many descriptors it took.
   unsigned receive(FrameReceiver& receiver, unsigned budget) noexcept;
 
-  /// True if the card has written back another descriptor.
-  [[nodiscard]] bool ready() const noexcept { return posted_ != 0 && is_done(ring_.load_status(head_)); }
+  /// True if the card has written back the next descriptor, or the next `count`.
+  [[nodiscard]] bool ready(std::uint32_t count = 1) const noexcept {
+    return posted_ >= count && is_done(ring_.load_status(head_ + count - 1));
+  }
 
   /// The cache line with the descriptor that the card writes back next.
   [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
@@ -61,22 +71,31 @@ class ReceiveQueue {
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
 
-  void take_piece(FrameReceiver& receiver, ReceivePool::Buffer* buffer, std::uint64_t first, std::uint64_t status) noexcept;
-  void drop_chain() noexcept;
+  /// A place in the ring: its buffer, and what there is of the frame that goes on in it.
+  struct Slot {
+    ReceivePool::Buffer* buffer = nullptr;
+    ReceivePool::Buffer* frame = nullptr;
+  };
+  struct Memory {
+    DescriptorRing ring;
+    std::unique_ptr<Slot[]> slots;
+  };
+
+  void take_piece(FrameReceiver& receiver, Slot& slot, std::uint64_t first, std::uint64_t status) noexcept;
+  void keep_for_next(ReceivePool::Buffer* frame, std::uint64_t first, std::uint64_t status) noexcept;
+  /// Its buffers go back to the pool.
+  void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<ReceivePool::Buffer*[]> buffers_;  // of each posted descriptor
-  std::uint32_t head_ = 0;                           // next descriptor to look at
-  std::uint32_t tail_ = 0;                           // next descriptor to fill
-  std::uint32_t posted_ = 0;                         // tail_ - head_: descriptors that the card may use
+  std::unique_ptr<Slot[]> slots_;
+  Memory spare_;              // what `prepare` took
+  std::uint32_t head_ = 0;    // next descriptor to look at
+  std::uint32_t tail_ = 0;    // next descriptor to fill
+  std::uint32_t posted_ = 0;  // tail_ - head_: descriptors that the card may use
+  std::uint32_t pieces_max_ = 1;
   unsigned index_;
-
-  ReceiveBuffer* chain_first_ = nullptr;  // a frame over several descriptors, so far
-  ReceiveBuffer* chain_last_ = nullptr;
-  std::uint32_t chain_pieces_ = 0;
-  std::uint32_t chain_pieces_max_ = 1;
-  bool skip_to_end_ = false;  // the rest of an overlong frame is thrown away
+  ReceivePool::Buffer thrown_away_;  // stands for a frame whose remaining pieces go the way of the first ones
 
   ReceivePool pool_;
   void (*wanted_)(void*) noexcept = nullptr;

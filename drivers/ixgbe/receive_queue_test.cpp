@@ -16,8 +16,9 @@ constexpr std::uint32_t capacity = ring - ReceiveQueue::refill_batch_descriptors
 
 struct ReceiveQueueTest : testing::Test {
   void make(std::uint32_t buffers = 4 * ring, std::uint32_t frame_bytes_max = 1514) {
-    ASSERT_TRUE(queue.allocate(ring, buffers, frame_bytes_max).has_value());
-    queue.program();
+    const QueueOptions options{.receive_descriptors = ring, .receive_buffers = buffers, .frame_bytes_max = frame_bytes_max};
+    ASSERT_TRUE(queue.prepare(options).has_value());
+    queue.program(options);
     queue.refill();
   }
   void expect_no_leak() {
@@ -226,15 +227,61 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag, 123U);
 }
 
+// 7.1.6.2: the parts of a joined frame name each other; whole frames lie between them.
+TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
+  using Part = descriptor::ReceiveWriteBackCoalesced;
+  using Whole = descriptor::ReceiveWriteBack;
+  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  EXPECT_TRUE(card.registers().read(reg::RSCCTL(0)).enable);
+  queue.refill();
+  card.receive_raw(Part{.rsc_count = 2, .descriptor_done = true, .next_descriptor = 2, .length = 2000});
+  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
+  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 4, .length = 2001});
+  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 61});
+  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
+  EXPECT_EQ(queue.receive(stack, 64), 5U);
+  ASSERT_EQ(stack.frames.size(), 3U);
+  EXPECT_EQ(stack.frames[0].bytes.size(), 60U);
+  EXPECT_EQ(stack.frames[1].bytes.size(), 61U);
+  EXPECT_EQ(stack.frames[2].bytes.size(), 2000U + 2001 + 100);
+  // A name that no posted descriptor has: the frame is dropped, its buffers come back.
+  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 3, .length = 2000});
+  EXPECT_EQ(queue.receive(stack, 64), 1U);
+  EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
+  expect_no_leak();
+}
+
+// What a stopped queue had been given comes back, a frame that was half there too.
+TEST_F(ReceiveQueueTest, AStoppedQueueGivesEverythingBackAndStartsAnewWithAnotherRing) {
+  make(4 * ring, 9000);
+  ASSERT_TRUE(card.receive(frame_of(1, 100)));
+  card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .length = 2048});
+  EXPECT_EQ(queue.receive(stack, 64), 2U);
+  queue.empty();
+  EXPECT_EQ(queue.posted(), 0U);
+  stack.release_all();
+  EXPECT_EQ(queue.pool().available(), queue.pool().size());
+  const QueueOptions larger{.receive_descriptors = 8 * ring, .receive_buffers = 64, .frame_bytes_max = 9000};
+  ASSERT_TRUE(queue.prepare(larger).has_value());
+  queue.program(larger);
+  queue.refill();
+  EXPECT_EQ(queue.posted(), 8 * ring - ReceiveQueue::refill_batch_descriptors);
+  EXPECT_EQ(queue.pool().size(), 8 * ring) << "more descriptors bring more buffers";
+  expect_no_leak();
+}
+
 TEST_F(ReceiveQueueTest, RefusesRingsThatTheCardCannotHave) {
   for (const std::uint32_t size : {0U, 32U, 100U, 8192U}) {
     ReceiveQueue other{card.registers(), 0, traffic};
-    const auto refused = other.allocate(size, 16384, 1514);
+    const auto refused = other.prepare({.receive_descriptors = size, .receive_buffers = 16384});
     ASSERT_FALSE(refused.has_value()) << size;
     EXPECT_EQ(refused.error().code, ErrorCode::invalid);
   }
   ReceiveQueue other{card.registers(), 0, traffic};
-  EXPECT_EQ(other.allocate(64, 63, 1514).error().code, ErrorCode::invalid) << "fewer buffers than descriptors";
+  ASSERT_TRUE(other.prepare({.receive_descriptors = 128, .receive_buffers = 63}).has_value());
+  EXPECT_EQ(other.pool().size(), 128U) << "a ring brings the buffers that it needs";
 }
 
 }  // namespace

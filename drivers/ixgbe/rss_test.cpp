@@ -79,6 +79,25 @@ TEST_P(RssTable, AQueueLeftOutGetsNothing) {
   }
 }
 
+// As clients really come: a hundred machines, each with a hundred ports in a row. Within 10% of what the table gives each queue, which for
+// 1, 2, 4, 8 and 16 queues is the same share for all.
+TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
+  const unsigned queues = GetParam();
+  const rss::Table table = rss::table_for(queues);
+  std::array<unsigned, 16> share{};
+  for (unsigned client = 1; client <= 100; ++client) {
+    for (unsigned port = 0; port < 100; ++port) {
+      ++share.at(
+          rss::queue_of(table, rss::hash_ipv4(ip(10, 0, 1, client), ip(10, 0, 0, 1), static_cast<std::uint16_t>(32768 + port), 11211)));
+    }
+  }
+  for (unsigned queue = 0; queue < queues; ++queue) {
+    const auto entries = static_cast<double>(std::count(table.begin(), table.end(), queue));
+    const double expected = 10'000 * entries / rss::table_entries;
+    EXPECT_NEAR(share[queue], expected, expected / 10) << "queue " << queue;
+  }
+}
+
 // What the table allows, plus what chance does to 10,000 flows (five standard deviations).
 TEST_P(RssTable, SpreadsFlows) {
   const unsigned queues = GetParam();

@@ -106,7 +106,6 @@ void clear_filters(Registers registers) {
   for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = 0});
   for (unsigned i = 1; i < reg::RAH.count; ++i) registers.write(reg::RAH(i), {.valid = false});
   for (unsigned i = 0; i < reg::FTQF.count; ++i) registers.write(reg::FTQF(i), {.enable = false});
-  registers.write(reg::FCTRL, {.broadcast_accept = true});
 }
 
 /// 7.1.2.8: key, table, and what is hashed: ports of TCP and UDP, addresses of all other IP, so that fragments of a datagram stay together.
@@ -156,6 +155,8 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
     value.rsc_ack_completion = true;
     value.fcoe_write_fix = true;
   });
+  // 7.1.12: segments without payload are not coalesced; each queue says whether it coalesces at all.
+  registers.write(reg::RSCDBU, {.ack_disable = true});
   // 4.6.11.3.4: the whole packet buffer to the one traffic class.
   constexpr std::uint32_t receive_packet_buffer_kib = 512;
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
@@ -164,21 +165,28 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }
 
-void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue) {
+void program_steering(Registers registers, unsigned index, std::uint32_t flow, unsigned queue) {
   constexpr std::uint32_t protocol_tcp = 0;
+  constexpr std::uint32_t protocol_udp = 1;
   constexpr std::uint32_t highest_priority = 7;
+  registers.write(reg::FTQF(index), {.enable = false});
+  if (flow == 0) return;
   // 8.2.3.5.13: frames of any size; and bits 19:13, reserved, that software has to write as 1000000b, as DPDK does. Linux 3.5, for its
   // time stamps, and TRex left them zero and were served as well.
   constexpr std::uint32_t reserved_bits = 0x40;
-  registers.write(reg::SDPQF(0), {.destination_port = std::byteswap(port)});
-  registers.write(reg::L34TIMIR(0), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
-  registers.write(reg::FTQF(0), {.protocol = protocol_tcp,
-                                 .priority = highest_priority,
-                                 .mask_source_address = true,
-                                 .mask_destination_address = true,
-                                 .mask_source_port = true,
-                                 .mask_pool = true,
-                                 .enable = true});
+  registers.write(reg::SDPQF(index), {.destination_port = std::byteswap(static_cast<std::uint16_t>(flow))});
+  registers.write(reg::L34TIMIR(index), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
+  registers.write(reg::FTQF(index), {.protocol = (flow & policy::steer_udp) != 0 ? protocol_udp : protocol_tcp,
+                                     .priority = highest_priority,
+                                     .mask_source_address = true,
+                                     .mask_destination_address = true,
+                                     .mask_source_port = true,
+                                     .mask_pool = true,
+                                     .enable = true});
+}
+
+void program_promiscuous(Registers registers, bool on) {
+  registers.write(reg::FCTRL, {.multicast_promiscuous = on, .unicast_promiscuous = on, .broadcast_accept = true});
 }
 
 task<Result<void>> start_receive(Registers registers) {

@@ -9,6 +9,7 @@
 #include "drivers/ixgbe/register_access.hpp"
 #include "drivers/ixgbe/rss.hpp"
 #include "kernel/net_device.hpp"
+#include "kernel/policy.hpp"
 
 namespace neap::ixgbe {
 
@@ -29,8 +30,12 @@ void clear_statistics(Registers registers);
 /// programmed after it and enabled after `start_receive`.
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
 
-/// 7.1.2.5: TCP over IPv4 to this destination port goes to `queue`, whatever RSS says of it. Fragments do not: their ports are not seen.
-void steer_tcp_port(Registers registers, std::uint16_t port, unsigned queue);
+/// 7.1.2.5: filter `index` sends what `flow` names, as `policy::Setting::steer` does, to `queue`, whatever RSS says of it: TCP or UDP over
+/// IPv4 to a destination port. Flow 0: the filter is off. Fragments do not match: their ports are not seen.
+void program_steering(Registers registers, unsigned index, std::uint32_t flow, unsigned queue);
+
+/// 8.2.3.7.1: broadcast, and with `on` every other frame too, whatever its destination.
+void program_promiscuous(Registers registers, bool on);
 
 /// 4.6.7, last steps: receive path stopped and empty, RXCTRL.RXEN. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);

@@ -100,8 +100,9 @@ TEST_F(StartUpTest, MacComesFromFilterZeroAndMustBeUnicast) {
 TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
   for (const unsigned pairs : {1U, 3U, 16U}) {
     card.all_registers_read(0);
-    program_vectors(registers, pairs, *Moderation::from_us(100));
-    enable_vectors(registers, pairs);
+    program_vectors(registers, pairs);
+    for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, *Moderation::from_us(100));
+    enable_vectors(registers, (1U << pairs) - 1);
     for (unsigned queue = 0; queue < reg::IVAR.count * 2; ++queue) {
       const reg::Ivar ivar = registers.read(reg::IVAR(queue / 2));
       const bool odd = queue % 2 != 0;
@@ -166,7 +167,7 @@ TEST_F(StartUpTest, APortIsSteeredByItsDestinationAlone) {
   registers.write(reg::FTQF(7), {.enable = true});
   program_receive(registers, rss::table_for(1), 1514);
   EXPECT_FALSE(registers.read(reg::FTQF(7)).enable) << "what an earlier owner left";
-  steer_tcp_port(registers, 5002, 3);
+  program_steering(registers, 0, 5002, 3);
   const reg::Ftqf filter = registers.read(reg::FTQF(0));
   EXPECT_TRUE(filter.enable);
   EXPECT_EQ(filter.protocol, 0U) << "TCP";

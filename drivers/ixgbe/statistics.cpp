@@ -67,6 +67,12 @@ Result<void> Statistics::collect(Registers registers) noexcept {
   return {};
 }
 
+std::uint64_t Statistics::collect_dropped(Registers registers, unsigned queue) noexcept {
+  const std::uint64_t dropped = registers.read(reg::QPRDC(queue)).raw();
+  queues[queue].no_descriptor += dropped;
+  return dropped;
+}
+
 void Statistics::tell(std::optional<unsigned> core, const Emit& emit) const {
   if (!core) {
     for (const auto& source : port_sources) emit(source.name, port.*source.count);

@@ -20,7 +20,7 @@ struct QueueStatistics {
   std::uint64_t received_bytes = 0;  ///< QBRC
   std::uint64_t sent = 0;            ///< QPTC
   std::uint64_t sent_bytes = 0;      ///< QBTC
-  std::uint64_t no_descriptor = 0;   ///< QPRDC: dropped, as the queue's ring was empty
+  std::uint64_t no_descriptor = 0;   ///< QPRDC: dropped, as the queue's ring was empty, or the queue off
 };
 
 /// What passed the port, and what did not. Frames unless said otherwise; bytes are those of good frames, headers and FCS included.
@@ -49,6 +49,8 @@ struct Statistics {
 
   /// Adds what the card counted since the last time. One caller at a time. Errors: `closed` (card gone); then nothing has changed.
   Result<void> collect(Registers registers) noexcept;
+  /// Adds frames that one queue dropped since the last time (QPRDC), and returns them.
+  std::uint64_t collect_dropped(Registers registers, unsigned queue) noexcept;
   /// One core's queues, or the port and all queues together.
   void tell(std::optional<unsigned> core, const Emit& emit) const;
 };

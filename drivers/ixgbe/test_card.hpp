@@ -87,7 +87,8 @@ class TestCard {
     return true;
   }
   /// Writes one descriptor back as it is told, whatever sense it makes.
-  void receive_raw(const descriptor::ReceiveWriteBack& written) {
+  template <class Written>
+  void receive_raw(const Written& written) {
     ASSERT_NE(receive_room(), 0U);
     write_back(descriptors(receive_base())[receive_head_], written.raw());
     receive_head_ = (receive_head_ + 1) % receive_size();

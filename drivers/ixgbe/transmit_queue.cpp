@@ -2,7 +2,9 @@
 #include "drivers/ixgbe/transmit_queue.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <cstring>
 #include <new>
 
 namespace neap::ixgbe {
@@ -40,16 +42,33 @@ constexpr bool headers_are_valid(const TransmitFrame& frame) noexcept {
 
 }  // namespace
 
-Result<void> TransmitQueue::allocate(std::uint32_t ring_descriptors, std::uint32_t frame_bytes_max) {
-  if (auto allocated = ring_.allocate(ring_descriptors); !allocated) return allocated;
-  reports_.reset(new (std::nothrow) Report[ring_descriptors]());
-  tokens_.reset(new (std::nothrow) void*[ring_descriptors]());
-  if (!reports_ || !tokens_) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the transmit ring's notes", ring_descriptors);
-  frame_bytes_max_ = frame_bytes_max;
+Result<void> TransmitQueue::prepare(const QueueOptions& options) {
+  const std::uint32_t count = options.transmit_descriptors;
+  Memory memory;
+  if (auto allocated = memory.ring.allocate(count); !allocated) return allocated;
+  memory.reports.reset(new (std::nothrow) Report[count]());
+  memory.tokens.reset(new (std::nothrow) void*[count]());
+  if (!memory.reports || !memory.tokens) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the transmit ring's notes", count);
+  auto head = DmaMemory::allocate(sizeof(std::uint32_t));
+  if (!head) return std::unexpected(head.error());
+  memory.head = std::move(*head);
+  spare_ = std::move(memory);
   return {};
 }
 
-void TransmitQueue::program() const noexcept {
+void TransmitQueue::program(const QueueOptions& options) noexcept {
+  assert(pending() == 0 && tokens_head_ == tokens_tail_);
+  if (spare_.reports) {
+    ring_ = std::move(spare_.ring);
+    reports_ = std::move(spare_.reports);
+    tokens_ = std::move(spare_.tokens);
+    head_ = std::move(spare_.head);
+  }
+  ring_.clear();
+  next_ = clean_ = told_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = 0;
+  contexts_ = {};  // the card's are gone
+  frame_bytes_max_ = options.frame_bytes_max;
+  frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
   // 4.6.8: base and length of the ring, head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
   registers_.write(reg::TDBAL(index_), reg::Tdbal::from_raw(static_cast<std::uint32_t>(address)));
@@ -57,15 +76,37 @@ void TransmitQueue::program() const noexcept {
   registers_.write(reg::TDLEN(index_), reg::Tdlen::from_raw(ring_.bytes()));
   registers_.write(reg::TDH(index_), {.head = 0});
   registers_.write(reg::TDT(index_), {.tail = 0});
-  // 8.2.3.9.10: fetch when fewer than 32 are on the card and 8 are waiting; write each report back at once (DD needs WTHRESH 0, 7.2.3.5.2).
-  registers_.write(reg::TXDCTL(index_), {.prefetch_threshold = 32, .host_threshold = 8, .write_back_threshold = write_back_threshold});
+  // 7.2.3.5.2, 8.2.3.9.11: the head's place, 4 bytes that the card writes.
+  const bool head_write_back = options.head_write_back != 0;
+  std::memset(head_.start(), 0, sizeof(std::uint32_t));
+  written_head_ = head_write_back ? reinterpret_cast<const std::uint32_t*>(head_.start()) : nullptr;
+  registers_.write(reg::TDWBAL(index_),
+                   {.head_write_back = head_write_back, .address_low_4 = static_cast<std::uint32_t>(head_.bus_address()) >> 2});
+  registers_.write(reg::TDWBAH(index_), {.address_high = static_cast<std::uint32_t>(head_.bus_address() >> 32)});
+  registers_.write(reg::TXDCTL(index_), {.prefetch_threshold = options.prefetch_threshold,
+                                         .host_threshold = options.host_threshold,
+                                         .write_back_threshold = options.write_back_threshold});
 }
 
-task<Result<void>> TransmitQueue::enable() const {
+task<Result<void>> TransmitQueue::enable(bool on) const {
   // 4.6.8: TXDCTL.ENABLE after DMATXCTL.TE, then poll it.
-  registers_.modify(reg::TXDCTL(index_), [](reg::Txdctl& value) { value.enable = true; });
+  registers_.modify(reg::TXDCTL(index_), [on](reg::Txdctl& value) { value.enable = on; });
   co_return co_await wait_for(
-      registers_, reg::TXDCTL(index_), [](reg::Txdctl value) { return value.enable; }, 100ms, "ixgbe: TXDCTL.ENABLE did not come up");
+      registers_, reg::TXDCTL(index_), [on](reg::Txdctl value) { return value.enable == on; }, 100ms,
+      on ? "ixgbe: TXDCTL.ENABLE did not come up" : "ixgbe: TXDCTL.ENABLE did not go down");
+}
+
+std::uint32_t TransmitQueue::empty() noexcept {
+  reclaim();
+  std::uint32_t frames = 0;
+  for (; clean_ != next_; ++clean_) {
+    const auto descriptor = TransmitData::from_raw(0, ring_.load_status(clean_));
+    frames += descriptor.type == data_type && descriptor.end_of_packet ? 1 : 0;
+  }
+  reports_head_ = reports_tail_;
+  tokens_sent_ = tokens_tail_;
+  counters_.lost.add(frames);
+  return frames;
 }
 
 std::uint32_t TransmitQueue::descriptors_of(const TransmitFrame& frame) const noexcept {
@@ -79,7 +120,7 @@ std::uint32_t TransmitQueue::descriptors_of(const TransmitFrame& frame) const no
     descriptors += (piece.bytes + descriptor_bytes_max - 1) / descriptor_bytes_max;
     bytes += piece.bytes;
   }
-  return bytes == frame.frame_bytes && descriptors < frame_descriptors_max ? descriptors : 0;
+  return bytes == frame.frame_bytes && descriptors < frame_descriptors_max_ ? descriptors : 0;
 }
 
 TransmitQueue::Context TransmitQueue::context_of(const TransmitFrame& frame) noexcept {
@@ -171,8 +212,12 @@ void TransmitQueue::flush() noexcept {
 }
 
 bool TransmitQueue::oldest_report_is_done() const noexcept {
-  const std::uint32_t last = reports_[ring_.slot(reports_head_)].end - 1;
-  return (ring_.load_status(last) & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
+  const std::uint32_t end = reports_[ring_.slot(reports_head_)].end;
+  if (written_head_ != nullptr) {
+    const std::uint32_t head = std::atomic_ref(*const_cast<std::uint32_t*>(written_head_)).load(std::memory_order_acquire);
+    return ring_.slot(head - clean_) >= end - clean_;
+  }
+  return (ring_.load_status(end - 1) & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
 }
 
 void TransmitQueue::reclaim() noexcept {

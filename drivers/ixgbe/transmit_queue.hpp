@@ -5,7 +5,7 @@
 // the RS bit asks for it: on the last descriptor of a flush, and every `report_interval` descriptors within one, so that a long burst frees
 // the ring as it goes. `reclaim` walks these reports by DD bit and never waits; `deliver` then tells the stack, frame by frame in the order
 // in which they were queued. The two are apart because `transmit` may reclaim when the ring is full, and must not call the stack back from
-// within the stack's own call.
+// within the stack's own call. Where the card is to write its head back instead of DD bits (7.2.3.5.2), only the look at a report differs.
 //
 // Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3);
 // one serves frames with checksums, the other TSO, and either is written only when it changes.
@@ -19,6 +19,7 @@
 
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/descriptor_ring.hpp"
+#include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/net_device.hpp"
 
@@ -27,26 +28,32 @@ namespace neap::ixgbe {
 class TransmitQueue {
  public:
   /// The card takes 40 less two and less WTHRESH (7.2.1.1); one of them may be a context.
-  static constexpr std::uint32_t write_back_threshold = 0;
-  static constexpr std::uint32_t frame_descriptors_max = 40 - 2 - write_back_threshold;
+  static constexpr std::uint32_t frame_descriptors_max = 40 - 2;
   /// 16 KiB a descriptor: the length field would take more, but no driver is known to ask for more.
   static constexpr std::uint32_t descriptor_bytes_max = 16 * 1024;
   static constexpr std::uint32_t tso_bytes_max = 64 * 1024;
-  /// Every piece of a frame may begin a descriptor, every 16 KiB in it another.
-  static constexpr std::uint32_t pieces_max = frame_descriptors_max - 1 - tso_bytes_max / descriptor_bytes_max;
+  /// Every piece of a frame may begin a descriptor, every 16 KiB in it another; whatever WTHRESH is.
+  static constexpr std::uint32_t pieces_max =
+      frame_descriptors_max - QueueOptions::write_back_threshold_max - 1 - tso_bytes_max / descriptor_bytes_max;
   static constexpr std::uint32_t report_interval_descriptors = 32;
 
   /// Adds to `traffic`, which outlives it.
   TransmitQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Call on the queue's core. Errors: `invalid`, `out_of_memory`.
-  [[nodiscard]] Result<void> allocate(std::uint32_t ring_descriptors, std::uint32_t frame_bytes_max);
+  /// Takes memory for a ring as `options` want it, which the queue uses from the next `program` on. On the queue's core. Errors: `invalid`,
+  /// `out_of_memory`; then nothing has changed.
+  [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
-  /// Tells the card where the ring is (4.6.8, per queue); the queue stays off.
-  void program() const noexcept;
-  /// Turns the queue on (4.6.8). Errors: `timeout`, `closed`.
-  [[nodiscard]] task<Result<void>> enable() const;
+  /// Tells the card where the ring is (4.6.8, per queue); the queue is off and empty.
+  void program(const QueueOptions& options) noexcept;
+  /// Turns the queue on or off (4.6.8). Errors: `timeout`, `closed`.
+  [[nodiscard]] task<Result<void>> enable(bool on) const;
+  /// While held, `transmit` says `full`.
+  void hold(bool on) noexcept { held_ = on; }
+  /// Forgets what the card has not reported, for a queue that is off; returns how many frames that were. The next `deliver` gives their
+  /// tokens back.
+  std::uint32_t empty() noexcept;
 
   /// Queues a frame. Errors: `full`, `invalid`; then nothing was queued.
   [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
@@ -77,14 +84,20 @@ class TransmitQueue {
     std::uint32_t tokens_end;
   };
   using Context = std::array<std::uint64_t, 2>;
+  struct Memory {
+    DescriptorRing ring;
+    std::unique_ptr<Report[]> reports;
+    std::unique_ptr<void*[]> tokens;
+    DmaMemory head;  // where the card writes the ring's head
+  };
 
   /// The data descriptors of a frame; 0 if the frame cannot be sent.
   [[nodiscard]] std::uint32_t descriptors_of(const TransmitFrame& frame) const noexcept;
   [[nodiscard]] static Context context_of(const TransmitFrame& frame) noexcept;
   [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
-  [[nodiscard]] bool has_room() const noexcept { return free_descriptors() >= frame_descriptors_max; }
+  [[nodiscard]] bool has_room() const noexcept { return !held_ && free_descriptors() >= frame_descriptors_max_; }
   [[nodiscard]] bool has_room_for(std::uint32_t descriptors, bool token) const noexcept {
-    return descriptors <= free_descriptors() && !(token && tokens_tail_ - tokens_head_ == ring_.size());
+    return !held_ && descriptors <= free_descriptors() && !(token && tokens_tail_ - tokens_head_ == ring_.size());
   }
   [[nodiscard]] bool oldest_report_is_done() const noexcept;
   void write_data(const TransmitFrame& frame, std::uint64_t common) noexcept;
@@ -92,8 +105,12 @@ class TransmitQueue {
 
   Registers registers_;
   DescriptorRing ring_;
+  Memory spare_;  // what `prepare` took
   unsigned index_;
   std::uint32_t frame_bytes_max_ = 0;
+  std::uint32_t frame_descriptors_max_ = frame_descriptors_max;
+  bool held_ = false;
+  const std::uint32_t* written_head_ = nullptr;  // null: DD bits
 
   std::uint32_t next_ = 0;      // next descriptor to write
   std::uint32_t clean_ = 0;     // oldest that the card may still read
@@ -106,6 +123,7 @@ class TransmitQueue {
   std::unique_ptr<void*[]> tokens_;  // ring: given back < tokens_head_ <= sent < tokens_sent_ <= queued < tokens_tail_
   std::uint32_t tokens_head_ = 0, tokens_sent_ = 0, tokens_tail_ = 0;
   bool room_wanted_ = false;
+  DmaMemory head_;
 
   log::Traffic& traffic_;
   TransmitCounters counters_;

@@ -19,8 +19,9 @@ void* token_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); 
 
 struct TransmitQueueTest : testing::Test {
   void make(std::uint32_t frame_bytes_max = 1514) {
-    ASSERT_TRUE(queue.allocate(ring, frame_bytes_max).has_value());
-    queue.program();
+    const QueueOptions options{.transmit_descriptors = ring, .frame_bytes_max = frame_bytes_max};
+    ASSERT_TRUE(queue.prepare(options).has_value());
+    queue.program(options);
   }
   /// The frame's bytes, cut into `piece_bytes` pieces; kept until the test ends.
   TransmitFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
@@ -152,6 +153,49 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndSaysWhenThereIsRoom) {
   EXPECT_EQ(stack.room_again, 1U) << "once";
   EXPECT_TRUE(stack.tokens.empty()) << "frames without a token give none back";
   EXPECT_EQ(card.sent.size(), queued + 1);
+}
+
+// 7.2.3.5.2: the card writes its head to one word; DD bits stay as they are.
+TEST_F(TransmitQueueTest, TheHeadTellsWhatIsSentWhereTheCardWritesIt) {
+  const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  const reg::Tdwbal low = card.registers().read(reg::TDWBAL(0));
+  ASSERT_TRUE(low.head_write_back);
+  auto* const head = static_cast<std::uint32_t*>(
+      machine::direct_map(std::uint64_t{low.address_low_4} << 2 | std::uint64_t{card.registers().read(reg::TDWBAH(0)).address_high} << 32));
+  std::uint32_t told = 0;
+  for (std::uintptr_t round = 0; round < 40; ++round) {  // over the ring's end
+    for (std::uintptr_t i = 0; i < 5; ++i)
+      ASSERT_TRUE(queue.transmit(frame(frame_of(1, 100), 1 << 20, token_of(5 * round + i + 1))).has_value());
+    queue.flush();
+    EXPECT_FALSE(queue.ready());
+    told = (told + 5) % ring;
+    std::atomic_ref(*head).store(told - 1 + (told == 0 ? ring : 0));  // all but one: the report is for the last
+    EXPECT_FALSE(queue.ready());
+    std::atomic_ref(*head).store(told);
+    EXPECT_TRUE(queue.ready());
+    queue.reclaim();
+    queue.deliver(stack);
+    EXPECT_EQ(stack.tokens.size(), 5 * (round + 1));
+  }
+}
+
+TEST_F(TransmitQueueTest, AStoppedQueueGivesTokensBackAndSaysHowManyFramesWereNotSent) {
+  make();
+  for (std::uintptr_t i = 1; i <= 6; ++i) ASSERT_TRUE(queue.transmit(with_checksums(frame(frame_of(1, 100), 30, token_of(i)))).has_value());
+  queue.hold(true);
+  EXPECT_EQ(queue.transmit(frame(frame_of(1, 100))).error().code, ErrorCode::full);
+  queue.flush();
+  card.transmit(5);  // a context and a frame of four pieces, without a report
+  EXPECT_EQ(queue.empty(), 6U) << "what was not reported may or may not be sent";
+  queue.deliver(stack);
+  EXPECT_EQ(stack.tokens.size(), 6U);
+  EXPECT_EQ(queue.counters().lost.value(), 6U);
+  EXPECT_EQ(stack.room_again, 0U);
+  queue.hold(false);
+  queue.deliver(stack);
+  EXPECT_EQ(stack.room_again, 1U);
 }
 
 // `transmit` reclaims by itself when the ring is full, but must not call the stack back from within its own call.

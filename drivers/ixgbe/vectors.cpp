@@ -9,7 +9,7 @@ constexpr std::uint32_t queue_causes(unsigned pairs) noexcept { return (1u << pa
 
 }  // namespace
 
-void program_vectors(Registers registers, unsigned pairs, Moderation moderation) {
+void program_vectors(Registers registers, unsigned pairs) {
   // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; should anybody read EICR, the queues' causes stay; messages that were held back
   // by a mask are kept pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
@@ -28,7 +28,6 @@ void program_vectors(Registers registers, unsigned pairs, Moderation moderation)
                                    .tx_odd_valid = has_odd});
   }
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
-  for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, moderation);
   program_moderation(registers, pairs, Moderation{});
   // 7.3.1.3, 7.3.1.4: queue causes clear themselves, and no cause masks itself (queue_pair.hpp says why).
   registers.write(reg::EIAC, {.rtxq = queue_causes(pairs)});
@@ -36,10 +35,10 @@ void program_vectors(Registers registers, unsigned pairs, Moderation moderation)
   for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});
 }
 
-void enable_vectors(Registers registers, unsigned pairs) {
+void enable_vectors(Registers registers, std::uint32_t queues) {
   (void)take_other_causes(registers);
-  registers.write(reg::EIMS_EX(0), {.vectors = queue_causes(pairs)});
-  registers.write(reg::EIMS, {.lsc = true, .ecc = true, .other = true});
+  registers.write(reg::EIMS_EX(0), {.vectors = queues});
+  registers.write(reg::EIMS, {.pci_exception = true, .lsc = true, .ecc = true, .other = true});
 }
 
 void program_moderation(Registers registers, unsigned vector, Moderation moderation) {

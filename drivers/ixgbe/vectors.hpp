@@ -10,11 +10,11 @@
 
 namespace neap::ixgbe {
 
-/// 4.6.6 and 7.3.4: maps the queues 0 to `pairs` - 1 and the other causes, and sets each queue's moderation. Everything stays masked.
-void program_vectors(Registers registers, unsigned pairs, Moderation moderation);
+/// 4.6.6 and 7.3.4: maps the queues 0 to `pairs` - 1 and the other causes, which are not held back. Everything stays masked.
+void program_vectors(Registers registers, unsigned pairs);
 
-/// Lets the vectors of `pairs` queue pairs and the other causes through.
-void enable_vectors(Registers registers, unsigned pairs);
+/// Lets the vectors in `queues` (a bit each) and the other causes through.
+void enable_vectors(Registers registers, std::uint32_t queues);
 
 /// Changes the moderation of one vector, with traffic or without; holds from its next interrupt on (8.2.3.5.12).
 void program_moderation(Registers registers, unsigned vector, Moderation moderation);

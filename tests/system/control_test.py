@@ -71,7 +71,7 @@ def policy_of(client: control.Control) -> list[dict[str, str]]:
     """One dictionary a core."""
     answer = client.ask("policy")
     assert answer.startswith("ok generation="), answer
-    return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:]]
+    return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:] if not part.startswith("card ")]
 
 
 def load(machine: Machine, requests: int) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, instructions, linux_card, load_accuracy, netpipe, stream
+from tools.bench import card, driver, instructions, linux_card, load_accuracy, netpipe, stream
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),
     "card": Benchmark(card.rows),
+    "driver": Benchmark(driver.rows),
     "linux-card": Benchmark(linux_card.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
 }

@@ -122,14 +122,28 @@ def require_exact(counts: Counts) -> None:
         raise Failure(f"the instruction counter counts repetitions: {string.least} to {string.most} for one string instruction")
 
 
-def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1) -> Counts:
-    """Builds an image of bench/, boots it without a card, counts, and waits for its end. Raises Failure if it does not end well."""
+def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1, net: str | None = None) -> Counts:
+    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end well.
+
+    net: the soft card's --net; None: the machine has no card.
+    """
+    if net is not None:
+        build.build_soft_card()
     build.build(preset, [f"{name}.elf"])
     image = build.BUILD / preset / "bench" / f"{name}.elf"
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
         out = Path(directory) / "counts.json"
         with progress.step(f"counting instructions of {name}"):
-            with Machine(image, cores=cores, memory="256M", card=False, arguments=words, qemu_options=counter_options(out)) as machine:
+            machine = Machine(
+                image,
+                cores=cores,
+                memory="256M",
+                card=net is not None,
+                net=net or "none",
+                arguments=words,
+                qemu_options=counter_options(out),
+            )
+            with machine:
                 status = machine.wait_exit(RUN_SECONDS)
             if status != SUCCESS:
                 raise Failure(f"{name} ended with status {status}", details=machine.lines[-20:])

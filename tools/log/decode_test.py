@@ -73,8 +73,19 @@ def test_a_settings_line_reads_the_same_with_and_without_numpy() -> None:
         "pstate": "0x1800",
         "power_limit_mw": 35000,
         "turbo": "on",
+        "card_value": 0,
     }
     assert summary.change_text(found) == "power_limit=35W"
+
+
+@pytest.mark.parametrize(
+    "changed, value, text",
+    [(6, 1024, "rx_ring=1024"), (13, 1, "rsc=on"), (15, 1, "preset=study"), (16, 1 << 16 | 5000, "steer=udp:5000"), (16, 0, "steer=off")],
+)
+def test_a_setting_of_the_card_is_told_with_its_value(changed: int, value: int, text: str) -> None:
+    line = np.zeros(1, SETTINGS_TYPE)
+    line["kind"], line["changed"], line["card_value"] = 18, changed, value
+    assert summary.change_text(layout.describe_settings(line.tobytes())) == text
 
 
 def test_the_checksum_is_crc32c_at_every_length() -> None:

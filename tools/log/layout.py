@@ -36,11 +36,14 @@ BLOCK_HEADER, BLOCK_LINES, BLOCK_GAP, BLOCK_CORE_END, BLOCK_END, BLOCK_ALIVE = r
 KIND_AT = 8
 KIND_SETTINGS = 18
 IDLE_STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor")
-SETTINGS = ("idle", "itr", "pstate", "power_limit", "turbo", "poll_budget")
+SETTINGS = (
+    *("idle", "itr", "pstate", "power_limit", "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget", "pthresh", "hthresh", "wthresh"),
+    *("head_write_back", "rsc", "promiscuous", "preset", "steer"),
+)
 # What held when the run began.
 CHANGED_AT_START = 255
 TURBO = ("off", "on", "unknown")
-_SETTINGS = struct.Struct("<QBBBBIIIQI")
+_SETTINGS = struct.Struct("<QBBBBIIIQII")
 
 
 class Damaged(Failure):
@@ -182,7 +185,7 @@ def settings_lines(lines: bytes) -> Iterator[dict]:
 
 
 def describe_settings(line: bytes) -> dict:
-    tsc, _, idle, changed, turbo, generation, itr_us, poll_budget_us, performance, power_limit_mw = _SETTINGS.unpack_from(line)
+    tsc, _, idle, changed, turbo, generation, itr_us, poll_budget_us, performance, power_limit_mw, card_value = _SETTINGS.unpack_from(line)
     return {
         "tsc": tsc,
         "generation": generation,
@@ -193,6 +196,7 @@ def describe_settings(line: bytes) -> dict:
         "pstate": f"0x{performance:x}",
         "power_limit_mw": power_limit_mw,
         "turbo": name_of(TURBO, turbo),
+        "card_value": card_value,
     }
 
 

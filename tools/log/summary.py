@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog, idle_name
-from tools.log.layout import IDLE_STATES
+from tools.log.layout import IDLE_STATES, SETTINGS
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
@@ -214,9 +214,22 @@ def change_text(setting: dict) -> str:
         "turbo": setting["turbo"],
         "poll_budget": f"{setting['poll_budget_us']}us",
     }.get(setting["changed"])
+    if value is None and setting["changed"] in SETTINGS:
+        value = card_value_text(setting["changed"], setting["card_value"])
     if value is None:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
     return f"{setting['changed']}={value}"
+
+
+def card_value_text(name: str, value: int) -> str:
+    """A setting of the network card, as it was given."""
+    if name in ("head_write_back", "rsc", "promiscuous"):
+        return "on" if value else "off"
+    if name == "preset":
+        return "study" if value else "default"
+    if name == "steer":
+        return f"{'udp' if value >> 16 else 'tcp'}:{value & 0xFFFF}" if value else "off"
+    return str(value)
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:

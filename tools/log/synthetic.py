@@ -43,7 +43,8 @@ SETTINGS_TYPE = np.dtype(
         ("poll_budget_us", "<u4"),
         ("performance", "<u8"),
         ("power_limit_mw", "<u4"),
-        ("reserved", "V28"),
+        ("card_value", "<u4"),
+        ("reserved", "V24"),
     ]
 )
 ALL_FLAGS = (1 << len(COUNTERS)) - 1

@@ -112,6 +112,7 @@ _SETTINGS_SCHEMA = pa.schema(
         ("pstate", pa.string()),
         ("power_limit_mw", pa.uint32()),
         ("turbo", pa.string()),
+        ("card_value", pa.uint32()),
     ]
 )
 

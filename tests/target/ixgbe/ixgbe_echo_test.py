@@ -99,12 +99,19 @@ class Echo:
 
 
 @contextmanager
-def booted(cores: int = 1, words: str = "", connect: bool = True):
+def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = ()):
     folder = Path(tempfile.mkdtemp(prefix="neap-echo-"))
     try:
         net = folder / "net"
         with Machine(
-            IMAGE, cores=cores, memory="512M", arguments=words.split(), net=f"listen:{net}", mac=CARD_MAC.hex(":"), soft_card=SOFT_CARD
+            IMAGE,
+            cores=cores,
+            memory="512M",
+            arguments=words.split(),
+            net=f"listen:{net}",
+            mac=CARD_MAC.hex(":"),
+            card_options=card_options,
+            soft_card=SOFT_CARD,
         ) as machine:
             echo = Echo(machine, net)
             if connect:
@@ -209,19 +216,32 @@ def test_arp_is_answered():
         echo.finish()
 
 
-def test_ten_thousand_frames_over_ring_wraps_come_back_without_a_register_read():
+@pytest.mark.parametrize(
+    "words, count",
+    [
+        ("", 10_000),
+        ("idle=poll", 2_000),
+        ("poll_budget=1ms", 2_000),
+        ("head_write_back=on", 2_000),
+        ("wthresh=4", 2_000),
+        ("rsc=on", 2_000),
+    ],
+)
+def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(words: str, count: int):
     sizes = random.Random(3)
-    frames = [echo_frame(i, sizes.choice([60, 61, 64, 512, 1513, 1514, sizes.randint(60, 1514)])) for i in range(10_000)]
-    with booted(words="receive_descriptors=128 transmit_descriptors=128 receive_buffers=256") as echo:
+    frames = [echo_frame(i, sizes.choice([60, 61, 64, 512, 1513, 1514, sizes.randint(60, 1514)])) for i in range(count)]
+    rings = "receive_descriptors=128 transmit_descriptors=128 receive_buffers=256"
+    with booted(words=f"{rings} {words}", card_options=("--strict",)) as echo:
         exchange(echo.peer, frames[:100], echoed)
         echo.machine.card_command("reset-counters")
         exchange(echo.peer, frames[100:], echoed)
         reads, writes = traffic_accesses(echo)
+        assert echo.machine.card_command("violations")["total"] == 0
         core = echo.finish()[0]
     assert reads == {}, "a register was read with traffic"
     assert set(writes) == {"RDT[0]", "TDT[0]"}, "traffic needs tails and nothing else"
-    assert core["frames"] == 10_000 + 1
-    assert core["sent"] == 10_000
+    assert core["frames"] == count + 1
+    assert core["sent"] == count
     assert core["refused"] == core["dropped"] == core["hangs"] == 0
     # At most one tail write for each queue and event that found something.
     assert writes["TDT[0]"] <= core["batches"]

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSL-1.0
+// What a frame costs the driver: instructions of an event that finds a batch of exactly 1, 8 or 32 frames. tools/bench/driver.py counts
+// them.
+//
+// The card hears itself (`--net loopback`), its interrupts are masked, and the image waits, uncounted, until the ring holds as many written
+// descriptors as the batch has. So a batch is exact whatever the card's speed is. What is counted is the pair's own event, from its
+// first instruction to the tail writes at its end:
+//   receive    frames with good checksums and an RSS hash go to a stack that reads both and gives the buffer back at once
+//   transmit   frames whose checksums the card makes; and, counted apart, taking them back once they are sent
+//   forward    what came in goes out again from the buffer it lies in, and what was sent in the round before is taken back
+#include <array>
+#include <coroutine>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "bench/marks.hpp"
+#include "drivers/ixgbe/card.hpp"
+#include "kernel/application.hpp"
+#include "kernel/console.hpp"
+#include "kernel/events.hpp"
+#include "kernel/log.hpp"
+
+namespace {
+
+using namespace neap;
+using namespace std::chrono_literals;
+
+// tools/bench/driver.py knows these numbers: a region is kind + kinds * (batch's place + 3 * log on).
+enum Kind : unsigned { receive, transmit, take_back, forward, kinds };
+constexpr std::array<unsigned, 3> batches{1, 8, 32};
+constexpr unsigned rounds_warm = 20;
+constexpr unsigned rounds_counted = 200;  // exact, so a few show as much as many
+constexpr auto patience = 60s;
+constexpr std::size_t frame_bytes = 60;
+
+/// A stack that does nothing but look at what every stack looks at.
+struct Stack final : FrameReceiver {
+  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override {
+    ++received;
+    good += info.ip_checksum_good && info.l4_checksum_good && info.rss_valid;
+    if (!forwards) return frame->release();
+    const TransmitPiece piece{.data = frame->data, .bytes = frame->bytes};
+    if (!card->transmit({.pieces = {&piece, 1}, .frame_bytes = frame->bytes, .token = frame})) frame->release();
+  }
+  void batch_done() noexcept override {}
+  void transmitted(void* token) noexcept override {
+    if (token != this) static_cast<ReceiveBuffer*>(token)->release();
+  }
+  void link_changed(bool) noexcept override {}
+
+  ixgbe::Card* card = nullptr;
+  bool forwards = false;
+  std::uint64_t received = 0, good = 0;
+};
+
+/// Resumes who awaits it in an event of its own.
+struct NextEvent {
+  [[nodiscard]] static bool await_ready() noexcept { return false; }
+  static void await_suspend(std::coroutine_handle<> waiting) {
+    spawn([waiting] { waiting.resume(); });
+  }
+  static void await_resume() noexcept {}
+};
+
+void put(std::byte* place, std::uint32_t value) {
+  place[0] = static_cast<std::byte>(value >> 8);
+  place[1] = static_cast<std::byte>(value);
+}
+
+class Bench {
+ public:
+  Bench(ixgbe::Card& card, Stack& stack) : card_(card), pair_(card.pair(0)), stack_(stack) {
+    // A UDP datagram to ourselves, the checksums as `TransmitFrame` asks for them.
+    const MacAddress mac = card.mac();
+    std::memcpy(frame_.data(), mac.data(), mac.size());
+    std::memcpy(frame_.data() + mac.size(), mac.data(), mac.size());
+    put(&frame_[12], 0x0800);
+    std::byte* const ip = &frame_[14];
+    put(ip, 0x4500);
+    put(ip + 2, frame_bytes - 14);
+    put(ip + 8, 64 << 8 | 17);
+    put(ip + 12, 10 << 8);
+    put(ip + 14, 1);
+    put(ip + 16, 10 << 8);
+    put(ip + 18, 2);
+    put(ip + 20, 1000);
+    put(ip + 22, 7);
+    put(ip + 24, frame_bytes - 34);
+    put(ip + 26, (10 << 8) + 1 + (10 << 8) + 2 + 17 + frame_bytes - 34);
+  }
+
+  template <unsigned log_on>
+  task<bool> all() {
+    co_return co_await batch<0 + 3 * log_on>() && co_await batch<1 + 3 * log_on>() && co_await batch<2 + 3 * log_on>();
+  }
+
+ private:
+  static constexpr unsigned frames_of(unsigned group) { return batches[group % batches.size()]; }
+
+  template <unsigned group>
+  task<bool> batch() {
+    constexpr unsigned frames = frames_of(group);
+    for (unsigned round = 0; round < rounds_warm + rounds_counted; ++round) {
+      const bool counted = round >= rounds_warm;
+      if (!co_await send_and_take_back<kinds * group>(frames, counted)) co_return false;
+      if (!co_await receive_them<kinds * group + receive>(frames, counted)) co_return false;
+    }
+    // Frames to begin with; then they go round.
+    if (!co_await send_and_take_back<kinds * group>(frames, false)) co_return false;
+    stack_.forwards = true;
+    for (unsigned round = 0; round < rounds_warm + rounds_counted; ++round) {
+      if (round != 0 && !wait([this] { return pair_.transmit_queue().ready(); }, "a sent batch")) co_return false;
+      if (!co_await receive_them<kinds * group + forward>(frames, round >= rounds_warm)) co_return false;
+    }
+    stack_.forwards = false;
+    if (!wait([this] { return pair_.transmit_queue().ready(); }, "the last batch")) co_return false;
+    co_return co_await receive_them<kinds * group + receive>(frames, false);
+  }
+
+  template <unsigned first_region>
+  task<bool> send_and_take_back(unsigned frames, bool counted) {
+    if (counted) bench::begin_counting<first_region + transmit>();
+    for (unsigned i = 0; i < frames; ++i) {
+      const TransmitPiece piece{.data = frame_.data(), .bytes = frame_bytes};
+      sent_ &= card_
+                   .transmit({.pieces = {&piece, 1},
+                              .frame_bytes = frame_bytes,
+                              .l3_bytes = 20,
+                              .ipv4 = true,
+                              .ipv4_checksum = true,
+                              .layer4 = Layer4::udp,
+                              .token = &stack_})
+                   .has_value();
+    }
+    if (counted) end_with<first_region + transmit>();
+    co_await NextEvent{};
+    if (!sent_ || !wait([this] { return pair_.transmit_queue().ready(); }, "sent frames")) co_return false;
+    if (counted) bench::begin_counting<first_region + take_back>();
+    pair_.transmit_queue().reclaim();
+    pair_.transmit_queue().deliver(stack_);
+    if (counted) bench::end_counting<first_region + take_back>();
+    co_return true;
+  }
+
+  template <unsigned region>
+  task<bool> receive_them(unsigned frames, bool counted) {
+    if (!wait([&] { return pair_.receive_queue().ready(frames); }, "a batch of frames")) co_return false;
+    const std::uint64_t before = stack_.good;
+    if (counted) bench::begin_counting<region>();
+    pair_.interrupt();
+    if (counted) end_with<region>();
+    co_await NextEvent{};
+    if (stack_.good == before + frames && stack_.good == stack_.received) co_return true;
+    print("bench_driver: an event took ", stack_.received - before, " frames, ", stack_.good - before, " good ones, instead of ", frames);
+    co_return false;
+  }
+
+  /// Behind what the driver does at the event's end, which it has asked for by now.
+  template <unsigned region>
+  void end_with() {
+    if (region_ != region) {
+      region_ = region;
+      end_.emplace([] { bench::end_counting<region>(); }, EventEndHook::Place::last);
+    }
+    end_->request();
+  }
+
+  /// Without leaving the event: nobody else may look at the rings.
+  template <class Ready>
+  [[nodiscard]] static bool wait(Ready ready, const char* what) {
+    for (const auto deadline = BootClock::now() + patience; !ready();) {
+      if (BootClock::now() > deadline) {
+        print("bench_driver: waited in vain for ", what);
+        return false;
+      }
+      machine::pause();
+    }
+    return true;
+  }
+
+  ixgbe::Card& card_;
+  ixgbe::QueuePair& pair_;
+  Stack& stack_;
+  alignas(64) std::array<std::byte, frame_bytes> frame_{};
+  std::optional<EventEndHook> end_;
+  unsigned region_ = ~0U;
+  bool sent_ = true;
+};
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  arguments.finish();
+  auto opened = co_await ixgbe::open();
+  if (!opened) {
+    print("bench_driver: ", opened.error().message);
+    co_return 1;
+  }
+  ixgbe::Card& card = **opened;
+  Stack stack;
+  stack.card = &card;
+  card.attach(stack);
+  card.set_interrupt(0, false);
+  for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
+  co_await sleep_for(10ms);  // the pair's own first look is over
+
+  Bench bench(card, stack);
+  bool complete = co_await bench.all<0>();
+  complete = complete && co_await log::prepare({.records_per_core = 256 * 1024, .sample_period_us = 0}) && co_await log::start({});
+  complete = complete && co_await bench.all<1>() && co_await log::stop();
+  const std::uint64_t unwritten = log::extent(0).unwritten;
+  print("bench_driver: ", stack.received, " frames, ", unwritten, " records unwritten");
+  co_await card.close();
+  co_return complete&& unwritten == 0 ? 0 : 1;
+}

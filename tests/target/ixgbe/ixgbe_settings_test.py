@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The driver's settings and repairs while frames flow, on a card that says what a driver does wrong (`--strict`).
+
+Frames of many flows are on their way all the time. Within a flow none may overtake another, so an answer tells which frames before it are
+lost: exactly as many as the driver says a change cost, and none otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import struct
+import time
+from collections import deque
+
+import pytest
+from ixgbe_echo_test import (
+    CARD_IP,
+    CARD_MAC,
+    PEER_IP,
+    PEER_MAC,
+    Echo,
+    booted,
+    checksum,
+    echo_frame,
+    echoed,
+    exchange,
+    udp_echoed,
+    udp_frame,
+)
+
+SET = b"\x88\xb7"
+ANSWER_AT = 14
+STRICT = ("--strict",)
+FLOWS = 16
+WINDOW = 48
+PATIENCE_SECONDS = 30
+
+
+class Traffic:
+    """Datagrams of many flows, a bounded number unanswered, each answer compared with what it must be."""
+
+    def __init__(self, echo: Echo):
+        assert echo.peer
+        self.peer = echo.peer
+        self.sent = self.answered = self.lost = 0
+        self._waiting = {port: deque() for port in range(1000, 1000 + FLOWS)}
+        self._answers: list[str] = []
+        self._stalled = 0
+
+    def send(self, frames: int) -> None:
+        for _ in range(frames):
+            while (waiting := sum(map(len, self._waiting.values()))) - self._stalled >= WINDOW:
+                if not self._receive(0.2):
+                    self._stalled = waiting  # lost, perhaps; the flow's next answer tells
+            port = 1000 + self.sent % FLOWS
+            frame = udp_frame(self.sent, port, 60 + self.sent * 7 % 1400)
+            self.sent += 1
+            self.peer.send(frame)
+            self._waiting[port].append(udp_echoed(frame))
+
+    def set(self, text: str) -> str:
+        """Asks for a setting with traffic before, during and after; gives the answer."""
+        self.send(50)
+        self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+        for look in range(1000):
+            self.send(10)
+            self._receive(0.05)
+            if self._answers:
+                return self._answers.pop()
+            if look % 100 == 99:  # the wire may have lost it
+                self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+        raise AssertionError(f"no answer to {text}")
+
+    def settle(self) -> None:
+        """Until every flow's last frame is answered; sends one more where that is lost."""
+        for _ in range(100):
+            waiting = [port for port, frames in self._waiting.items() if frames]
+            if not waiting:
+                return
+            if not self._receive(1.0):
+                self.send(FLOWS)
+        raise AssertionError(f"no answers on {waiting}")
+
+    def _receive(self, timeout: float) -> bool:
+        reply = self.peer.receive(timeout)
+        if reply is None:
+            return False
+        if reply[12:14] == SET:
+            self._answers.append(reply[ANSWER_AT:].split(b"\0")[0].decode())
+            return True
+        waiting = self._waiting[struct.unpack_from(">H", reply, 36)[0]]
+        while waiting:
+            if waiting.popleft() == reply:
+                self.answered += 1
+                self._stalled = min(self._stalled, sum(map(len, self._waiting.values())))
+                return True
+            self.lost += 1
+        raise AssertionError("a frame that nobody sent, changed, doubled or overtaken")
+
+
+def lost_by_driver(echo: Echo) -> int:
+    """What all answers and repairs together said."""
+    said = [re.search(r"(?:answer: ok \S+|started anew,|card reset,) lost=(\d+)", line) for line in echo.machine.lines]
+    return sum(int(match[1]) for match in said if match)
+
+
+def lost_of(answer: str) -> int:
+    match = re.fullmatch(r"ok \S+ lost=(\d+)", answer)
+    assert match, answer
+    return int(match[1])
+
+
+def no_rule_is_broken(echo: Echo) -> None:
+    assert echo.machine.card_command("violations")["total"] == 0, echo.machine.card_command("violations")
+
+
+def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
+    stopping = ["rx_ring=1024", "rx_ring=4096", "tx_ring=256", "pthresh=16", "hthresh=4", "wthresh=4", "wthresh=0", "head_write_back=on"]
+    stopping += ["rsc=on", "tx_ring=512", "rx_ring=256", "preset=study", "preset=default"]
+    running = ["rx_budget=8", "promiscuous=on", "itr=100", "poll_budget=50", "promiscuous=off", "itr=16", "idle=poll", "idle=halt"]
+    with booted(cores=2, card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        told = 0
+        for step, text in enumerate(stopping):
+            told += lost_of(traffic.set(text))
+            assert lost_of(traffic.set(running[step % len(running)])) == 0
+        assert traffic.set("no_such=1") == "error: no such setting"
+        traffic.send(500)
+        traffic.settle()
+        no_rule_is_broken(echo)
+        counters = echo.finish()
+    assert traffic.lost == told
+    assert traffic.answered == traffic.sent - told
+    assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
+
+
+@pytest.mark.parametrize(
+    "before, text, why",
+    [
+        ((), "rx_ring=100", "a power of two of descriptors, 64 to 4096"),
+        ((), "wthresh=9", "WTHRESH is 0 to 8"),
+        (("pthresh=36",), "wthresh=8", "no more than 40"),
+        (("head_write_back=on",), "wthresh=1", "head write-back with WTHRESH 0 alone"),
+        (("itr=0",), "rsc=on", "RSC needs an itr of 6us or more"),
+        (("rsc=on",), "itr=4", "RSC needs an itr of 6us or more"),
+        (("wthresh=8",), "itr=0", "WTHRESH above 1 needs an itr"),
+        ((), "steer=udp:7", "needs the core"),
+        ((), "steer=udp:7,3", "one core with a queue"),
+        ((), "rx_ring=512,0", "holds for all cores"),
+        ((), "preset=mine", "study default"),
+    ],
+)
+def test_what_the_card_does_not_take_is_refused_with_the_reason(refusing: Echo, before: tuple[str, ...], text: str, why: str) -> None:
+    traffic = Traffic(refusing)
+    assert lost_of(traffic.set("preset=default")) >= 0
+    assert lost_of(traffic.set("itr=16")) == 0
+    for setting in before:
+        lost_of(traffic.set(setting))
+    answer = traffic.set(text)
+    assert answer.startswith("error: "), answer
+    assert why in answer
+    traffic.settle()
+    no_rule_is_broken(refusing)
+
+
+@pytest.fixture(scope="module")
+def refusing():
+    with booted(cores=2, card_options=STRICT) as echo:
+        yield echo
+
+
+def test_a_flow_is_steered_to_a_named_core_and_back() -> None:
+    with booted(cores=4, card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        assert lost_of(traffic.set("steer=udp:7,3")) == 0
+        traffic.settle()
+        before = traffic.sent
+        traffic.send(400)
+        traffic.settle()
+        steered = traffic.sent - before
+        assert lost_of(traffic.set("steer=off,3")) == 0
+        traffic.settle()
+        no_rule_is_broken(echo)
+        counters = echo.finish()
+    assert traffic.lost == 0
+    assert counters[3]["frames"] >= steered
+    assert all(counters[core]["frames"] > 0 for core in range(4)), "before and after, RSS spreads them"
+
+
+def tcp_segments(sequence: int, payloads: list[bytes]) -> list[bytes]:
+    """Segments of one connection that follow each other, as the card joins them."""
+    frames = []
+    for payload in payloads:
+        header = struct.pack(">HHIIBBHHH", 1234, 80, sequence, 1, 5 << 4, 0x10, 1000, 0, 0)
+        pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, 6, len(header) + len(payload))
+        header = header[:16] + struct.pack(">H", checksum(pseudo + header + payload)) + header[18:]
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(header) + len(payload), 0, 0, 64, 6, 0, PEER_IP, CARD_IP)
+        ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
+        frames.append(CARD_MAC + PEER_MAC + b"\x08\x00" + ip + header + payload)
+        sequence += len(payload)
+    return frames
+
+
+def test_segments_are_joined_and_no_byte_is_lost_or_moved() -> None:
+    content = random.Random(5)
+    with booted(words="frame_bytes=9014 rsc=on itr=1000us compare=off", card_options=STRICT) as echo:
+        assert echo.peer
+        segments = frames = 0
+        sequence = 1
+        for _ in range(60):
+            payloads = [content.randbytes(1400) for _ in range(5)]
+            for frame in tcp_segments(sequence, payloads):
+                echo.peer.send(frame)
+            sequence += 7000
+            segments += len(payloads)
+            received = b""
+            while len(received) < 7000:
+                reply = echo.peer.receive(PATIENCE_SECONDS)
+                assert reply is not None, "a segment is lost"
+                assert struct.unpack_from(">H", reply, 16)[0] == len(reply) - 14, "the card brought the length up to date"
+                received += reply[54:]
+                frames += 1
+            assert received == b"".join(payloads)
+        no_rule_is_broken(echo)
+        counters = echo.finish()
+    assert frames < segments, "nothing was joined: this run shows nothing"
+    assert counters[0]["dropped"] == counters[0]["bad_checksums"] == 0
+
+
+def test_a_hung_transmit_queue_is_found_and_started_anew() -> None:
+    with booted(cores=2, card_options=STRICT) as echo:
+        assert echo.peer
+        exchange(echo.peer, [echo_frame(i, 300) for i in range(50)], echoed)
+        echo.machine.card_command("fault hang tx 0")
+        for i in range(20):
+            echo.peer.send(echo_frame(i, 300))
+        line = echo.machine.wait_for_line(r"ixgbe: queues of core 0 started anew, lost=(\d+)", 2 * PATIENCE_SECONDS)
+        assert line.endswith("lost=20")
+        echo.machine.card_command("fault off")
+        exchange(echo.peer, [echo_frame(i, 300, seed=1) for i in range(200)], echoed)
+        no_rule_is_broken(echo)
+        counters = echo.finish()
+    assert counters[0]["hangs"] >= 1
+    assert counters[1]["hangs"] == 0
+
+
+SETTINGS = (
+    *("rx_ring=256", "rx_ring=1024", "tx_ring=256", "tx_ring=1024", "rx_budget=4", "rx_budget=64", "pthresh=8", "pthresh=32"),
+    *("hthresh=1", "hthresh=8", "wthresh=0", "wthresh=1", "wthresh=8", "head_write_back=on", "head_write_back=off", "rsc=on", "rsc=off"),
+    *("promiscuous=on", "promiscuous=off", "preset=study", "steer=udp:7,2", "steer=off,2", "itr=0", "itr=16", "itr=200", "poll_budget=100"),
+    *("poll_budget=0", "idle=poll", "idle=halt"),
+)
+FAULTS = ("off", "drop rx next 5", "drop tx next 5", "drop both chance 0.01 7", "late 200000", "hang tx 1")
+SHORT_CHANGES = 40
+
+
+def test_soak_of_random_settings_and_faults_loses_nothing_unsaid() -> None:
+    """NEAP_SOAK_SECONDS asks for more (`./neap soak driver`)."""
+    chance = random.Random(int(os.environ.get("NEAP_SOAK_SEED", "1")))
+    end = time.monotonic() + float(os.environ.get("NEAP_SOAK_SECONDS", "0"))
+    with booted(cores=4, card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        changes = accepted = 0
+        while changes < SHORT_CHANGES or time.monotonic() < end:
+            if changes % 8 == 7:
+                echo.machine.card_command(f"fault {chance.choice(FAULTS)}")
+            answer = traffic.set(chance.choice(SETTINGS))
+            assert re.match(r"ok \S+ lost=\d+$|error: \w+: ", answer), answer
+            accepted += answer.startswith("ok")
+            changes += 1
+        echo.machine.card_command("fault off")
+        for text in ("itr=16", "idle=halt", "preset=default"):
+            traffic.set(text)
+        traffic.settle()
+        statistics = echo.machine.card_command("statistics")
+        wire = statistics.get("fault.rx_dropped", 0) + statistics.get("fault.tx_dropped", 0)
+        no_rule_is_broken(echo)
+        echo.finish()
+    assert accepted > changes // 2
+    # Of the frames that the wire lost some were questions or answers.
+    assert lost_by_driver(echo) <= traffic.lost <= lost_by_driver(echo) + wire
+
+
+def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
+    with booted(cores=2, words="compare=off", card_options=STRICT) as echo:
+        peer = echo.peer
+        assert peer
+        exchange(peer, [echo_frame(i, 300) for i in range(50)], echoed)
+        peer.send(CARD_MAC + PEER_MAC + SET + b"dma_error".ljust(60, b"\0"))
+        echo.machine.wait_for_line("EICR.PCI_EXCEPTION", PATIENCE_SECONDS)
+        echo.machine.wait_for_line(r"ixgbe: card reset, lost=\d+", PATIENCE_SECONDS)
+        first = echo_frame(7777, 100)
+        for _ in range(100):  # until the link is up again
+            peer.send(first)
+            if (reply := peer.receive(0.5)) == echoed(first):
+                break
+        assert reply == echoed(first)
+        while peer.receive(1.0) is not None:
+            pass
+        exchange(peer, [udp_frame(i, 1000 + i % 16, 300) for i in range(64)], udp_echoed, window=1)
+        counts = echo.machine.card_command("violations")["counts"]
+        counters = echo.finish()
+    assert set(counts) == {"dma_fault"}, counts
+    assert all(core["frames"] > 0 for core in counters.values())
+
+
+def test_a_card_that_is_gone_is_said_and_the_machine_lives_on() -> None:
+    with booted(card_options=STRICT) as echo:
+        assert echo.peer
+        exchange(echo.peer, [echo_frame(i, 300) for i in range(50)], echoed)
+        echo.machine.card_command("fault hang tx 0")
+        echo.peer.send(echo_frame(50, 300))
+        echo.machine.card_command("fault away")
+        echo.machine.wait_for_line("card is gone", 2 * PATIENCE_SECONDS)
+        echo.machine.wait_for_line("link down", PATIENCE_SECONDS)
+        echo.machine.wait_for_line("ixgbe_echo: core 0 has no link", PATIENCE_SECONDS)
+        assert echo.machine.running

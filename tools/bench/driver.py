@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench driver`: what a frame costs the 82599 driver, in instructions of a release image (bench/driver.cpp).
+
+An event of the driver finds exactly 1, 8 or 32 frames; its instructions are shared out among them. Without a run of the log and with one,
+in which each event leaves a record.
+"""
+
+from __future__ import annotations
+
+from tools.bench import instructions
+from tools.bench.instructions import Counts
+from tools.bench.rows import Row
+
+# As bench/driver.cpp numbers its regions.
+RECEIVE, TRANSMIT, TAKE_BACK, FORWARD, KINDS = range(5)
+BATCHES = (1, 8, 32)
+WAYS = {"receive": ((RECEIVE,), 70), "transmit": ((TRANSMIT, TAKE_BACK), 60), "forward": ((FORWARD,), 120)}
+
+
+def rows() -> list[Row]:
+    """A row for each way, batch and state of the log. Targets hold at the largest batch."""
+    return read(instructions.run_image("bench_driver", net="loopback"))
+
+
+def read(counts: Counts) -> list[Row]:
+    table = []
+    for name, (kinds, target) in WAYS.items():
+        for log, words in enumerate(("log_off", "log_on")):
+            for place, batch in enumerate(BATCHES):
+                group = KINDS * (place + len(BATCHES) * log)
+                cost = sum(counts.regions[group + kind].mean for kind in kinds) / batch
+                table.append(
+                    Row(f"driver.{name}.batch_{batch}.{words}", "instructions a frame", cost, target if batch == BATCHES[-1] else None)
+                )
+    return table
