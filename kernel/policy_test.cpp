@@ -64,6 +64,15 @@ class TestCard final : public Device {
     return busy ? nullptr : lines[core].words.data();
   }
 
+  [[nodiscard]] std::uint32_t value_of(Setting setting) const noexcept override { return setting == Setting::rx_ring ? ring.load() : 0; }
+  [[nodiscard]] task<Result<Change>> change(Setting setting, std::uint32_t value, unsigned core) override {
+    wrong_core += this_core() != 0 ? 1 : 0;
+    if (setting == Setting::steer) steered_to = core;
+    if (setting == Setting::rsc) co_return failure(ErrorCode::invalid, "not with this itr");
+    if (setting == Setting::rx_ring) ring = value;
+    co_return Change{.value = value, .lost_frames = 7};
+  }
+
   struct alignas(64) Line {
     std::array<std::uint64_t, 8> words{};
   };
@@ -71,6 +80,8 @@ class TestCard final : public Device {
   std::array<std::atomic<bool>, cores> interrupts{true, true, true, true};
   std::array<Line, cores> lines;
   std::atomic<bool> busy{false};
+  std::atomic<std::uint32_t> ring{512};
+  std::atomic<unsigned> steered_to{all_cores};
   std::atomic<int> wrong_core{0};
 };
 
@@ -138,6 +149,10 @@ TEST(PolicyValues, EverySpellingMeansOneThing) {
   EXPECT_EQ(understood(Setting::turbo, "on"), "turbo=on");
   EXPECT_EQ(understood(Setting::poll_budget, "50us"), "poll_budget=50us");
   EXPECT_EQ(understood(Setting::poll_budget, "0"), "poll_budget=0us");
+  EXPECT_EQ(understood(Setting::rx_ring, "1024"), "rx_ring=1024");
+  EXPECT_EQ(understood(Setting::rsc, "on"), "rsc=on");
+  EXPECT_EQ(understood(Setting::preset, "study"), "preset=study");
+  for (const char* flow : {"udp:5000", "tcp:65535", "off"}) EXPECT_EQ(understood(Setting::steer, flow), std::string("steer=") + flow);
 }
 
 TEST(PolicyValues, WhatIsNotAValueIsRefused) {
@@ -148,7 +163,13 @@ TEST(PolicyValues, WhatIsNotAValueIsRefused) {
   for (const char* bad : {"", "50.999W", "201", "0", "-60", "60w", "60.1255W", "W"})
     EXPECT_EQ(understood(Setting::power_limit, bad), "refused") << bad;
   for (const char* bad : {"", "C6", "c2", "halt ", "poll,halt"}) EXPECT_EQ(understood(Setting::idle, bad), "refused") << bad;
-  for (const char* bad : {"", "yes", "1", "ON"}) EXPECT_EQ(understood(Setting::turbo, bad), "refused") << bad;
+  for (const char* bad : {"", "yes", "1", "ON"}) {
+    for (const Setting setting : {Setting::turbo, Setting::rsc, Setting::head_write_back, Setting::promiscuous})
+      EXPECT_EQ(understood(setting, bad), "refused") << bad;
+  }
+  for (const char* bad : {"", "-1", "64us", "0x40", "1000001"}) EXPECT_EQ(understood(Setting::rx_ring, bad), "refused") << bad;
+  for (const char* bad : {"", "5000", "udp", "udp:", "udp:0", "udp:65536", "sctp:1", "udp:1,tcp:2"})
+    EXPECT_EQ(understood(Setting::steer, bad), "refused") << bad;
 }
 
 TEST(PolicyValues, ARefusalShowsWhatWasTypedFitForALine) {
@@ -320,6 +341,26 @@ TEST_F(PolicyTest, WishesAreAppliedOverTheDefaults) {
   machine->run(0, [&]() -> task<void> { done = co_await apply(impossible); });
   ASSERT_FALSE(done.has_value());
   EXPECT_EQ(done.error().why.substr(0, 12), "pstate: \"99\"");
+}
+
+TEST_F(PolicyTest, ACardsSettingSaysWhatItCostAndEveryCoreNotesIt) {
+  const std::uint32_t before = generation();
+  const Outcome done = set(Setting::rx_ring, "1024", all_cores, 2);
+  ASSERT_TRUE(done.has_value()) << done.error().why;
+  EXPECT_EQ(done->value, "rx_ring=1024");
+  EXPECT_EQ(done->lost_frames, 7U);
+  EXPECT_EQ(done->cores, "0-3");
+  for (unsigned core = 0; core < cores; ++core) EXPECT_EQ(of(core).generation, before + 1);
+  EXPECT_EQ(card.value_of(Setting::rx_ring), 1024U);
+  ASSERT_TRUE(set(Setting::steer, "udp:5000", 2).has_value());
+  EXPECT_EQ(card.steered_to, 2U);
+  EXPECT_EQ(of(2).generation, before + 2);
+  EXPECT_EQ(of(1).generation, before + 1) << "out of scope";
+  EXPECT_EQ(why(Setting::rsc, "on"), "rsc: not with this itr");
+  EXPECT_EQ(why(Setting::rx_ring, "64", 1), "rx_ring: holds for all cores of the card");
+  EXPECT_EQ(why(Setting::steer, "udp:5000"), "steer: needs the core that gets the frames");
+  machine->on(0, [] { use(nullptr); });
+  EXPECT_EQ(why(Setting::rx_ring, "64"), "rx_ring: no network card is in use");
 }
 
 // --- What an idle core does --------------------------------------------------------------------------------------------------------------

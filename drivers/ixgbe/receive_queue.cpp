@@ -74,6 +74,7 @@ task<Result<void>> ReceiveQueue::enable(bool on) const {
 }
 
 void ReceiveQueue::empty() noexcept {
+  if (!slots_) return;  // it has not been programmed yet
   for (; posted_ != 0; --posted_, ++head_) pool_.give_back(slots_[ring_.slot(head_)].buffer);
   for (std::uint32_t i = 0; i < ring_.size(); ++i) {
     if (ReceivePool::Buffer* const frame = std::exchange(slots_[i].frame, nullptr)) drop(frame, counters_.dropped_errors);

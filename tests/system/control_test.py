@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -97,6 +98,27 @@ def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control.Con
     assert client.ask("poll_budget,0").startswith("ok poll_budget=0us ")
     assert control.fields_of(client.ask("print"))["application"] == "memcached"
     assert len(client.ask("cores").split("; ")) == CORES
+
+
+def test_the_cards_settings_change_under_connections_and_say_what_they_cost() -> None:
+    """On a machine of its own: what these changes cost others may not have lost."""
+    content = random.Random(8).randbytes(200_000)
+    changes = ("rx_ring,1024", "rsc,on", "head_write_back,on", "steer,udp:5000,2", "tx_ring,256", "rx_budget,16", "preset,default")
+    with boot() as machine, contextlib.ExitStack() as open_:
+        machine.wait_for_line(LISTENING, START_SECONDS)
+        client = open_.enter_context(connect(machine))
+        wire = open_.enter_context(socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 60))
+        stream = open_.enter_context(wire.makefile("rwb"))
+        for line in changes:
+            answer = client.ask(line)
+            assert re.match(r"ok \S+ lost=\d+ generation=\d+ cores=\S+$", answer), answer
+            stream.write(b"set large 0 0 %d\r\n%s\r\nget large\r\n" % (len(content), content))
+            stream.flush()
+            assert stream.readline() == b"STORED\r\n", line
+            assert stream.readline() == b"VALUE large 0 %d\r\n" % len(content), line
+            assert stream.read(len(content) + 7) == content + b"\r\nEND\r\n", line
+        assert "rx_ring=512 tx_ring=512" in client.ask("policy")
+        assert client.ask("rx_ring,100").startswith("error: rx_ring: ")
 
 
 def test_what_this_cpu_cannot_do_is_refused_and_what_is_accepted_is_said(client: control.Control) -> None:
