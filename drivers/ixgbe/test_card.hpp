@@ -87,7 +87,7 @@ class TestCard {
     return true;
   }
   /// Writes one descriptor back as it is told, whatever sense it makes.
-  template <class Written>
+  template <class Written = descriptor::ReceiveWriteBack>
   void receive_raw(const Written& written) {
     ASSERT_NE(receive_room(), 0U);
     write_back(descriptors(receive_base())[receive_head_], written.raw());
