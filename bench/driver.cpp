@@ -9,7 +9,6 @@
 //   transmit   frames whose checksums the card makes; and, counted apart, taking them back once they are sent
 //   forward    what came in goes out again from the buffer it lies in, and what was sent in the round before is taken back
 #include <array>
-#include <coroutine>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -54,14 +53,12 @@ struct Stack final : FrameReceiver {
   std::uint64_t received = 0, good = 0;
 };
 
-/// Resumes who awaits it in an event of its own.
-struct NextEvent {
-  [[nodiscard]] static bool await_ready() noexcept { return false; }
-  static void await_suspend(std::coroutine_handle<> waiting) {
-    spawn([waiting] { waiting.resume(); });
-  }
-  static void await_resume() noexcept {}
-};
+/// Ends this event; the task goes on in the next one.
+task<void> next_event() {
+  Completion<void> begun;
+  spawn([&begun] { begun.fulfil(); });
+  co_await begun;
+}
 
 void put(std::byte* place, std::uint32_t value) {
   place[0] = static_cast<std::byte>(value >> 8);
@@ -134,7 +131,7 @@ class Bench {
                    .has_value();
     }
     if (counted) end_with<first_region + transmit>();
-    co_await NextEvent{};
+    co_await next_event();
     if (!sent_ || !wait([this] { return pair_.transmit_queue().ready(); }, "sent frames")) co_return false;
     if (counted) bench::begin_counting<first_region + take_back>();
     pair_.transmit_queue().reclaim();
@@ -150,7 +147,7 @@ class Bench {
     if (counted) bench::begin_counting<region>();
     pair_.interrupt();
     if (counted) end_with<region>();
-    co_await NextEvent{};
+    co_await next_event();
     if (stack_.good == before + frames && stack_.good == stack_.received) co_return true;
     print("bench_driver: an event took ", stack_.received - before, " frames, ", stack_.good - before, " good ones, instead of ", frames);
     co_return false;

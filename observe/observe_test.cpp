@@ -211,7 +211,7 @@ TEST(LogFile, FieldsInTheHeaderAreThoseOfTheStructs) {
                       AT(Residency, package_c6), AT(Residency, package_c7)});
   check("settings", {AT(Settings, tsc), AT(Settings, kind), AT(Settings, idle_state), AT(Settings, changed), AT(Settings, turbo),
                      AT(Settings, generation), AT(Settings, itr_us), AT(Settings, poll_budget_us), AT(Settings, performance),
-                     AT(Settings, power_limit_mw), AT(Settings, reserved)});
+                     AT(Settings, power_limit_mw), AT(Settings, card_value), AT(Settings, reserved)});
   check("anchor",
         {AT(Anchor, tsc), AT(Anchor, kind), AT(Anchor, reserved), AT(Anchor, generation), AT(Anchor, wall_clock_ns), AT(Anchor, requests),
          AT(Anchor, package), AT(Anchor, run), AT(Anchor, sleeps), AT(Anchor, idle_ticks), AT(Anchor, reserved2)});

@@ -42,6 +42,7 @@ class FakeDevice final : public policy::Device {
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override { itr_us_[core] = itr_us; }
   void set_interrupt(unsigned, bool) noexcept override {}
   const volatile void* next_receive_line(unsigned) const noexcept override { return nullptr; }
+  task<Result<Change>> change(policy::Setting, std::uint32_t value, unsigned) override { co_return Change{.value = value}; }
 
  private:
   std::array<std::atomic<std::uint32_t>, machine::cores_max> itr_us_{};

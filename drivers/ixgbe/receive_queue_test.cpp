@@ -243,9 +243,9 @@ TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
   card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   ASSERT_EQ(stack.frames.size(), 3U);
-  EXPECT_EQ(stack.frames[0].bytes.size(), 60U);
-  EXPECT_EQ(stack.frames[1].bytes.size(), 61U);
-  EXPECT_EQ(stack.frames[2].bytes.size(), 2000U + 2001 + 100);
+  EXPECT_EQ(stack.frames[0].size(), 60U);
+  EXPECT_EQ(stack.frames[1].size(), 61U);
+  EXPECT_EQ(stack.frames[2].size(), 2000U + 2001 + 100);
   // A name that no posted descriptor has: the frame is dropped, its buffers come back.
   card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 3, .length = 2000});
   EXPECT_EQ(queue.receive(stack, 64), 1U);
