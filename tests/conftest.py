@@ -3,6 +3,7 @@
 
 The soft card knows where a real one would leave the outcome undefined, and says at its end whether a driver went there (`--strict`). So
 each machine that boots an image of ours is a test of that, whatever else it is for. Linux's and iPXE's drivers are their authors' affair.
+A test that breaks one on purpose says so: `machine.breaks_a_rule = True`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def no_rule_of_the_card_is_broken() -> Iterator[None]:
             # Open before it goes with the run's directory; it has gone where the machine was stopped before.
             log = logs.enter_context(open(path, errors="replace")) if path and path.is_file() else None
             stop(machine)
-            if log and card.returncode == RULE_BROKEN:
+            if log and card.returncode == RULE_BROKEN and not getattr(machine, "breaks_a_rule", False):
                 raise AssertionError(f"our driver broke a rule of the card's:\n{log.read()[-4000:]}")
 
     with pytest.MonkeyPatch.context() as patch:
