@@ -97,7 +97,7 @@ class Worker {
     std::swap(held_[random_() % held_.size()], held_.back());
     Object* object = held_.back();
     held_.pop_back();
-    switch (random_() % 4) {
+    switch (held_.size() < held_most ? random_() % 4 : 2) {  // a core that holds the most lets one go
       case 0:
         return grow(object);
       case 1:
