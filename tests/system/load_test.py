@@ -279,9 +279,9 @@ def test_one_command_boots_loads_and_keeps_log_and_figures(own_runs: None, tmp_p
     (figures,) = json.loads((out / "load.json").read_text())["runs"]
     count = answered(figures)
     assert "[StartTime:" in (out / "load.hlog").read_text()
-    # The second of warm-up may have left some under way as the log began.
+    # The log begins with the window as nearly as this machine can: some of the warm-up may be under way by then, some of the window gone.
     logged = summary.summarise(decode.load([str(out / "log")]))["total"]["requests"]
-    assert count <= logged < count + 200
+    assert logged > 0 and abs(logged - count) < 200
     assert port_is_free(port)
 
 
