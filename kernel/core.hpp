@@ -35,7 +35,7 @@ struct VectorSlot {
 
 /// Written by the core itself alone.
 struct CoreCounters {
-  Counter events, interrupts, spurious, remote_received, remote_refused, sleeps, asleep_ns;
+  Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ns;
 };
 
 /// What policy.cpp keeps of a core; written by the core itself alone, but for what a card that comes into use brings with it (`use`).

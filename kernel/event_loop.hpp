@@ -10,6 +10,7 @@
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
 #include "kernel/power.hpp"
+#include "kernel/watchdog.hpp"
 
 namespace neap {
 
@@ -17,6 +18,8 @@ class EventLoop {
  public:
   /// Work of one turn, at most.
   static constexpr unsigned handed_over_budget = 32;
+  static constexpr unsigned remote_budget = 16;
+  static constexpr unsigned local_budget = 16;
   static constexpr unsigned timer_budget = 16;
   static constexpr unsigned reclaim_budget = 64;
 
@@ -30,12 +33,22 @@ class EventLoop {
     last_ = &node;
   }
 
+  /// To be called before each callback of any kind: whose code it is, for the watchdog.
+  static void begin_event(std::uintptr_t code) noexcept {
+    if (watchdog::on) [[unlikely]]
+      watchdog::begin(code);
+  }
+  static void begin_event(const RemoteNode& node) noexcept { begin_event(reinterpret_cast<std::uintptr_t>(node.run)); }
   /// To be called after each callback of any kind: runs the hooks that it asked for.
   void finish_event() noexcept {
     self_->counters.events.add();
-    if (hooks_wait()) [[unlikely]]
-      run_hooks();
+    end_event();
   }
+  /// This core's state, null before its loop runs.
+  [[nodiscard]] Core* core() const noexcept { return self_; }
+
+  [[nodiscard]] void* take_event_memory();
+  void give_back_event_memory(void* memory) noexcept;
 
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
@@ -59,14 +72,17 @@ class EventLoop {
   /// The cache line that the card writes next, as words.
   using WatchedLine = std::array<std::uint64_t, 8>;
 
-  [[nodiscard]] bool hooks_wait() const noexcept { return hooks_.first != nullptr || last_hooks_.first != nullptr; }
+  void end_event() noexcept {
+    if (hooks_wait_) [[unlikely]]
+      run_hooks();
+  }
   [[nodiscard]] HookList& list_of(const EventEndHook& hook) noexcept {
     return hook.place_ == EventEndHook::Place::last ? last_hooks_ : hooks_;
   }
   bool turn() noexcept;
-  bool run_handed_over() noexcept;
-  bool run_remote() noexcept;
-  bool run_local() noexcept;
+  void run_handed_over() noexcept;
+  void run_remote() noexcept;
+  void run_local() noexcept;
   bool look_idle() noexcept;
   void found_work() noexcept;
   void be_idle() noexcept;
@@ -76,15 +92,23 @@ class EventLoop {
   [[nodiscard]] bool line_changed() const noexcept;
   void sleep() noexcept;
   void discard_queued() noexcept;
+  void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
   static bool still_idle() noexcept;
 
   Core* self_ = nullptr;
   RemoteNode* first_ = nullptr;  // local events, oldest first
   RemoteNode* last_ = nullptr;
+  struct SpareEvent {
+    SpareEvent* next;
+  };
+  static constexpr unsigned spare_events_kept = 64;
+  SpareEvent* spare_events_ = nullptr;  // memory of events that ran
+  unsigned events_in_memory_ = 0;       // queued, running and spare; an idle core keeps `spare_events_kept` of them
   RemoteNode* received_ = nullptr;  // handed over, taken from the shared list, oldest first
   HookList hooks_;                  // asked for in this event
   HookList last_hooks_;             // and those that let all others go first
+  bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
   bool stop_ = false;
@@ -101,8 +125,15 @@ class EventLoop {
 extern constinit thread_local EventLoop event_loop;
 
 // The parts of a turn that other files supply; each returns whether it ran anything.
+/// Which vectors were marked, a bit each, and which of the words have one. Written by the handler, which runs on this core in the loop's
+/// window and nowhere else, and by the loop: no concurrency.
+struct MarkedInterrupts {
+  std::uint32_t words = 0;
+  std::uint64_t bits[4] = {};
+};
+extern constinit thread_local MarkedInterrupts marked_interrupts;
+[[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.words != 0; }
 bool run_marked_interrupts() noexcept;
-[[nodiscard]] bool interrupts_marked() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
 /// Arms the alarm for the earliest timer, if that is not what it is armed for.
 void arm_alarm_for_sleep() noexcept;

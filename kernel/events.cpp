@@ -16,24 +16,13 @@ namespace neap {
 
 constinit thread_local EventLoop event_loop;
 
-namespace {
+namespace detail {
 
-/// A callable on its way through the local queue.
-struct SpawnedEvent : RemoteNode {
-  explicit SpawnedEvent(Callback call) : RemoteNode{.run = &SpawnedEvent::execute}, callback(std::move(call)) {}
-  static void execute(RemoteNode* node) noexcept {
-    const std::unique_ptr<SpawnedEvent> event(static_cast<SpawnedEvent*>(node));
-    event->callback();
-  }
-  Callback callback;
-};
+void* take_event_memory() { return event_loop.take_event_memory(); }
+void give_back_event_memory(void* memory) noexcept { event_loop.give_back_event_memory(memory); }
+void enqueue(RemoteNode& node) noexcept { event_loop.enqueue(node); }
 
-}  // namespace
-
-void spawn(Callback callback) {
-  require(callback != nullptr, "spawn of an empty callback");
-  event_loop.enqueue(*new SpawnedEvent(std::move(callback)));
-}
+}  // namespace detail
 
 Result<void> spawn_on(unsigned core, Callback callback) {
   require(callback != nullptr, "spawn_on of an empty callback");
@@ -72,6 +61,7 @@ EventCounters event_counters(unsigned core) noexcept {
   return {.events = counters.events.value(),
           .interrupts = counters.interrupts.value(),
           .spurious = counters.spurious.value(),
+          .alarms = counters.alarms.value(),
           .remote_received = counters.remote_received.value(),
           .remote_refused = counters.remote_refused.value(),
           .sleeps = counters.sleeps.value(),
@@ -95,6 +85,7 @@ IdleHook::~IdleHook() { event_loop.remove(*this); }
 void EventLoop::request(EventEndHook& hook) noexcept {
   HookList& list = list_of(hook);
   hook.requested_ = true;
+  hooks_wait_ = true;
   hook.next_ = nullptr;
   (list.first == nullptr ? list.first : list.last->next_) = &hook;
   list.last = &hook;
@@ -113,13 +104,14 @@ void EventLoop::withdraw(EventEndHook& hook) noexcept {
 }
 
 void EventLoop::run_hooks() noexcept {
-  while (hooks_wait()) {
+  while (hooks_.first != nullptr || last_hooks_.first != nullptr) {
     HookList& list = hooks_.first != nullptr ? hooks_ : last_hooks_;
     EventEndHook& hook = *list.first;
     list.first = hook.next_;
     hook.requested_ = false;
     hook.run_();
   }
+  hooks_wait_ = false;
 }
 
 void EventLoop::add(IdleHook& hook) noexcept {
@@ -151,56 +143,76 @@ void EventLoop::run() noexcept {
       be_idle();
     }
   }
+  if (watchdog::on) watchdog::idle();
   rcu::go_offline();
   discard_queued();
 }
 
 bool EventLoop::turn() noexcept {
   machine::open_interrupt_window();
-  bool ran = run_marked_interrupts();
-  ran |= run_handed_over();
-  ran |= run_remote();
-  ran |= run_local();
+  bool ran = interrupts_marked() && run_marked_interrupts();
+  if (received_ != nullptr || !self_->handed_over.empty()) {
+    run_handed_over();
+    ran = true;
+  }
+  if (!self_->remote.empty()) {
+    run_remote();
+    ran = true;
+  }
+  if (first_ != nullptr) {
+    run_local();
+    ran = true;
+  }
   ran |= run_due_timers(timer_budget);
   ran |= rcu::pass_boundary(reclaim_budget);
   ran |= memory::pass_boundary();
   return ran;
 }
 
-bool EventLoop::run_handed_over() noexcept {
-  if (received_ == nullptr) {
-    received_ = self_->handed_over.take();
-    if (received_ == nullptr) return false;
-  }
+void EventLoop::run_handed_over() noexcept {
+  if (received_ == nullptr) received_ = self_->handed_over.take();
   for (unsigned i = 0; i < handed_over_budget && received_ != nullptr; ++i) {
     RemoteNode* const node = received_;
     received_ = node->next;
     self_->counters.remote_received.add();
+    begin_event(*node);
     node->run(node);
     finish_event();
   }
-  return true;
 }
 
-bool EventLoop::run_remote() noexcept {
-  if (self_->remote.empty()) return false;
-  Callback callback;
-  if (!self_->remote.try_pop(callback)) return false;
-  self_->counters.remote_received.add();
-  callback();
-  callback = nullptr;  // what it captured may ask for hooks as it goes
-  finish_event();
-  return true;
+// Between two of them interrupts are taken, here as in `run_local`; one that comes ends the turn's share, so it waits for the present event
+// alone.
+void EventLoop::run_remote() noexcept {
+  unsigned ran = 0;
+  while (Callback* const callback = self_->remote.front()) {
+    begin_event(callback->code());
+    (*callback)();
+    self_->remote.pop();  // before the event's end: what it captured may ask for hooks as it goes
+    ++ran;
+    end_event();
+    if (ran == remote_budget) break;
+    machine::open_interrupt_window();
+    if (interrupts_marked()) break;
+  }
+  self_->counters.remote_received.add(ran);
+  self_->counters.events.add(ran);
 }
 
-bool EventLoop::run_local() noexcept {
-  RemoteNode* const node = first_;
-  if (node == nullptr) return false;
-  first_ = node->next;
-  if (first_ == nullptr) last_ = nullptr;
-  node->run(node);
-  finish_event();
-  return true;
+void EventLoop::run_local() noexcept {
+  unsigned ran = 0;
+  while (RemoteNode* const node = first_) {
+    first_ = node->next;
+    if (first_ == nullptr) last_ = nullptr;
+    begin_event(*node);
+    node->run(node);
+    ++ran;
+    end_event();
+    if (ran == local_budget) break;
+    machine::open_interrupt_window();
+    if (interrupts_marked()) break;
+  }
+  self_->counters.events.add(ran);
 }
 
 bool EventLoop::look_idle() noexcept {
@@ -210,8 +222,8 @@ bool EventLoop::look_idle() noexcept {
     if (hook->look_()) {
       found = true;
       finish_event();
-    } else if (hooks_wait()) {
-      run_hooks();
+    } else {
+      end_event();
     }
   }
   return found || first_ != nullptr;
@@ -225,6 +237,8 @@ void EventLoop::found_work() noexcept {
 }
 
 void EventLoop::be_idle() noexcept {
+  if (watchdog::on) [[unlikely]]
+    watchdog::idle();
   log::before_sleep();
   if (idle_state_ == IdleState::poll) {
     poll();
@@ -295,6 +309,7 @@ bool EventLoop::still_idle() noexcept {
 }
 
 void EventLoop::sleep() noexcept {
+  free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
   if (idle_state_ == IdleState::monitor && !watch_card()) return;
   arm_alarm_for_sleep();
@@ -322,9 +337,30 @@ void EventLoop::discard_queued() noexcept {
   while (first_ != nullptr) {
     RemoteNode* const node = first_;
     first_ = node->next;
-    if (node->run == &SpawnedEvent::execute) delete static_cast<SpawnedEvent*>(node);
+    if (node->discard != nullptr) node->discard(node);
   }
   last_ = nullptr;
+  free_spare_events(0);
 }
+
+void EventLoop::free_spare_events(unsigned keep) noexcept {
+  while (events_in_memory_ > keep && spare_events_ != nullptr) {
+    ::operator delete(std::exchange(spare_events_, spare_events_->next));
+    --events_in_memory_;
+  }
+}
+
+void* EventLoop::take_event_memory() {
+  SpareEvent* const spare = spare_events_;
+  if (spare == nullptr) [[unlikely]] {
+    void* const memory = ::operator new(detail::event_bytes);
+    ++events_in_memory_;
+    return memory;
+  }
+  spare_events_ = spare->next;
+  return spare;
+}
+
+void EventLoop::give_back_event_memory(void* memory) noexcept { spare_events_ = ::new (memory) SpareEvent{spare_events_}; }
 
 }  // namespace neap

@@ -3,38 +3,48 @@
 //
 // With no preemption there is nothing to lock: whatever an event touches of its own core stays as it was between two of its statements. The
 // price is that an event must be short and must not wait; what waits is a coroutine (task.hpp). A loop turn is: take interrupts, run what
-// they marked, run one queued event, due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
+// they marked, run a share of the queued events (taking interrupts between them), due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
 #pragma once
 
 #include <atomic>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <new>
+#include <type_traits>
+#include <utility>
 
 #include "kernel/error.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 
 using machine::core_count;
 using machine::this_core;
 
-/// Runs `callback` as an event of its own on this core, after those already queued. Allocates if the callable is large; may throw
-/// `bad_alloc`.
-void spawn(Callback callback);
+/// Work that the system itself must hand to another core and that cannot fail: an intrusive node, at most once in a queue at a time.
+struct RemoteNode {
+  void (*run)(RemoteNode*) noexcept = nullptr;
+  RemoteNode* next = nullptr;
+  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< when a test's loop ends first; null: it is somebody's, and stays
+};
+void hand_over(unsigned core, RemoteNode& node) noexcept;
+
+/// Runs `function()` as an event of its own on this core, after those already queued. Allocates (`bad_alloc`) only where more events wait
+/// than ever before, or for a callable of more than 56 bytes.
+template <typename F>
+  requires std::invocable<std::decay_t<F>&>
+void spawn(F&& function);
 
 /// The same on `core` (this one too). The queue of remote work is bounded (`remote_queue_capacity`): `full` is returned, counted, and the
 /// caller keeps nothing but the error; see `on_core` (task.hpp) for the form that waits. Never spins.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
-/// Work that the system itself must hand to another core and that cannot fail: an intrusive node, at most once in a queue at a time.
-struct RemoteNode {
-  void (*run)(RemoteNode*) noexcept = nullptr;
-  RemoteNode* next = nullptr;
-};
-void hand_over(unsigned core, RemoteNode& node) noexcept;
-
-/// The same for what is asked for again and again: until it runs, a further `ask` adds nothing. It outlives its last run.
+/// `hand_over` for what is asked for again and again: until it runs, a further `ask` adds nothing. It outlives its last run.
 class Errand : RemoteNode {
  public:
   Errand(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {}
@@ -106,11 +116,77 @@ struct EventCounters {
   std::uint64_t events;           ///< callbacks run, of every kind
   std::uint64_t interrupts;       ///< vectors marked
   std::uint64_t spurious;         ///< interrupts on a vector that nobody owns
+  std::uint64_t alarms;           ///< timer interrupts
   std::uint64_t remote_received;  ///< events and nodes that came from other cores
   std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
   std::uint64_t sleeps;           ///< times the core went to sleep; polling is none
   std::uint64_t asleep_ns;        ///< and for how long in all
 };
 [[nodiscard]] EventCounters event_counters(unsigned core) noexcept;
+
+namespace detail {
+
+/// Memory of events of this core that fit into it, from a list of those that ran before.
+constexpr std::size_t event_bytes = 80;
+[[nodiscard]] void* take_event_memory();
+void give_back_event_memory(void* memory) noexcept;
+void enqueue(RemoteNode& node) noexcept;
+
+/// A callable on its way through the local queue.
+template <typename Function>
+struct SpawnedEvent : RemoteNode {
+  static constexpr bool fits();
+
+  template <typename F>
+  explicit SpawnedEvent(F&& from) : RemoteNode{.run = &execute, .next = nullptr, .discard = &dispose}, function(std::forward<F>(from)) {}
+  static void execute(RemoteNode* node) noexcept {
+    static_cast<SpawnedEvent*>(node)->function();
+    dispose(node);
+  }
+  static void dispose(RemoteNode* node) noexcept {
+    auto* const event = static_cast<SpawnedEvent*>(node);
+    if constexpr (fits()) {
+      event->~SpawnedEvent();
+      give_back_event_memory(event);
+    } else {
+      delete event;
+    }
+  }
+  Function function;
+};
+template <typename Function>
+constexpr bool SpawnedEvent<Function>::fits() {
+  return sizeof(SpawnedEvent) <= event_bytes && alignof(SpawnedEvent) <= alignof(std::max_align_t);
+}
+
+/// Gives an event's memory back if its callable throws on its way in.
+struct EventMemory {
+  void* memory = take_event_memory();
+  EventMemory() = default;
+  EventMemory(const EventMemory&) = delete;
+  EventMemory& operator=(const EventMemory&) = delete;
+  ~EventMemory() {
+    if (memory != nullptr) give_back_event_memory(memory);
+  }
+};
+
+}  // namespace detail
+
+template <typename F>
+  requires std::invocable<std::decay_t<F>&>
+void spawn(F&& function) {
+  using Event = detail::SpawnedEvent<std::decay_t<F>>;
+  if constexpr (requires { function == nullptr; }) require(!(function == nullptr), "spawn of an empty callback");
+  if constexpr (!Event::fits()) {
+    detail::enqueue(*new Event(std::forward<F>(function)));
+  } else if constexpr (std::is_nothrow_constructible_v<std::decay_t<F>, F>) {
+    detail::enqueue(*::new (detail::take_event_memory()) Event(std::forward<F>(function)));
+  } else {
+    detail::EventMemory place;
+    Event* const event = ::new (place.memory) Event(std::forward<F>(function));
+    place.memory = nullptr;
+    detail::enqueue(*event);
+  }
+}
 
 }  // namespace neap

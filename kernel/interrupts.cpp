@@ -12,25 +12,23 @@
 #include "kernel/panic.hpp"
 
 namespace neap {
+
+constinit thread_local MarkedInterrupts marked_interrupts;
+
 namespace {
 
 using State = VectorSlot::State;
 
-// One bit a vector. Written by the handler, which runs on this core in the loop's window and nowhere else, and by the loop: no concurrency.
-constinit thread_local std::uint64_t marked[4] = {};
-
 void run_vector(Core& self, unsigned vector) noexcept {
-  if (vector < machine::vector_first || vector > machine::vector_last) {
+  const unsigned index = vector - machine::vector_first;  // far too large for one below
+  if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == State::owned) [[likely]] {
+    EventLoop::begin_event(self.vectors[index].callback.code());
+    self.vectors[index].callback();
+    event_loop.finish_event();
+  } else {
     self.counters.spurious.add();
-    return;
   }
-  VectorSlot& slot = self.vectors[vector - machine::vector_first];
-  if (slot.state.load(std::memory_order_acquire) != State::owned) {
-    self.counters.spurious.add();
-    return;
-  }
-  slot.callback();
-  event_loop.finish_event();
+  self.counters.interrupts.add();
 }
 
 }  // namespace
@@ -61,23 +59,25 @@ void free_vector(unsigned core, std::uint8_t vector) {
 }
 
 void interrupt_arrived(std::uint8_t vector) noexcept {
-  marked[vector / 64] |= std::uint64_t{1} << (vector % 64);
-  if (Core* const self = this_core_state(); self != nullptr) self->counters.interrupts.add();
+  const unsigned word = vector / 64U;
+  marked_interrupts.bits[word] |= std::uint64_t{1} << (vector % 64);
+  marked_interrupts.words |= 1U << word;
 }
 
-bool interrupts_marked() noexcept { return (marked[0] | marked[1] | marked[2] | marked[3]) != 0; }
+void alarm_went_off() noexcept {
+  if (Core* const self = event_loop.core(); self != nullptr) self->counters.alarms.add();
+}
 
 bool run_marked_interrupts() noexcept {
-  if (!interrupts_marked()) return false;
-  Core& self = core_state(this_core());
-  for (unsigned word = 0; word < 4; ++word) {
-    std::uint64_t bits = std::exchange(marked[word], 0);
-    while (bits != 0) {
-      run_vector(self, word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
-      bits &= bits - 1;
-    }
+  Core& self = *event_loop.core();
+  std::uint32_t words = std::exchange(marked_interrupts.words, 0);
+  const bool any = words != 0;
+  for (; words != 0; words &= words - 1) {
+    const auto word = static_cast<unsigned>(std::countr_zero(words));
+    std::uint64_t bits = std::exchange(marked_interrupts.bits[word], 0);
+    for (; bits != 0; bits &= bits - 1) run_vector(self, word * 64 + static_cast<unsigned>(std::countr_zero(bits)));
   }
-  return true;
+  return any;
 }
 
 void VectorSlot::release_callback(RemoteNode* node) noexcept {

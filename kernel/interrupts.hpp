@@ -7,13 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
+#include "kernel/callback.hpp"
 #include "kernel/error.hpp"
 
 namespace neap {
-
-using Callback = std::move_only_function<void()>;
 
 /// Takes a free vector of `core` (0x30 to 0xDF) whose interrupts run `callback` as an event there. Errors: `full` when the core has none
 /// left. May be called on any core, from an event or a task; complete when it returns.
@@ -24,5 +22,7 @@ void free_vector(unsigned core, std::uint8_t vector);
 
 /// Called by the machine for each interrupt on the core that took it, interrupts closed.
 void interrupt_arrived(std::uint8_t vector) noexcept;
+/// The same for the core's own alarm.
+void alarm_went_off() noexcept;
 
 }  // namespace neap

@@ -6,6 +6,7 @@
 // `kernel/x86/`. Unless said otherwise a function may be called on any core, outside interrupt handlers.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,16 +28,25 @@ constexpr unsigned cores_max = 256;
 /// This core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Cores that firmware reports as usable, whether they run or not.
+/// Cores that firmware reports as usable, whether they run or not: numbers of a list of its own, which the core that booted heads.
 [[nodiscard]] unsigned cores_present() noexcept;
 
-/// Starts cores 1 to `count - 1`; each calls `entry()` on its own stack with its own TLS, and never returns from it. Called once, on core
-/// 0. Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
-unsigned start_cores(unsigned count, void (*entry)()) noexcept;
+/// Where a present core is. Numbers of packages are dense; those of cores and threads are what the CPU says, each within its package or core.
+struct CorePlace {
+  unsigned package = 0, core = 0, thread = 0;
+  unsigned running = cores_max;  ///< its number among the running cores; `cores_max`: none, it is parked
+};
+[[nodiscard]] CorePlace present_place(unsigned present) noexcept;
+
+using CoreSet = std::bitset<cores_max>;
+/// Starts the present cores named in `wanted`, in their order, the first being the caller; each calls `entry()` on its own stack with its own
+/// TLS, and never returns from it. All others are parked: asleep in the deepest state, without interrupts, for ever. Called once, on core 0.
+/// Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
+unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
 // Interrupts are closed while events run. They are taken only inside the two functions below, on the core's own stack. For each one the
-// machine calls `neap::interrupt_arrived(vector)` (interrupts.hpp) and then acknowledges it.
+// machine calls `neap::interrupt_arrived(vector)`, or for its alarm `neap::alarm_went_off()` (interrupts.hpp), and acknowledges it.
 
 /// Takes what is pending and returns. Costs a few cycles when there is nothing.
 void open_interrupt_window() noexcept;
@@ -149,6 +159,13 @@ enum class ExitStatus : std::uint8_t { success = 16, failure = 17, panic = 18, b
 
 /// Prints a symbolised backtrace of the caller to the console. `skip` innermost frames are left out.
 void print_backtrace(unsigned skip) noexcept;
+
+/// The name of the function that holds `code`, in `buffer`; empty if there is none.
+[[nodiscard]] std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept;
+
+/// Interrupts another core for a moment, wherever it is, to see which event it runs: its name in `buffer`, empty if it runs none or does not
+/// answer within 100 ms.
+[[nodiscard]] std::string_view event_on(unsigned core, std::span<char> buffer) noexcept;
 
 /// Asks every other core to stop where it is; returns after they did, or 100 ms (10 s under a hypervisor). Safe in a panic.
 void stop_other_cores() noexcept;

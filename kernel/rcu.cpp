@@ -116,6 +116,7 @@ bool pass_boundary(unsigned budget) noexcept {
     Node* const node = own.ready;
     own.ready = node->next;
     --own.pending;
+    EventLoop::begin_event(reinterpret_cast<std::uintptr_t>(node->reclaim));
     node->reclaim(node);
     event_loop.finish_event();
   }

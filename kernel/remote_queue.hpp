@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace neap {
@@ -46,24 +47,29 @@ class RemoteQueue {
     }
   }
 
-  /// The consumer's core only.
-  [[nodiscard]] bool try_pop(T& value) noexcept {
+  /// The oldest value, to be used where it lies; null when there is none. A value that is claimed and not yet published does not count; its
+  /// producer will wake the consumer. The consumer's core only, as are the next two.
+  [[nodiscard]] T* front() noexcept {
     Slot& slot = slots_[tail_ % capacity];
-    if (slot.turn.load(std::memory_order_acquire) != tail_ + 1) return false;
-    value = std::move(slot.value);
-    slot.value = T{};
+    return slot.turn.load(std::memory_order_seq_cst) == tail_ + 1 ? &slot.value : nullptr;
+  }
+  /// Destroys what `front` gave.
+  void pop() noexcept {
+    Slot& slot = slots_[tail_ % capacity];
+    if constexpr (std::is_assignable_v<T&, std::nullptr_t>) {
+      slot.value = nullptr;
+    } else {
+      slot.value = T{};
+    }
     slot.turn.store(tail_ + capacity, std::memory_order_release);
     ++tail_;
-    return true;
   }
-
-  /// The consumer's core only. A value that is claimed and not yet published does not count; its producer will wake the consumer.
   [[nodiscard]] bool empty() const noexcept { return slots_[tail_ % capacity].turn.load(std::memory_order_seq_cst) != tail_ + 1; }
 
  private:
-  struct Slot {
-    std::atomic<std::uint64_t> turn{0};
+  struct alignas(sizeof(T) <= 48 ? 64 : alignof(T)) Slot {
     T value{};
+    std::atomic<std::uint64_t> turn{0};
   };
   alignas(64) std::atomic<std::uint64_t> head_{0};
   alignas(64) std::uint64_t tail_ = 0;

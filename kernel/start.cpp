@@ -5,11 +5,13 @@
 #include "kernel/arguments.hpp"
 #include "kernel/console.hpp"
 #include "kernel/core.hpp"
+#include "kernel/core_choice.hpp"
 #include "kernel/early_options.hpp"
 #include "kernel/events.hpp"
 #include "kernel/exception_text.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/task.hpp"
+#include "kernel/watchdog.hpp"
 
 namespace neap {
 namespace {
@@ -29,12 +31,12 @@ task<void> run_application() {
 
 void run_kernel() noexcept {
   install_terminate_handler();
-  const unsigned present = machine::cores_present();
-  const auto wanted =
-      static_cast<unsigned>(arguments().number("cores", present, {.least = 1, .most = present}, "how many of the present cores to start"));
+  const machine::CoreSet wanted = choose_cores(arguments());
   EarlyOptions::check(arguments());
-  prepare_cores(wanted);
+  watchdog::configure(arguments());
+  prepare_cores(static_cast<unsigned>(wanted.count()));
   const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
+  print_cores();
   print("neap: ", application_name, " (", neap_version, ", ", neap_commit, ", ", neap_build, ") on ", running,
         running == 1 ? " core" : " cores");
   start(run_application());

@@ -47,8 +47,9 @@ class StartDeathTest : public testing::Test {
 };
 
 TEST_F(StartDeathTest, RunsTheApplicationOnAllCoresAndEndsByItsResult) {
-  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "^neap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) on 4 cores\n");
-  EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "on 1 core\n");
+  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "cores: 1 package, 4 cores, 4 threads\ncores: package 0: 0 1 2 3\nneap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) on 4 cores\n");
+  EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "; 3 parked\n(.*\n)*neap: .* on 1 core\n");
+  EXPECT_EXIT(run("cores=0-1"), exits_with(ExitStatus::success), "on 2 cores\n");
   EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");
 }
 
@@ -58,7 +59,8 @@ TEST_F(StartDeathTest, AnApplicationThatThrowsIsAPanicThatSaysWhat) {
 
 TEST_F(StartDeathTest, ABadCommandLineStopsTheBootWithWhatIsAccepted) {
   EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line),
-              "core= is not known\naccepted:\ncores=  .*1 to 4.*\nconsole=  .*\npanic=  .*\nmode=  what to do");
+              "core= is not known\naccepted:\ncores=  .*default 4.*\nsmt=  .*\nconsole=  .*\npanic=  .*\nwatchdog=  .*\nmode=  what to do");
+  EXPECT_EXIT(run("cores=0,9"), exits_with(ExitStatus::bad_command_line), "cores=0,9 names a core that is not there \\(0 to 3\\)");
   EXPECT_EXIT(run("cores=5"), exits_with(ExitStatus::bad_command_line), "cores=5 is out of range \\(1 to 4\\)");
   EXPECT_EXIT(run("cores=0"), exits_with(ExitStatus::bad_command_line), "cores=0 is out of range");
 }

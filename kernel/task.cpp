@@ -25,20 +25,38 @@ void unawaited_task_failed(std::exception_ptr exception) noexcept {
 
 namespace {
 
-class TimerAwaiter {
+class TimerAwaiter : CancellableWait {
  public:
-  explicit TimerAwaiter(std::chrono::nanoseconds delay) noexcept : delay_(delay) {}
-  TimerAwaiter(const TimerAwaiter&) = delete;
-  TimerAwaiter& operator=(const TimerAwaiter&) = delete;
+  explicit TimerAwaiter(std::chrono::nanoseconds delay) noexcept : delay_(delay) { give_up = &TimerAwaiter::cancel; }
   [[nodiscard]] bool await_ready() const noexcept { return false; }
-  void await_suspend(std::coroutine_handle<> waiter) {
+  bool await_suspend(std::coroutine_handle<TaskPromise<void>> waiter) {
+    if (Cancellation* const cancellation = waiter.promise().cancellation; cancellation != nullptr) {
+      if (cancellation->requested()) {
+        cancelled_ = true;
+        return false;
+      }
+      cancellation->add(*this);
+    }
+    resume_.waiter = waiter;
     timer_.arm(delay_, [waiter] { run_coroutine(waiter); });
+    return true;
   }
-  void await_resume() const noexcept {}
+  void await_resume() {
+    leave();
+    if (cancelled_) throw Cancelled();
+  }
 
  private:
+  static void cancel(CancellableWait& wait) noexcept {
+    auto& self = static_cast<TimerAwaiter&>(wait);
+    self.timer_.cancel();
+    self.cancelled_ = true;
+    resume_later(self.resume_);
+  }
   std::chrono::nanoseconds delay_;
   Timer timer_;
+  ResumeNode resume_;
+  bool cancelled_ = false;
 };
 
 }  // namespace

@@ -15,12 +15,12 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
+#include "kernel/cancellation.hpp"
 #include "kernel/error.hpp"
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"
@@ -31,19 +31,39 @@ namespace neap {
 template <typename T = void>
 class [[nodiscard]] task;
 
+namespace detail {
+template <typename T>
+constexpr bool is_task = false;
+template <typename T>
+constexpr bool is_task<task<T>> = true;
+}  // namespace detail
+
 /// Runs `work` on its own, from the next event on; its frame is freed when it ends.
 void start(task<void> work) noexcept;
 
-/// Suspends for at least `delay`.
+/// `work`, to be awaited or started: its waits, and those of what it awaits, end when `cancellation` is requested (cancellation.hpp).
+template <typename T>
+task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
+
+/// Suspends for at least `delay`. Throws `Cancelled`.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
 /// Runs `call()` as an event on `core` (this one too) and resumes here with what it returned. Needs no room in the core's bounded queue:
 /// the task itself is what waits its turn there. An exception thrown by `call` is rethrown here. Give a lambda whose captures have
 /// destructors a name before the `co_await`: GCC 12 destroys such a temporary twice (the host's compiler).
 template <typename Call>
-auto on_core(unsigned core, Call call) -> task<decltype(call())>;
+  requires(!detail::is_task<std::invoke_result_t<Call&>>)
+auto on_core(unsigned core, Call call) -> task<std::invoke_result_t<Call&>>;
 
-/// One value that comes later, for one waiter: what a callback fulfils and a task awaits (`co_await completion`). Both on one core.
+/// The same where `call()` gives a task: it runs there from beginning to end, and what it returns or throws comes here. `call` lives until
+/// then. A cancellation of this task does not reach it.
+template <typename Call>
+  requires detail::is_task<std::invoke_result_t<Call&>>
+auto on_core(unsigned core, Call call) -> std::invoke_result_t<Call&>;
+
+/// One value that comes later, for one waiter: what a callback fulfils and a task awaits (`co_await completion`). Both on one core. A
+/// waiter that may be cancelled says `co_await completion.or_cancelled()`, which throws `Cancelled` then; the completion must be there
+/// still for who fulfils it.
 template <typename T = void>
 class Completion;
 
@@ -85,7 +105,8 @@ struct TaskPromiseBase {
   [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
 
   std::coroutine_handle<> awaiter;
-  ResumeNode beginning;  // used by `start`
+  Cancellation* cancellation = nullptr;  // what ends its waits: its own, or that of who awaits it
+  ResumeNode beginning;                  // used by `start`
   bool on_its_own = false;
 };
 
@@ -141,6 +162,7 @@ class [[nodiscard]] task {
   }
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(handle_); }
+  void set_cancellation(Cancellation* cancellation) noexcept { handle_.promise().cancellation = cancellation; }
   /// Gives up the frame to the caller.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, nullptr); }
 
@@ -148,8 +170,12 @@ class [[nodiscard]] task {
    public:
     explicit Awaiter(Handle handle) noexcept : handle_(handle) {}
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> awaiter) const noexcept {
+    template <typename Promise>
+    void await_suspend(std::coroutine_handle<Promise> awaiter) const noexcept {
       handle_.promise().awaiter = awaiter;
+      if constexpr (std::derived_from<Promise, detail::TaskPromiseBase>) {
+        if (handle_.promise().cancellation == nullptr) handle_.promise().cancellation = awaiter.promise().cancellation;
+      }
       detail::next_coroutine = handle_;
     }
     T await_resume() const { return handle_.promise().take(); }
@@ -176,10 +202,29 @@ inline task<void> detail::TaskPromise<void>::get_return_object() noexcept {
   return task<void>(std::coroutine_handle<TaskPromise<void>>::from_promise(*this));
 }
 
+template <typename T>
+task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept {
+  require(work.valid(), "cancelled_by with an empty task");
+  work.set_cancellation(&cancellation);
+  return work;
+}
+
 namespace detail {
 
 /// Queues `node` as an event of this core.
 void resume_later(ResumeNode& node) noexcept;
+
+/// `co_await OwnCancellation{}`: what ends the waits of the task that asks; null if nothing does. Does not suspend.
+struct OwnCancellation {
+  Cancellation* cancellation = nullptr;
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  template <std::derived_from<TaskPromiseBase> Promise>
+  bool await_suspend(std::coroutine_handle<Promise> asking) noexcept {
+    cancellation = asking.promise().cancellation;
+    return false;
+  }
+  [[nodiscard]] Cancellation* await_resume() const noexcept { return cancellation; }
+};
 
 class CompletionBase {
  public:
@@ -193,6 +238,8 @@ class CompletionBase {
     node_.waiter = waiter;
   }
   [[nodiscard]] bool fulfilled() const noexcept { return fulfilled_; }
+  /// Nobody waits any more.
+  void forget_waiter() noexcept { node_.waiter = nullptr; }
 
  protected:
   ~CompletionBase() = default;
@@ -208,6 +255,44 @@ class CompletionBase {
   bool fulfilled_ = false;
 };
 
+/// The wait behind `or_cancelled`.
+template <typename Awaited>
+class WaitOrCancelled : CancellableWait {
+ public:
+  explicit WaitOrCancelled(Awaited& awaited) noexcept : awaited_(awaited) { give_up = &WaitOrCancelled::cancel; }
+  [[nodiscard]] bool await_ready() const noexcept { return awaited_.await_ready(); }
+  template <std::derived_from<TaskPromiseBase> Promise>
+  bool await_suspend(std::coroutine_handle<Promise> waiter) noexcept {
+    if (Cancellation* const cancellation = waiter.promise().cancellation; cancellation != nullptr) {
+      if (cancellation->requested()) {
+        cancelled_ = true;
+        return false;
+      }
+      cancellation->add(*this);
+    }
+    resume_.waiter = waiter;
+    awaited_.await_suspend(waiter);
+    return true;
+  }
+  decltype(auto) await_resume() {
+    leave();
+    if (cancelled_) throw Cancelled();
+    return awaited_.await_resume();
+  }
+
+ private:
+  static void cancel(CancellableWait& wait) noexcept {
+    auto& self = static_cast<WaitOrCancelled&>(wait);
+    if (self.awaited_.fulfilled()) return;  // its event is on the way
+    self.cancelled_ = true;
+    self.awaited_.forget_waiter();
+    resume_later(self.resume_);
+  }
+  Awaited& awaited_;
+  ResumeNode resume_;
+  bool cancelled_ = false;
+};
+
 }  // namespace detail
 
 template <typename T>
@@ -220,6 +305,7 @@ class Completion : public detail::CompletionBase {
     finish();
   }
   T await_resume() { return std::move(*value_); }
+  [[nodiscard]] auto or_cancelled() noexcept { return detail::WaitOrCancelled<Completion>(*this); }
 
  private:
   std::optional<T> value_;
@@ -233,15 +319,64 @@ class Completion<void> : public detail::CompletionBase {
     finish();
   }
   void await_resume() const noexcept {}
+  [[nodiscard]] auto or_cancelled() noexcept { return detail::WaitOrCancelled<Completion>(*this); }
 };
 
 namespace detail {
+
+/// What a call gives, or why it did not.
+template <typename Value>
+struct Outcome {
+  struct Nothing {};
+  std::exception_ptr exception;
+  std::optional<std::conditional_t<std::is_void_v<Value>, Nothing, Value>> value;
+
+  template <typename Call>
+  void set(Call&& call) noexcept {
+    try {
+      if constexpr (std::is_void_v<Value>) {
+        call();
+      } else {
+        value.emplace(call());
+      }
+    } catch (...) {
+      exception = std::current_exception();
+    }
+  }
+  Value take() {
+    if (exception) std::rethrow_exception(exception);
+    if constexpr (!std::is_void_v<Value>) return std::move(*value);
+  }
+};
+
+/// Runs `work` to its end and keeps what it came to.
+template <typename T>
+task<void> run_into(task<T> work, Outcome<T>& outcome) {
+  try {
+    if constexpr (std::is_void_v<T>) {
+      co_await std::move(work);
+    } else {
+      outcome.value.emplace(co_await std::move(work));
+    }
+  } catch (...) {
+    outcome.exception = std::current_exception();
+  }
+}
 
 /// The way of `on_core`'s call to the other core and of its outcome back. Lives in the waiting task's frame.
 template <typename Call>
 class RemoteCall : RemoteNode {
  public:
-  using Value = std::invoke_result_t<Call&>;
+  using Given = std::invoke_result_t<Call&>;
+  template <typename T>
+  struct Awaited {
+    using Type = T;
+  };
+  template <typename T>
+  struct Awaited<task<T>> {
+    using Type = T;
+  };
+  using Value = typename Awaited<Given>::Type;
 
   RemoteCall(unsigned core, Call& call) noexcept
       : RemoteNode{.run = &RemoteCall::call_there}, call_(call), core_(core), home_(this_core()) {}
@@ -253,41 +388,64 @@ class RemoteCall : RemoteNode {
     waiter_ = waiter;
     hand_over(core_, *this);
   }
-  Value await_resume() {
-    if (exception_) std::rethrow_exception(exception_);
-    if constexpr (!std::is_void_v<Value>) return std::move(*value_);
-  }
+  Value await_resume() { return outcome_.take(); }
 
  private:
   static void call_there(RemoteNode* node) noexcept {
     auto& self = *static_cast<RemoteCall*>(node);
-    try {
-      if constexpr (std::is_void_v<Value>) {
-        self.call_();
-      } else {
-        self.value_.emplace(self.call_());
+    if constexpr (is_task<Given>) {
+      try {
+        start(run_there(self));
+        return;
+      } catch (...) {  // no memory for the frame
+        self.outcome_.exception = std::current_exception();
       }
-    } catch (...) {
-      self.exception_ = std::current_exception();
+    } else {
+      self.outcome_.set(self.call_);
     }
-    self.run = &RemoteCall::resume_here;
-    hand_over(self.home_, self);
+    self.go_home();
+  }
+  static task<void> run_there(RemoteCall& self)
+    requires is_task<Given>
+  {
+    {
+      // The task's frame is gone, on its own core, before the outcome leaves it.
+      co_await run_into(make_there(self), self.outcome_);
+    }
+    self.go_home();
+  }
+  /// A task of its own, so that an exception of `call` itself is an outcome too.
+  static Given make_there(RemoteCall& self)
+    requires is_task<Given>
+  {
+    co_return co_await self.call_();
+  }
+  void go_home() noexcept {
+    run = &RemoteCall::resume_here;
+    hand_over(home_, *this);
   }
   static void resume_here(RemoteNode* node) noexcept { run_coroutine(static_cast<RemoteCall*>(node)->waiter_); }
 
-  struct Nothing {};
   Call& call_;
   unsigned core_;
   unsigned home_;
   std::coroutine_handle<> waiter_;
-  std::exception_ptr exception_;
-  std::optional<std::conditional_t<std::is_void_v<Value>, Nothing, Value>> value_;
+  Outcome<Value> outcome_;
 };
 
 }  // namespace detail
 
 template <typename Call>
-auto on_core(unsigned core, Call call) -> task<decltype(call())> {
+  requires(!detail::is_task<std::invoke_result_t<Call&>>)
+auto on_core(unsigned core, Call call) -> task<std::invoke_result_t<Call&>> {
+  require(core < core_count(), "on_core of a core that does not run", core);
+  detail::RemoteCall<Call> remote(core, call);
+  co_return co_await remote;
+}
+
+template <typename Call>
+  requires detail::is_task<std::invoke_result_t<Call&>>
+auto on_core(unsigned core, Call call) -> std::invoke_result_t<Call&> {
   require(core < core_count(), "on_core of a core that does not run", core);
   detail::RemoteCall<Call> remote(core, call);
   co_return co_await remote;

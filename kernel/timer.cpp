@@ -2,9 +2,9 @@
 #include "kernel/timer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "kernel/event_loop.hpp"
@@ -18,12 +18,23 @@ namespace {
 constinit thread_local TimerWheel wheel;
 constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
 
+/// The sum has room for 292 years since boot and as many ahead.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
-  // Half of the clock's range is kept free, so that no sum with it overflows: 292 years.
-  constexpr std::uint64_t latest = std::numeric_limits<std::int64_t>::max();
+  return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
+}
+
+/// Of a timer whose tick differs from the present one in bit i as its highest.
+constexpr auto level_of_bit = [] {
+  std::array<std::uint8_t, 64> levels{};
+  for (unsigned bit = 0; bit < 64; ++bit) levels[bit] = static_cast<std::uint8_t>(bit / TimerWheel::slot_bits);
+  return levels;
+}();
+
+/// The first multiple of the period behind `deadline_ns` that is not over.
+std::uint64_t next_of_period(std::uint64_t deadline_ns, std::uint64_t period_ns) noexcept {
   const std::uint64_t now = machine::now_ns();
-  const std::uint64_t ahead = delay.count() < 0 ? 0 : static_cast<std::uint64_t>(delay.count());
-  return ahead > latest - now ? latest : now + ahead;
+  const std::uint64_t passed = now > deadline_ns ? (now - deadline_ns) / period_ns : 0;
+  return deadline_ns + (passed + 1) * period_ns;
 }
 
 }  // namespace
@@ -35,11 +46,14 @@ Timer::~Timer() {
   wheel.forget_running(*this);
 }
 
-void Timer::arm(std::chrono::nanoseconds delay, Callback fire) {
-  require(fire != nullptr, "a timer without a callback");
-  cancel();
-  fire_ = std::move(fire);
+void Timer::insert(std::chrono::nanoseconds delay) noexcept {
   wheel.insert(*this, deadline_after(delay));
+}
+
+void Timer::repeat(std::chrono::nanoseconds period, Callback fire) {
+  period = std::max(period, timer_tick);
+  arm(period, std::move(fire));
+  period_ns_ = static_cast<std::uint64_t>(period.count());
 }
 
 void Timer::rearm(std::chrono::nanoseconds delay) {
@@ -49,7 +63,11 @@ void Timer::rearm(std::chrono::nanoseconds delay) {
 }
 
 bool Timer::cancel() noexcept {
-  if (slot_ == nullptr) return false;
+  period_ns_ = 0;
+  if (wheel_ != &wheel) {
+    require(wheel_ == nullptr, "a timer belongs to the core that armed it");
+    return false;
+  }
   wheel.remove(*this);
   return true;
 }
@@ -72,29 +90,17 @@ void alarm_may_have_fired() noexcept {
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
 
-void TimerWheel::append(Timer*& list, Timer& timer) noexcept {
-  if (list == nullptr) {
-    timer.next_ = timer.previous_ = &timer;
-    list = &timer;
-  } else {
-    timer.next_ = list;
-    timer.previous_ = list->previous_;
-    list->previous_->next_ = &timer;
-    list->previous_ = &timer;
-  }
-  timer.slot_ = &list;
+void TimerWheel::unlink(Timer& timer) noexcept {
+  *timer.link_ = timer.next_;
+  if (timer.next_ != nullptr) timer.next_->link_ = timer.link_;
+  timer.wheel_ = nullptr;
 }
 
-void TimerWheel::unlink(Timer*& list, Timer& timer) noexcept {
-  if (timer.next_ == &timer) {
-    list = nullptr;
-  } else {
-    timer.previous_->next_ = timer.next_;
-    timer.next_->previous_ = timer.previous_;
-    if (list == &timer) list = timer.next_;
-  }
-  timer.next_ = timer.previous_ = nullptr;
-  timer.slot_ = nullptr;
+void TimerWheel::append_due(Timer& timer) noexcept {
+  timer.next_ = nullptr;
+  timer.link_ = due_ == nullptr ? &due_ : due_end_;
+  *timer.link_ = &timer;
+  due_end_ = &timer.next_;
 }
 
 std::uint64_t TimerWheel::slot_start(unsigned level, unsigned slot) const noexcept {
@@ -114,15 +120,22 @@ bool TimerWheel::earliest_slot(unsigned& level, unsigned& slot) const noexcept {
 
 void TimerWheel::place(Timer& timer) noexcept {
   const std::uint64_t tick = tick_of(timer.deadline_ns_);
-  if (tick <= elapsed_) {
-    append(due_, timer);
+  timer.wheel_ = this;
+  if (tick <= elapsed_) [[unlikely]] {
+    append_due(timer);
     return;
   }
-  const unsigned level = (63 - static_cast<unsigned>(std::countl_zero(tick ^ elapsed_))) / slot_bits;
-  const unsigned slot = (tick >> (slot_bits * level)) % slots;
-  append(heads_[level * slots + slot], timer);
+  const std::size_t level = level_of_bit[63 - static_cast<unsigned>(std::countl_zero(tick ^ elapsed_))];
+  const std::size_t slot = (tick >> (slot_bits * level)) % slots;
+  Timer*& head = heads_[level * slots + slot];
+  timer.next_ = head;
+  timer.link_ = &head;
+  if (head != nullptr) head->link_ = &timer.next_;
+  head = &timer;
   occupied_[level] |= std::uint64_t{1} << slot;
-  next_look_ns_ = std::min(next_look_ns_, slot_start(level, slot) << tick_bits);
+  // Until its own time has come nothing need be moved for it, whatever its level.
+  if (tick < next_look_) [[unlikely]]
+    next_look_ = tick;
 }
 
 void TimerWheel::insert(Timer& timer, std::uint64_t deadline_ns) noexcept {
@@ -131,14 +144,31 @@ void TimerWheel::insert(Timer& timer, std::uint64_t deadline_ns) noexcept {
 }
 
 void TimerWheel::remove(Timer& timer) noexcept {
-  if (timer.slot_ == &due_) {
-    unlink(due_, timer);
-    return;
+  Timer** const link = timer.link_;
+  unlink(timer);
+  if (*link != nullptr) return;
+  const auto index = static_cast<std::size_t>(link - heads_);
+  if (index < levels * slots) {
+    occupied_[index / slots] &= ~(std::uint64_t{1} << (index % slots));
+  } else if (due_end_ == &timer.next_) {
+    due_end_ = link;
   }
-  const std::ptrdiff_t index = timer.slot_ - heads_;
-  require(index >= 0 && index < static_cast<std::ptrdiff_t>(levels * slots), "a timer belongs to the core that armed it");
-  unlink(heads_[index], timer);
-  if (heads_[index] == nullptr) occupied_[index / slots] &= ~(std::uint64_t{1} << (index % slots));
+}
+
+/// Its timers are due, or move to a lower level.
+void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
+  occupied_[level] &= ~(std::uint64_t{1} << slot);
+  Timer* oldest = nullptr;
+  for (Timer* timer = std::exchange(heads_[level * slots + slot], nullptr); timer != nullptr;) {
+    Timer* const next = timer->next_;
+    timer->next_ = oldest;
+    oldest = std::exchange(timer, next);
+  }
+  while (oldest != nullptr) {
+    Timer& timer = *oldest;
+    oldest = timer.next_;
+    place(timer);
+  }
 }
 
 void TimerWheel::advance(std::uint64_t now_tick) noexcept {
@@ -148,13 +178,7 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
     const std::uint64_t start = slot_start(level, slot);
     if (start > now_tick) break;
     elapsed_ = start;
-    Timer*& list = heads_[level * slots + slot];
-    occupied_[level] &= ~(std::uint64_t{1} << slot);
-    while (list != nullptr) {
-      Timer& timer = *list;
-      unlink(list, timer);
-      place(timer);  // due, or on a lower level
-    }
+    empty_slot(level, slot);
   }
   elapsed_ = std::max(elapsed_, now_tick);
   update_next_look();
@@ -163,25 +187,28 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
 void TimerWheel::update_next_look() noexcept {
   unsigned level = 0;
   unsigned slot = 0;
-  next_look_ns_ = earliest_slot(level, slot) ? slot_start(level, slot) << tick_bits : machine::alarm_none;
+  next_look_ = earliest_slot(level, slot) ? slot_start(level, slot) : never;
 }
 
-bool TimerWheel::run_due(unsigned budget) noexcept {
+bool TimerWheel::run_due_timers(unsigned budget) noexcept {
   if (due_ == nullptr) {
-    if (next_look_ns_ == machine::alarm_none) return false;
-    const std::uint64_t now = machine::now_ns();
-    if (now < next_look_ns_) return false;
-    advance(now >> tick_bits);
+    const std::uint64_t now_tick = machine::now_ns() >> tick_bits;
+    if (now_tick < next_look_) return false;
+    advance(now_tick);
     if (due_ == nullptr) return false;
   }
   for (unsigned i = 0; i < budget && due_ != nullptr; ++i) {
     Timer& timer = *due_;
-    unlink(due_, timer);
+    remove(timer);
     // The callback may arm the timer again, give it another callback, or destroy it; so it runs from a place of its own.
     Callback fire = std::move(timer.fire_);
     running_ = &timer;
+    EventLoop::begin_event(fire.code());
     fire();
-    if (running_ == &timer && timer.fire_ == nullptr) timer.fire_ = std::move(fire);
+    if (running_ == &timer) {
+      if (timer.fire_ == nullptr) timer.fire_ = std::move(fire);
+      if (timer.period_ns_ != 0 && timer.wheel_ == nullptr) insert(timer, next_of_period(timer.deadline_ns_, timer.period_ns_));
+    }
     running_ = nullptr;
     fire = nullptr;
     event_loop.finish_event();
@@ -197,13 +224,12 @@ std::uint64_t TimerWheel::earliest_ns() const noexcept {
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;
   // A wake-up only to move timers to a lower level would be a wasted one.
-  const Timer* const first = heads_[level * slots + slot];
-  const Timer* timer = first;
+  const Timer* timer = heads_[level * slots + slot];
   std::uint64_t earliest = machine::alarm_none;
   for (unsigned looked = 0; looked < alarm_look_at_most; ++looked) {
     earliest = std::min(earliest, tick_of(timer->deadline_ns_) << tick_bits);
     timer = timer->next_;
-    if (timer == first) return earliest;
+    if (timer == nullptr) return earliest;
   }
   return start_ns;
 }

@@ -7,9 +7,12 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <utility>
 
-#include "kernel/interrupts.hpp"
+#include "kernel/callback.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 
@@ -23,6 +26,8 @@ struct BootClock {
   static time_point now() noexcept;
 };
 
+class TimerWheel;
+
 /// One pending moment. Belongs to the core that armed it and fires there, in an event of its own: never early, late by at most one tick
 /// (`timer_tick`) plus the event in progress; those of one tick in the order in which they were armed. Destroying it cancels it, and its
 /// own callback may do so.
@@ -33,22 +38,36 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   ~Timer();
 
-  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero, those
-  /// beyond 2^63 ns after boot end there.
-  void arm(std::chrono::nanoseconds delay, Callback fire);
+  /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero.
+  template <typename F>
+    requires std::constructible_from<Callback, F>
+  void arm(std::chrono::nanoseconds delay, F&& fire) {
+    if constexpr (requires { fire == nullptr; }) require(!(fire == nullptr), "a timer without a callback");
+    if (wheel_ != nullptr) [[unlikely]]
+      cancel();
+    period_ns_ = 0;
+    fire_ = std::forward<F>(fire);
+    insert(delay);
+  }
+  /// Calls `fire` each `period`, at least one tick, first after one: at multiples of it from now on, so that delays do not add up; times
+  /// that have passed when their turn comes are left out. Until it is cancelled, armed anew or destroyed, by `fire` too.
+  void repeat(std::chrono::nanoseconds period, Callback fire);
   /// As `arm`, with the callback that is already there (for time-outs that are pushed back often). There must be one.
   void rearm(std::chrono::nanoseconds delay);
   /// True if the timer was pending; its callback will then not run.
   bool cancel() noexcept;
-  [[nodiscard]] bool pending() const noexcept { return slot_ != nullptr; }
+  [[nodiscard]] bool pending() const noexcept { return wheel_ != nullptr; }
 
  private:
   friend class TimerWheel;
+  void insert(std::chrono::nanoseconds delay) noexcept;
+
+  Timer* next_ = nullptr;  // first, so that who points here points to the timer
   Callback fire_;
+  Timer** link_ = nullptr;       // what points to this timer, while it is pending
+  std::uint64_t period_ns_ = 0;  // 0: fires once
+  TimerWheel* wheel_ = nullptr;  // null when not pending
   std::uint64_t deadline_ns_ = 0;
-  Timer** slot_ = nullptr;  // head of the list that holds this timer; null when not pending
-  Timer* next_ = nullptr;
-  Timer* previous_ = nullptr;
 };
 
 constexpr std::chrono::nanoseconds timer_tick{1 << 16};  // 65.5 us

@@ -253,5 +253,37 @@ TEST(TimerDeathTest, CancelOnAnotherCoreIsAPanic) {
       testing::ExitedWithCode(18), "belongs to the core");
 }
 
+// A repeating timer keeps to its raster: a late turn does not move the later ones, and what was missed is left out, not made up for.
+TEST(Timer, RepeatsAtMultiplesOfItsPeriodUntilCancelled) {
+  constexpr auto period = std::chrono::milliseconds(10);
+  host::ManualClock clock(1'000'000'000);
+  HostMachine machine{1};
+  std::atomic<int> fired{0};
+  std::unique_ptr<Timer> timer;
+  machine.on(0, [&] {
+    timer = std::make_unique<Timer>();
+    timer->repeat(period, [&] {
+      if (++fired == 5) timer->cancel();
+    });
+  });
+  const auto after = [&](std::chrono::milliseconds by) {
+    clock.advance(by);
+    machine.on(0, [] {});
+    machine.on(0, [] {});
+    return fired.load();
+  };
+  EXPECT_EQ(after(std::chrono::milliseconds(9)), 0);
+  EXPECT_EQ(after(std::chrono::milliseconds(2)), 1);
+  EXPECT_EQ(after(std::chrono::milliseconds(35)), 2) << "46 ms: 20, 30 and 40 are one";
+  EXPECT_EQ(after(std::chrono::milliseconds(5)), 3) << "51 ms: the next multiple";
+  EXPECT_EQ(after(std::chrono::milliseconds(10)), 4);
+  EXPECT_EQ(after(std::chrono::milliseconds(10)), 5);
+  EXPECT_EQ(after(std::chrono::milliseconds(100)), 5) << "cancelled by its own callback";
+  machine.on(0, [&] {
+    EXPECT_FALSE(timer->pending());
+    timer.reset();
+  });
+}
+
 }  // namespace
 }  // namespace neap

@@ -4,7 +4,8 @@
 // Time is counted in ticks of 2^16 ns. A timer lies on the level of the highest group of six bits in which its tick differs from the
 // wheel's present tick, in the slot that those six bits name. So all timers of level 0 are due before all of level 1, and within a level
 // slots are due in order: the earliest slot is the lowest set bit of the lowest level that has one. When a higher slot's time comes its
-// timers move down.
+// timers move down. A slot's list is in the order of arming, newest first, since that is cheapest to add to; it is turned round when its
+// time comes. That keeps order, as the slots that its timers move to were empty: whoever came earlier was in the higher slot too.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,17 @@ namespace neap {
 
 class TimerWheel {
  public:
+  static constexpr unsigned slot_bits = 6;
+
   constexpr TimerWheel() = default;
 
   void insert(Timer& timer, std::uint64_t deadline_ns) noexcept;
   void remove(Timer& timer) noexcept;
   /// Runs up to `budget` timers whose time has come, each as an event; true if there was one.
-  bool run_due(unsigned budget) noexcept;
+  bool run_due(unsigned budget) noexcept {
+    if (due_ == nullptr && next_look_ == never) return false;
+    return run_due_timers(budget);
+  }
   /// When the next timer is due, 0 if one is already, `machine::alarm_none` without any. Exact, except that where more than
   /// `alarm_look_at_most` timers share a far slot it is that slot's beginning: earlier, never later.
   [[nodiscard]] std::uint64_t earliest_ns() const noexcept;
@@ -32,27 +38,30 @@ class TimerWheel {
 
  private:
   static constexpr unsigned tick_bits = 16;
-  static constexpr unsigned slot_bits = 6;
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
   static constexpr unsigned slots = 1 << slot_bits;
   static constexpr unsigned levels = 8;  // 8 * 6 bits of ticks and 16 of nanoseconds: all there are
   static constexpr unsigned alarm_look_at_most = 16;
 
-  static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept {
-    return (deadline_ns >> tick_bits) + ((deadline_ns & ((1 << tick_bits) - 1)) != 0);
-  }
+  bool run_due_timers(unsigned budget) noexcept;
+
+  /// No deadline lies within a tick of the clock's end.
+  static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept { return (deadline_ns + (1 << tick_bits) - 1) >> tick_bits; }
   [[nodiscard]] std::uint64_t slot_start(unsigned level, unsigned slot) const noexcept;
   [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) const noexcept;
-  static void append(Timer*& list, Timer& timer) noexcept;
-  static void unlink(Timer*& list, Timer& timer) noexcept;
+  static void unlink(Timer& timer) noexcept;
+  void append_due(Timer& timer) noexcept;
   void place(Timer& timer) noexcept;
+  void empty_slot(unsigned level, unsigned slot) noexcept;
   void advance(std::uint64_t now_tick) noexcept;
   void update_next_look() noexcept;
 
-  Timer* heads_[levels * slots] = {};  // rings, oldest first
+  Timer* heads_[levels * slots] = {};  // newest first
   std::uint64_t occupied_[levels] = {};
   std::uint64_t elapsed_ = 0;                       // the present tick: all slots before it are empty
-  std::uint64_t next_look_ns_ = ~std::uint64_t{0};  // nothing to do before this moment; may be too early after a cancel
-  Timer* due_ = nullptr;
+  std::uint64_t next_look_ = never;                 // nothing to do before this tick; may be too early after a cancel
+  Timer* due_ = nullptr;                            // oldest first
+  Timer** due_end_ = nullptr;                       // the last one's `next_`; only while there is one
   const Timer* running_ = nullptr;
 };
 

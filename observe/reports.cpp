@@ -38,6 +38,7 @@ constexpr NamedCount<EventCounters> event_counts[] = {
     {"kernel.interrupts", &EventCounters::interrupts},
     {"kernel.interrupts_spurious", &EventCounters::spurious},
     {"kernel.remote_received", &EventCounters::remote_received},
+    {"kernel.alarms", &EventCounters::alarms},
     {"kernel.remote_refused", &EventCounters::remote_refused},
     {"kernel.sleeps", &EventCounters::sleeps},
     {"kernel.asleep_ns", &EventCounters::asleep_ns},

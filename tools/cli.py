@@ -28,8 +28,9 @@ commands:
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
-  soak [LAYER ...|card|driver] [--minutes N]
-                                         run tests over and over; card: its fuzzers alone; driver: random settings and faults
+  soak [LAYER ...|card|driver|kernel] [--minutes N]
+                                         tests over and over; card: its fuzzers alone; driver: random settings and faults;
+                                         kernel: its stress images
   pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
@@ -37,7 +38,8 @@ commands:
   iso APP|PATH [--out FILE] [-- key=value ...]
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs or how fast it goes: observe request stream netpipe card linux-card load
+  bench NAME [--json]                    what something costs or how fast it goes: observe kernel request stream netpipe card linux-card
+                                         load
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine

@@ -146,6 +146,7 @@ CHECKS: list[Callable[[], Finding]] = [
         "host-tests",
         "python-tests",
         "tools-tests",
+        "model-tests",
         "sim-tests",
         "browser-tests",
         "system-tests",

@@ -65,6 +65,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
+    # Tries every order of a model's steps.
+    "model-tests": (Need("spin", "spin"), Need("gcc", "gcc"), Need("libc6-dev")),
     # A judge of pages: what it does not draw is not there.
     "browser-tests": (Need("chromium", "chromium"), Need("fonts-dejavu-core")),
     "system-tests": (

@@ -19,7 +19,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import boot_programs, build, card_fuzz, outside, packages, progress, pythons, qemu, run, style, toolchain
+from tools import boot_programs, build, card_fuzz, kernel_soak, outside, packages, progress, pythons, qemu, run, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.process import run_logged, tail
 
@@ -77,7 +77,8 @@ def test(names: Sequence[str]) -> int:
 def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
 
-    `card` alone is the soft card's fuzzers, `driver` traffic under settings and faults at random, for all of the time.
+    `card` alone is the soft card's fuzzers, `driver` traffic under settings and faults at random, for all of the time; `kernel` the
+    kernel's stress images, which share it.
 
     Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
     """
@@ -87,6 +88,8 @@ def soak(names: Sequence[str], minutes: float) -> int:
         return card_fuzz.soak(minutes)
     if list(names) == ["driver"]:
         return _soak_driver(minutes)
+    if list(names) == ["kernel"]:
+        return kernel_soak.soak(minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))
@@ -195,11 +198,11 @@ def _cargo(crate: build.Crate, log_name: str) -> Outcome:
 
 
 def _tools() -> Outcome:
-    _require_images("tools-tests", "browser-tests")
+    _require_images("tools-tests", "browser-tests", "model-tests")
     toolchain.require()
     qemu.command()
     boot_programs.require()
-    return _pytest("tools", ["tools", "drivers/ixgbe"], 1800, *SIDE_BY_SIDE)
+    return _pytest("tools", ["tools", "drivers/ixgbe", "kernel"], 1800, *SIDE_BY_SIDE)
 
 
 def _target() -> Outcome:
@@ -212,7 +215,7 @@ def _target() -> Outcome:
 
 def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
-    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_observe.elf"])
+    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_kernel.elf", "bench_observe.elf"])
     build.build_soft_card()
     build.build_load()
     qemu.command()

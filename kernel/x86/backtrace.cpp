@@ -7,6 +7,7 @@
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/x86/cpu.hpp"
 #include "kernel/x86/exceptions.hpp"
 #include "kernel/x86/layout.hpp"
 #include "kernel/x86/symbols.hpp"
@@ -279,6 +280,22 @@ void print_other_cores() noexcept {
     printer.finish(walk(frame, print_one, &printer));
   }
   asleep.finish();
+}
+
+std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept { return find_symbol(code, buffer).name; }
+
+std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
+  const std::uint64_t limit_ns = features().hypervisor ? 1'000'000'000 : 100'000'000;  // a virtual core may be off its CPU
+  struct Asked {
+    std::span<char> buffer;
+    std::string_view name;
+  } asked{buffer, {}};
+  const auto look = [](const ExceptionFrame& frame, void* context) {
+    auto& of = *static_cast<Asked*>(context);
+    of.name = event_of(frame, of.buffer);
+  };
+  (void)look_at_core(core, limit_ns, look, &asked);
+  return asked.name;
 }
 
 }  // namespace neap::machine

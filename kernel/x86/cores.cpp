@@ -22,6 +22,7 @@
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/power/this_cpu.hpp"
+#include "kernel/x86/topology.hpp"
 
 namespace neap::x86 {
 
@@ -35,7 +36,7 @@ struct CoreStart {
   Descriptors* descriptors;
   unsigned core;
   std::uint64_t tsc_adjust;
-  void (*entry)();
+  void (*entry)();  // null: the core is parked
   std::atomic<bool> ready;
 };
 
@@ -55,6 +56,15 @@ constexpr std::uint64_t start_limit_ns = 1'000'000'000;
 
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
 constinit std::array<std::uint8_t, machine::cores_max> nodes{};
+
+/// Those that firmware lists and we can reach, this one first.
+struct Present {
+  std::uint32_t apic_id;
+  unsigned running;
+};
+constinit std::array<Present, machine::cores_max> present_cores{};
+constinit unsigned present_count = 0;
+constinit Topology topology{};
 constinit std::atomic<unsigned> running{1};
 constinit thread_local unsigned core_number = 0;
 constinit thread_local std::uint64_t tsc_offset = 0;
@@ -195,6 +205,7 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
     if (rough_ns() - begin > start_limit_ns) return Outcome::stuck;
     pause();
   }
+  if (start.entry == nullptr) return Outcome::started;
   offset_found.store(ask_for_offset());
   offset_known.store(true, std::memory_order_release);
   while (running.load(std::memory_order_acquire) != start.core + 1) {
@@ -202,6 +213,17 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
     pause();
   }
   return Outcome::started;
+}
+
+// Interrupts stay closed, and nobody sends any: what ends MWAIT now and then is no reason to stay up. The line is the core's own stack.
+[[noreturn]] void park() {
+  const auto plan = power::plan_sleep(machine::power_abilities().deepest, false);
+  if (plan.way != power::Way::mwait) halt_for_ever();
+  const std::uint64_t line = 0;
+  for (;;) {
+    asm volatile("monitor" ::"a"(&line), "c"(0), "d"(0) : "memory");
+    asm volatile("mwait" ::"a"(std::uint32_t{plan.hint}), "c"(0) : "memory");
+  }
 }
 
 }  // namespace
@@ -216,6 +238,10 @@ void neap_core_entered(CoreStart* start) noexcept {
   // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
+  if (start->entry == nullptr) {
+    start->ready.store(true, std::memory_order_release);
+    park();
+  }
   power::start_this_core(core_number);
   firmware::look_at_core(core_number);
   initialise_alarm();
@@ -234,6 +260,13 @@ void initialise_first_core() {
   apic_ids[0] = apic::this_id();
   nodes[0] = node_of_apic(apic_ids[0]);
   neap::memory::prefer_node(nodes[0]);
+  present_cores[present_count++] = {.apic_id = apic_ids[0], .running = 0};
+  for (const auto& core : acpi::tables().cores) {
+    if (core.apic_id == apic_ids[0] || present_count == present_cores.size()) continue;
+    if (!apic::is_x2apic() && core.apic_id >= 0xff) continue;
+    present_cores[present_count++] = {.apic_id = core.apic_id, .running = machine::cores_max};
+  }
+  topology = find_topology(power::cpu_access());
 }
 
 std::uint32_t apic_id_of(unsigned core) { return apic_ids[core]; }
@@ -263,44 +296,77 @@ unsigned this_core() noexcept { return core_number; }
 
 unsigned node_of(unsigned core) noexcept { return nodes[core]; }
 
-unsigned cores_present() noexcept { return std::max<unsigned>(1, static_cast<unsigned>(acpi::tables().cores.size())); }
+unsigned cores_present() noexcept { return present_count; }
 
-unsigned start_cores(unsigned count, void (*entry)()) noexcept {
+CorePlace present_place(unsigned present) noexcept {
+  require(present < present_count, "a core that is not there", present);
+  const auto package_id = [](unsigned i) { return present_cores[i].apic_id >> topology.package_shift; };
+  // Dense, in the order of first appearance.
+  unsigned package = 0;
+  for (unsigned i = 0; package_id(i) != package_id(present); ++i) {
+    bool first = true;
+    for (unsigned before = 0; before < i && first; ++before) first = package_id(before) != package_id(i);
+    package += first;
+  }
+  const auto inside = present_cores[present].apic_id & ((std::uint64_t{1} << topology.package_shift) - 1);
+  return {.package = package,
+          .core = static_cast<unsigned>(inside >> topology.thread_bits),
+          .thread = static_cast<unsigned>(inside & ((std::uint64_t{1} << topology.thread_bits) - 1)),
+          .running = present_cores[present].running};
+}
+
+namespace {
+
+/// Starts cores one after the other, those that run before those that are parked: numbers of the first are dense.
+class Starter {
+ public:
+  explicit Starter(std::uint64_t page) : page_(page) {}
+
+  /// False: no further core can be started.
+  bool start(Present& core, void (*entry)()) {
+    auto& start = starts_[next_];
+    nodes[next_] = node_of_apic(core.apic_id);
+    if ((!prepared_ || start.entry != entry) && !prepare(start, next_, entry)) {
+      print("neap: no memory to start core ", next_, "; running on ", running.load());
+      return false;
+    }
+    apic_ids[next_] = core.apic_id;
+    const auto outcome = start_one(start, core.apic_id, page_);
+    prepared_ = outcome == Outcome::absent;  // what was prepared is untouched: for the next one
+    if (outcome != Outcome::started) print("neap: the core with APIC id ", core.apic_id, " did not start within 1 s, left out");
+    if (outcome == Outcome::started) {
+      if (entry != nullptr) core.running = next_;
+      ++next_;
+    }
+    return outcome != Outcome::stuck;  // such a one holds this number's stack, and the words that cores are started by
+  }
+
+ private:
+  static inline std::array<CoreStart, cores_max> starts_{};
+  std::uint64_t page_;
+  unsigned next_ = 1;
+  bool prepared_ = false;
+};
+
+}  // namespace
+
+unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   require(this_core() == 0 && running.load() == 1, "start_cores: called twice, or not on core 0");
-  count = std::min(count, cores_present());
-  if (count <= 1) return 1;
+  if (present_count <= 1) return 1;
   const auto page = x86::memory::low_page();
   if (page == 0) {
     print("neap: no free page below 640 KiB to start other cores from");
     return 1;
   }
   fill_trampoline(page);
-  std::array<std::uint32_t, cores_max> others{};
-  unsigned others_count = 0;
-  for (const auto& core : acpi::tables().cores) {
-    if (core.apic_id == apic_ids[0] || others_count == count - 1) continue;
-    if (!apic::is_x2apic() && core.apic_id >= 0xff) continue;
-    others[others_count++] = core.apic_id;
-  }
-  for (unsigned i = 0; i < others_count; ++i) apic::send_init(others[i]);
+  for (unsigned i = 1; i < present_count; ++i) apic::send_init(present_cores[i].apic_id);
   wait_ns(init_wait_ns);
 
-  static std::array<CoreStart, cores_max> starts{};
-  unsigned next = 1;
-  bool prepared = false;
-  for (unsigned i = 0; i < others_count; ++i) {
-    auto& start = starts[next];
-    nodes[next] = node_of_apic(others[i]);
-    if (!prepared && !prepare(start, next, entry)) {
-      print("neap: no memory to start core ", next, "; running on ", next);
-      break;
+  Starter starter(page);
+  for (const bool runs : {true, false}) {
+    for (unsigned i = 1; i < present_count; ++i) {
+      if (wanted.test(i) == runs && !starter.start(present_cores[i], runs ? entry : nullptr)) return running.load();
     }
-    apic_ids[next] = others[i];
-    const auto outcome = start_one(start, others[i], page);
-    prepared = outcome == Outcome::absent;  // what was prepared is untouched: for the next one
-    if (outcome != Outcome::started) print("neap: the core with APIC id ", others[i], " did not start within 1 s, left out");
-    if (outcome == Outcome::stuck) break;  // it holds this number's stack, and the words that cores are started by
-    if (outcome == Outcome::started) ++next;
   }
   return running.load();
 }

@@ -165,15 +165,65 @@ constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> sto
   halt_for_ever();
 }
 
+// --- Waiting while another core looks ----------------------------------------------------------------------------------------------------
+
+constexpr unsigned nobody = ~0U;
+constinit std::atomic<unsigned> looked_at{nobody};                 // the core that is to wait
+constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // where it does
+constexpr std::uint64_t look_limit_ns = 1'000'000'000;
+
+// An NMI that comes when its asker has given up is nobody's; one for each look that failed.
+constinit std::array<std::atomic<unsigned>, machine::cores_max> late_looks{};
+bool late_look(unsigned core) {
+  unsigned left = late_looks[core].load();
+  while (left != 0) {
+    if (late_looks[core].compare_exchange_weak(left, left - 1)) return true;
+  }
+  return false;
+}
+
+bool wait_while_looked_at(const ExceptionFrame& frame) {
+  const ExceptionFrame* nowhere = nullptr;
+  if (looked_at.load() != machine::this_core() || !waiting_at.compare_exchange_strong(nowhere, &frame)) return false;
+  const auto start = rough_ns();
+  while (looked_at.load() == machine::this_core() && !stopping.load() && rough_ns() - start < look_limit_ns) pause();
+  const ExceptionFrame* here = &frame;
+  waiting_at.compare_exchange_strong(here, nullptr);
+  return true;
+}
+
 }  // namespace
 
 extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
   if (frame->vector == vector_general_protection && fix_up(*frame)) return;
-  if (frame->vector == vector_nmi && stopping.load()) stop_here(*frame);
+  if (frame->vector == vector_nmi) {
+    const bool looked = wait_while_looked_at(*frame);
+    if (stopping.load()) stop_here(*frame);
+    if (looked || late_look(machine::this_core())) return;
+  }
   const bool may_be_bad_memory =
       frame->vector == vector_page_fault || frame->vector == vector_general_protection || frame->vector == vector_stack_fault;
   if (may_be_bad_memory) leave_broken_walk();
   report(*frame);
+}
+
+bool look_at_core(unsigned core, std::uint64_t limit_ns, void (*look)(const ExceptionFrame& frame, void* context), void* context) noexcept {
+  unsigned expected = nobody;
+  if (!looked_at.compare_exchange_strong(expected, core)) return false;
+  apic::send_nmi(apic_id_of(core));
+  const auto start = rough_ns();
+  while (waiting_at.load(std::memory_order_acquire) == nullptr && rough_ns() - start < limit_ns) pause();
+  static constexpr ExceptionFrame given_up{};
+  const ExceptionFrame* frame = nullptr;
+  const bool came = !waiting_at.compare_exchange_strong(frame, &given_up);
+  if (came) {
+    look(*frame, context);
+  } else {
+    late_looks[core].fetch_add(1);
+  }
+  looked_at.store(nobody);
+  waiting_at.store(nullptr);
+  return came;
 }
 
 const ExceptionFrame* stopped_core(unsigned core) { return stopped_at[core].load(std::memory_order_acquire); }

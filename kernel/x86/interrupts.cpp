@@ -2,7 +2,7 @@
 // Interrupts are closed except in two places, both here.
 //
 // Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt or a write. Because both are calls as
-// far as the compiler can tell (all caller-saved registers are declared lost), the entry code need not save vector registers.
+// far as the compiler can tell (all caller-saved registers are declared lost), the entry code saves none (vectors.S).
 #include "kernel/interrupts.hpp"
 
 #include <array>
@@ -23,9 +23,10 @@ constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 // Of the interrupts taken since the core lay down, the first; 0: none.
 constinit thread_local std::uint8_t first_vector = 0;
 
-// Everything that a handler's C++ code may use beyond what the entry code saves.
-#define NEAP_VECTOR_REGISTERS \
-  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+// Everything that a handler's C++ code may use. RAX and RCX are operands of what sleeps, and named there.
+#define NEAP_HANDLER_REGISTERS                                                                                                    \
+  "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", \
+      "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
 // With ECX = 0 MWAIT ends by an interrupt only while they are open. Both instructions run in the shadow of STI: what was pending before
 // ends the sleep as it begins.
@@ -33,11 +34,12 @@ struct SleepingCpu {
   void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
   void halt() {
     first_vector = 0;
-    asm volatile("sti; hlt; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
+    asm volatile("sti; hlt; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
   }
   void mwait(std::uint8_t hint) {
     first_vector = 0;
-    asm volatile("sti; mwait; cli" ::"a"(std::uint32_t{hint}), "c"(0) : "memory", "cc", NEAP_VECTOR_REGISTERS);
+    std::uint64_t state = hint, extensions = 0;
+    asm volatile("sti; mwait; cli" : "+a"(state), "+c"(extensions)::NEAP_HANDLER_REGISTERS);
   }
   [[nodiscard]] std::uint8_t first_vector_taken() const { return first_vector; }
 };
@@ -47,8 +49,14 @@ struct SleepingCpu {
 extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
   const auto vector = static_cast<std::uint8_t>(number);
   if (first_vector == 0) first_vector = vector;
+  if (vector >= machine::vector_first && vector <= machine::vector_last) [[likely]] {
+    interrupt_arrived(vector);
+    apic::end_of_interrupt();
+    return;
+  }
   switch (vector) {
     case apic::vector_alarm:
+      alarm_went_off();
       alarm_arrived();
       break;
     case apic::vector_wake:
@@ -59,7 +67,7 @@ extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
     case apic::vector_spurious:
       return;  // must not be acknowledged (SDM 3A, 11.9)
     default:
-      interrupt_arrived(vector);
+      interrupt_arrived(vector);  // nobody's: it is counted
       break;
   }
   apic::end_of_interrupt();
@@ -73,7 +81,7 @@ using namespace x86;
 
 void open_interrupt_window() noexcept {
   // The instruction after STI still runs closed; so one more is needed for the window to be one.
-  asm volatile("sti; nop; cli" ::: "memory", "cc", NEAP_VECTOR_REGISTERS);
+  asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -105,8 +106,12 @@ namespace machine {
 unsigned core_count() noexcept { return running_cores.load(std::memory_order_relaxed); }
 unsigned this_core() noexcept { return own_core; }
 unsigned cores_present() noexcept { return 4; }
+CorePlace present_place(unsigned present) noexcept {
+  return {.package = 0, .core = present, .thread = 0, .running = present < core_count() ? present : cores_max};
+}
 
-unsigned start_cores(unsigned count, void (*entry)()) noexcept {
+unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
+  const auto count = static_cast<unsigned>(wanted.count());
   make_core(0);
   for (unsigned i = 1; i < count; ++i) make_core(i);
   running_cores.store(count, std::memory_order_relaxed);
@@ -154,7 +159,10 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
                                           : WakeCause::memory;
     self.woken = false;
     self.asleep_in.reset();
-    if (how.cause == WakeCause::timer) self.alarm_ns = alarm_none;  // it goes off once
+    if (how.cause == WakeCause::timer) {
+      self.alarm_ns = alarm_none;  // it goes off once
+      alarm_went_off();
+    }
   }
   const std::uint8_t vector = take_interrupts(self);
   return lies_down && vector != 0 ? Sleep{.cause = WakeCause::interrupt, .vector = vector} : how;
@@ -215,6 +223,15 @@ void print_backtrace(unsigned) noexcept {
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
 }
 
+std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept {
+  const int length = std::snprintf(buffer.data(), buffer.size(), "code at %#zx", code);
+  return {buffer.data(), std::min(static_cast<std::size_t>(length), buffer.size() - 1)};
+}
+std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
+  const int length = std::snprintf(buffer.data(), buffer.size(), "event of core %u", core);
+  return {buffer.data(), std::min(static_cast<std::size_t>(length), buffer.size() - 1)};
+}
+
 void stop_other_cores() noexcept {}  // the process ends next
 
 std::string_view command_line() noexcept { return command_line_text; }
@@ -226,7 +243,9 @@ namespace host {
 HostMachine::HostMachine(unsigned count) {
   install_terminate_handler();
   prepare_cores(count);
-  machine::start_cores(count, [] { run_event_loop(); });
+  machine::CoreSet wanted;
+  for (unsigned i = 0; i < count; ++i) wanted.set(i);
+  machine::start_cores(wanted, [] { run_event_loop(); });
   cores[0]->thread = std::thread([] {
     own_core = 0;
     run_event_loop();

@@ -128,6 +128,11 @@ def panic(fault: str, *says: str, core: int = 0, cores: int = 1) -> Run:
     return Run("faults_are_named", cores=cores, words=f"fault={fault} core={core}", ends=PANIC, says=list(says), name=f"{fault}-core{core}")
 
 
+def stressed(*images: str) -> list[Run]:
+    """The short form of the images that `./neap soak kernel` runs for minutes."""
+    return [Run(image, cores=cores, memory="512M", name=f"{image}-{cores}") for image in images for cores in (1, 2, 4)]
+
+
 RUNS = [
     Run("hello", cores=4, says=[r"^neap: hello \(.+\) on 4 cores$", *(rf"^hello from core {core}$" for core in range(4))]),
     Run("hello", cores=4, words="cores=2", says=[r"on 2 cores$", r"core 1$"], never_says="core 2", name="hello-fewer-cores"),
@@ -184,6 +189,35 @@ RUNS = [
     ),
     Run("no_wakeup_is_lost", cores=4),
     Run("no_wakeup_is_lost", cores=2, qemu=cpu("max,-x2apic"), name="no_wakeup_is_lost-without-x2apic"),
+    *stressed("spawns_all_arrive", "table_holds_under_writers", "timers_by_the_million"),
+    Run("idle_cores_take_no_timer_interrupt", cores=4),
+    Run(
+        "watchdog_names_the_event",
+        cores=2,
+        words="watchdog=100ms",
+        says=[
+            r"^watchdog: core 1 has been in an event for \d+ ms: .*application.* \(seen by core 0\)$",
+            r"^watchdog: an event of core 1 took \d+ ms: .*application",
+        ],
+    ),
+    Run(
+        "hello",
+        cores=4,
+        words="cores=0,2-3",
+        qemu=["-smp", "4,sockets=1,cores=2,threads=2"],
+        says=[r"^cores: 1 package, 2 cores, 4 threads; 1 parked$", r"^cores: package 0: 0\+- 1\+2$", r"on 3 cores$", "core 2$"],
+        name="hello-some-cores",
+    ),
+    Run(
+        "hello",
+        cores=4,
+        words="smt=off",
+        qemu=["-smp", "4,sockets=2,cores=1,threads=2"],
+        says=[r"^cores: 2 packages, 2 cores, 4 threads; 2 parked$", r"^cores: package 0: 0\+-$", r"^cores: package 1: 1\+-$", r"on 2 cores$"],
+        name="hello-without-smt",
+    ),
+    Run("hello", cores=2, words="cores=1-1", ends=BAD_COMMAND_LINE, says=["cores=1-1 must name core 0"], name="hello-without-core-0"),
+    Run("hello", cores=16, memory="512M", says=["on 16 cores$", "core 15$"], name="hello-16-cores"),
     Run("msr_fault_is_an_error", cores=2),
     Run("stray_interrupts_are_counted", cores=2),
     Run("debugger_sees_what_waits", cores=3),

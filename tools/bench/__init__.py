@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, driver, instructions, linux_card, load_accuracy, netpipe, stream
+from tools.bench import card, driver, instructions, kernel, linux_card, load_accuracy, netpipe, stream
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -25,6 +25,7 @@ class Benchmark:
 
 BENCHMARKS: dict[str, Benchmark] = {
     "observe": Benchmark(instructions.observe),
+    "kernel": Benchmark(kernel.rows),
     "request": Benchmark(instructions.request),
     "stream": Benchmark(stream.stream),
     "netpipe": Benchmark(netpipe.netpipe, netpipe.side_by_side),

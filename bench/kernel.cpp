@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSL-1.0
+// What the kernel's own work costs: instructions of each step that an application pays again and again. tools/bench/kernel.py counts them.
+//
+// Each region is what stands between two marks, 10,000 times over, warm. Where a step ends in another event than it began in, the marks lie
+// in both, and all that the loop does in between counts: nothing is taken off but the marks themselves.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "bench/marks.hpp"
+#include "kernel/application.hpp"
+#include "kernel/ebb.hpp"
+#include "kernel/event_loop.hpp"
+#include "kernel/interrupts.hpp"
+#include "kernel/machine.hpp"
+#include "kernel/timer.hpp"
+#include "kernel/x86/apic.hpp"
+
+namespace {
+
+using namespace neap;
+
+// tools/bench/kernel.py knows these numbers.
+enum Region : unsigned {
+  known_sequence,
+  string_instruction,
+  spawn_and_run,
+  remote_send,
+  remote_receive,
+  timer_add_cancel,
+  timer_push_back,
+  ebb_call,
+  plain_call,
+  rcu_read,
+  plain_read,
+  await_ready,
+  await_task,
+  interrupt_entry,
+};
+
+constexpr unsigned repetitions = 10'000;
+constexpr unsigned warm_up = 200;
+
+template <Region region>
+[[gnu::always_inline]] inline void begin() {
+  bench::begin_counting<region>();
+}
+template <Region region>
+[[gnu::always_inline]] inline void end() {
+  bench::end_counting<region>();
+}
+
+void must(bool holds) {
+  if (!holds) machine::exit(machine::ExitStatus::failure);
+}
+
+void count_known_sequences() {
+  std::array<std::byte, 777> memory;
+  for (unsigned i = 0; i < 100; ++i) {
+    bench::begin_counting<known_sequence>();
+    asm volatile(".rept 1000\n\tnop\n\t.endr");
+    bench::end_counting<known_sequence>();
+    void* to = memory.data();
+    std::size_t bytes = 1 + 7 * i;
+    bench::begin_counting<string_instruction>();
+    asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
+    bench::end_counting<string_instruction>();
+  }
+}
+
+// --- This core's events ------------------------------------------------------------------------------------------------------------------
+
+/// A chain of events: from one's call of `spawn` to the first instruction of the next.
+struct Chain {
+  unsigned left = warm_up + repetitions;
+  Completion<> done;
+
+  void next() {
+    end<spawn_and_run>();
+    if (left-- == 0) {
+      done.fulfil();
+      return;
+    }
+    begin<spawn_and_run>();
+    spawn([this] { next(); });
+  }
+};
+
+task<void> count_spawns() {
+  Chain chain;
+  begin<spawn_and_run>();
+  spawn([&chain] { chain.next(); });
+  co_await chain.done;
+}
+
+// --- Another core's ----------------------------------------------------------------------------------------------------------------------
+
+/// Core 0 sends, core 1 receives while it is busy with an event of its own, so that nobody has to be woken; then it runs what came.
+struct Remote {
+  static constexpr unsigned batch = 1000;
+  std::atomic<bool> hold{true}, held{false};
+  std::atomic<unsigned> received{0};
+
+  void wait_there() {
+    held = true;
+    while (hold) machine::pause();
+  }
+  void receive() {
+    const unsigned before = received.fetch_add(1);
+    if (before % batch != 0) bench::end_counting<remote_receive>();
+    if (before % batch != batch - 1) bench::begin_counting<remote_receive>();
+  }
+};
+
+task<void> count_remote_spawns() {
+  Remote remote;
+  for (unsigned sent = 0; sent < repetitions; sent += Remote::batch) {
+    remote.hold = true;
+    remote.held = false;
+    must(spawn_on(1, [&remote] { remote.wait_there(); }).has_value());
+    while (!remote.held) machine::pause();
+    for (unsigned i = 0; i < Remote::batch; ++i) {
+      bench::begin_counting<remote_send>();
+      const auto result = spawn_on(1, [&remote] { remote.receive(); });
+      bench::end_counting<remote_send>();
+      must(result.has_value());
+    }
+    remote.hold = false;
+    while (remote.received != sent + Remote::batch) co_await sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// --- Timers ------------------------------------------------------------------------------------------------------------------------------
+
+void count_timers() {
+  static std::array<Timer, 1000> others;  // an empty wheel would be too easy
+  for (std::size_t i = 0; i < others.size(); ++i) others[i].arm(std::chrono::seconds(100 + i), [] {});
+  Timer timer;
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    begin<timer_add_cancel>();
+    timer.arm(std::chrono::milliseconds(200), [&timer] { timer.cancel(); });
+    timer.cancel();
+    end<timer_add_cancel>();
+  }
+  timer.arm(std::chrono::milliseconds(200), [] {});
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    begin<timer_push_back>();
+    timer.rearm(std::chrono::milliseconds(200));
+    end<timer_push_back>();
+  }
+  for (Timer& other : others) other.cancel();
+}
+
+// --- Ebbs and RCU ------------------------------------------------------------------------------------------------------------------------
+
+struct Requests {
+  std::uint64_t served = 0;
+};
+constexpr Ebb<Requests> requests;
+
+struct Settings {
+  std::uint64_t value = 42;
+};
+Settings first_settings, other_settings;
+Settings* plain_settings = &first_settings;
+std::atomic<Settings*> shared_settings{&first_settings};
+
+// The call alone, as an application's code makes it: what is done with the representative counts too, and so does the plain form of it.
+void count_ebbs_and_rcu() {
+  Requests plain;
+  asm volatile("" ::"r"(&plain) : "memory");  // others may look at it
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    begin<plain_call>();
+    plain.served = i;
+    asm volatile("" ::: "memory");
+    end<plain_call>();
+    begin<ebb_call>();
+    requests->served = i;
+    asm volatile("" ::: "memory");
+    end<ebb_call>();
+    std::uint64_t seen = 0;
+    begin<plain_read>();
+    seen = plain_settings->value;
+    asm volatile("" ::"r"(seen) : "memory");
+    end<plain_read>();
+    // What others may replace and retire meanwhile: reading it is being in an event, and there is nothing else to it.
+    begin<rcu_read>();
+    seen = shared_settings.load(std::memory_order_acquire)->value;
+    asm volatile("" ::"r"(seen) : "memory");
+    end<rcu_read>();
+    if (i % 100 == 99) {
+      Settings* const next = shared_settings == &first_settings ? &other_settings : &first_settings;
+      shared_settings = plain_settings = next;
+    }
+  }
+}
+
+// --- Coroutines --------------------------------------------------------------------------------------------------------------------------
+
+[[gnu::noinline]] task<int> at_once(int value) { co_return value; }
+
+task<void> count_awaits() {
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    Completion<int> completion;
+    completion.fulfil(1);
+    begin<await_ready>();
+    const int value = co_await completion;
+    end<await_ready>();
+    must(value == 1);
+  }
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    begin<await_task>();
+    const int value = co_await at_once(2);
+    end<await_task>();
+    must(value == 2);
+  }
+}
+
+// --- Interrupts --------------------------------------------------------------------------------------------------------------------------
+
+// From the moment when the CPU takes it to the first instruction of the vector's callback: entry, mark, acknowledgement, return, and the
+// loop's look at what is marked.
+void count_interrupts() {
+  const auto vector = allocate_vector(0, [] { end<interrupt_entry>(); });
+  must(vector.has_value());
+  for (unsigned i = 0; i < warm_up + repetitions; ++i) {
+    x86::apic::send(x86::apic::this_id(), *vector);
+    begin<interrupt_entry>();
+    machine::open_interrupt_window();
+    run_marked_interrupts();
+  }
+  free_vector(0, *vector);
+}
+
+}  // namespace
+
+neap::task<int> neap::application(Arguments& arguments) {
+  arguments.finish();
+  must(core_count() >= 2);
+  count_known_sequences();
+  co_await count_spawns();
+  co_await count_remote_spawns();
+  count_timers();
+  count_ebbs_and_rcu();
+  co_await count_awaits();
+  count_interrupts();
+  co_return 0;
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/core_choice.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernel/arguments.hpp"
+#include "kernel/console.hpp"
+
+namespace neap {
+namespace {
+
+using machine::CorePlace;
+using machine::CoreSet;
+
+std::optional<std::size_t> number_of(std::string_view text) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::expected<CoreSet, std::string> parse_list(std::string_view text, std::size_t present) {
+  CoreSet set;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(item.size() + 1, text.size()));
+    const std::size_t dash = item.find('-');
+    const auto first = number_of(item.substr(0, dash));
+    const auto last = dash == item.npos ? first : number_of(item.substr(dash + 1));
+    if (!first || !last || *last < *first) return std::unexpected("is not a list of cores, like 0-3,6");
+    if (*last >= present) return std::unexpected("names a core that is not there (0 to " + std::to_string(present - 1) + ')');
+    for (std::size_t core = *first; core <= *last; ++core) set.set(core);
+  }
+  if (!set.test(0)) return std::unexpected("must name core 0, the one that booted");
+  return set;
+}
+
+bool same_core(const CorePlace& one, const CorePlace& other) { return one.package == other.package && one.core == other.core; }
+
+/// Takes out every thread whose physical core has an earlier one in the set.
+void keep_first_threads(CoreSet& set, std::span<const CorePlace> present) {
+  for (std::size_t core = 1; core < present.size(); ++core) {
+    for (std::size_t before = 0; before < core && set.test(core); ++before) {
+      if (set.test(before) && same_core(present[before], present[core])) set.reset(core);
+    }
+  }
+}
+
+std::vector<CorePlace> present_places() {
+  std::vector<CorePlace> places(machine::cores_present());
+  for (unsigned i = 0; i < places.size(); ++i) places[i] = machine::present_place(i);
+  return places;
+}
+
+/// How many different values of `key` the places have.
+template <typename Key>
+std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
+  std::vector<decltype(key(places[0]))> keys;
+  for (const CorePlace& place : places) keys.push_back(key(place));
+  std::ranges::sort(keys);
+  return static_cast<std::size_t>(std::ranges::unique(keys).begin() - keys.begin());
+}
+
+void print_package(unsigned package, const std::vector<CorePlace>& places) {
+  constexpr std::size_t core_text_max = 16;
+  Line line;
+  line << "cores: package " << package << ':';
+  std::vector<bool> said(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].package != package || said[i]) continue;
+    if (line.text().size() + core_text_max > Line::bytes_max) {
+      line.print();
+      line = Line();
+      line << "cores: package " << package << ':';
+    }
+    const char* separator = " ";
+    for (std::size_t thread = i; thread < places.size(); ++thread) {
+      if (!same_core(places[i], places[thread])) continue;
+      said[thread] = true;
+      line << separator;
+      if (places[thread].running == machine::cores_max) {
+        line << '-';
+      } else {
+        line << places[thread].running;
+      }
+      separator = "+";
+    }
+  }
+  line.print();
+}
+
+}  // namespace
+
+std::expected<CoreSet, std::string> choose_cores(std::string_view text, bool smt, std::span<const CorePlace> present) {
+  CoreSet all;
+  for (std::size_t i = 0; i < present.size(); ++i) all.set(i);
+  const auto count = number_of(text);
+  auto set = text.empty() || count ? std::expected<CoreSet, std::string>(all) : parse_list(text, present.size());
+  if (!set) return set;
+  if (!smt) keep_first_threads(*set, present);
+  if (!count) return set;
+  const std::size_t most = set->count();
+  if (*count < 1 || *count > most) return std::unexpected("is out of range (1 to " + std::to_string(most) + ')');
+  for (std::size_t core = present.size(); core-- > 0 && set->count() > *count;) set->reset(core);
+  return set;
+}
+
+CoreSet choose_cores(Arguments& arguments) {
+  const std::vector<CorePlace> present = present_places();
+  const std::string text =
+      arguments.text("cores", std::to_string(present.size()), "how many of the present cores run, or which, as 0-3,6; others are parked");
+  const bool smt = arguments.flag("smt", true, "off: of each physical core only one thread runs");
+  // The default is a number of all: with `smt=off` it would be too many.
+  const auto chosen = choose_cores(text == std::to_string(present.size()) && !smt ? std::string() : text, smt, present);
+  if (chosen) return *chosen;
+  arguments.reject("cores", chosen.error());
+  return CoreSet(1);
+}
+
+void print_cores() noexcept {
+  const std::vector<CorePlace> places = present_places();
+  const std::size_t packages = count_different(places, [](const CorePlace& place) { return place.package; });
+  const std::size_t cores = count_different(places, [](const CorePlace& place) { return std::uint64_t{place.package} << 32 | place.core; });
+  const std::size_t parked = static_cast<std::size_t>(
+      std::ranges::count_if(places, [](const CorePlace& place) { return place.running == machine::cores_max; }));
+  Line line;
+  line << "cores: " << packages << (packages == 1 ? " package, " : " packages, ") << cores << (cores == 1 ? " core, " : " cores, ")
+       << places.size() << (places.size() == 1 ? " thread" : " threads");
+  if (parked != 0) line << "; " << parked << " parked";
+  line.print();
+  for (unsigned package = 0; package < packages; ++package) print_package(package, places);
+}
+
+}  // namespace neap

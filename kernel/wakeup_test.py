@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The model of the wake-up (wakeup.pml), every order of its steps tried by SPIN: nothing is slept over, and a broken rule is found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MODEL = Path(__file__).with_name("wakeup.pml")
+TIMEOUT_SECONDS = 300
+DEPTH = 200_000
+
+
+def errors(folder: Path, way: str, broken: str = "NOTHING") -> tuple[int, str]:
+    """How many errors SPIN finds (it stops at the first), and what it printed."""
+    steps = (
+        ["spin", "-a", f"-DWAY={way}", f"-DBREAK={broken}", str(MODEL)],
+        ["gcc", "-O1", "-w", "-DSAFETY", "-o", "pan", "pan.c"],
+        ["./pan", f"-m{DEPTH}"],
+    )
+    said = ""
+    for argv in steps:
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, f"{argv}: {said}"
+    assert "max search depth too small" not in said, said
+    found = re.search(r"errors: (\d+)", said)
+    assert found, said
+    return int(found[1]), said
+
+
+@pytest.mark.parametrize("way", ["HALT", "MWAIT", "WATCH", "POLL"])
+def test_no_order_of_steps_loses_a_call(tmp_path: Path, way: str) -> None:
+    count, said = errors(tmp_path, way)
+    assert count == 0, said
+    states = re.search(r"(\d+) states, stored", said)
+    assert states and int(states[1]) > 1000, f"the model hardly moved: {said}"
+
+
+@pytest.mark.parametrize(
+    ("way", "broken"),
+    [
+        ("HALT", "LOOK_BEFORE_LYING_DOWN"),
+        ("MWAIT", "LOOK_BEFORE_LYING_DOWN"),
+        ("MWAIT", "MONITOR_AFTER_LOOK"),
+        ("WATCH", "MONITOR_AFTER_LOOK"),
+        ("HALT", "LOOK_AT_WORD_FIRST"),
+        ("MWAIT", "LOOK_AT_WORD_FIRST"),
+        ("HALT", "NO_INTERRUPT"),
+        ("WATCH", "NO_INTERRUPT"),
+        ("WATCH", "NO_LINE_COMPARED"),
+    ],
+)
+def test_a_broken_rule_loses_one(tmp_path: Path, way: str, broken: str) -> None:
+    count, said = errors(tmp_path, way, broken)
+    assert count > 0, f"nothing is lost, so the rule is none or the model does not see it: {said}"
+    assert "assertion violated" in said, said

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "kernel/watchdog.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "kernel/arguments.hpp"
+#include "kernel/console.hpp"
+#include "kernel/machine.hpp"
+
+namespace neap::watchdog {
+
+constinit bool on = false;
+
+namespace {
+
+constinit std::uint64_t limit_ns = 0;
+constinit std::atomic<std::uint64_t> names_given{0};
+
+/// What each core tells the others; a cache line of its own.
+struct alignas(64) Watched {
+  std::atomic<std::uint64_t> began_ns{0};   // of the present event, 0: none
+  std::atomic<std::uint64_t> told_of_ns{0};  // the last beginning that another core told of
+};
+constinit std::array<Watched, machine::cores_max> all{};
+
+constinit thread_local std::uintptr_t present_code = 0;
+constinit thread_local std::uint64_t next_look_ns = 0;
+
+std::uint64_t milliseconds(std::uint64_t ns) { return ns / 1'000'000; }
+
+void name_finished(unsigned core, std::uint64_t took_ns) noexcept {
+  names_given.fetch_add(1, std::memory_order_relaxed);
+  std::array<char, 200> buffer;
+  print("watchdog: an event of core ", core, " took ", milliseconds(took_ns), " ms: ", machine::code_name(present_code, buffer));
+}
+
+/// Looks at all others, four times in a limit.
+void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
+  next_look_ns = now_ns + limit_ns / 4;
+  for (unsigned core = 0; core < machine::core_count(); ++core) {
+    if (core == self) continue;
+    Watched& other = all[core];
+    std::uint64_t told = other.told_of_ns.load(std::memory_order_relaxed);
+    const std::uint64_t began_ns = other.began_ns.load(std::memory_order_acquire);
+    if (began_ns == 0 || began_ns == told || now_ns < began_ns + limit_ns) continue;
+    if (!other.told_of_ns.compare_exchange_strong(told, began_ns)) continue;  // somebody else tells of it
+    std::array<char, 200> buffer;
+    const std::string_view name = machine::event_on(core, buffer);
+    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // over: its own core names it
+    print("watchdog: core ", core, " has been in an event for ", milliseconds(now_ns - began_ns), " ms: ", name.empty() ? "?" : name,
+          " (seen by core ", self, ')');
+  }
+}
+
+/// The present event, if there is one, is over.
+void end(Watched& own, unsigned self, std::uint64_t now_ns) noexcept {
+  const std::uint64_t began_ns = own.began_ns.load(std::memory_order_relaxed);
+  if (began_ns != 0 && now_ns >= began_ns + limit_ns) name_finished(self, now_ns - began_ns);
+}
+
+}  // namespace
+
+void configure(Arguments& arguments) {
+  configure(arguments.duration("watchdog", std::chrono::nanoseconds(0), "name events that run longer than this; 0s: do not look"));
+}
+
+void configure(std::chrono::nanoseconds limit) noexcept {
+  limit_ns = static_cast<std::uint64_t>(limit.count());
+  on = limit_ns != 0;
+}
+
+void begin(std::uintptr_t code) noexcept {
+  const unsigned self = machine::this_core();
+  const std::uint64_t now_ns = machine::now_ns();
+  Watched& own = all[self];
+  end(own, self, now_ns);
+  // What was said above, on a slow console, is nobody's time.
+  present_code = code;
+  own.began_ns.store(std::max<std::uint64_t>(machine::now_ns(), 1), std::memory_order_release);
+  if (now_ns >= next_look_ns) look_at_others(self, now_ns);
+}
+
+void idle() noexcept {
+  const unsigned self = machine::this_core();
+  const std::uint64_t now_ns = machine::now_ns();
+  end(all[self], self, now_ns);
+  all[self].began_ns.store(0, std::memory_order_release);
+  if (now_ns >= next_look_ns) look_at_others(self, now_ns);
+}
+
+std::uint64_t named() noexcept { return names_given.load(std::memory_order_relaxed); }
+
+}  // namespace neap::watchdog

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSL-1.0
+// What the stress images have in common: how long they go on, chance, and the account at the end.
+//
+// Without the word `seconds=` an image does a counted piece of work, for the tests; with it, it goes on until that time is over.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "kernel/memory/heap.hpp"
+#include "kernel/rcu.hpp"
+#include "kernel/when_all.hpp"
+#include "tests/target/check.hpp"
+
+namespace neap::test {
+
+struct Stress {
+  explicit Stress(Arguments& arguments)
+      : seconds(arguments.number("seconds", 0, {.most = 24 * 3600}, "how long to go on; 0: one short round")) {}
+
+  /// Whether another round is due: the first always is.
+  [[nodiscard]] bool goes_on() noexcept {
+    if (round++ == 0) {
+      end_ns = machine::now_ns() + seconds * 1'000'000'000;
+      return true;
+    }
+    return machine::now_ns() < end_ns;
+  }
+  std::uint64_t seconds;
+  std::uint64_t round = 0;
+  std::uint64_t end_ns = 0;
+};
+
+/// Numbers without a pattern, even in a few of their bits (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+class Chance {
+ public:
+  explicit Chance(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t bits() {
+    std::uint64_t mixed = state_ += 0x9E3779B97F4A7C15;
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9;
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB;
+    return mixed ^ mixed >> 31;
+  }
+  unsigned below(unsigned end) { return static_cast<unsigned>(bits() % end); }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Waits for `holds`, asking now and then; a minute without is a failure: something was lost.
+template <typename Condition>
+task<void> wait_for(Condition holds, std::string_view what) {
+  constexpr unsigned tries = 6000;
+  for (unsigned i = 0; !holds(); ++i) {
+    check(i < tries, what);
+    co_await sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+/// Memory in use once nothing is on its way any more: all that was retired is reclaimed, all that was freed elsewhere is home.
+inline task<std::uint64_t> settled_memory_bytes() {
+  for (unsigned i = 0; i < 50; ++i) {
+    co_await on_each_core([] { spawn([] {}); });
+    co_await sleep_for(std::chrono::milliseconds(2));
+  }
+  for (unsigned core = 0; core < core_count(); ++core) {
+    const auto pending = [] { return rcu::pending(); };
+    for (unsigned i = 0; co_await on_core(core, pending) != 0; ++i) {
+      check(i < 3000, "what was retired is never reclaimed, on core", core);
+      co_await sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  co_return memory::heap_counters().used_bytes;
+}
+
+}  // namespace neap::test

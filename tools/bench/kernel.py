@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench kernel`: what the kernel's own steps cost, in instructions of the guest (bench/kernel.cpp, a release image, two cores)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tools.bench import kernel_memory
+from tools.bench.instructions import require_exact, run_image
+from tools.bench.rows import Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step. `region`: its number in bench/kernel.cpp; `less`: the region whose mean is taken off, the same work in its plain form."""
+
+    name: str
+    region: int
+    target: float | None = None
+    less: int | None = None
+
+
+STEPS = (
+    Step("kernel.spawn_and_run", 2, 60),
+    Step("kernel.remote_spawn.sender", 3, 150),
+    Step("kernel.remote_spawn.receiver", 4, 150),
+    Step("kernel.timer_add_cancel", 5, 80),
+    Step("kernel.timer_push_back", 6),
+    Step("kernel.ebb_call", 7, 4, less=8),
+    Step("kernel.rcu_read", 9, 1, less=10),
+    Step("kernel.await_ready", 11),
+    Step("kernel.await_task", 12),
+    Step("kernel.interrupt_to_handler", 13, 80),
+)
+
+
+def rows() -> list[Row]:
+    """The mean of at least 9,000 times, and beside it the median and the most: what a fresh page or a full batch costs stands there."""
+    counts = run_image("bench_kernel", cores=2)
+    require_exact(counts)
+    found = []
+    for step in STEPS:
+        region = counts.regions[step.region]
+        off = counts.regions[step.less].mean if step.less is not None else 0.0
+        found += [
+            Row(step.name, "instructions, mean", region.mean - off, step.target),
+            Row(f"{step.name}.median", "instructions", region.median - off),
+            Row(f"{step.name}.most", "instructions", region.most - off),
+        ]
+    return found + kernel_memory.rows()
