@@ -215,7 +215,7 @@ def _target() -> Outcome:
 
 def _system() -> Outcome:
     _require_images("system-tests", "browser-tests")
-    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_kernel.elf", "bench_observe.elf"])
+    build.build("image", ["hello.elf", "memcached.elf", "netpipe.elf", "bench_kernel.elf", "bench_kernel_memory.elf", "bench_observe.elf"])
     build.build_soft_card()
     build.build_load()
     qemu.command()

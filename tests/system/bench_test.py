@@ -27,6 +27,16 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 
 
 @pytest.mark.image_only
+def test_the_kernels_own_steps_cost_no_more_than_was_promised(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each target of docs/kernel.md. A count far below what the step can cost would be of something else."""
+    assert bench.bench("kernel", as_json=True) == 0
+    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
+    least = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
+    assert all(rows[name]["value"] > value for name, value in least.items()), rows
+    assert rows["kernel.rcu_read"]["value"] == 0, "a read is a load"
+
+
+@pytest.mark.image_only
 def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux 6.1 with memcached 1.6.38 on the same emulation executes 24,700 instructions for one."""
     monkeypatch.setattr(instructions, "GETS", 1000)
