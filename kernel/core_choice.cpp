@@ -125,8 +125,8 @@ void print_cores() noexcept {
   const std::vector<CorePlace> places = present_places();
   const std::size_t packages = count_different(places, [](const CorePlace& place) { return place.package; });
   const std::size_t cores = count_different(places, [](const CorePlace& place) { return std::uint64_t{place.package} << 32 | place.core; });
-  const std::size_t parked = static_cast<std::size_t>(
-      std::ranges::count_if(places, [](const CorePlace& place) { return place.running == machine::cores_max; }));
+  const std::size_t parked =
+      static_cast<std::size_t>(std::ranges::count_if(places, [](const CorePlace& place) { return place.running == machine::cores_max; }));
   Line line;
   line << "cores: " << packages << (packages == 1 ? " package, " : " packages, ") << cores << (cores == 1 ? " core, " : " cores, ")
        << places.size() << (places.size() == 1 ? " thread" : " threads");

@@ -105,9 +105,9 @@ class EventLoop {
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;  // memory of events that ran
   unsigned events_in_memory_ = 0;       // queued, running and spare; an idle core keeps `spare_events_kept` of them
-  RemoteNode* received_ = nullptr;  // handed over, taken from the shared list, oldest first
-  HookList hooks_;                  // asked for in this event
-  HookList last_hooks_;             // and those that let all others go first
+  RemoteNode* received_ = nullptr;      // handed over, taken from the shared list, oldest first
+  HookList hooks_;                      // asked for in this event
+  HookList last_hooks_;                 // and those that let all others go first
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
   IdleHook* idle_next_ = nullptr;  // where a walk over them goes on

@@ -3,7 +3,8 @@
 //
 // With no preemption there is nothing to lock: whatever an event touches of its own core stays as it was between two of its statements. The
 // price is that an event must be short and must not wait; what waits is a coroutine (task.hpp). A loop turn is: take interrupts, run what
-// they marked, run a share of the queued events (taking interrupts between them), due timers; when nothing is left, run the idle hooks once more and sleep by the core's policy.
+// they marked, run a share of the queued events (taking interrupts between them), due timers; when nothing is left, run the idle hooks once
+// more and sleep by the core's policy.
 #pragma once
 
 #include <atomic>

@@ -31,7 +31,8 @@ constexpr unsigned cores_max = 256;
 /// Cores that firmware reports as usable, whether they run or not: numbers of a list of its own, which the core that booted heads.
 [[nodiscard]] unsigned cores_present() noexcept;
 
-/// Where a present core is. Numbers of packages are dense; those of cores and threads are what the CPU says, each within its package or core.
+/// Where a present core is. Numbers of packages are dense; those of cores and threads are what the CPU says, each within its package or
+/// core.
 struct CorePlace {
   unsigned package = 0, core = 0, thread = 0;
   unsigned running = cores_max;  ///< its number among the running cores; `cores_max`: none, it is parked
@@ -39,9 +40,10 @@ struct CorePlace {
 [[nodiscard]] CorePlace present_place(unsigned present) noexcept;
 
 using CoreSet = std::bitset<cores_max>;
-/// Starts the present cores named in `wanted`, in their order, the first being the caller; each calls `entry()` on its own stack with its own
-/// TLS, and never returns from it. All others are parked: asleep in the deepest state, without interrupts, for ever. Called once, on core 0.
-/// Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay dense).
+/// Starts the present cores named in `wanted`, in their order, the first being the caller; each calls `entry()` on its own stack with its
+/// own TLS, and never returns from it. All others are parked: asleep in the deepest state, without interrupts, for ever. Called once, on
+/// core 0. Returns how many cores run then (a core that does not come up within 1 s is reported on the console and left out: ids stay
+/// dense).
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept;
 
 // --- Sleeping, waking, interrupts --------------------------------------------------------------------------------------------------------
@@ -163,8 +165,8 @@ void print_backtrace(unsigned skip) noexcept;
 /// The name of the function that holds `code`, in `buffer`; empty if there is none.
 [[nodiscard]] std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept;
 
-/// Interrupts another core for a moment, wherever it is, to see which event it runs: its name in `buffer`, empty if it runs none or does not
-/// answer within 100 ms.
+/// Interrupts another core for a moment, wherever it is, to see which event it runs: its name in `buffer`, empty if it runs none or does
+/// not answer within 100 ms.
 [[nodiscard]] std::string_view event_on(unsigned core, std::span<char> buffer) noexcept;
 
 /// Asks every other core to stop where it is; returns after they did, or 100 ms (10 s under a hypervisor). Safe in a panic.

@@ -47,7 +47,9 @@ class StartDeathTest : public testing::Test {
 };
 
 TEST_F(StartDeathTest, RunsTheApplicationOnAllCoresAndEndsByItsResult) {
-  EXPECT_EXIT(run(""), exits_with(ExitStatus::success), "cores: 1 package, 4 cores, 4 threads\ncores: package 0: 0 1 2 3\nneap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) on 4 cores\n");
+  EXPECT_EXIT(run(""), exits_with(ExitStatus::success),
+              "cores: 1 package, 4 cores, 4 threads\ncores: package 0: 0 1 2 3\nneap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) "
+              "on 4 cores\n");
   EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "; 3 parked\n(.*\n)*neap: .* on 1 core\n");
   EXPECT_EXIT(run("cores=0-1"), exits_with(ExitStatus::success), "on 2 cores\n");
   EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");

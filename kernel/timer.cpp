@@ -46,9 +46,7 @@ Timer::~Timer() {
   wheel.forget_running(*this);
 }
 
-void Timer::insert(std::chrono::nanoseconds delay) noexcept {
-  wheel.insert(*this, deadline_after(delay));
-}
+void Timer::insert(std::chrono::nanoseconds delay) noexcept { wheel.insert(*this, deadline_after(delay)); }
 
 void Timer::repeat(std::chrono::nanoseconds period, Callback fire) {
   period = std::max(period, timer_tick);

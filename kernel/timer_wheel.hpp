@@ -58,10 +58,10 @@ class TimerWheel {
 
   Timer* heads_[levels * slots] = {};  // newest first
   std::uint64_t occupied_[levels] = {};
-  std::uint64_t elapsed_ = 0;                       // the present tick: all slots before it are empty
-  std::uint64_t next_look_ = never;                 // nothing to do before this tick; may be too early after a cancel
-  Timer* due_ = nullptr;                            // oldest first
-  Timer** due_end_ = nullptr;                       // the last one's `next_`; only while there is one
+  std::uint64_t elapsed_ = 0;        // the present tick: all slots before it are empty
+  std::uint64_t next_look_ = never;  // nothing to do before this tick; may be too early after a cancel
+  Timer* due_ = nullptr;             // oldest first
+  Timer** due_end_ = nullptr;        // the last one's `next_`; only while there is one
   const Timer* running_ = nullptr;
 };
 

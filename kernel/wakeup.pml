@@ -7,7 +7,7 @@
 //
 // Statements are atomic and in order here. In the code those that need it are sequentially consistent: `Core::asleep`, the queues' last
 // store and the consumer's look, and the wake word. What an interrupt does between STI and CLI is one step, as nothing else of that core
-// runs meanwhile. That MWAIT ends by a write after MONITOR, and HLT and MWAIT by an interrupt that is pending or comes, is what the SDM says
+// runs meanwhile. That MWAIT ends by a write after MONITOR, and HLT and MWAIT by an interrupt that is pending or comes, says the SDM
 // (volume 2, HLT, MONITOR, MWAIT); that STI opens interrupts only after the next instruction is why `sti; hlt` is one step.
 
 #define HALT 1   // sti; hlt

@@ -20,7 +20,7 @@ constinit std::atomic<std::uint64_t> names_given{0};
 
 /// What each core tells the others; a cache line of its own.
 struct alignas(64) Watched {
-  std::atomic<std::uint64_t> began_ns{0};   // of the present event, 0: none
+  std::atomic<std::uint64_t> began_ns{0};    // of the present event, 0: none
   std::atomic<std::uint64_t> told_of_ns{0};  // the last beginning that another core told of
 };
 constinit std::array<Watched, machine::cores_max> all{};

@@ -23,7 +23,7 @@ SPARE_SECONDS = 900
 
 
 def soak(minutes: float) -> int:
-    """Shares `minutes` out among all images on all numbers of cores: 100 give each five. Goes on after a failure; status 1 if there was one."""
+    """Shares `minutes` out among all images on all numbers of cores: 100 give each five. Goes on after a failure, which makes status 1."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     run.require_build_packages()
@@ -47,7 +47,8 @@ def stress(name: str, cores: int, seconds: int) -> bool:
         status = machine.wait_exit(seconds + SPARE_SECONDS)
     took = progress.duration(time.monotonic() - start)
     said = next((line for line in reversed(machine.lines) if line), "")
-    progress.say(f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {'passed' if status == SUCCESS else 'FAILED'}, {took}: {said}")
+    outcome = "passed" if status == SUCCESS else "FAILED"
+    progress.say(f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {outcome}, {took}: {said}")
     if status != SUCCESS:
         for line in machine.lines[-30:]:
             print(f"    {line}", flush=True)

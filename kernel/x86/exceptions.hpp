@@ -20,8 +20,8 @@ struct ExceptionFrame {
 /// What another core's panic interrupted when it stopped this one; it stays there. Null if it was not stopped.
 [[nodiscard]] const ExceptionFrame* stopped_core(unsigned core);
 
-/// Has another core that runs wait in an NMI, at most for `limit_ns`, while `look(frame, context)` sees where it is. False: it did not come.
-/// One core looks at a time.
+/// Has another core that runs wait in an NMI, at most for `limit_ns`, while `look(frame, context)` sees where it is. False: it did not
+/// come. One core looks at a time.
 [[nodiscard]] bool look_at_core(unsigned core, std::uint64_t limit_ns, void (*look)(const ExceptionFrame& frame, void* context),
                                 void* context) noexcept;
 

@@ -24,9 +24,9 @@ constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 constinit thread_local std::uint8_t first_vector = 0;
 
 // Everything that a handler's C++ code may use. RAX and RCX are operands of what sleeps, and named there.
-#define NEAP_HANDLER_REGISTERS                                                                                                    \
-  "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", \
-      "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+#define NEAP_HANDLER_REGISTERS                                                                                                           \
+  "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
+      "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
 // With ECX = 0 MWAIT ends by an interrupt only while they are open. Both instructions run in the shadow of STI: what was pending before
 // ends the sleep as it begins.

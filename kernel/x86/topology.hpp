@@ -12,7 +12,7 @@
 namespace neap::x86 {
 
 struct Topology {
-  unsigned thread_bits = 0;   ///< of the APIC id, for the threads of a core
+  unsigned thread_bits = 0;    ///< of the APIC id, for the threads of a core
   unsigned package_shift = 0;  ///< how many bits lie below the package's
 };
 

@@ -44,9 +44,8 @@ task<void> walk(std::unique_ptr<Ball> ball, unsigned there) {
 
 void fly_by_timer(std::unique_ptr<Ball> ball) {
   Ball& flying = *ball;
-  flying.timer.arm(std::chrono::microseconds(player->chance.below(300)), [&flying] {
-    spawn([&flying] { catch_ball(std::unique_ptr<Ball>(&flying)); });
-  });
+  flying.timer.arm(std::chrono::microseconds(player->chance.below(300)),
+                   [&flying] { spawn([&flying] { catch_ball(std::unique_ptr<Ball>(&flying)); }); });
   ball.release();
 }
 

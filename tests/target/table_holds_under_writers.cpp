@@ -90,7 +90,8 @@ neap::task<int> neap::application(Arguments& arguments) {
     }
     co_await when_all(std::move(cores));
     co_await test::settled_memory_bytes();
-    check(Entry::live.load() == static_cast<std::int64_t>(table.size()), "entries that are neither in the table nor freed", Entry::live.load());
+    check(Entry::live.load() == static_cast<std::int64_t>(table.size()), "entries that are neither in the table nor freed",
+          Entry::live.load());
   }
   const std::uint64_t after = co_await test::settled_memory_bytes();
   check(after <= before + 64 * 1024 * core_count(), "bytes more in use than before", after - before);
