@@ -29,7 +29,7 @@ struct ReceiveBuffer {
   ReceiveBuffer* next = nullptr;  ///< next piece of the same frame, or null
   void (*return_to)(ReceiveBuffer*) noexcept = nullptr;
   std::uint32_t pool_index = 0;  ///< the driver's
-  alignas(8) std::array<std::byte, 96> stack_area{};
+  alignas(8) std::array<std::byte, 104> stack_area{};
 
   void release() noexcept { return_to(this); }
 };
