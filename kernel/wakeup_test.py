@@ -43,7 +43,6 @@ def test_no_order_of_steps_loses_a_call(tmp_path: Path, way: str) -> None:
 @pytest.mark.parametrize(
     ("way", "broken"),
     [
-        ("HALT", "LOOK_BEFORE_LYING_DOWN"),
         ("MWAIT", "LOOK_BEFORE_LYING_DOWN"),
         ("MWAIT", "MONITOR_AFTER_LOOK"),
         ("WATCH", "MONITOR_AFTER_LOOK"),
