@@ -177,7 +177,7 @@ template <typename F>
   requires std::invocable<std::decay_t<F>&>
 void spawn(F&& function) {
   using Event = detail::SpawnedEvent<std::decay_t<F>>;
-  if constexpr (requires { function == nullptr; }) require(!(function == nullptr), "spawn of an empty callback");
+  if constexpr (std::is_same_v<std::decay_t<F>, Callback>) require(!(function == nullptr), "spawn of an empty callback");
   if constexpr (!Event::fits()) {
     detail::enqueue(*new Event(std::forward<F>(function)));
   } else if constexpr (std::is_nothrow_constructible_v<std::decay_t<F>, F>) {

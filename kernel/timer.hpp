@@ -9,6 +9,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernel/callback.hpp"
@@ -42,7 +43,7 @@ class Timer {
   template <typename F>
     requires std::constructible_from<Callback, F>
   void arm(std::chrono::nanoseconds delay, F&& fire) {
-    if constexpr (requires { fire == nullptr; }) require(!(fire == nullptr), "a timer without a callback");
+    if constexpr (std::is_same_v<std::decay_t<F>, Callback>) require(!(fire == nullptr), "a timer without a callback");
     if (wheel_ != nullptr) [[unlikely]]
       cancel();
     period_ns_ = 0;
