@@ -35,8 +35,8 @@ unsigned disturbed(const Counters& before) {
 
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
-  // What start-up and this task itself set going comes to rest first, on a busy host perhaps later than one thinks; what is periodic comes in
-  // every span.
+  // What start-up and this task itself set going comes to rest first, on a busy host perhaps later than one thinks; what is periodic comes
+  // in every span.
   constexpr unsigned spans_most = 3;
   co_await on_each_core([] {});
   for (unsigned span = 0;; ++span) {
