@@ -76,12 +76,12 @@ class Traffic:
 
     def settle(self) -> None:
         """Until every flow's last frame is answered; sends one more where that is lost."""
-        for _ in range(100):
-            waiting = [port for port, frames in self._waiting.items() if frames]
+        for _ in range(30):
+            while (waiting := [port for port, frames in self._waiting.items() if frames]) and self._receive(1.0):
+                pass
             if not waiting:
                 return
-            if not self._receive(1.0):
-                self.send(FLOWS)
+            self.send(FLOWS)
         raise AssertionError(f"no answers on {waiting}")
 
     def _receive(self, timeout: float) -> bool:
