@@ -82,16 +82,17 @@ void ReceiveQueue::empty() noexcept {
 }
 
 ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noexcept {
-  const Written written = Written::from_raw(first, status);
+  const bool l4_checked = Written::get_l4_checksum_checked(first, status);
+  const bool l4_error = Written::get_l4_error(first, status);
   ReceiveInfo info;
-  info.ip_checksum_checked = written.ip_checksum_checked;
-  info.ip_checksum_good = written.ip_checksum_checked && !written.ip_error;
+  info.ip_checksum_checked = Written::get_ip_checksum_checked(first, status);
+  info.ip_checksum_good = info.ip_checksum_checked && !Written::get_ip_error(first, status);
   // 82599 specification update: a UDP frame without a checksum may be marked as wrong. So for UDP a mark means that software must look.
-  info.l4_checksum_checked = written.l4_checksum_checked && !(written.l4_error && written.packet_udp);
-  info.l4_checksum_good = written.l4_checksum_checked && !written.l4_error;
-  info.rss_valid = written.rss_type != 0;
-  info.rss_hash = written.rss_hash;
-  info.vlan_tag = written.vlan_packet ? static_cast<std::uint16_t>(written.vlan) : std::uint16_t{0};
+  info.l4_checksum_checked = l4_checked && !(l4_error && Written::get_packet_udp(first, status));
+  info.l4_checksum_good = l4_checked && !l4_error;
+  info.rss_valid = Written::get_rss_type(first, status) != 0;
+  info.rss_hash = Written::get_rss_hash(first, status);
+  if (Written::get_vlan_packet(first, status)) info.vlan_tag = static_cast<std::uint16_t>(Written::get_vlan(first, status));
   return info;
 }
 
@@ -107,7 +108,7 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
     const std::uint64_t first = ring_.load_first(head_);
     Slot& slot = slots_[ring_.slot(head_)];
     ++head_;
-    bytes += Written::from_raw(first, status).length;
+    bytes += Written::get_length(first, status);
     if ((status & Written::end_of_packet_mask) != 0) ++frames;
     take_piece(receiver, slot, first, status);
   }
@@ -124,7 +125,7 @@ void ReceiveQueue::take_piece(FrameReceiver& receiver, Slot& slot, std::uint64_t
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
   ReceivePool::Buffer* const piece = slot.buffer;
   piece->data = piece->start;
-  piece->bytes = Written::from_raw(first, status).length;
+  piece->bytes = Written::get_length(first, status);
   piece->next = nullptr;
   ReceivePool::Buffer* frame = slot.frame;
   if (frame == nullptr) [[likely]] {
@@ -157,8 +158,8 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint64_t first
     drop(frame, counters_.dropped_overlong);
     frame = &thrown_away_;
   }
-  const auto written = descriptor::ReceiveWriteBackCoalesced::from_raw(first, status);
-  const std::uint32_t next = ring_.slot(written.rsc_count != 0 ? written.next_descriptor : head_);
+  using Part = descriptor::ReceiveWriteBackCoalesced;
+  const std::uint32_t next = ring_.slot(Part::get_rsc_count(first, status) != 0 ? Part::get_next_descriptor(first, status) : head_);
   Slot& slot = slots_[next];
   // A place that the card does not own, or that another frame waits for, is a fault of the card's.
   if (ring_.slot(next - head_) >= ring_.size() - refill_batch_descriptors || slot.frame != nullptr) [[unlikely]] {

@@ -124,16 +124,13 @@ std::uint32_t TransmitQueue::descriptors_of(const TransmitFrame& frame) const no
 }
 
 TransmitQueue::Context TransmitQueue::context_of(const TransmitFrame& frame) noexcept {
-  return TransmitContext{.ip_length = frame.l3_bytes,
-                         .mac_length = frame.l2_bytes,
-                         .ipv4 = frame.ipv4,
-                         .l4_type = frame.layer4 == Layer4::tcp ? l4_type_tcp : l4_type_udp,
-                         .type = context_type,
-                         .extension = true,
-                         .index = context_index(frame),
-                         .l4_length = frame.segment_bytes != 0 ? frame.l4_bytes : std::uint32_t{0},
-                         .mss = frame.segment_bytes}
-      .raw();
+  constexpr Context always = TransmitContext{.type = context_type, .extension = true}.raw();
+  const std::uint32_t l4_type = frame.layer4 == Layer4::tcp ? l4_type_tcp : l4_type_udp;
+  const std::uint32_t l4_bytes = frame.segment_bytes != 0 ? frame.l4_bytes : std::uint32_t{0};
+  return {always[0] | TransmitContext::put_ip_length(frame.l3_bytes) | TransmitContext::put_mac_length(frame.l2_bytes),
+          always[1] | TransmitContext::put_ipv4(frame.ipv4) | TransmitContext::put_l4_type(l4_type) |
+              TransmitContext::put_index(context_index(frame)) | TransmitContext::put_l4_length(l4_bytes) |
+              TransmitContext::put_mss(frame.segment_bytes)};
 }
 
 Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
@@ -165,15 +162,11 @@ Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
   const bool segment = frame.segment_bytes != 0;
   // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
   const std::uint32_t headers_bytes = segment ? std::uint32_t{frame.l2_bytes} + frame.l3_bytes + frame.l4_bytes : 0;
-  write_data(frame, TransmitData{.type = data_type,
-                                 .insert_fcs = true,
-                                 .extension = true,
-                                 .segment = segment,
-                                 .index = offload ? index : 0,
-                                 .insert_ip_checksum = frame.ipv4_checksum,
-                                 .insert_l4_checksum = frame.layer4 != Layer4::none,
-                                 .payload_length = frame.frame_bytes - headers_bytes}
-                        .raw()[1]);
+  constexpr std::uint64_t always = TransmitData{.type = data_type, .insert_fcs = true, .extension = true}.raw()[1];
+  write_data(frame, always | TransmitData::put_segment(segment) | TransmitData::put_index(offload ? index : 0) |
+                        TransmitData::put_insert_ip_checksum(frame.ipv4_checksum) |
+                        TransmitData::put_insert_l4_checksum(frame.layer4 != Layer4::none) |
+                        TransmitData::put_payload_length(frame.frame_bytes - headers_bytes));
   if (token) tokens_[ring_.slot(tokens_tail_++)] = frame.token;
   traffic_.tx_descriptors.add(descriptors);
   const FramesSent sent = frames_sent(frame);
