@@ -111,7 +111,7 @@ def _soak_driver(minutes: float) -> int:
     qemu.command()
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes))
     os.environ.setdefault("NEAP_SOAK_SEED", str(int.from_bytes(os.urandom(4), "little")))
-    outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_settings_test.py"], 60 * minutes + 600, "-k", "soak")
+    outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], 60 * minutes + 600, "-o", f"timeout={60 * minutes + 500:.0f}")
     progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}")
     return EXIT_FAILURE if outcome.failures else 0
 

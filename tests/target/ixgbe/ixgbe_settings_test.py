@@ -7,11 +7,9 @@ lost: exactly as many as the driver says a change cost, and none otherwise.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import struct
-import time
 from collections import deque
 
 import pytest
@@ -37,13 +35,17 @@ STRICT = ("--strict",)
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
+# Longer than a busy host leaves a machine alone: what is sent beyond the window could find no room in a ring.
+STALL_SECONDS = 5.0
 
 
 class Traffic:
     """Datagrams of many flows, a bounded number unanswered, each answer compared with what it must be."""
 
-    def __init__(self, echo: Echo):
+    def __init__(self, echo: Echo, lossy: bool = False):
+        """lossy: the wire may lose a question or its answer."""
         assert echo.peer
+        self._lossy = lossy
         self.peer = echo.peer
         self.sent = self.answered = self.lost = 0
         self._waiting = {port: deque() for port in range(1000, 1000 + FLOWS)}
@@ -53,7 +55,7 @@ class Traffic:
     def send(self, frames: int) -> None:
         for _ in range(frames):
             while (waiting := sum(map(len, self._waiting.values()))) - self._stalled >= WINDOW:
-                if not self._receive(0.2):
+                if not self._receive(STALL_SECONDS):
                     self._stalled = waiting  # lost, perhaps; the flow's next answer tells
             port = 1000 + self.sent % FLOWS
             frame = udp_frame(self.sent, port, 60 + self.sent * 7 % 1400)
@@ -65,14 +67,22 @@ class Traffic:
         """Asks for a setting with traffic before, during and after; gives the answer."""
         self.send(50)
         self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
-        for look in range(1000):
+        for look in range(2000):
             self.send(10)
             self._receive(0.05)
             if self._answers:
                 return self._answers.pop()
-            if look % 100 == 99:  # the wire may have lost it
+            if self._lossy and look % 100 == 99:
                 self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
         raise AssertionError(f"no answer to {text}")
+
+    def set_in_silence(self, text: str) -> str:
+        """With nothing on its way: for what moves flows to other cores, where frames may overtake those of before."""
+        self.settle()
+        self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+        while not self._answers:
+            assert self._receive(PATIENCE_SECONDS), f"no answer to {text}"
+        return self._answers.pop()
 
     def settle(self) -> None:
         """Until every flow's last frame is answered; sends one more where that is lost."""
@@ -177,13 +187,14 @@ def refusing():
 def test_a_flow_is_steered_to_a_named_core_and_back() -> None:
     with booted(cores=4, card_options=STRICT) as echo:
         traffic = Traffic(echo)
-        assert lost_of(traffic.set("steer=udp:7,3")) == 0
-        traffic.settle()
+        traffic.send(400)
+        assert lost_of(traffic.set_in_silence("steer=udp:7,3")) == 0
         before = traffic.sent
         traffic.send(400)
         traffic.settle()
         steered = traffic.sent - before
-        assert lost_of(traffic.set("steer=off,3")) == 0
+        assert lost_of(traffic.set_in_silence("steer=off,3")) == 0
+        traffic.send(400)
         traffic.settle()
         no_rule_is_broken(echo)
         counters = echo.finish()
@@ -247,43 +258,6 @@ def test_a_hung_transmit_queue_is_found_and_started_anew() -> None:
         counters = echo.finish()
     assert counters[0]["hangs"] >= 1
     assert counters[1]["hangs"] == 0
-
-
-SETTINGS = (
-    *("rx_ring=256", "rx_ring=1024", "tx_ring=256", "tx_ring=1024", "rx_budget=4", "rx_budget=64", "pthresh=8", "pthresh=32"),
-    *("hthresh=1", "hthresh=8", "wthresh=0", "wthresh=1", "wthresh=8", "head_write_back=on", "head_write_back=off", "rsc=on", "rsc=off"),
-    *("promiscuous=on", "promiscuous=off", "preset=study", "steer=udp:9,2", "steer=off,2", "itr=0", "itr=16", "itr=200", "poll_budget=100"),
-    *("poll_budget=0", "idle=poll", "idle=halt"),
-)
-FAULTS = ("off", "drop rx next 5", "drop tx next 5", "drop both chance 0.01 7", "late 200000", "hang tx 1")
-SHORT_CHANGES = 40
-
-
-def test_soak_of_random_settings_and_faults_loses_nothing_unsaid() -> None:
-    """NEAP_SOAK_SECONDS asks for more (`./neap soak driver`)."""
-    chance = random.Random(int(os.environ.get("NEAP_SOAK_SEED", "1")))
-    end = time.monotonic() + float(os.environ.get("NEAP_SOAK_SECONDS", "0"))
-    with booted(cores=4, card_options=STRICT) as echo:
-        traffic = Traffic(echo)
-        changes = accepted = 0
-        while changes < SHORT_CHANGES or time.monotonic() < end:
-            if changes % 8 == 7:
-                echo.machine.card_command(f"fault {chance.choice(FAULTS)}")
-            answer = traffic.set(chance.choice(SETTINGS))
-            assert re.match(r"ok \S+ lost=\d+$|error: \w+: ", answer), answer
-            accepted += answer.startswith("ok")
-            changes += 1
-        echo.machine.card_command("fault off")
-        for text in ("itr=16", "idle=halt", "preset=default"):
-            traffic.set(text)
-        traffic.settle()
-        statistics = echo.machine.card_command("statistics")
-        wire = statistics.get("fault.rx_dropped", 0) + statistics.get("fault.tx_dropped", 0)
-        no_rule_is_broken(echo)
-        echo.finish()
-    assert accepted > changes // 2
-    # Of the frames that the wire lost some were questions or answers.
-    assert lost_by_driver(echo) <= traffic.lost <= lost_by_driver(echo) + wire
 
 
 def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
