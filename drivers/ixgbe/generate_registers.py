@@ -146,12 +146,15 @@ def cpp_descriptor(descriptor: Descriptor) -> list[str]:
         mask = f.mask >> (64 * (f.low // 64))
         out.append(f"  static constexpr std::uint64_t {f.name}_mask = {mask:#018x}ULL;  ///< in word {f.low // 64}")
     out.append("")
-    out.append("  // A field alone, out of the two words or as bits of its word: for where each frame passes, since a compiler does not reliably")
-    out.append("  // leave out the work for all the others. `put` takes what fits.")
+    out += [
+        "  // A field alone, out of the two words or as bits of its word: for where each frame passes, since a compiler does not",
+        "  // reliably leave out the work for all the others. `put` takes what fits.",
+    ]
     for f in descriptor.fields:
         word = f.low // 64
         words = ", ".join(f"std::uint64_t word{w}" if w == word else "std::uint64_t" for w in (0, 1))
-        out.append(f"  [[nodiscard]] static constexpr {cpp_type(f)} get_{f.name}({words}) {{ return {cpp_extract(f, f'word{word}', 64)}; }}")
+        get = cpp_extract(f, f"word{word}", 64)
+        out.append(f"  [[nodiscard]] static constexpr {cpp_type(f)} get_{f.name}({words}) {{ return {get}; }}")
         out.append(
             f"  [[nodiscard]] static constexpr std::uint64_t put_{f.name}({cpp_type(f)} value) "
             f"{{ return std::uint64_t{{value}} << {f.low % 64}; }}"
