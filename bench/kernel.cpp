@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
 #include "kernel/application.hpp"
 #include "kernel/ebb.hpp"
@@ -53,20 +54,6 @@ template <Region region>
 
 void must(bool holds) {
   if (!holds) machine::exit(machine::ExitStatus::failure);
-}
-
-void count_known_sequences() {
-  std::array<std::byte, 777> memory;
-  for (unsigned i = 0; i < 100; ++i) {
-    bench::begin_counting<known_sequence>();
-    asm volatile(".rept 1000\n\tnop\n\t.endr");
-    bench::end_counting<known_sequence>();
-    void* to = memory.data();
-    std::size_t bytes = 1 + 7 * i;
-    bench::begin_counting<string_instruction>();
-    asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
-    bench::end_counting<string_instruction>();
-  }
 }
 
 // --- This core's events ------------------------------------------------------------------------------------------------------------------
@@ -238,7 +225,7 @@ void count_interrupts() {
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   must(core_count() >= 2);
-  count_known_sequences();
+  bench::count_known_sequences<known_sequence, string_instruction>();
   co_await count_spawns();
   co_await count_remote_spawns();
   count_timers();

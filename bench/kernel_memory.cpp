@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
 #include "kernel/application.hpp"
 #include "kernel/events.hpp"
@@ -21,20 +22,6 @@ enum Region : unsigned { known_sequence, string_instruction, small_pair, page_pa
 
 constexpr unsigned repetitions = 10'000;
 constexpr unsigned held = 64;
-
-void count_known_sequences() {
-  std::array<std::byte, 777> memory;
-  for (unsigned i = 0; i < 100; ++i) {
-    bench::begin_counting<known_sequence>();
-    asm volatile(".rept 1000\n\tnop\n\t.endr");
-    bench::end_counting<known_sequence>();
-    void* to = memory.data();
-    std::size_t bytes = 1 + 7 * i;
-    bench::begin_counting<string_instruction>();
-    asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
-    bench::end_counting<string_instruction>();
-  }
-}
 
 /// Keeps the compiler from knowing what a value is, and from leaving out an allocation.
 template <typename T>
@@ -77,7 +64,7 @@ using Objects = std::array<void*, repetitions>;
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   if (core_count() < 2) co_return 1;
-  count_known_sequences();
+  bench::count_known_sequences<known_sequence, string_instruction>();
   count_pairs<small_pair>(64);
   count_pairs<page_pair>(4096);
   count_halves();

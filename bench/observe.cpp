@@ -2,9 +2,7 @@
 // What it costs to be watched: instructions of the log's calls, as the driver makes them. tools/bench.py counts them.
 //
 // Each region is what stands between two marks, 10,000 times over: the call, its arguments, and the function.
-#include <array>
-#include <cstddef>
-
+#include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
@@ -48,25 +46,11 @@ void repeat(Call call, Before before = [] {}) {
   }
 }
 
-void count_known_sequences() {
-  std::array<std::byte, 777> memory;
-  for (unsigned i = 0; i < 100; ++i) {
-    bench::begin_counting<known_sequence>();
-    asm volatile(".rept 1000\n\tnop\n\t.endr");
-    bench::end_counting<known_sequence>();
-    void* to = memory.data();
-    std::size_t bytes = 1 + 7 * i;
-    bench::begin_counting<string_instruction>();
-    asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0) : "memory");
-    bench::end_counting<string_instruction>();
-  }
-}
-
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
-  count_known_sequences();
+  bench::count_known_sequences<known_sequence, string_instruction>();
   log::watch(&traffic);
   repeat<interrupt_off>([] { log::interrupt(); });
   if (!co_await log::prepare({.records_per_core = 256 * 1024, .sample_period_us = 0})) co_return 1;

@@ -11,7 +11,6 @@
 #include "kernel/boot_log.hpp"
 #include "kernel/events.hpp"
 #include "observe/testing.hpp"
-#include "observe/turns.hpp"
 
 namespace neap::observe::testing {
 namespace {
@@ -488,26 +487,6 @@ TEST(Control, TheDocumentsExamplesAreTrue) {
     ++examples;
   }
   EXPECT_GE(examples, built_in_commands().size() - 2);  // but for those that end the machine
-}
-
-TEST(Turns, OneAtATimeAcrossCores) {
-  host::HostMachine machine(3);
-  Turns turns;
-  std::atomic<int> inside{0}, overlaps{0}, done{0};
-  const auto work = [&]() -> task<void> {
-    for (int i = 0; i < 50; ++i) {
-      const Turns::Turn turn = co_await turns.take();
-      if (inside.fetch_add(1) != 0) ++overlaps;
-      co_await on_core((this_core() + 1) % 3, [] {});
-      inside.fetch_sub(1);
-    }
-    ++done;
-  };
-  for (unsigned i = 0; i < 9; ++i) {
-    machine.on(i % 3, [&] { start(work()); });
-  }
-  EXPECT_TRUE(HostMachine::wait_until([&] { return done == 9; }));
-  EXPECT_EQ(overlaps, 0);
 }
 
 }  // namespace

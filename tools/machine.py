@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tools import cache, qemu, running
+from tools.card_control import CardControl
 from tools.errors import Failure
 from tools.firmware import Start
 from tools.process import kill_group, spawn, stop, tail, wait_unreaped
@@ -48,7 +49,6 @@ LOOPBACK = "127.0.0.1"
 CARD_START_SECONDS = 20.0
 QEMU_START_SECONDS = 30.0
 KVM_LOOK_SECONDS = 0.5
-CARD_ANSWER_SECONDS = 10.0
 MAX_KEPT_LINES = 200_000
 RUN_PREFIX = "neap-run-"
 # A UNIX socket's path has 108 bytes; ours add up to 40 to the base directory's.
@@ -418,48 +418,6 @@ class Machine:
             if process and process.poll() is not None:
                 details.append(f"{name} has ended with status {process.returncode}")
         return MachineError(message, details=details)
-
-
-class CardControl:
-    """A connection to the soft card's control socket: one line out, one JSON line back."""
-
-    def __init__(self, path: Path):
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(CARD_ANSWER_SECONDS)
-        self._socket.connect(str(path))
-        self._stream = self._socket.makefile("rwb")
-
-    def command(self, text: str):
-        """Raises Failure if the card answers with an error or not in time."""
-        try:
-            self._stream.write(text.encode() + b"\n")
-            self._stream.flush()
-            if text == "state":
-                return self._text()
-            answer = self._line()
-        except OSError as error:
-            raise Failure(f"the soft card did not answer '{text}': {error}") from None
-        decoded = json.loads(answer)
-        if isinstance(decoded, dict) and "error" in decoded:
-            raise Failure(f"the soft card refused '{text}': {decoded['error']}")
-        return decoded
-
-    def _line(self) -> str:
-        line = self._stream.readline()
-        if not line.endswith(b"\n"):
-            raise OSError("it closed the connection")
-        return line.decode().rstrip("\n")
-
-    def _text(self) -> str:
-        lines = []
-        while (line := self._line()) != ".":
-            lines.append(line)
-        return "\n".join(lines)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.close()
-        self._socket.close()
 
 
 def free_port() -> int:
