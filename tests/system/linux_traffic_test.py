@@ -38,9 +38,11 @@ OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan",
 # With buffers for two frames ixgbe tells Linux a wrong size of what the card has joined, and Linux says so, once; with the buffers of
 # `legacy-rx` it tells what the card told.
 JOINED_WRONGLY = "TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."
-# What the driver says when the link goes while frames wait in its rings, as they do here.
+# What the driver says when the link goes while frames wait in its rings, as they do here: why it resets the card, and that it does. Any
+# other cause of a reset has a warning of its own.
 LINK_LOST = "ixgbe N:N:N.N ethN: initiating reset to clear Tx work after link loss"
-KNOWN = frozenset({JOINED_WRONGLY, LINK_LOST})
+RESET = "ixgbe N:N:N.N ethN: Reset adapter"
+KNOWN = frozenset({JOINED_WRONGLY, LINK_LOST, RESET})
 JUMBO_BYTES = 9000
 TAG = 5
 BROADCASTS = 100
