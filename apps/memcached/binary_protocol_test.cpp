@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <ostream>
 #include <string>
 #include <vector>
 
-#include "apps/memcached/test_server.hpp"
+#include "apps/memcached/test_talks.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -15,6 +14,7 @@ namespace {
 using namespace std::string_literals;
 using test::Client;
 using test::Server;
+using test::Talk;
 
 std::string big(std::uint64_t value, unsigned bytes) {
   std::string text;
@@ -84,14 +84,6 @@ enum : unsigned {
 };
 
 const std::string key_250(250, 'k');
-
-struct Talk {
-  const char* name;
-  std::string request;
-  std::string reply;
-  bool closed = false;
-};
-void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.name; }
 
 const std::vector<Talk> talks = {
     {"Noop", ask(noop), says(noop)},
@@ -200,38 +192,13 @@ const std::vector<Talk> talks = {
     {"ResponseMagic", ask(noop) + says(noop), says(noop), true},
 };
 
-class BinaryTalk : public testing::TestWithParam<Talk> {
- protected:
-  void expect(std::size_t piece) {
-    Server server;
-    Client client(server);
-    EXPECT_EQ(client.talk(GetParam().request, piece), GetParam().reply) << "in pieces of " << piece;
-    EXPECT_EQ(client.conversation.closing(), GetParam().closed);
-  }
-};
+}  // namespace
 
-TEST_P(BinaryTalk, InOnePiece) { expect(~std::size_t{0}); }
-
-TEST_P(BinaryTalk, ByteByByte) {
-  if (GetParam().request.size() < 200'000) expect(1);
-  expect(1009);
+namespace test {
+INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(talks), name_of);
 }
 
-TEST_P(BinaryTalk, CutAtEveryByte) {
-  const std::string& request = GetParam().request;
-  const std::size_t step = request.size() < 3000 ? 1 : request.size() / 97;
-  for (std::size_t cut = 1; cut < request.size(); cut += step) {
-    Server server;
-    Client client(server);
-    std::string reply = client.talk(request.substr(0, cut));
-    reply += client.talk(request.substr(cut));
-    ASSERT_EQ(reply, GetParam().reply) << "cut behind byte " << cut;
-    ASSERT_EQ(client.conversation.closing(), GetParam().closed);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Memcached, BinaryTalk, testing::ValuesIn(talks),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+namespace {
 
 TEST(BinaryProtocol, StatTellsNamesAndValues) {
   Server server;

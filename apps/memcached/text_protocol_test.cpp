@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <ostream>
 #include <string>
 #include <vector>
 
-#include "apps/memcached/test_server.hpp"
+#include "apps/memcached/test_talks.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -15,20 +14,11 @@ namespace {
 using namespace std::string_literals;
 using test::Client;
 using test::Server;
+using test::Talk;
 
 const std::string key_250(250, 'k');
 const std::string key_251(251, 'k');
 const std::string format_error = "CLIENT_ERROR bad command line format\r\n";
-
-/// What is sent, and every byte of what memcached 1.6.18 answers on an empty cache; `closed`: it then ends the connection.
-struct Talk {
-  const char* name;
-  std::string request;
-  std::string reply;
-  bool closed = false;
-};
-
-void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.name; }
 
 const std::vector<Talk> talks = {
     {"EmptyLine", "\r\n", "ERROR\r\n"},
@@ -162,39 +152,13 @@ const std::vector<Talk> talks = {
      "STORED\r\nVALUE a 7 1048576\r\n" + std::string(1048576, 'v') + "\r\nEND\r\n"},
 };
 
-class TextTalk : public testing::TestWithParam<Talk> {
- protected:
-  void expect(std::size_t piece) {
-    Server server;
-    Client client(server);
-    EXPECT_EQ(client.talk(GetParam().request, piece), GetParam().reply) << "in pieces of " << piece;
-    EXPECT_EQ(client.conversation.closing(), GetParam().closed);
-  }
-};
+}  // namespace
 
-TEST_P(TextTalk, InOnePiece) { expect(~std::size_t{0}); }
-
-TEST_P(TextTalk, ByteByByte) {
-  if (GetParam().request.size() < 200'000) expect(1);
-  expect(1009);
+namespace test {
+INSTANTIATE_TEST_SUITE_P(Text, Talks, testing::ValuesIn(talks), name_of);
 }
 
-// A parser that keeps a pointer into the first piece, or loses its place between the two, answers otherwise at one of these.
-TEST_P(TextTalk, CutAtEveryByte) {
-  const std::string& request = GetParam().request;
-  const std::size_t step = request.size() < 3000 ? 1 : request.size() / 97;
-  for (std::size_t cut = 1; cut < request.size(); cut += step) {
-    Server server;
-    Client client(server);
-    std::string reply = client.talk(request.substr(0, cut));
-    reply += client.talk(request.substr(cut));
-    ASSERT_EQ(reply, GetParam().reply) << "cut behind byte " << cut;
-    ASSERT_EQ(client.conversation.closing(), GetParam().closed);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Memcached, TextTalk, testing::ValuesIn(talks),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+namespace {
 
 TEST(TextProtocol, ExpiryRelativeAndAbsolute) {
   Server server;

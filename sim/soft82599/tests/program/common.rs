@@ -48,6 +48,13 @@ impl Server {
         Client::connect(&self.path("card.sock"))
     }
 
+    /// Joins the server's stream of frames, `--net listen:DIR/net.sock`.
+    pub fn join_net(&self) -> UnixStream {
+        let peer = UnixStream::connect(self.path("net.sock")).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer
+    }
+
     /// One command on the control socket, one line back (`state`: up to the dot).
     pub fn control(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(self.path("control.sock")).unwrap();

@@ -19,8 +19,7 @@ fn frames_pass_between_a_guest_and_a_peer() {
     let memory = Memory::new(MEMORY);
     let mut event = bring_up(&mut client, &memory);
     assert_eq!(client.register(LINKS) >> 30 & 1, 0, "no peer, no link");
-    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut peer = server.join_net();
     wait_for_link(&mut client, true);
     for number in 0..20u8 {
         transmit(&mut client, &memory, u64::from(number) % 8, &frame(number));
@@ -41,9 +40,8 @@ fn frames_pass_between_a_guest_and_a_peer() {
     }
     drop(peer);
     wait_for_link(&mut client, false);
-    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
+    let mut peer = server.join_net();
     peer.write_all(&[0xFF; 100]).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "a peer out of step is cut off");
 }
 

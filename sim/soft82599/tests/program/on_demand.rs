@@ -24,8 +24,7 @@ impl Guest {
         let mut client = server.connect();
         let memory = Memory::new(MEMORY);
         let event = bring_up(&mut client, &memory);
-        let peer = UnixStream::connect(server.path("net.sock")).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let peer = server.join_net();
         wait_for_link(&mut client, true);
         Self { client, memory, event, peer, next: 0 }
     }
@@ -145,8 +144,7 @@ fn on_a_stepped_clock_moderation_waits_for_the_step() {
     let memory = Memory::new(MEMORY);
     let mut event = bring_up(&mut client, &memory);
     client.set_register(EITR, 50 << 3); // 100 us
-    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut peer = server.join_net();
     server.control("clock step 10000000");
     for index in 0..2 {
         transmit(&mut client, &memory, index, &frame(1));
@@ -165,8 +163,7 @@ fn a_recording_is_read_by_tcpdump_and_bounded() {
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
     bring_up(&mut client, &memory);
-    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut peer = server.join_net();
     server.control("clock step 10000000");
     transmit(&mut client, &memory, 0, &frame(1));
     read_frame(&mut peer);
@@ -239,8 +236,7 @@ fn the_wire_keeps_its_frames_while_the_card_asks_for_a_pause() {
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
     bring_up(&mut client, &memory);
-    let mut peer = UnixStream::connect(server.path("net.sock")).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut peer = server.join_net();
     server.control("clock step 10000000");
     wait_for_link(&mut client, true);
     // With 100 quanta (5.12 us) from 8 KiB on, and no asking again.

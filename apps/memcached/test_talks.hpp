@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSL-1.0
+// For tests of a protocol: conversations of which every byte is known, held whole, byte by byte, and cut in two at every place.
+//
+// A parser that keeps a pointer into the first piece, or loses its place between two, answers otherwise at one of the cuts. A test program
+// that includes this gives its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::memcached::test {
+
+/// What is sent, and every byte of what memcached 1.6.18 answers on an empty cache; `closed`: it then ends the connection.
+struct Talk {
+  const char* name;
+  std::string request;
+  std::string reply;
+  bool closed = false;
+};
+
+inline void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.name; }
+inline std::string name_of(const testing::TestParamInfo<Talk>& talk) { return talk.param.name; }
+
+class Talks : public testing::TestWithParam<Talk> {
+ protected:
+  void expect(std::size_t piece) {
+    Server server;
+    Client client(server);
+    EXPECT_EQ(client.talk(GetParam().request, piece), GetParam().reply) << "in pieces of " << piece;
+    EXPECT_EQ(client.conversation.closing(), GetParam().closed);
+  }
+};
+
+TEST_P(Talks, InOnePiece) { expect(~std::size_t{0}); }
+
+TEST_P(Talks, ByteByByte) {
+  if (GetParam().request.size() < 200'000) expect(1);
+  expect(1009);
+}
+
+TEST_P(Talks, CutAtEveryByte) {
+  const std::string& request = GetParam().request;
+  const std::size_t step = request.size() < 3000 ? 1 : request.size() / 97;
+  for (std::size_t cut = 1; cut < request.size(); cut += step) {
+    Server server;
+    Client client(server);
+    std::string reply = client.talk(request.substr(0, cut));
+    reply += client.talk(request.substr(cut));
+    ASSERT_EQ(reply, GetParam().reply) << "cut behind byte " << cut;
+    ASSERT_EQ(client.conversation.closing(), GetParam().closed);
+  }
+}
+
+}  // namespace neap::memcached::test
