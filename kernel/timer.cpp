@@ -23,11 +23,17 @@ std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
   return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
 }
 
-/// Of a timer whose tick differs from the present one in bit i as its highest.
+/// Of a timer whose tick differs from the present one in bit i as its highest: its level, and that level's lowest bit. Tables, as both are
+/// wanted each time a timer is armed, and a division costs more.
 constexpr auto level_of_bit = [] {
-  std::array<std::uint8_t, 64> levels{};
-  for (unsigned bit = 0; bit < 64; ++bit) levels[bit] = static_cast<std::uint8_t>(bit / TimerWheel::slot_bits);
-  return levels;
+  std::array<std::uint8_t, 64> of{};
+  for (unsigned bit = 0; bit < of.size(); ++bit) of[bit] = static_cast<std::uint8_t>(bit / TimerWheel::slot_bits);
+  return of;
+}();
+constexpr auto shift_of_bit = [] {
+  std::array<std::uint8_t, 64> of{};
+  for (unsigned bit = 0; bit < of.size(); ++bit) of[bit] = static_cast<std::uint8_t>(bit - bit % TimerWheel::slot_bits);
+  return of;
 }();
 
 /// The first multiple of the period behind `deadline_ns` that is not over.
@@ -70,6 +76,13 @@ bool Timer::cancel() noexcept {
   return true;
 }
 
+PendingTimers pending_timers() noexcept {
+  const std::uint64_t earliest = wheel.earliest_ns();
+  const std::uint64_t now = machine::now_ns();
+  const bool waits = earliest != machine::alarm_none && earliest > now;
+  return {.count = wheel.count(), .until_next = std::chrono::nanoseconds(waits ? earliest - now : 0)};
+}
+
 bool run_due_timers(unsigned budget) noexcept { return wheel.run_due(budget); }
 
 void arm_alarm_for_sleep() noexcept {
@@ -88,12 +101,6 @@ void alarm_may_have_fired() noexcept {
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
 
-void TimerWheel::unlink(Timer& timer) noexcept {
-  *timer.link_ = timer.next_;
-  if (timer.next_ != nullptr) timer.next_->link_ = timer.link_;
-  timer.wheel_ = nullptr;
-}
-
 void TimerWheel::append_due(Timer& timer) noexcept {
   timer.next_ = nullptr;
   timer.link_ = due_ == nullptr ? &due_ : due_end_;
@@ -106,11 +113,11 @@ std::uint64_t TimerWheel::slot_start(unsigned level, unsigned slot) const noexce
   return ((elapsed_ >> (shift + slot_bits)) << (shift + slot_bits)) | (std::uint64_t{slot} << shift);
 }
 
-bool TimerWheel::earliest_slot(unsigned& level, unsigned& slot) const noexcept {
+bool TimerWheel::earliest_slot(unsigned& level, unsigned& slot) noexcept {
   for (level = 0; level < levels; ++level) {
-    if (occupied_[level] != 0) {
-      slot = static_cast<unsigned>(std::countr_zero(occupied_[level]));
-      return true;
+    for (std::uint64_t& bits = used_[level]; bits != 0; bits &= bits - 1) {
+      slot = static_cast<unsigned>(std::countr_zero(bits));
+      if (heads_[level * slots + slot] != nullptr) return true;
     }
   }
   return false;
@@ -123,14 +130,15 @@ void TimerWheel::place(Timer& timer) noexcept {
     append_due(timer);
     return;
   }
-  const std::size_t level = level_of_bit[63 - static_cast<unsigned>(std::countl_zero(tick ^ elapsed_))];
-  const std::size_t slot = (tick >> (slot_bits * level)) % slots;
+  const unsigned highest_bit = 63 - static_cast<unsigned>(std::countl_zero(tick ^ elapsed_));
+  const std::size_t level = level_of_bit[highest_bit];
+  const std::size_t slot = (tick >> shift_of_bit[highest_bit]) % slots;
   Timer*& head = heads_[level * slots + slot];
   timer.next_ = head;
   timer.link_ = &head;
   if (head != nullptr) head->link_ = &timer.next_;
   head = &timer;
-  occupied_[level] |= std::uint64_t{1} << slot;
+  used_[level] |= std::uint64_t{1} << slot;
   // Until its own time has come nothing need be moved for it, whatever its level.
   if (tick < next_look_) [[unlikely]]
     next_look_ = tick;
@@ -143,11 +151,10 @@ void TimerWheel::insert(Timer& timer, std::uint64_t deadline_ns) noexcept {
 
 void TimerWheel::remove(Timer& timer) noexcept {
   Timer** const link = timer.link_;
-  unlink(timer);
-  if (*link != nullptr) return;
-  const auto index = static_cast<std::size_t>(link - heads_);
-  if (index < levels * slots) {
-    occupied_[index / slots] &= ~(std::uint64_t{1} << (index % slots));
+  *link = timer.next_;
+  timer.wheel_ = nullptr;
+  if (timer.next_ != nullptr) {
+    timer.next_->link_ = link;
   } else if (due_end_ == &timer.next_) {
     due_end_ = link;
   }
@@ -155,7 +162,7 @@ void TimerWheel::remove(Timer& timer) noexcept {
 
 /// Its timers are due, or move to a lower level.
 void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
-  occupied_[level] &= ~(std::uint64_t{1} << slot);
+  used_[level] &= ~(std::uint64_t{1} << slot);
   Timer* oldest = nullptr;
   for (Timer* timer = std::exchange(heads_[level * slots + slot], nullptr); timer != nullptr;) {
     Timer* const next = timer->next_;
@@ -214,7 +221,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
   return true;
 }
 
-std::uint64_t TimerWheel::earliest_ns() const noexcept {
+std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (due_ != nullptr) return 0;
   unsigned level = 0;
   unsigned slot = 0;
@@ -230,6 +237,16 @@ std::uint64_t TimerWheel::earliest_ns() const noexcept {
     if (timer == nullptr) return earliest;
   }
   return start_ns;
+}
+
+std::size_t TimerWheel::count() const noexcept {
+  std::size_t count = 0;
+  const auto add = [&count](const Timer* timer) {
+    for (; timer != nullptr; timer = timer->next_) ++count;
+  };
+  add(due_);
+  for (const Timer* const head : heads_) add(head);
+  return count;
 }
 
 }  // namespace neap

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -72,5 +73,12 @@ class Timer {
 };
 
 constexpr std::chrono::nanoseconds timer_tick{1 << 16};  // 65.5 us
+
+/// What waits on this core. `count` walks all of them.
+struct PendingTimers {
+  std::size_t count = 0;
+  std::chrono::nanoseconds until_next{0};  ///< the earliest; without any 0
+};
+[[nodiscard]] PendingTimers pending_timers() noexcept;
 
 }  // namespace neap

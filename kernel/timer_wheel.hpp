@@ -3,11 +3,12 @@
 //
 // Time is counted in ticks of 2^16 ns. A timer lies on the level of the highest group of six bits in which its tick differs from the
 // wheel's present tick, in the slot that those six bits name. So all timers of level 0 are due before all of level 1, and within a level
-// slots are due in order: the earliest slot is the lowest set bit of the lowest level that has one. When a higher slot's time comes its
+// slots are due in order: the earliest slot is the first of the lowest level that has one. When a higher slot's time comes its
 // timers move down. A slot's list is in the order of arming, newest first, since that is cheapest to add to; it is turned round when its
 // time comes. That keeps order, as the slots that its timers move to were empty: whoever came earlier was in the higher slot too.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernel/timer.hpp"
@@ -29,7 +30,8 @@ class TimerWheel {
   }
   /// When the next timer is due, 0 if one is already, `machine::alarm_none` without any. Exact, except that where more than
   /// `alarm_look_at_most` timers share a far slot it is that slot's beginning: earlier, never later.
-  [[nodiscard]] std::uint64_t earliest_ns() const noexcept;
+  [[nodiscard]] std::uint64_t earliest_ns() noexcept;
+  [[nodiscard]] std::size_t count() const noexcept;
   /// The timer whose callback runs now, if it still exists.
   [[nodiscard]] bool is_running(const Timer& timer) const noexcept { return running_ == &timer; }
   void forget_running(const Timer& timer) noexcept {
@@ -48,8 +50,7 @@ class TimerWheel {
   /// No deadline lies within a tick of the clock's end.
   static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept { return (deadline_ns + (1 << tick_bits) - 1) >> tick_bits; }
   [[nodiscard]] std::uint64_t slot_start(unsigned level, unsigned slot) const noexcept;
-  [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) const noexcept;
-  static void unlink(Timer& timer) noexcept;
+  [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) noexcept;
   void append_due(Timer& timer) noexcept;
   void place(Timer& timer) noexcept;
   void empty_slot(unsigned level, unsigned slot) noexcept;
@@ -57,11 +58,11 @@ class TimerWheel {
   void update_next_look() noexcept;
 
   Timer* heads_[levels * slots] = {};  // newest first
-  std::uint64_t occupied_[levels] = {};
-  std::uint64_t elapsed_ = 0;        // the present tick: all slots before it are empty
-  std::uint64_t next_look_ = never;  // nothing to do before this tick; may be too early after a cancel
-  Timer* due_ = nullptr;             // oldest first
-  Timer** due_end_ = nullptr;        // the last one's `next_`; only while there is one
+  std::uint64_t used_[levels] = {};    // a bit a slot; it stays when the slot's timers are cancelled, until somebody looks
+  std::uint64_t elapsed_ = 0;          // the present tick: all slots before it are empty
+  std::uint64_t next_look_ = never;    // nothing to do before this tick; may be too early after a cancel
+  Timer* due_ = nullptr;               // oldest first
+  Timer** due_end_ = nullptr;          // the last one's `next_`; only while there is one
   const Timer* running_ = nullptr;
 };
 

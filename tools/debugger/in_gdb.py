@@ -24,8 +24,7 @@ WALKED_MAX = 2_000_000  # lists may be damaged
 PT_TLS = 7
 TICK_BITS = 16  # kernel/timer_wheel.hpp
 # Whose template's first argument is the callable.
-WRAPPERS = ("neap::Callback::set<", "neap::detail::SpawnedEvent<", "std::move_only_function<void ()>::_S_invoke<")
-SPAWNED = "neap::(anonymous namespace)::SpawnedEvent"
+WRAPPERS = ("neap::Callback::set<", "neap::detail::SpawnedEvent<")
 
 
 @functools.cache
@@ -96,13 +95,12 @@ def callable_in(name: str) -> str | None:
 
 def callback_name(callback: gdb.Value) -> str:
     """The callable inside a callback: its wrapper's name says which type, and a function pointer lies in its storage."""
-    call, storage = ("call_", "room_") if callback.type.strip_typedefs().tag == "neap::Callback" else ("_M_invoke", "_M_storage")
-    code = int(callback[call].cast(gdb.lookup_type("unsigned long")))
+    code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
     name = function_at(code)
     inner = callable_in(name)
-    return function_at(word_at(int(callback[storage].address))) if inner == "" else inner or name
+    return function_at(word_at(int(callback["room_"].address))) if inner == "" else inner or name
 
 
 def word_at(address: int) -> int:
@@ -172,8 +170,6 @@ def walk(first: gdb.Value, next_name: str = "next") -> Iterator[gdb.Value]:
 
 def event_name(node: gdb.Value) -> str:
     name = function_at(int(node["run"].cast(gdb.lookup_type("unsigned long"))))
-    if name.startswith(f"{SPAWNED}::execute"):
-        return callback_name(node.cast(gdb.lookup_type(SPAWNED).pointer())["callback"])
     inner = callable_in(name)
     behind = int(node) + gdb.lookup_type("neap::RemoteNode").sizeof
     if inner == "neap::Callback":
@@ -213,10 +209,10 @@ def queues(core: Core) -> list[tuple[str, list[str]]]:
 def pending_timers(core: Core) -> list[tuple[int, str]]:
     """(deadline in ns since boot, callback) of each, the earliest first."""
     wheel = core.own("neap::(anonymous namespace)::wheel")
-    heads, occupied = wheel["heads_"], wheel["occupied_"]
+    heads, used = wheel["heads_"], wheel["used_"]
     lists = [wheel["due_"]]
-    for level in range(occupied.type.range()[1] + 1):
-        bits = int(occupied[level])
+    for level in range(used.type.range()[1] + 1):
+        bits = int(used[level])
         lists += [heads[level * 64 + slot] for slot in range(64) if bits >> slot & 1]
     found = []
     for head in lists:
