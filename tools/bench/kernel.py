@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tools.bench import kernel_memory
+from tools.bench import kernel_memory, kernel_peers
 from tools.bench.instructions import require_exact, run_image
 from tools.bench.rows import Row
 
@@ -35,7 +35,7 @@ STEPS = (
 
 
 def rows() -> list[Row]:
-    """The mean of at least 9,000 times, and beside it the median and the most: what a fresh page or a full batch costs stands there."""
+    """The mean of at least 9,000 times, and below it the median and the most: what a fresh page or a full batch costs stands there."""
     counts = run_image("bench_kernel", cores=2)
     require_exact(counts)
     found = []
@@ -47,4 +47,4 @@ def rows() -> list[Row]:
             Row(f"{step.name}.median", "instructions", region.median - off),
             Row(f"{step.name}.most", "instructions", region.most - off),
         ]
-    return found + kernel_memory.rows()
+    return kernel_peers.beside(found + kernel_memory.rows())

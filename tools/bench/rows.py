@@ -11,13 +11,16 @@ from collections.abc import Sequence
 class Row:
     """One line of a benchmark's table. `value`: None if it could not be had, and `unit` then says why.
 
-    `target`: what the value should stay below, None: nothing is promised.
+    `target`: what the value should stay below, None: nothing is promised. `peer`: what `peer_is` takes for the same, None: not measured;
+    `peer_is` then may say why.
     """
 
     name: str
     unit: str
     value: float | None
     target: float | None = None
+    peer: float | None = None
+    peer_is: str = ""
 
     @property
     def missed(self) -> bool:
@@ -25,13 +28,19 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Aligned columns; a target is what the value stays below."""
+    """Aligned columns; a target is what the value stays below. Peers have two columns where there are any."""
     cells = [("name", "value", "target", "unit")]
     cells += [
         (row.name, "-" if row.value is None else f"{row.value:.1f}", "" if row.target is None else f"< {row.target:g}", row.unit)
         for row in rows
     ]
-    return aligned(cells)
+    if not any(row.peer_is for row in rows):
+        return aligned(cells)
+    unit_width = max(len(unit) for *_, unit in cells)
+    peers = [("peer", "the peer")] + [
+        (f"{row.peer:.0f}" if row.peer is not None else "-" if row.peer_is else "", row.peer_is) for row in rows
+    ]
+    return aligned([(*others, peer, f"{unit:<{unit_width}}  {what}") for (*others, unit), (peer, what) in zip(cells, peers)])
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
