@@ -42,6 +42,7 @@ struct CoreCounters {
 struct PolicySlot {
   std::atomic<IdleState> idle{IdleState::halt};
   std::atomic<std::uint8_t> turbo{2};
+  std::atomic<std::uint16_t> epp{machine::firmwares_preference};
   std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, power_limit_mw{0}, generation{0};
   std::atomic<std::uint64_t> performance{0};
 };

@@ -35,6 +35,7 @@ constexpr unsigned cores_max = 256;
 /// core.
 struct CorePlace {
   unsigned package = 0, core = 0, thread = 0;
+  unsigned node = 0;             ///< as `node_of`
   unsigned running = cores_max;  ///< its number among the running cores; `cores_max`: none, it is parked
 };
 [[nodiscard]] CorePlace present_place(unsigned present) noexcept;
@@ -98,6 +99,10 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// This core's frequency: `raw` goes into IA32_PERF_CTL (ratio in bits 15:8) or, with HWP on, its ratio into IA32_HWP_REQUEST as least and
 /// most. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_performance(std::uint64_t raw) noexcept;
+/// What HWP of this core prefers where it may choose: 0 speed to 255 saving; `firmwares_preference` as firmware had it. Errors:
+/// `unsupported`.
+constexpr unsigned firmwares_preference = 256;
+[[nodiscard]] Result<void> set_energy_preference(unsigned preference) noexcept;
 /// This core's package's sustained limit (PL1); returns what it was rounded to. 0: firmware's own limit again. Errors: `unsupported` (also
 /// when locked), `invalid`.
 [[nodiscard]] Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept;

@@ -48,6 +48,7 @@ Value present_value(Setting setting, const CorePolicy& now) {
   value.number = setting == Setting::itr           ? now.itr_us
                  : setting == Setting::poll_budget ? now.poll_budget_us
                  : setting == Setting::power_limit ? now.power_limit_mw
+                 : setting == Setting::epp         ? now.epp
                                                    : now.turbo;
   return value;
 }
@@ -96,6 +97,10 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
       }
       store(slot.turbo, static_cast<std::uint8_t>(value.number));
       break;
+    case Setting::epp:
+      if (const auto set = machine::set_energy_preference(value.number); !set) return std::unexpected(set.error());
+      store(slot.epp, static_cast<std::uint16_t>(value.number));
+      break;
     case Setting::poll_budget:
       store(slot.poll_budget_us, value.number);
       follow_idle(slot);
@@ -111,7 +116,7 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
   settings.poll_budget_us = load(slot.poll_budget_us);
   settings.performance = load(slot.performance);
   settings.power_limit_mw = load(slot.power_limit_mw);
-  if (is_card_setting(setting)) settings.card_value = value.number;
+  if (is_card_setting(setting) || setting == Setting::epp) settings.card_value = value.number;
   log::policy_changed(settings);
   return value;
 }
@@ -348,6 +353,7 @@ CorePolicy of(unsigned core) noexcept {
           .poll_budget_us = load(slot.poll_budget_us),
           .performance = load(slot.performance),
           .power_limit_mw = load(slot.power_limit_mw),
+          .epp = load(slot.epp),
           .generation = load(slot.generation)};
 }
 
@@ -387,6 +393,7 @@ Wishes Wishes::from(Arguments& arguments) {
       "on or off: frames for others are received too",
       "study or default: the card's settings as the published studies had them",
       "",
+      "HWP's energy preference: 0 (speed) to 255, performance, balance_performance, balance_power, power, off",
   };
   Wishes wishes;
   for (unsigned i = 0; i < settings; ++i) {

@@ -43,13 +43,15 @@ enum class Setting : std::uint8_t {
   promiscuous = 14,           ///< frames for others are received too; switch
   preset = 15,                ///< "study": all of the above but the last as the published studies had them; "default"
   steer = 16,                 ///< "udp:5000" or "tcp:5000": frames to this port go to the core named; "off": no more of this core's
+  // And one more of the CPU's.
+  epp = 17,  ///< HWP's energy preference: 0 (speed) to 255, or Linux's four names for it, "off" (firmware's); a core's
 };
-constexpr unsigned settings = 17;
+constexpr unsigned settings = 18;
 constexpr std::array<const char*, settings> setting_names{
     "idle",    "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
-    "pthresh", "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer"};
+    "pthresh", "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer",   "epp"};
 /// The network card carries it out.
-constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring; }
+constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring && setting <= Setting::steer; }
 constexpr bool is_switch(Setting setting) noexcept {
   return setting == Setting::turbo || (setting >= Setting::head_write_back && setting <= Setting::promiscuous);
 }
@@ -66,6 +68,7 @@ struct CorePolicy {
   std::uint32_t poll_budget_us = 0;
   std::uint64_t performance = 0;     ///< raw; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
+  std::uint16_t epp = 256;           ///< 256: never set, or firmware's
   std::uint32_t generation = 0;      ///< the last change that this core applied
 };
 [[nodiscard]] CorePolicy of(unsigned core) noexcept;

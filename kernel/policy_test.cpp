@@ -26,6 +26,7 @@ PowerAbilities everything() {
   has.deepest = IdleState::c6;
   has.mwait_sleeps = true;
   has.performance = true;
+  has.energy_preference = true;
   has.ratio_min = 12;
   has.ratio_max = 29;
   has.ratio_turbo_max = 38;
@@ -147,6 +148,11 @@ TEST(PolicyValues, EverySpellingMeansOneThing) {
   EXPECT_EQ(understood(Setting::power_limit, "60.125"), "power_limit=60.125W");
   EXPECT_EQ(understood(Setting::power_limit, "off"), "power_limit=off");
   EXPECT_EQ(understood(Setting::turbo, "on"), "turbo=on");
+  for (const char* same : {"128", "balance_performance"}) EXPECT_EQ(understood(Setting::epp, same), "epp=128") << same;
+  EXPECT_EQ(understood(Setting::epp, "performance"), "epp=0");
+  EXPECT_EQ(understood(Setting::epp, "balance_power"), "epp=192");
+  EXPECT_EQ(understood(Setting::epp, "power"), "epp=255");
+  EXPECT_EQ(understood(Setting::epp, "off"), "epp=off");
   EXPECT_EQ(understood(Setting::poll_budget, "50us"), "poll_budget=50us");
   EXPECT_EQ(understood(Setting::poll_budget, "0"), "poll_budget=0us");
   EXPECT_EQ(understood(Setting::rx_ring, "1024"), "rx_ring=1024");
@@ -162,6 +168,7 @@ TEST(PolicyValues, WhatIsNotAValueIsRefused) {
     EXPECT_EQ(understood(Setting::pstate, bad), "refused") << bad;
   for (const char* bad : {"", "50.999W", "201", "0", "-60", "60w", "60.1255W", "W"})
     EXPECT_EQ(understood(Setting::power_limit, bad), "refused") << bad;
+  for (const char* bad : {"", "256", "-1", "0x80", "1.5", "default", "Power"}) EXPECT_EQ(understood(Setting::epp, bad), "refused") << bad;
   for (const char* bad : {"", "C6", "c2", "halt ", "poll,halt"}) EXPECT_EQ(understood(Setting::idle, bad), "refused") << bad;
   for (const char* bad : {"", "yes", "1", "ON"}) {
     for (const Setting setting : {Setting::turbo, Setting::rsc, Setting::head_write_back, Setting::promiscuous})
@@ -226,6 +233,7 @@ TEST_F(BarePolicyTest, WhatTheCpuLacksIsRefusedHonestly) {
   EXPECT_EQ(why(Setting::pstate, "24"), "pstate: no P-states can be set on this CPU");
   EXPECT_EQ(why(Setting::power_limit, "60W"), "power_limit: no power limit can be set on this CPU");
   EXPECT_EQ(why(Setting::turbo, "on"), "turbo: turbo cannot be set on this CPU");
+  EXPECT_EQ(why(Setting::epp, "128"), "epp: no energy preference can be set on this CPU");
   EXPECT_EQ(set(Setting::idle, "deepest")->value, "idle=halt");
 }
 
@@ -251,6 +259,24 @@ TEST_F(PolicyTest, APStateGoesToEveryCore) {
     EXPECT_EQ(calls[core], (PowerCall{PowerCall::Kind::performance, core, 0x1800}));
     EXPECT_EQ(of(core).performance, 0x1800U);
   }
+}
+
+TEST_F(PolicyTest, AnEnergyPreferenceIsACoresOwnAndGoesBack) {
+  EXPECT_EQ(set(Setting::epp, "balance_power", 1)->cores, "1");
+  EXPECT_EQ(of(1).epp, 192);
+  EXPECT_EQ(of(0).epp, machine::firmwares_preference);
+  static_cast<void>(host::take_power_calls());
+  host::fail_power_calls(2);
+  EXPECT_EQ(why(Setting::epp, "0"), "epp: core 2 refused: this MSR faults; nothing has changed");
+  host::fail_power_calls(host::no_core);
+  using Kind = PowerCall::Kind;
+  EXPECT_EQ(host::take_power_calls(), (std::vector<PowerCall>{{Kind::energy_preference, 0, 0},
+                                                              {Kind::energy_preference, 1, 0},
+                                                              {Kind::energy_preference, 0, machine::firmwares_preference},
+                                                              {Kind::energy_preference, 1, 192}}));
+  EXPECT_EQ(of(1).epp, 192);
+  EXPECT_EQ(set(Setting::epp, "off")->value, "epp=off");
+  EXPECT_EQ(of(1).epp, machine::firmwares_preference);
 }
 
 TEST_F(PolicyTest, ACpuThatRefusesLeavesNothingHalfSet) {

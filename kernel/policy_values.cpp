@@ -115,6 +115,29 @@ Parsed parse_pstate(std::string_view text, const PowerAbilities& abilities) {
   return value;
 }
 
+// As Linux calls them (Documentation/admin-guide/pm/intel_pstate.rst, "energy_performance_preference").
+struct NamedPreference {
+  std::string_view name;
+  std::uint32_t value;
+};
+constexpr NamedPreference named_preferences[] = {
+    {"performance", 0}, {"balance_performance", 128}, {"balance_power", 192}, {"power", 255}, {"off", machine::firmwares_preference}};
+
+Parsed parse_epp(std::string_view text, const PowerAbilities& abilities) {
+  if (!abilities.energy_preference) return refuse(ErrorCode::unsupported, Setting::epp, "no energy preference can be set on this CPU");
+  Value value;
+  for (const NamedPreference& named : named_preferences) {
+    if (text != named.name) continue;
+    value.number = named.value;
+    return value;
+  }
+  const auto number = parse_decimal(text, 1);
+  if (!number || *number > 255)
+    return wrong(Setting::epp, text, "0 (speed) to 255 (saving), performance balance_performance balance_power power off");
+  value.number = static_cast<std::uint32_t>(*number);
+  return value;
+}
+
 Parsed parse_power_limit(std::string_view text, const PowerAbilities& abilities) {
   if (!abilities.power_limit) return refuse(ErrorCode::unsupported, Setting::power_limit, "no power limit can be set on this CPU");
   if (abilities.power_limit_locked) return refuse(ErrorCode::unsupported, Setting::power_limit, "firmware has locked the power limit");
@@ -195,6 +218,8 @@ Parsed parse(Setting setting, std::string_view text, const PowerAbilities& abili
       return parse_time(setting, text, itr_us_bound, "a time in us or ms");
     case Setting::pstate:
       return parse_pstate(text, abilities);
+    case Setting::epp:
+      return parse_epp(text, abilities);
     case Setting::power_limit:
       return parse_power_limit(text, abilities);
     case Setting::turbo:
@@ -221,6 +246,8 @@ std::string text_of(Setting setting, const Value& value) {
       return text + std::to_string(value.number) + "us";
     case Setting::pstate:
       return text + (value.performance == 0 ? "off" : hexadecimal(value.performance));
+    case Setting::epp:
+      return text + (value.number == machine::firmwares_preference ? "off" : std::to_string(value.number));
     case Setting::power_limit:
       return text + (value.number == 0 ? "off" : thousandths(value.number) + 'W');
     case Setting::preset:

@@ -18,7 +18,7 @@ namespace neap::policy {
 struct Value {
   IdleState idle = IdleState::halt;
   std::uint32_t number =
-      0;  ///< itr, poll_budget: microseconds; power_limit: milliwatts, 0 firmware's; switches: 0, 1; the card's: as it is
+      0;  ///< itr, poll_budget: microseconds; power_limit: milliwatts, 0 firmware's; switches: 0, 1; epp and the card's: as it is
   std::uint64_t performance = 0;  ///< pstate: as IA32_PERF_CTL takes it; 0 firmware's
 };
 

@@ -68,8 +68,9 @@ struct PowerAbilities {
   IdleState deepest = IdleState::halt;                                      ///< the default policy
   bool mwait_sleeps = false;  ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
 
-  bool performance = false;  ///< PERF_CTL or HWP_REQUEST can be set
-  bool hwp = false;          ///< by HWP_REQUEST, since firmware turned HWP on
+  bool performance = false;        ///< PERF_CTL or HWP_REQUEST can be set
+  bool hwp = false;                ///< by HWP_REQUEST, since firmware turned HWP on
+  bool energy_preference = false;  ///< and with it the preference between speed and energy
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
 

@@ -138,6 +138,17 @@ using Counters = CountersOf<std::uint64_t>;
 /// That core's; any core asks, and none is woken for it. All zero on a core without a stack.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
+/// What this core's stack will be woken for, in milliseconds from now, rounded up; 0: not for this. All zero on a core without a stack.
+struct Waits {
+  std::uint64_t tcp_ms = 0;          ///< a connection has something on its way
+  std::uint64_t connections_ms = 0;  ///< connections that say nothing: keep-alive, TIME-WAIT
+  std::uint64_t neighbours_ms = 0;   ///< an ARP request is unanswered
+  std::uint64_t reassembly_ms = 0;   ///< a datagram's other fragments
+  std::uint64_t dhcp_ms = 0;         ///< a DHCP request is unanswered
+  std::uint64_t lease_ms = 0;        ///< the address is to be renewed
+};
+[[nodiscard]] Waits waits() noexcept;
+
 class Network {
  public:
   virtual ~Network() = default;

@@ -89,6 +89,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
+  [[nodiscard]] Waits waits() const noexcept;
   /// Any core. Not while the network is taken down.
   [[nodiscard]] static Counters counters_of(unsigned core) noexcept;
 

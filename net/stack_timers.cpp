@@ -215,6 +215,19 @@ void Stack::timer_fired() noexcept {
   }
 }
 
+Waits Stack::waits() const noexcept {
+  const std::uint64_t now = now_ms();
+  const auto left = [now](std::uint64_t due) -> std::uint64_t { return due == StackTimes::never ? 0 : due > now ? due - now : 1; };
+  return {.tcp_ms = times_.tcp_ticking ? left(times_.tcp) : 0,
+          .connections_ms = times_.tcp_ticking ? 0 : left(times_.tcp),
+          .neighbours_ms = left(times_.arp),
+          .reassembly_ms = left(times_.reassembly),
+          .dhcp_ms = left(times_.dhcp_fine),
+          .lease_ms = left(times_.dhcp_coarse)};
+}
+
+Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits() : Waits{}; }
+
 }  // namespace neap::net
 
 // --- What lwIP asks of its port ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ namespace neap::observe {
 [[nodiscard]] task<std::string> tell_statistics(const Request& request);
 [[nodiscard]] task<std::string> tell_card(const Request& request);
 [[nodiscard]] task<std::string> tell_cores(const Request& request);
+[[nodiscard]] task<std::string> tell_timers(const Request& request);
 [[nodiscard]] task<std::string> tell_time(const Request& request);
 /// The counters of kernel, log, network, driver and control, under dotted names.
 void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);

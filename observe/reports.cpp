@@ -2,7 +2,8 @@
 // What the machine is and does, as text.
 //
 // Looking must not change what is looked at: everything here reads what other cores publish, and wakes none of them.
-// `card` alone goes and asks, as only the card knows what it counted.
+// `card` and `timers` alone go and ask: the one as only the card knows what it counted, the other as a wheel is its core's alone.
+#include <chrono>
 #include <vector>
 
 #include "kernel/application.hpp"
@@ -13,6 +14,8 @@
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/numbers.hpp"
 #include "kernel/policy.hpp"
+#include "kernel/task.hpp"
+#include "kernel/timer.hpp"
 #include "observe/built_in.hpp"
 #include "observe/server.hpp"
 
@@ -26,6 +29,7 @@ void tell_policy_of(unsigned core, Fields& fields) {
   fields.number("itr_us", now.itr_us);
   fields.number("poll_budget_us", now.poll_budget_us);
   fields.text("pstate", hexadecimal(now.performance));
+  fields.text("epp", now.epp < machine::firmwares_preference ? std::to_string(now.epp) : "off");
   fields.number("power_limit_mw", now.power_limit_mw);
   fields.text("turbo", switches[now.turbo < 2 ? now.turbo : 2]);
   fields.number("generation", now.generation);
@@ -89,6 +93,15 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.control_bytes_received", &net::Counters::control_bytes_received},
     {"net.control_frames_sent", &net::Counters::control_frames_sent},
     {"net.control_bytes_sent", &net::Counters::control_bytes_sent},
+};
+
+constexpr NamedCount<net::Waits> net_waits[] = {
+    {"tcp_ms", &net::Waits::tcp_ms},
+    {"connections_ms", &net::Waits::connections_ms},
+    {"neighbours_ms", &net::Waits::neighbours_ms},
+    {"reassembly_ms", &net::Waits::reassembly_ms},
+    {"dhcp_ms", &net::Waits::dhcp_ms},
+    {"lease_ms", &net::Waits::lease_ms},
 };
 
 constexpr NamedCount<Counters, Counters::Count> control_counts[] = {
@@ -257,6 +270,24 @@ task<std::string> tell_card(const Request& request) {
     co_return std::string("error: ") + told.error().message;
   }
   co_return "ok " + fields.all();
+}
+
+task<std::string> tell_timers(const Request& request) {
+  const auto here = [] {
+    Fields fields(" ");
+    const PendingTimers pending = pending_timers();
+    fields.number("pending", pending.count);
+    fields.number("next_ms", static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(pending.until_next).count()));
+    const net::Waits waits = net::waits();
+    for (const auto& [name, member] : net_waits) fields.number(name, waits.*member);
+    return fields.all();
+  };
+  std::string text = "ok";
+  for (unsigned core = 0; core < core_count(); ++core) {
+    if (request.core && *request.core != core) continue;
+    text += (text.size() > 2 ? "; " : " ") + std::to_string(core) + ' ' + co_await on_core(core, here);
+  }
+  co_return text;
 }
 
 task<std::string> tell_time(const Request&) {

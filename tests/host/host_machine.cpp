@@ -107,7 +107,7 @@ unsigned core_count() noexcept { return running_cores.load(std::memory_order_rel
 unsigned this_core() noexcept { return own_core; }
 unsigned cores_present() noexcept { return 4; }
 CorePlace present_place(unsigned present) noexcept {
-  return {.package = 0, .core = present, .thread = 0, .running = present < core_count() ? present : cores_max};
+  return {.package = 0, .core = present, .thread = 0, .node = node_of(present), .running = present < core_count() ? present : cores_max};
 }
 
 unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {

@@ -80,7 +80,7 @@ void set_counters(unsigned core, const CounterSample& sample);
 
 /// A setting that reached the machine.
 struct PowerCall {
-  enum class Kind : std::uint8_t { performance, power_limit, turbo } kind;
+  enum class Kind : std::uint8_t { performance, energy_preference, power_limit, turbo } kind;
   unsigned core;
   std::uint64_t value;
   bool operator==(const PowerCall&) const = default;

@@ -39,6 +39,7 @@ unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 
 unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
 
 Result<void> set_performance(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::performance, raw); }
+Result<void> set_energy_preference(unsigned preference) noexcept { return note(host::PowerCall::Kind::energy_preference, preference); }
 // Rounds to eighths of a watt, as most CPUs do.
 Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   const std::uint32_t rounded = (milliwatts + 62) / 125 * 125;

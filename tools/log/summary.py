@@ -222,11 +222,13 @@ def change_text(setting: dict) -> str:
 
 
 def card_value_text(name: str, value: int) -> str:
-    """A setting of the network card, as it was given."""
+    """A setting of the network card, or `epp`, as it was given."""
     if name in ("head_write_back", "rsc", "promiscuous"):
         return "on" if value else "off"
     if name == "preset":
         return "study" if value else "default"
+    if name == "epp":
+        return str(value) if value < 256 else "off"
     if name == "steer":
         return f"{'udp' if value >> 16 else 'tcp'}:{value & 0xFFFF}" if value else "off"
     return str(value)

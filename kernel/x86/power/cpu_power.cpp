@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kernel/machine.hpp"
+
 namespace neap::x86::power {
 
 namespace {
@@ -95,12 +97,13 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
   std::uint8_t turbo = most;
   if (const auto limits = cpu.read_msr(msr::turbo_ratio_limit)) turbo = std::max(most, static_cast<std::uint8_t>(bits(*limits, 0, 8)));
 
-  constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7);
+  constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7), preference_bit = bit(10);
   const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
   if (hwp != 0) {
     // 15.4.3: highest performance in bits 7:0; on servers in the same ratios. Once on it stays on until reset, and PERF_CTL is ignored.
     if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
     abilities_.hwp = true;
+    abilities_.energy_preference = (cpu.cpuid(6, 0).eax & preference_bit) != 0;
   } else if ((identity.leaf1.ecx & speed_step_bit) == 0 || !cpu.read_msr(msr::perf_ctl)) {
     return;
   }
@@ -191,11 +194,22 @@ Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot
   if (abilities_.hwp) {
     const auto before = cpu.read_msr(msr::hwp_request);
     if (!before) return std::unexpected(before.error());
-    return cpu.write_msr(msr::hwp_request, raw == 0 ? at_boot.performance : hwp_request_value(*before, ratio_of(raw)));
+    const std::uint64_t value =
+        raw == 0 ? hwp_request_with_preference(at_boot.performance, *before) : hwp_request_value(*before, ratio_of(raw));
+    return cpu.write_msr(msr::hwp_request, value);
   }
   // Firmware may leave P-states switched off; the bit may be locked, then this does nothing.
   (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
+}
+
+Result<void> CpuPower::set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept {
+  if (!abilities_.energy_preference) return failure(ErrorCode::unsupported, "this CPU has no energy preference that can be set");
+  const auto before = cpu.read_msr(msr::hwp_request);
+  if (!before) return std::unexpected(before.error());
+  const std::uint64_t bits =
+      preference == machine::firmwares_preference ? at_boot.performance : std::uint64_t{preference} << hwp_preference_shift;
+  return cpu.write_msr(msr::hwp_request, hwp_request_with_preference(*before, bits));
 }
 
 Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept {

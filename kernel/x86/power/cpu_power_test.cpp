@@ -205,10 +205,28 @@ TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
   ASSERT_TRUE(power.set_performance(cpu, at_boot, 0).has_value());
   EXPECT_EQ(cpu.writes, (Writes{{0x774, 0x8000'1818}, {0x774, 0x8000'2701}}));
 
+  EXPECT_FALSE(power.abilities().energy_preference) << "not every HWP has one";
+  EXPECT_EQ(power.set_energy_preference(cpu, at_boot, 0).error().code, ErrorCode::unsupported);
+
+  cpu.leaves[{6, 0}].eax |= 1 << 10;
+  CpuPower preferring;
+  preferring.find(cpu);
+  EXPECT_TRUE(preferring.abilities().energy_preference);
+  cpu.writes.clear();
+  ASSERT_TRUE(preferring.set_energy_preference(cpu, at_boot, 192).has_value());
+  ASSERT_TRUE(preferring.set_performance(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(preferring.set_performance(cpu, at_boot, 0).has_value());
+  ASSERT_TRUE(preferring.set_energy_preference(cpu, at_boot, machine::firmwares_preference).has_value());
+  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xc000'2701}, {0x774, 0xc000'1818}, {0x774, 0xc000'2701}, {0x774, 0x8000'2701}}));
+  cpu.msrs.erase(msr::hwp_request);
+  EXPECT_FALSE(preferring.set_energy_preference(cpu, at_boot, 0).has_value()) << "a hypervisor without it";
+  cpu.msrs[msr::hwp_request] = 0;
+
   cpu.msrs[msr::hwp_enable] = 0;  // there, but firmware left it off: PERF_CTL rules
   CpuPower without;
   without.find(cpu);
   EXPECT_FALSE(without.abilities().hwp);
+  EXPECT_FALSE(without.abilities().energy_preference);
   EXPECT_TRUE(without.abilities().performance);
 }
 

@@ -62,6 +62,13 @@ constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t rat
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
 }
+/// Bits 31:24, the energy preference: 0 is for speed, 255 for saving. Its place, and the request with another one; the rest as above.
+constexpr unsigned hwp_preference_shift = 24;
+constexpr std::uint64_t hwp_preference_mask = std::uint64_t{0xff} << hwp_preference_shift;
+constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::uint64_t preference_bits) {
+  constexpr std::uint64_t own_request = 0x3ff'ffff'ffff;  // bits 41:0
+  return (before & own_request & ~hwp_preference_mask) | (preference_bits & hwp_preference_mask);
+}
 
 /// IA32_MISC_ENABLE: 16 enhanced SpeedStep on, 38 turbo off (volume 4, table 2-2).
 constexpr std::uint64_t misc_enable_speed_step = bit(16);

@@ -23,6 +23,12 @@ TEST(HwpRequest, LeastAndMostAreTheRatioAndDesiredIsNone) {
   EXPECT_EQ(hwp_request_value(0xf800'0400'8000'2a08, 24), 0x8000'1818U) << "package control and its valid bits go";
 }
 
+TEST(HwpRequest, ThePreferenceStandsInBits31To24) {
+  EXPECT_EQ(hwp_request_with_preference(0x8000'2a08, 0xc000'0000), 0xc000'2a08U);
+  EXPECT_EQ(hwp_request_with_preference(0x3ff'0014'2a08, 0xff12'3456), 0x3ff'ff14'2a08U) << "nothing else of either changes";
+  EXPECT_EQ(hwp_request_with_preference(0xf800'0400'8000'2a08, 0), 0x2a08U) << "package control and its valid bits go";
+}
+
 TEST(RaplUnits, AreRead) {
   EXPECT_EQ(units.power, 3);
   EXPECT_EQ(units.energy, 16);

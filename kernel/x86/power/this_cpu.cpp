@@ -77,6 +77,9 @@ unsigned package_of(unsigned core) noexcept { return power::packages_of_cores[co
 unsigned package_count() noexcept { return power::packages.load(std::memory_order_relaxed); }
 
 Result<void> set_performance(std::uint64_t raw) noexcept { return power::cpu_power.set_performance(power::this_cpu, power::at_boot, raw); }
+Result<void> set_energy_preference(unsigned preference) noexcept {
+  return power::cpu_power.set_energy_preference(power::this_cpu, power::at_boot, preference);
+}
 Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   return power::cpu_power.set_power_limit(power::this_cpu, power::at_boot, milliwatts);
 }
