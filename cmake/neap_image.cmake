@@ -15,6 +15,8 @@ if(NOT NEAP_OUTSIDE)
   set(NEAP_BOOT_FOLDER "${PROJECT_SOURCE_DIR}/boot")
   set(NEAP_VERSION "${PROJECT_VERSION}")
   target_compile_options(neap_common INTERFACE -mno-red-zone -ffunction-sections -fdata-sections)
+  # The heap is ours (kernel/memory/malloc.cpp): when it was built, the C++ library did not know of this one.
+  target_compile_definitions(neap_common INTERFACE _GLIBCXX_HAVE_ALIGNED_ALLOC=1)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(neap_common INTERFACE -flto=auto)
   endif()

@@ -65,17 +65,23 @@ std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
   return static_cast<std::size_t>(std::ranges::unique(keys).begin() - keys.begin());
 }
 
-void print_package(unsigned package, const std::vector<CorePlace>& places) {
+/// The cores of a package on one of the machine's nodes.
+void print_group(unsigned package, unsigned node, std::size_t nodes, const std::vector<CorePlace>& places) {
   constexpr std::size_t core_text_max = 16;
-  Line line;
-  line << "cores: package " << package << ':';
+  const auto begin_line = [&] {
+    Line line;
+    line << "cores: package " << package;
+    if (nodes > 1) line << ", node " << node;
+    line << ':';
+    return line;
+  };
+  Line line = begin_line();
   std::vector<bool> said(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].package != package || said[i]) continue;
+    if (places[i].package != package || places[i].node != node || said[i]) continue;
     if (line.text().size() + core_text_max > Line::bytes_max) {
       line.print();
-      line = Line();
-      line << "cores: package " << package << ':';
+      line = begin_line();
     }
     const char* separator = " ";
     for (std::size_t thread = i; thread < places.size(); ++thread) {
@@ -127,12 +133,22 @@ void print_cores() noexcept {
   const std::size_t cores = count_different(places, [](const CorePlace& place) { return std::uint64_t{place.package} << 32 | place.core; });
   const std::size_t parked =
       static_cast<std::size_t>(std::ranges::count_if(places, [](const CorePlace& place) { return place.running == machine::cores_max; }));
+  const std::size_t nodes = count_different(places, [](const CorePlace& place) { return place.node; });
   Line line;
-  line << "cores: " << packages << (packages == 1 ? " package, " : " packages, ") << cores << (cores == 1 ? " core, " : " cores, ")
-       << places.size() << (places.size() == 1 ? " thread" : " threads");
+  line << "cores: " << packages << (packages == 1 ? " package, " : " packages, ");
+  if (nodes > 1) line << nodes << " nodes, ";
+  line << cores << (cores == 1 ? " core, " : " cores, ") << places.size() << (places.size() == 1 ? " thread" : " threads");
   if (parked != 0) line << "; " << parked << " parked";
   line.print();
-  for (unsigned package = 0; package < packages; ++package) print_package(package, places);
+  // A package may have several nodes, and where firmware likes it so a node several packages.
+  for (unsigned package = 0; package < packages; ++package) {
+    std::vector<bool> said(machine::nodes_max);
+    for (const CorePlace& place : places) {
+      if (place.package != package || said[place.node]) continue;
+      said[place.node] = true;
+      print_group(package, place.node, nodes, places);
+    }
+  }
 }
 
 }  // namespace neap

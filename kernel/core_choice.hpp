@@ -26,7 +26,8 @@ class Arguments;
 /// Asks for `cores=` and `smt=`, complaining to `arguments` of what does not fit this machine.
 [[nodiscard]] machine::CoreSet choose_cores(Arguments& arguments);
 
-/// Says once, at boot, which cores there are and which run: by package, threads of one core joined by `+`, `-` for a parked one.
+/// Says once, at boot, which cores there are and which run: by package and NUMA node, threads of one core joined by `+`, `-` for a parked
+/// one.
 void print_cores() noexcept;
 
 }  // namespace neap

@@ -71,8 +71,7 @@ def run(options: Options) -> int:
     require_free_ports(forwards)
 
     if options.trace is not None:
-        if not 0 <= options.trace < options.cores:
-            raise UsageError(f"--trace takes a core from 0 to {options.cores - 1}, not {options.trace}", "--cores N gives the machine more")
+        require_traceable(options.trace, options.cores, options.arguments)
         if accelerator != "tcg":
             raise UsageError("--trace watches emulated cores", "leave --accel and --vfio out")
     if options.debugger:
@@ -183,6 +182,19 @@ def prepare_machine() -> None:
     """QEMU and the soft card."""
     prepare_qemu()
     build.build_soft_card()
+
+
+def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
+    """Raises UsageError unless core `core` of Neap's is the emulator's CPU of that number, which is what a trace watches."""
+    for word in arguments:
+        name, _, value = word.partition("=")
+        if name != "cores":
+            continue
+        if not value.isdigit():
+            raise UsageError(f"--trace takes the emulator's number of a core, and {word} numbers them anew", "leave one of the two out")
+        cores = min(cores, int(value) or cores)  # the machine itself refuses 0
+    if not 0 <= core < cores:
+        raise UsageError(f"--trace takes a core from 0 to {cores - 1}, not {core}", "--cores N gives the machine more")
 
 
 def choose_forwards(application: str, words: Sequence[str]) -> list[tuple[int, int]]:

@@ -52,6 +52,22 @@ def test_a_number_of_cores_that_cannot_be_is_refused(cores: int, monkeypatch: py
         run.run(run.Options("hello", cores=cores))
 
 
+@pytest.mark.parametrize(
+    "core,words,complaint",
+    [
+        (4, [], "from 0 to 3"),
+        (-1, [], "from 0 to 3"),
+        (2, ["cores=2"], "from 0 to 1"),
+        (1, ["cores=0,2-3"], "cores=0,2-3 numbers them anew"),
+        (0, ["ip=10.0.2.15", "cores=0-1"], "numbers them anew"),
+    ],
+)
+def test_a_core_that_a_trace_would_not_find_is_refused(core: int, words: list[str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        run.require_traceable(core, 4, words)
+    run.require_traceable(3, 4, ["cores=4", "cores=9", "ip=10.0.2.15"])
+
+
 def test_an_unknown_application_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
     with pytest.raises(UsageError, match=r"no application 'helo' \(applications: hello, memcached\)"):

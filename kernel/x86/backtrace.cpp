@@ -158,7 +158,6 @@ bool is_the_loops(std::string_view name) {
       "neap::run_kernel",
       "neap::run_marked_interrupts",
       "neap::Callback::",
-      "neap::(anonymous namespace)::SpawnedEvent::",
       "neap::(anonymous namespace)::run_vector",
       "neap::machine::",
       "neap::x86::",
@@ -168,8 +167,7 @@ bool is_the_loops(std::string_view name) {
 
 // The callable inside a wrapper is the first argument of the wrapper's template.
 std::string_view callable_of(std::string_view name) {
-  constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<",
-                                           "std::move_only_function<void ()>::_S_invoke<"};
+  constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<"};
   for (const std::string_view wrapper : wrappers) {
     if (!name.starts_with(wrapper)) continue;
     const std::string_view inner = name.substr(wrapper.size());

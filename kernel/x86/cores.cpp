@@ -312,6 +312,7 @@ CorePlace present_place(unsigned present) noexcept {
   return {.package = package,
           .core = static_cast<unsigned>(inside >> topology.thread_bits),
           .thread = static_cast<unsigned>(inside & ((std::uint64_t{1} << topology.thread_bits) - 1)),
+          .node = node_of_apic(present_cores[present].apic_id),
           .running = present_cores[present].running};
 }
 

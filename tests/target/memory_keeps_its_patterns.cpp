@@ -110,7 +110,7 @@ class Worker {
   void make() {
     const std::size_t bytes = random_bytes(random_);
     const std::size_t alignment = random_() % 8 == 0 ? std::size_t{32} << random_() % 8 : 16;
-    void* const memory = alignment > 16 ? ::aligned_alloc(alignment, bytes) : std::malloc(bytes);
+    void* const memory = alignment > 16 ? std::aligned_alloc(alignment, bytes) : std::malloc(bytes);
     if (memory == nullptr) {
       refusals.fetch_add(1, std::memory_order_relaxed);
       return;
