@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak kernel`: the kernel's stress images for minutes each, at 1, 2, 4 and 16 cores. An image that loses or leaks fails."""
+"""`./neap soak kernel`: the kernel's stress images for minutes each, at 1, 2, 4 and 16 cores. An image that loses or leaks fails.
+
+As many machines run side by side as this one has cores, so that each is now and then not run for a while, which is when races show.
+"""
 
 from __future__ import annotations
 
+import collections
+import os
 import time
 
 from tools import build, progress, qemu, run
-from tools.errors import EXIT_FAILURE, UsageError
+from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.machine import SUCCESS, Machine
 
 CORES = (1, 2, 4, 16)
@@ -20,36 +25,56 @@ IMAGES = (
 )
 # To boot, and to settle the account afterwards.
 SPARE_SECONDS = 900
+LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Shares `minutes` out among all images on all numbers of cores: 100 give each five. Goes on after a failure, which makes status 1."""
+    """Takes about so many minutes, shared out among all images on all numbers of cores. Goes on after a failure, which makes status 1."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     run.require_build_packages()
     qemu.command()
-    images = [name for name in IMAGES if (build.REPOSITORY / f"tests/target/{name}.cpp").is_file()]
-    build.build("image-debug", [f"{name}.elf" for name in images])
-    seconds = max(1, round(60 * minutes / (len(images) * len(CORES))))
-    failed = 0
-    for name in images:
-        for cores in CORES:
-            failed += not stress(name, cores, seconds)
-    print(f"{len(images) * len(CORES) - failed} passed, {failed} failed", flush=True)
+    build.build("image-debug", [f"{name}.elf" for name in IMAGES])
+    waiting = collections.deque((name, cores) for cores in CORES for name in IMAGES)
+    lanes = min(os.cpu_count() or 1, LANES_MAX)
+    seconds = max(1, round(60 * minutes * lanes / len(waiting)))
+    progress.say(
+        f"neap: soak: {len(IMAGES)} images on {', '.join(map(str, CORES))} cores, {progress.duration(seconds)} each, {lanes} at a time:"
+        f" about {progress.duration(len(waiting) / lanes * seconds)}"
+    )
+    outcomes: list[bool] = []
+
+    def lane() -> None:
+        while waiting:
+            try:
+                outcomes.append(stress(*waiting.popleft(), seconds))
+            except IndexError:
+                return  # another lane was quicker
+
+    run.in_parallel([lane] * lanes)
+    failed = outcomes.count(False)
+    print(f"{len(outcomes) - failed} passed, {failed} failed", flush=True)
     return EXIT_FAILURE if failed else 0
 
 
 def stress(name: str, cores: int, seconds: int) -> bool:
-    """One image on so many cores; says what it came to."""
+    """One image on so many cores; says what it came to, in one line, and of a failure what was on the console."""
     image = build.BUILD / "image-debug/tests/target" / f"{name}.elf"
     start = time.monotonic()
-    with Machine(image, cores=cores, memory="1G", card=False, arguments=[f"seconds={seconds}"]) as machine:
-        status = machine.wait_exit(seconds + SPARE_SECONDS)
-    took = progress.duration(time.monotonic() - start)
+    machine = Machine(image, cores=cores, memory="1G", card=False, arguments=[f"seconds={seconds}"])
+    trouble = ""
+    try:
+        with machine:
+            status = machine.wait_exit(seconds + SPARE_SECONDS)
+        if status != SUCCESS:
+            trouble = f"ended with status {status}"
+    except Failure as failure:
+        trouble = str(failure)
     said = next((line for line in reversed(machine.lines) if line), "")
-    outcome = "passed" if status == SUCCESS else "FAILED"
-    progress.say(f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {outcome}, {took}: {said}")
-    if status != SUCCESS:
-        for line in machine.lines[-30:]:
-            print(f"    {line}", flush=True)
-    return status == SUCCESS
+    outcome = f"FAILED ({trouble})" if trouble else "passed"
+    took = progress.duration(time.monotonic() - start)
+    details = [f"    {line}" for line in machine.lines[-30:]] if trouble else []
+    print(
+        "\n".join([f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {outcome}, {took}: {said}", *details]), flush=True
+    )
+    return not trouble
