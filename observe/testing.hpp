@@ -189,6 +189,7 @@ struct WorldOptions {
   Options control;
   std::chrono::nanoseconds silence{std::chrono::seconds(60)};
   net::testing::TwoMachinesOptions wire;
+  unsigned serving_cores = 2;
 };
 
 inline std::atomic<int> power_offs{0}, reboots{0};
@@ -199,7 +200,7 @@ inline WorldOptions small_log(log::WhenFull when_full = log::WhenFull::stop, std
   return options;
 }
 
-/// Two cores serve, one asks.
+/// Two cores serve, or as many as wanted; one asks.
 class World {
  public:
   explicit World(WorldOptions options = small_log())
@@ -207,7 +208,7 @@ class World {
                                                     .reboot = []() noexcept { ++reboots; },
                                                     .silence = options.silence,
                                                     .wrong_token_delay = 1ms}),
-        machines(two_cores(options.wire)) {
+        machines(wire_of(options)) {
     machines.machine.run(0, [&]() -> task<void> {
       policy::use(&device);
       const policy::Wishes wishes;
@@ -243,7 +244,7 @@ class World {
   }
   /// `records` more on each of the server's cores, as if so many interrupts had come.
   void record(unsigned records) {
-    for (unsigned core = 0; core < 2; ++core) {
+    for (unsigned core = 0; core < machines.client_core; ++core) {
       machines.machine.on(core, [&] {
         for (unsigned i = 0; i < records; ++i) log::interrupt();
       });
@@ -268,9 +269,10 @@ class World {
     }();
     (void)done;
   }
-  static net::testing::TwoMachinesOptions two_cores(net::testing::TwoMachinesOptions options) {
-    options.server.cores = 2;
-    return options;
+  static net::testing::TwoMachinesOptions wire_of(const WorldOptions& options) {
+    net::testing::TwoMachinesOptions wire = options.wire;
+    wire.server.cores = options.serving_cores;
+    return wire;
   }
 };
 
