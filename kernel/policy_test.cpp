@@ -267,7 +267,7 @@ TEST_F(PolicyTest, AnEnergyPreferenceIsACoresOwnAndGoesBack) {
   EXPECT_EQ(of(0).epp, machine::firmwares_preference);
   static_cast<void>(host::take_power_calls());
   host::fail_power_calls(2);
-  EXPECT_EQ(why(Setting::epp, "0"), "epp: core 2 refused: this MSR faults; nothing has changed");
+  EXPECT_EQ(set(Setting::epp, "0").error().why, "epp: core 2 refused: this MSR faults; nothing has changed");
   host::fail_power_calls(host::no_core);
   using Kind = PowerCall::Kind;
   EXPECT_EQ(host::take_power_calls(), (std::vector<PowerCall>{{Kind::energy_preference, 0, 0},

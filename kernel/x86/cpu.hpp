@@ -64,11 +64,6 @@ inline std::uint64_t read_cr2() {
   asm volatile("movq %%cr2, %0" : "=r"(value));
   return value;
 }
-inline std::uint64_t read_cr3() {
-  std::uint64_t value;
-  asm volatile("movq %%cr3, %0" : "=r"(value));
-  return value;
-}
 inline void write_cr3(std::uint64_t value) { asm volatile("movq %0, %%cr3" ::"r"(value) : "memory"); }
 inline std::uint64_t read_cr4() {
   std::uint64_t value;
@@ -79,7 +74,6 @@ inline void write_cr4(std::uint64_t value) { asm volatile("movq %0, %%cr4" ::"r"
 inline void write_xcr0(std::uint64_t value) {
   asm volatile("xsetbv" ::"c"(0), "a"(static_cast<std::uint32_t>(value)), "d"(static_cast<std::uint32_t>(value >> 32)));
 }
-inline void invalidate_page(std::uint64_t address) { asm volatile("invlpg (%0)" ::"r"(address) : "memory"); }
 
 // --- Time, waiting, interrupts -----------------------------------------------------------------------------------------------------------
 
@@ -95,7 +89,6 @@ inline std::uint64_t read_tsc_ordered() {
   return static_cast<std::uint64_t>(high) << 32 | low;
 }
 inline void pause() { asm volatile("pause" ::: "memory"); }
-inline void close_interrupts() { asm volatile("cli" ::: "memory"); }
 [[noreturn]] inline void halt_for_ever() {
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }
