@@ -334,7 +334,7 @@ TEST_F(PolicyTest, ChangesAreCarriedOutOneAfterTheOther) {
       }(numbers[core], budget_of, before, ended, core));
     });
   }
-  ASSERT_TRUE(HostMachine::wait_until([&] { return ended == cores; }));
+  ASSERT_TRUE(HostMachine::wait_until([&] { return ended == cores; }, std::chrono::seconds(100)));
   for (const auto& own : numbers) {
     ASSERT_EQ(own.size(), each);
     for (unsigned i = 1; i < each; ++i) ASSERT_LT(own[i - 1], own[i]);
