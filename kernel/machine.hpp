@@ -96,6 +96,10 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 [[nodiscard]] unsigned package_of(unsigned core) noexcept;
 [[nodiscard]] unsigned package_count() noexcept;
 
+/// The name by which a card gives hints to a running core's cache (DCA). Errors: `unsupported`, with a static text that says what is
+/// missing.
+[[nodiscard]] Result<std::uint8_t> cache_tag(unsigned core) noexcept;
+
 /// This core's frequency: `raw` goes into IA32_PERF_CTL (ratio in bits 15:8) or, with HWP on, its ratio into IA32_HWP_REQUEST as least and
 /// most. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_performance(std::uint64_t raw) noexcept;

@@ -394,6 +394,8 @@ Wishes Wishes::from(Arguments& arguments) {
       "study or default: the card's settings as the published studies had them",
       "",
       "HWP's energy preference: 0 (speed) to 255, performance, balance_performance, balance_power, power, off",
+      "pause frames: receive (obeys them), transmit (sends them), both, off",
+      "on or off: the card writes into the core's cache, where the chipset has that (DCA)",
   };
   Wishes wishes;
   for (unsigned i = 0; i < settings; ++i) {

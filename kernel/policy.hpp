@@ -45,16 +45,22 @@ enum class Setting : std::uint8_t {
   steer = 16,                 ///< "udp:5000" or "tcp:5000": frames to this port go to the core named; "off": no more of this core's
   // And one more of the CPU's.
   epp = 17,  ///< HWP's energy preference: 0 (speed) to 255, or Linux's four names for it, "off" (firmware's); a core's
+  // The network card's again.
+  flow_control = 18,  ///< pause frames: "receive" obeys them, "transmit" sends them; "both", "off"
+  dca = 19,           ///< the card writes into the core's cache, where the chipset has that; switch
 };
-constexpr unsigned settings = 18;
+constexpr unsigned settings = 20;
 constexpr std::array<const char*, settings> setting_names{
-    "idle",    "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
-    "pthresh", "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer",   "epp"};
+    "idle",    "itr",     "pstate",          "power_limit", "turbo",       "poll_budget", "rx_ring", "tx_ring", "rx_budget",    "pthresh",
+    "hthresh", "wthresh", "head_write_back", "rsc",         "promiscuous", "preset",      "steer",   "epp",     "flow_control", "dca"};
 /// The network card carries it out.
-constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring && setting <= Setting::steer; }
+constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring && setting != Setting::epp; }
 constexpr bool is_switch(Setting setting) noexcept {
-  return setting == Setting::turbo || (setting >= Setting::head_write_back && setting <= Setting::promiscuous);
+  return setting == Setting::turbo || (setting >= Setting::head_write_back && setting <= Setting::promiscuous) || setting == Setting::dca;
 }
+/// A value of `flow_control`: these together.
+constexpr std::uint32_t flow_control_receive = 1;
+constexpr std::uint32_t flow_control_transmit = 2;
 /// A value of `steer` is a destination port and, for UDP, this; 0 is "off".
 constexpr std::uint32_t steer_udp = 1U << 16;
 

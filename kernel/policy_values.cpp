@@ -2,6 +2,7 @@
 #include "kernel/policy_values.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "kernel/numbers.hpp"
@@ -184,6 +185,18 @@ Parsed parse_steer(std::string_view text) {
   return value;
 }
 
+/// By number.
+constexpr std::array<std::string_view, 4> flow_control_names{"off", "receive", "transmit", "both"};
+static_assert((flow_control_receive | flow_control_transmit) == 3);
+
+Parsed parse_flow_control(std::string_view text) {
+  const auto* const name = std::find(flow_control_names.begin(), flow_control_names.end(), text);
+  if (name == flow_control_names.end()) return wrong(Setting::flow_control, text, "off receive transmit both");
+  Value value;
+  value.number = static_cast<std::uint32_t>(name - flow_control_names.begin());
+  return value;
+}
+
 /// The card has the last word.
 Parsed parse_card_number(Setting setting, std::string_view text) {
   constexpr std::uint64_t most = 1'000'000;
@@ -230,6 +243,8 @@ Parsed parse(Setting setting, std::string_view text, const PowerAbilities& abili
       return parse_preset(text);
     case Setting::steer:
       return parse_steer(text);
+    case Setting::flow_control:
+      return parse_flow_control(text);
     default:
       return is_switch(setting) ? parse_switch(setting, text) : parse_card_number(setting, text);
   }
@@ -255,6 +270,8 @@ std::string text_of(Setting setting, const Value& value) {
     case Setting::steer:
       if (value.number == 0) return text + "off";
       return text + ((value.number & steer_udp) != 0 ? "udp:" : "tcp:") + std::to_string(value.number & ~steer_udp);
+    case Setting::flow_control:
+      return text + std::string(flow_control_names[value.number & 3]);
     default:
       if (is_switch(setting)) return text + (value.number != 0 ? "on" : "off");
       return text + std::to_string(value.number);

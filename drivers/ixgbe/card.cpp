@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "drivers/ixgbe/device_ids.hpp"
+#include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/start_up.hpp"
 #include "drivers/ixgbe/vectors.hpp"
 #include "kernel/console.hpp"
@@ -76,6 +77,7 @@ Card::Card(const pci::Device& device, Registers registers, bool sfp, Options opt
 void Card::stop() noexcept {
   if (std::exchange(stopped_, true)) return;
   policy::forget(*this);
+  link_watch_.cancel();
   set_link(false);
   if (!registers_.card_gone()) stop_card(registers_);
   device_.enable(false);
@@ -83,7 +85,7 @@ void Card::stop() noexcept {
 }
 
 task<void> Card::close() {
-  while (busy_) co_await sleep_for(1ms);
+  while (busy_ || reset_wanted_) co_await sleep_for(1ms);
   stop();
   for (unsigned core = 0; core < pairs_.size(); ++core) {
     // What a pair has queued for itself runs before our next try, as events keep their order.
@@ -115,6 +117,9 @@ task<Result<void>> Card::start() {
   if (auto done = co_await make_pairs(); !done) co_return done;
   if (auto done = make_vectors(); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
+  const auto sum = co_await sum_eeprom(registers_);
+  if (!sum) co_return std::unexpected(sum.error());
+  if (*sum != eeprom_checksum) print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not 0xbaba: its address and link settings may be wrong");
 
   const auto& at = device_.address;
   Line line;
@@ -181,7 +186,6 @@ task<Result<std::uint64_t>> Card::bring_up() {
 task<Result<void>> Card::start_queues() {
   // 4.6.7: filters and queues are programmed with reception off, then switched on, then the queues enabled and their tails moved.
   program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
-  program_promiscuous(registers_, promiscuous_);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
@@ -191,6 +195,7 @@ task<Result<void>> Card::start_queues() {
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
+  program_running_options();
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->receive_queue().enable(true); !done) co_return done;
@@ -222,7 +227,8 @@ void Card::other_interrupt() {
     counters_.dma_errors.add();
     if (counters_.dma_errors.value() == 1) print("ixgbe: EICR.PCI_EXCEPTION: the card could not reach memory");
   }
-  if ((causes.ecc || causes.pci_exception) && causes.raw() != Registers::all_ones) neap::start(mend(nullptr));
+  if ((causes.ecc || causes.pci_exception) && causes.raw() != Registers::all_ones && !std::exchange(reset_wanted_, true))
+    neap::start(mend(nullptr));
   // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
   inspect();
 }
@@ -240,6 +246,8 @@ void Card::inspect() {
 
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
+  // Without a link nothing else would tell of one if the interrupt is lost: no frame hangs, and none comes.
+  if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
   set_link(status.up);
   counters_.link_changes.add();

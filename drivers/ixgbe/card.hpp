@@ -103,6 +103,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] Result<void> start_interrupts();
   [[nodiscard]] task<Result<std::uint64_t>> set_queues(QueueOptions wanted);
   [[nodiscard]] task<Result<std::uint64_t>> restart(QueuePair& pair, const QueueOptions& options, bool drain);
+  void program_running_options() noexcept;
   [[nodiscard]] Result<void> steer(std::uint32_t flow, unsigned core) noexcept;
   [[nodiscard]] task<void> mend(QueuePair* hung);
   void other_interrupt();
@@ -120,7 +121,6 @@ class Card final : public NetDevice, public policy::Device {
   unsigned home_core_;
   /// Flow (as `policy::Setting::steer` names it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
-  bool promiscuous_ = false;
   MacAddress mac_{};
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
@@ -132,8 +132,10 @@ class Card final : public NetDevice, public policy::Device {
   Errand inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};
   Statistics statistics_;
   CardCounters counters_;
+  Timer link_watch_;
   bool stopped_ = false;
   bool busy_ = false;
+  bool reset_wanted_ = false;  // a fault came that leaves nothing else
 };
 
 /// Finds the card at `where`, or the first 82599 in bus order, and starts it; on the core that will look after it. Errors: `not_found`,

@@ -55,7 +55,7 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,
                                          .descriptor_type = advanced_one_buffer,
-                                         .drop_enable = true});
+                                         .drop_enable = options.drops()});
   // 7.1.12, 8.2.3.8.13: as many buffers as there may be.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});

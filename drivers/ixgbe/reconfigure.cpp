@@ -16,8 +16,9 @@ namespace {
 
 constexpr auto drain_time_out = 100ms;
 
-/// What the published studies ran with: rings and thresholds of their driver, checksums and RSS on (they always are), RSC and the rest off.
-constexpr QueueOptions study_options{};
+/// What the published studies ran with: rings and budget of their driver, whose TXDCTL had ENABLE and nothing else; checksums and RSS on
+/// (they always are), RSC, DCA and head write-back off.
+constexpr QueueOptions study_options{.prefetch_threshold = 0, .host_threshold = 0};
 
 const QueueSetting* find_setting(Setting setting) noexcept {
   for (const QueueSetting& known : queue_settings) {
@@ -42,7 +43,6 @@ std::uint32_t Card::least_itr_us() const noexcept {
 }
 
 std::uint32_t Card::value_of(Setting setting) const noexcept {
-  if (setting == Setting::promiscuous) return promiscuous_ ? 1 : 0;
   const QueueSetting* const known = find_setting(setting);
   return known != nullptr ? options_.queues.*known->value : 0;
 }
@@ -56,17 +56,16 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
     if (auto steered = steer(value, core); !steered) co_return std::unexpected(steered.error());
     co_return Change{.value = value};
   }
-  if (setting == Setting::promiscuous) {
-    promiscuous_ = value != 0;
-    program_promiscuous(registers_, promiscuous_);
-    co_return Change{.value = value};
+  if (setting == Setting::dca && value != 0) {
+    if (const auto tag = machine::cache_tag(home_core_); !tag) co_return std::unexpected(tag.error());
   }
   if (const QueueSetting* const known = find_setting(setting)) {
     wanted.*known->value = value;
   } else if (setting == Setting::preset) {
-    wanted = value != 0 ? study_options : QueueOptions{};
-    wanted.frame_bytes_max = options_.queues.frame_bytes_max;
-    wanted.receive_buffers = options_.queues.receive_buffers;
+    const QueueOptions preset = value != 0 ? study_options : QueueOptions{};
+    for (const QueueSetting& part : queue_settings) {
+      if (part.in_preset) wanted.*part.value = preset.*part.value;
+    }
   } else {
     co_return failure(ErrorCode::unsupported, "the 82599 has no such setting");
   }
@@ -79,6 +78,7 @@ task<Result<policy::Device::Change>> Card::change(Setting setting, std::uint32_t
 task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
   if (!needs_stop(options_.queues, wanted)) {
     options_.queues = wanted;
+    program_running_options();
     for (auto& pair : pairs_) co_await on_core(pair->core(), [&] { pair->set_budget(wanted.budget_descriptors); });
     co_return std::uint64_t{0};
   }
@@ -87,6 +87,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
     if (!prepared) co_return std::unexpected(prepared.error());
   }
   options_.queues = wanted;
+  program_running_options();
   std::uint64_t lost = 0;
   for (auto& pair : pairs_) {
     const auto more = co_await restart(*pair, wanted, link_up());
@@ -94,6 +95,18 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
     lost += *more;
   }
   co_return lost;
+}
+
+// What takes effect while queues run. Also 4.6.7: whether a ring without descriptors drops, or fills the packet buffer until that asks for
+// a pause.
+void Card::program_running_options() noexcept {
+  const QueueOptions& now = options_.queues;
+  program_promiscuous(registers_, now.promiscuous != 0);
+  program_flow_control(registers_, now.flow_control, now.frame_bytes_max);
+  for (unsigned core = 0; core < pairs_.size(); ++core) {
+    registers_.modify(reg::SRRCTL(core), [&](reg::Srrctl& value) { value.drop_enable = now.drops(); });
+    program_cache_hints(registers_, core, now.cache_hints != 0, machine::cache_tag(core).value_or(0));
+  }
 }
 
 task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& options, bool drain) {
@@ -123,7 +136,9 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     counters_.resets.add();
     set_link(false);
     for (auto& other : pairs_) co_await on_core(other->core(), [&other] { other->hold(); });
-    co_return co_await bring_up();
+    const auto more = co_await bring_up();
+    if (!more) co_return more;
+    co_return lost + *more;
   }
   co_await on_core(core, [&pair] { pair.resume(); });
   co_return lost + statistics_.collect_dropped(registers_, core);
@@ -131,7 +146,9 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
 
 // A hung queue is started anew; after an error of memory or DMA (null) the card is.
 task<void> Card::mend(QueuePair* hung) {
-  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // the watchdog, or the card, asks again
+  while (hung == nullptr && busy_) co_await sleep_for(1ms);
+  reset_wanted_ = reset_wanted_ && hung != nullptr;
+  if (busy_ || stopped_ || registers_.card_gone()) co_return;  // a queue that hangs: the watchdog asks again
   const Work work(busy_);
   Result<std::uint64_t> lost;
   if (hung != nullptr) {
@@ -160,12 +177,10 @@ Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
     return {};
   }
   if (first != 0 && steered_[0].first == flow) return failure(ErrorCode::invalid, "control keeps this port for its core", flow);
+  // Where it stands already, else the first that is free.
   unsigned place = static_cast<unsigned>(steered_.size());
-  for (unsigned i = static_cast<unsigned>(steered_.size()); i-- > first;) {
-    if (steered_[i].first == 0) place = i;
-  }
-  for (unsigned i = first; i < steered_.size(); ++i) {
-    if (steered_[i].first == flow) place = i;
+  for (unsigned i = place; i-- > first && (place == steered_.size() || steered_[place].first != flow);) {
+    if (steered_[i].first == 0 || steered_[i].first == flow) place = i;
   }
   if (place == steered_.size()) return failure(ErrorCode::full, "all 128 filters are in use", flow);
   steered_[place] = {flow, core};

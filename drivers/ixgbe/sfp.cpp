@@ -141,6 +141,29 @@ task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t addre
   co_return static_cast<std::uint16_t>(registers.read(reg::EERD).data);
 }
 
+// The words that Intel's own tools sum up: the first 63, and the sections that words 3 to 14 point to, each with its length in front.
+task<Result<std::uint16_t>> sum_eeprom(Registers registers) {
+  constexpr std::uint16_t checksum_word = 0x3F;
+  constexpr std::uint16_t first_pointer = 0x03;
+  constexpr std::uint16_t last_pointer = 0x0E;
+  constexpr std::uint16_t section_words_max = 4096;
+  std::uint16_t sum = 0;
+  for (std::uint16_t address = 0; address <= checksum_word; ++address) {
+    const auto word = co_await read_eeprom(registers, address);
+    if (!word) co_return word;
+    sum = static_cast<std::uint16_t>(sum + *word);
+    if (address < first_pointer || address > last_pointer || *word == 0 || *word == list_end) continue;
+    const auto length = co_await read_eeprom(registers, *word);
+    if (!length) co_return length;
+    for (std::uint16_t i = 1; *length <= section_words_max && i <= *length; ++i) {
+      const auto part = co_await read_eeprom(registers, static_cast<std::uint16_t>(*word + i));
+      if (!part) co_return part;
+      sum = static_cast<std::uint16_t>(sum + *part);
+    }
+  }
+  co_return sum;
+}
+
 task<Result<SfpKind>> identify_sfp(Registers registers) {
   const SharedResource bus = port_of(registers) == 0 ? SharedResource::phy0 : SharedResource::phy1;
   auto turn = co_await acquire(registers, bus);

@@ -20,6 +20,10 @@ enum class SfpKind : std::uint8_t {
 /// Reads word `address` of the EEPROM through EERD (82599 datasheet 8.2.3.2.2). Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t address);
 
+/// The sum over what the EEPROM's checksum covers: `eeprom_checksum` if nothing in it has changed. Errors: `timeout`, `closed`.
+[[nodiscard]] task<Result<std::uint16_t>> sum_eeprom(Registers registers);
+constexpr std::uint16_t eeprom_checksum = 0xBABA;
+
 /// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that
 /// we know), `timeout` and `closed`.
 [[nodiscard]] task<Result<SfpKind>> identify_sfp(Registers registers);

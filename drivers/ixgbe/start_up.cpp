@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr std::uint32_t receive_packet_buffer_kib = 512;
+
 void disable_interrupts(Registers registers) noexcept {
   registers.write(reg::EIMC, reg::Eimc::from_raw(Registers::all_ones & ~reg::Eimc::reserved_mask));
   for (unsigned i = 0; i < reg::EIMC_EX.count; ++i) registers.write(reg::EIMC_EX(i), {.vectors = Registers::all_ones});
@@ -158,7 +160,6 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   // 7.1.12: segments without payload are not coalesced; each queue says whether it coalesces at all.
   registers.write(reg::RSCDBU, {.ack_disable = true});
   // 4.6.11.3.4: the whole packet buffer to the one traffic class.
-  constexpr std::uint32_t receive_packet_buffer_kib = 512;
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
   // 4.6.7: no snoop off, as the caches hold what the card writes.
@@ -187,6 +188,38 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 
 void program_promiscuous(Registers registers, bool on) {
   registers.write(reg::FCTRL, {.multicast_promiscuous = on, .unicast_promiscuous = on, .broadcast_accept = true});
+}
+
+void program_flow_control(Registers registers, std::uint32_t which, std::uint32_t frame_bytes_max) {
+  const bool asks = (which & policy::flow_control_transmit) != 0;
+  // XOFF while there is room for what still comes: two frames of each side and what cable and MACs hold (3.7.7.3.3). XON at half of that.
+  constexpr std::uint32_t on_its_way_bytes = 32 * 1024;
+  const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * frame_bytes_max - on_its_way_bytes;
+  registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});
+  registers.write(reg::FCRTH(0), {.threshold_16 = asks ? high_bytes / 16 : 0, .enable = asks});
+  // 8.2.3.3.2, 8.2.3.3.5: the longest pause, asked for anew at half of it.
+  constexpr std::uint32_t pause_quanta = 0xFFFF;
+  registers.write(reg::FCTTV(0), {.even = pause_quanta, .odd = pause_quanta});
+  registers.write(reg::FCRTV, {.refresh = pause_quanta / 2});
+  registers.write(reg::FCCFG, {.tfce_link = asks});
+  // 8.2.3.22.34: pause frames end in the MAC, obeyed or not.
+  registers.modify(reg::MFLCN, [which](reg::Mflcn& value) {
+    value.discard_pause = true;
+    value.link_enable = (which & policy::flow_control_receive) != 0;
+  });
+}
+
+void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag) {
+  constexpr std::uint32_t mode_dca_1_0 = 1;
+  registers.write(reg::DCA_CTRL, {.disable = !on, .mode = on ? mode_dca_1_0 : 0});
+  registers.modify(reg::DCA_RXCTRL(queue), [=](reg::DcaRxctrl& value) {
+    value.descriptor_dca = value.header_dca = value.payload_dca = on;
+    value.cpu_id = tag;
+  });
+  registers.modify(reg::DCA_TXCTRL(queue), [=](reg::DcaTxctrl& value) {
+    value.descriptor_dca = on;
+    value.cpu_id = tag;
+  });
 }
 
 task<Result<void>> start_receive(Registers registers) {

@@ -37,6 +37,12 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 /// 8.2.3.7.1: broadcast, and with `on` every other frame too, whatever its destination.
 void program_promiscuous(Registers registers, bool on);
 
+/// 3.7.7: which pause frames are obeyed and sent, as `policy::Setting::flow_control` counts.
+void program_flow_control(Registers registers, std::uint32_t which, std::uint32_t frame_bytes_max);
+
+/// 7.5, 8.2.3.11: whether the card gives hints, and those of one core's queues, which name the core by `tag`.
+void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint8_t tag);
+
 /// 4.6.7, last steps: receive path stopped and empty, RXCTRL.RXEN. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "drivers/ixgbe/counters.hpp"
+#include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/semaphore.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/statistics.hpp"
@@ -160,6 +161,47 @@ TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
   EXPECT_TRUE(registers.read(reg::HLREG0).jumbo_enable);
   EXPECT_EQ(registers.read(reg::MAXFRS).max_frame_bytes, 9004U);
   EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
+}
+
+// 3.7.7: what is asked of the peer needs marks, a time and the queues' patience; what is obeyed one bit.
+TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsAsked) {
+  constexpr std::uint32_t buffer_bytes = 512 * 1024;
+  for (const std::uint32_t frame_bytes : {1514U, 15'500U}) {
+    for (std::uint32_t which = 0; which <= 3; ++which) {
+      program_flow_control(registers, which, frame_bytes);
+      const bool asks = (which & policy::flow_control_transmit) != 0;
+      EXPECT_EQ(registers.read(reg::FCCFG).tfce_link, asks);
+      EXPECT_EQ(registers.read(reg::FCRTH(0)).enable, asks);
+      EXPECT_EQ(registers.read(reg::FCRTL(0)).xon_enable, asks);
+      const std::uint32_t high_bytes = registers.read(reg::FCRTH(0)).threshold_16 * 16;
+      EXPECT_EQ(high_bytes != 0, asks);
+      if (asks) {
+        EXPECT_LT(high_bytes + 4 * frame_bytes, buffer_bytes) << "no room for what is on its way";
+        EXPECT_LT(registers.read(reg::FCRTL(0)).threshold_16 * 16, high_bytes);
+        EXPECT_LT(registers.read(reg::FCRTV).refresh, registers.read(reg::FCTTV(0)).even) << "asked for anew before it ends";
+      }
+      EXPECT_EQ(registers.read(reg::MFLCN).link_enable, (which & policy::flow_control_receive) != 0);
+      EXPECT_TRUE(registers.read(reg::MFLCN).discard_pause) << "nobody above wants them";
+      EXPECT_EQ(QueueOptions{.flow_control = which}.drops(), !asks) << "a queue that drops never fills the buffer";
+    }
+  }
+}
+
+TEST_F(StartUpTest, HintsNameTheCoreAndGoWhenTheyAreTurnedOff) {
+  registers.write(reg::DCA_RXCTRL(3), reg::DcaRxctrl::from_raw(0xA200));  // as a reset leaves it
+  program_cache_hints(registers, 3, true, 0x1C);
+  EXPECT_FALSE(registers.read(reg::DCA_CTRL).disable);
+  const reg::DcaRxctrl receive = registers.read(reg::DCA_RXCTRL(3));
+  EXPECT_TRUE(receive.descriptor_dca && receive.header_dca && receive.payload_dca);
+  EXPECT_EQ(receive.cpu_id, 0x1CU);
+  EXPECT_EQ(receive.raw() & 0xFF00, 0xA200U) << "ordering stays as it was";
+  EXPECT_TRUE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
+  EXPECT_EQ(registers.read(reg::DCA_TXCTRL(3)).cpu_id, 0x1CU);
+  EXPECT_EQ(registers.read(reg::DCA_TXCTRL(2)).raw(), 0U) << "another queue's";
+  program_cache_hints(registers, 3, false, 0);
+  EXPECT_TRUE(registers.read(reg::DCA_CTRL).disable);
+  EXPECT_FALSE(registers.read(reg::DCA_RXCTRL(3)).payload_dca);
+  EXPECT_FALSE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
 }
 
 // 7.1.2.5: every mask bit that is missing would make the filter wait for a field that nobody set.

@@ -47,6 +47,8 @@ constexpr Source<PortStatistics> port_sources[] = {
     {{"ixgbe.port.local_faults", &PortStatistics::local_faults}, &once<reg::MLFC>},
     {{"ixgbe.port.remote_faults", &PortStatistics::remote_faults}, &once<reg::MRFC>},
     {{"ixgbe.port.pauses", &PortStatistics::pauses}, &once<reg::LXOFFRXCNT>},
+    {{"ixgbe.port.pauses_sent", &PortStatistics::pauses_sent}, &once<reg::LXOFFTXC>},
+    {{"ixgbe.port.resumes_sent", &PortStatistics::resumes_sent}, &once<reg::LXONTXC>},
 };
 constexpr Source<QueueStatistics> queue_sources[] = {
     {{"ixgbe.queue.received", &QueueStatistics::received}, &of_set<reg::QPRC>},

@@ -39,7 +39,10 @@ struct PortStatistics {
   std::uint64_t jabbers = 0;
   std::uint64_t local_faults = 0;   ///< of the link, as this end saw it
   std::uint64_t remote_faults = 0;  ///< and as the other end said
-  std::uint64_t pauses = 0;         ///< XOFF frames received; they are not obeyed
+  // Pause frames: XOFF received, which are counted and obeyed only if `flow_control` says so; XOFF and XON sent.
+  std::uint64_t pauses = 0;
+  std::uint64_t pauses_sent = 0;
+  std::uint64_t resumes_sent = 0;
 };
 
 /// Totals since start (82599 datasheet 8.2.3.23).

@@ -36,6 +36,7 @@ namespace machine {
 
 const PowerAbilities& power_abilities() noexcept { return abilities; }
 unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 : core / cores_per_package; }
+Result<std::uint8_t> cache_tag(unsigned) noexcept { return failure(ErrorCode::unsupported, "the host lends no cache"); }
 unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
 
 Result<void> set_performance(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::performance, raw); }

@@ -223,7 +223,7 @@ def change_text(setting: dict) -> str:
 
 def card_value_text(name: str, value: int) -> str:
     """A setting of the network card, or `epp`, as it was given."""
-    if name in ("head_write_back", "rsc", "promiscuous"):
+    if name in ("head_write_back", "rsc", "promiscuous", "dca"):
         return "on" if value else "off"
     if name == "preset":
         return "study" if value else "default"
@@ -231,6 +231,8 @@ def card_value_text(name: str, value: int) -> str:
         return str(value) if value < 256 else "off"
     if name == "steer":
         return f"{'udp' if value >> 16 else 'tcp'}:{value & 0xFFFF}" if value else "off"
+    if name == "flow_control":
+        return ("off", "receive", "transmit", "both")[value & 3]
     return str(value)
 
 

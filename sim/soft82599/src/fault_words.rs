@@ -6,7 +6,7 @@ use crate::world::World;
 use card::{Card, Direction, Nanoseconds, Trigger};
 
 pub const KNOWN: &str = "drop|corrupt|reorder rx|tx|both WHICH, delay rx|tx|both NS WHICH, hang rx|tx QUEUE, free rx|tx QUEUE, late NS, \
-     lose VECTOR|any WHICH, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
+     lose VECTOR|any WHICH, ecc, eeprom, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
 
 const MOST_QUEUE: usize = 127;
 const MOST_VECTOR: u8 = 63;
@@ -31,6 +31,10 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
+    /// The card's memory fails: once.
+    Ecc,
+    /// The EEPROM's checksum is wrong from here on, or right again.
+    Eeprom,
     Away(bool),
     /// Asks the client to take the device out, as a person would who pulls the card.
     Unplug,
@@ -71,6 +75,8 @@ fn known(words: &[&str]) -> Option<Fault> {
             let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= MOST_VECTOR)?) };
             Fault::Lose { vector, trigger: trigger(which)? }
         }
+        ["ecc"] => Fault::Ecc,
+        ["eeprom"] => Fault::Eeprom,
         ["away"] => Fault::Away(true),
         ["back"] => Fault::Away(false),
         ["unplug"] => Fault::Unplug,
@@ -122,6 +128,8 @@ impl Fault {
             Self::Hang { direction, queue, hung } => card.hang_queue(world, now, direction, queue, hung),
             Self::Late(by) => card.delay_write_back(by),
             Self::Lose { vector, trigger } => card.lose_messages(vector, trigger),
+            Self::Ecc => card.fail_memory(world, now),
+            Self::Eeprom => card.spoil_eeprom(),
             Self::Away(gone) => card.go_away(world, now, gone),
             Self::Unplug => world.eventfds.request(),
             Self::Off => {
@@ -151,6 +159,8 @@ mod tests {
             ("lose any next 1", Fault::Lose { vector: None, trigger: Trigger::Next(1) }),
             ("lose 63 all", Fault::Lose { vector: Some(63), trigger: Trigger::chance(1.0, 1) }),
             ("late 1000000", Fault::Late(1_000_000)),
+            ("ecc", Fault::Ecc),
+            ("eeprom", Fault::Eeprom),
             ("back", Fault::Away(false)),
         ] {
             assert_eq!(parse(text), Ok(fault), "{text}");

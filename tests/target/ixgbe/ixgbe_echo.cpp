@@ -7,8 +7,8 @@
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
-//                                 "dma_error" has the card read where no memory is
-//   ethertype 88B6                ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
+//                                 "dma_error" has the card read where no memory is, "values" tells all settings of the card
+//   ethertype 88B6, "stop"        ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
 //                                 is what the card counted for its queues
 // The words of the policy (docs/policy.md) hold on all cores; with change_policy=on it changes all the while.
 #include <algorithm>
@@ -36,7 +36,7 @@ constexpr std::uint16_t ethertype_arp = 0x0806;
 constexpr std::uint16_t ethertype_echo = 0x88B5;
 constexpr std::uint16_t ethertype_stop = 0x88B6;
 constexpr std::uint16_t ethertype_set = 0x88B7;
-constexpr std::size_t answer_bytes = 200;
+constexpr std::size_t answer_bytes = 300;
 constexpr std::array<std::uint8_t, 4> our_ip = {10, 0, 0, 2};
 constexpr std::uint8_t protocol_tcp = 6;
 constexpr std::uint8_t protocol_udp = 17;
@@ -60,7 +60,8 @@ struct Echo final : FrameReceiver {
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
-      if (ethertype == ethertype_stop) stop->fulfil();
+      // A word beside the type: a bit that turned on the wire ends no run.
+      if (ethertype == ethertype_stop && std::memcmp(ethernet + ethernet_bytes, "stop", 4) == 0) stop->fulfil();
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
       if (ethertype == ethertype_echo) answered = true;
@@ -85,6 +86,7 @@ struct Echo final : FrameReceiver {
     const unsigned core = comma == asked.size() ? policy::all_cores : static_cast<unsigned>(asked[comma + 1] - '0');
     std::string answer = "error: no such setting";
     if (asked == "dma_error") answer = send_from_nowhere();
+    if (asked == "values") answer = values();
     if (const auto setting = policy::setting_by_name(asked.substr(0, equals)); setting && equals < comma) {
       const auto done = co_await policy::set(*setting, asked.substr(equals + 1, comma - equals - 1), core);
       answer = done ? "ok " + done->value + " lost=" + std::to_string(done->lost_frames) : "error: " + done.error().why;
@@ -101,6 +103,17 @@ struct Echo final : FrameReceiver {
   void batch_done() noexcept override { ++batches; }
   void transmitted(void* token) noexcept override { release(static_cast<ReceiveBuffer*>(token)); }
   void link_changed(bool up) noexcept override { print("ixgbe_echo: core ", this_core(), up ? " has a link" : " has no link"); }
+
+  /// "rx_ring=512 tx_ring=512 ...": what the card says that it has.
+  [[nodiscard]] std::string values() const {
+    std::string text;
+    for (unsigned i = static_cast<unsigned>(policy::Setting::rx_ring); i < policy::settings; ++i) {
+      const auto setting = static_cast<policy::Setting>(i);
+      if (!policy::is_card_setting(setting) || setting == policy::Setting::preset || setting == policy::Setting::steer) continue;
+      text += std::string(policy::setting_names[i]) + '=' + std::to_string(card->value_of(setting)) + ' ';
+    }
+    return text;
+  }
 
   /// A frame from an address where no memory is.
   [[nodiscard]] std::string send_from_nowhere() const {

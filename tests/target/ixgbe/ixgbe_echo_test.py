@@ -89,7 +89,7 @@ class Echo:
     def finish(self) -> dict[int, dict[str, int]]:
         """Ends the run; gives each core's counters. The image itself checks that no buffer is missing."""
         assert self.peer
-        self.peer.send(PEER_MAC.replace(PEER_MAC, CARD_MAC) + PEER_MAC + STOP + bytes(46))
+        self.peer.send(CARD_MAC + PEER_MAC + STOP + b"stop".ljust(46, b"\0"))
         assert self.machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(self.machine.lines)
         cores = {}
         for line in self.machine.lines:
@@ -99,7 +99,7 @@ class Echo:
 
 
 @contextmanager
-def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = ()):
+def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = (), on_line=None):
     folder = Path(tempfile.mkdtemp(prefix="neap-echo-"))
     try:
         net = folder / "net"
@@ -112,6 +112,7 @@ def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: 
             mac=CARD_MAC.hex(":"),
             card_options=card_options,
             soft_card=SOFT_CARD,
+            on_line=on_line,
         ) as machine:
             echo = Echo(machine, net)
             if connect:

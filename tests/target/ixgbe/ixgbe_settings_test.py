@@ -17,6 +17,7 @@ import pytest
 from tests.target.ixgbe.ixgbe_echo_test import (
     CARD_IP,
     CARD_MAC,
+    ECHO,
     PEER_IP,
     PEER_MAC,
     Echo,
@@ -28,10 +29,14 @@ from tests.target.ixgbe.ixgbe_echo_test import (
     udp_echoed,
     udp_frame,
 )
+from tests.target.ixgbe.ixgbe_soak import SETTINGS, Soak, told_in_full
+from tests.target.ixgbe.ixgbe_soak import WORDS as SOAK_WORDS
+from tests.target.ixgbe.mixed_traffic import MixedTraffic, Said
 
 SET = b"\x88\xb7"
 ANSWER_AT = 14
 STRICT = ("--strict",)
+PAUSE_ADDRESS = bytes.fromhex("0180c2000001")
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
@@ -130,7 +135,8 @@ def no_rule_is_broken(echo: Echo) -> None:
 def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
     stopping = ["rx_ring=1024", "rx_ring=4096", "tx_ring=256", "pthresh=16", "hthresh=4", "wthresh=4", "wthresh=0", "head_write_back=on"]
     stopping += ["rsc=on", "tx_ring=512", "rx_ring=256", "preset=study", "preset=default"]
-    running = ["rx_budget=8", "promiscuous=on", "itr=100", "poll_budget=50", "promiscuous=off", "itr=16", "idle=poll", "idle=halt"]
+    running = ["rx_budget=8", "promiscuous=on", "itr=100", "flow_control=both", "poll_budget=50", "promiscuous=off", "itr=16", "idle=poll"]
+    running += ["flow_control=receive", "idle=halt", "flow_control=off", "dca=off"]
     with booted(cores=2, card_options=STRICT) as echo:
         traffic = Traffic(echo)
         told = 0
@@ -138,6 +144,10 @@ def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
             told += lost_of(traffic.set(text))
             assert lost_of(traffic.set(running[step % len(running)])) == 0
         assert traffic.set("no_such=1") == "error: no such setting"
+        told += lost_of(traffic.set("preset=default"))
+        defaults = values_of(traffic)
+        told += lost_of(traffic.set("preset=study"))
+        studys = values_of(traffic)
         traffic.send(500)
         traffic.settle()
         no_rule_is_broken(echo)
@@ -145,6 +155,18 @@ def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
     assert traffic.lost == told
     assert traffic.answered == traffic.sent - told
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
+    # What the studies' driver had: rings of 512, a budget of 64, TXDCTL with nothing but its enable, offloads off.
+    assert defaults == DEFAULTS
+    assert studys == {**DEFAULTS, "pthresh": 0, "hthresh": 0}
+
+
+DEFAULTS = dict.fromkeys(("wthresh", "head_write_back", "rsc", "promiscuous", "flow_control", "dca"), 0)
+DEFAULTS |= {"rx_ring": 512, "tx_ring": 512, "rx_budget": 64, "pthresh": 32, "hthresh": 8}
+
+
+def values_of(traffic: Traffic) -> dict[str, int]:
+    """All settings of the card, as it says them itself."""
+    return {name: int(value) for name, value in (word.split("=") for word in traffic.set("values").split())}
 
 
 @pytest.mark.parametrize(
@@ -161,6 +183,8 @@ def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
         ((), "steer=udp:7,3", "core 3 does not run"),
         ((), "rx_ring=512,0", "holds for all cores"),
         ((), "preset=mine", "study default"),
+        ((), "flow_control=up", "off receive transmit both"),
+        ((), "dca=on", "this CPU has no direct cache access"),
     ],
 )
 def test_what_the_card_does_not_take_is_refused_with_the_reason(
@@ -282,6 +306,78 @@ def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
         counters = echo.finish()
     assert set(counts) == {"dma_fault"}, counts
     assert all(core["frames"] > 0 for core in counters.values())
+
+
+def test_memory_of_the_card_that_fails_and_an_eeprom_that_is_spoilt_are_said_and_survived() -> None:
+    with booted(cores=2, words=SOAK_WORDS, card_options=(*STRICT, "--fault", "eeprom")) as echo:
+        assert any("EEPROM's checksum is " in line for line in echo.machine.lines)
+        traffic = MixedTraffic(echo, seed=3)
+        traffic.send(300)
+        echo.machine.card_command("fault ecc")
+        echo.machine.wait_for_line("EICR.ECC: the card's memory failed", PATIENCE_SECONDS)
+        echo.machine.wait_for_line(r"ixgbe: card reset, lost=\d+", PATIENCE_SECONDS)
+        traffic.settle()
+        no_rule_is_broken(echo)
+        assert not any("PCI_EXCEPTION" in line for line in echo.machine.lines), "the one is not the other"
+        echo.finish()
+
+
+def pause_frame(source: bytes, quanta: int) -> bytes:
+    return PAUSE_ADDRESS + source + b"\x88\x08\x00\x01" + struct.pack(">H", quanta) + bytes(42)
+
+
+def test_pause_frames_are_sent_and_obeyed_and_nothing_is_lost_meanwhile() -> None:
+    """A queue that hangs fills the packet buffer: the card asks for a pause, and in the end every frame is answered."""
+    frames = [echo_frame(i, 9014) for i in range(56)]  # 504 KB, of which the buffer takes 512 with room for what is on its way
+    with booted(cores=2, words="frame_bytes=9014 flow_control=both", card_options=STRICT) as echo:
+        peer = echo.peer
+        assert peer
+        exchange(peer, frames[:4], echoed)
+        echo.machine.card_command("fault hang rx 0")
+        for frame in frames:
+            peer.send(frame)
+        assert peer.receive() == pause_frame(CARD_MAC, 0xFFFF)
+        echo.machine.card_command("fault free rx 0")
+        replies = [peer.receive() for _ in range(len(frames) + 1)]
+        while pause_frame(CARD_MAC, 0) not in replies:
+            replies.append(peer.receive())
+            assert replies[-1] is not None, "no XON"
+        assert [reply for reply in replies if reply is not None and reply[12:14] == ECHO] == [echoed(frame) for frame in frames]
+        # The longest pause is some milliseconds.
+        peer.send(pause_frame(PEER_MAC, 0xFFFF))
+        exchange(peer, frames[:4], echoed)
+        statistics = echo.machine.card_command("statistics")
+        assert statistics.get("LXOFFTXC", 0) >= 1 and statistics.get("LXONTXC", 0) >= 1
+        assert statistics.get("LXOFFRXC", 0) + statistics.get("LXOFFRXCNT", 0) >= 1
+        assert lost_of(Traffic(echo).set("flow_control=off")) == 0
+        while peer.receive(1.0) is not None:
+            pass
+        peer.send(pause_frame(PEER_MAC, 0xFFFF))
+        exchange(peer, frames[:4], echoed)
+        assert echo.machine.card_command("statistics").get("LXOFFRXC", 0) == statistics.get("LXOFFRXC", 0), "obeyed though it is off"
+        no_rule_is_broken(echo)
+        echo.finish()
+
+
+def test_a_short_soak_of_settings_and_faults_loses_nothing_unsaid() -> None:
+    """As `./neap soak driver` does it, but each fault in its turn, and changes after so many frames."""
+    said = Said()
+    faults = ("drop both chance 0.02 1", "corrupt both chance 0.02 2", "reorder both chance 0.05 3", "delay rx 3000000 chance 0.05 4")
+    faults += ("hang tx 1", "hang rx 2", "late 200000", "lose any chance 0.2 5", "link flap 20000000 2", "ecc")
+    with told_in_full(said), booted(cores=4, words=SOAK_WORDS, card_options=STRICT, on_line=said.line) as echo:
+        soak = Soak(echo, said, seed=7)
+        for fault in faults:
+            soak.fault(fault)
+            for _ in range(4):
+                soak.traffic.send(30)
+                soak.let_go()
+                soak.traffic.ask(soak.chance.choice(SETTINGS))
+            soak.traffic.set("rx_budget=64")
+            if not fault.startswith("hang"):
+                soak.fault("off")
+        print(soak.finish())
+    assert said.changes > said.refused
+    assert said.resets >= 1
 
 
 def test_a_card_that_is_gone_is_said_and_the_machine_lives_on() -> None:

@@ -10,7 +10,7 @@ use crate::flow_control::FlowControl;
 use crate::host::{Host, Nanoseconds};
 use crate::i2c::Bus;
 use crate::interrupt_trace::InterruptTrace;
-use crate::interrupts::{Interrupts, LINK_CHANGE, TCP_TIMER};
+use crate::interrupts::{Interrupts, LINK_CHANGE, MEMORY_FAILED, TCP_TIMER};
 use crate::l2_filter::L2Filter;
 use crate::link::Link;
 use crate::packet_buffer::PacketBuffer;
@@ -18,7 +18,7 @@ use crate::pools::Pools;
 use crate::queue_select::QueueSelect;
 use crate::queue_timers::QueueTimers;
 use crate::rate_limit::QueueSettings;
-use crate::receive::Arrival;
+use crate::receive::{Arrival, Unseen};
 use crate::receive_queue::{self, ReceiveQueue};
 use crate::registers::{field, Register, RegisterFile};
 use crate::report::Report;
@@ -61,6 +61,7 @@ pub struct Card {
     pub(crate) rate_timers: QueueTimers,
     pub(crate) write_back_timers: QueueTimers,
     pub(crate) statistics: Statistics,
+    pub(crate) unseen: Unseen,
     pub(crate) link: Link,
     pub(crate) tcp_timer: TcpTimer,
     pub(crate) report: Report,
@@ -99,6 +100,7 @@ impl Card {
             rate_timers: QueueTimers::default(),
             write_back_timers: QueueTimers::default(),
             statistics: Statistics::default(),
+            unseen: Unseen::default(),
             link: Link::new(configuration.link),
             tcp_timer: TcpTimer::default(),
             report: Report::default(),
@@ -216,6 +218,14 @@ impl Card {
     pub fn message_loss(&self) -> String {
         self.interrupts.loss()
     }
+    /// The card's memory fails and says so.
+    pub fn fail_memory(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        self.interrupts.other_event(&self.regs, host, now, MEMORY_FAILED);
+    }
+    /// One bit of the EEPROM is another than before, so that its checksum is wrong; or right again.
+    pub fn spoil_eeprom(&mut self) {
+        self.eeprom.turn_a_bit();
+    }
     /// Every fault ends; late write-backs keep their time.
     pub fn end_faults(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.faults.hung_receive = 0;
@@ -251,6 +261,9 @@ impl Card {
             ("coalesced_segments", self.rsc.joined_segments),
             ("fault.late_without_memory", self.faults.late_without_memory),
             ("fault.late_events_lost", self.faults.late_events_lost),
+            ("unseen.without_link", self.unseen.without_link),
+            ("unseen.by_reset", self.unseen.by_reset),
+            ("unseen.by_hang", self.unseen.by_hang),
         ] {
             if count != 0 {
                 list.push((name.to_string(), count));

@@ -76,6 +76,7 @@ pub struct Interrupts {
 
 /// EICR.lsc, the cause of link changes.
 pub const LINK_CHANGE: u32 = field::eicr::LSC.ones();
+pub const MEMORY_FAILED: u32 = field::eicr::ECC.ones();
 pub const PCI_EXCEPTION: u32 = field::eicr::PCI_EXCEPTION.ones();
 pub const TCP_TIMER: u32 = field::eicr::TCP_TIMER.ones();
 pub(crate) const QUEUE_BITS: u32 = field::eicr::RTXQ.ones();

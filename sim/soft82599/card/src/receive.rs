@@ -38,6 +38,17 @@ pub struct Arrival {
     pub choice: Choice,
 }
 
+/// Frames that were lost and that no register counts; no reset clears them, and tests that ask for every frame want to know.
+#[derive(Clone, Copy, Default)]
+pub struct Unseen {
+    /// They came while there was no link.
+    pub without_link: u64,
+    /// They came while reception was off, or waited for a descriptor, or to be joined with others, when the card was reset.
+    pub by_reset: u64,
+    /// They came for a queue that hangs on demand (beside QPRDC, if the queue drops).
+    pub by_hang: u64,
+}
+
 enum Outcome {
     Delivered,
     NoDescriptors,
@@ -55,6 +66,7 @@ impl Card {
 
     pub(crate) fn receive_from_mac(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
         if !self.link.is_up() || self.faults.gone {
+            self.unseen.without_link += 1;
             return;
         }
         if frame.len() < SHORTEST_FRAME {
@@ -82,6 +94,7 @@ impl Card {
         if !field::rxctrl::ENABLE.is_set(self.regs.get(Register::Rxctrl))
             || field::secrxctrl::STOP.is_set(self.regs.get(Register::Secrxctrl))
         {
+            self.unseen.by_reset += 1;
             return;
         }
         let Some(accepted) = self.l2_filter.accepts(&self.regs, frame, parsed.vlan) else { return };
@@ -167,6 +180,7 @@ impl Card {
             return Outcome::Dropped;
         }
         if self.faults.receive_queue_hung(index) {
+            self.unseen.by_hang += u64::from(queue.drop);
             return self.without_descriptors(index);
         }
         let mut checks = None;

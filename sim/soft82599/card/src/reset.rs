@@ -37,6 +37,7 @@ impl Card {
         self.queue_settings = QueueSettings::new();
         self.rate_timers.clear();
         self.write_back_timers.clear();
+        self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames();
         self.packet_buffer.clear();
         self.faults.forget_late();
         self.interrupts.reset(host);

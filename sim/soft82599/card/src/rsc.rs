@@ -181,6 +181,10 @@ impl Rsc {
     pub fn forget(&mut self) {
         self.open = 0;
     }
+    /// Frames that wait to be joined with others.
+    pub fn open_frames(&self) -> u64 {
+        self.open_ones().map(|i| u64::from(self.contexts[i].frames)).sum()
+    }
     pub fn open_contexts(&self) -> u32 {
         self.open.count_ones()
     }

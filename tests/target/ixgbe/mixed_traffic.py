@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Frames of all kinds to ixgbe_echo.cpp and back while settings change and faults strike, with an account of every one that is lost.
+
+Each frame carries a number, so an answer tells which one it answers wherever it comes in the row. In the end what was never answered is
+held against who says that he lost it: the wire and the card's faults (the soft card's `statistics`), and the driver (`lost=N`, refusals
+while there is no link). One more than those is a loss that nobody admits, and a failure.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.target.ixgbe.ixgbe_echo_test import (
+    CARD_IP,
+    CARD_MAC,
+    ECHO,
+    PEER_IP,
+    PEER_MAC,
+    Echo,
+    checksum,
+    udp_echoed,
+    udp_frame,
+)
+
+SET = b"\x88\xb7"
+PAUSE = b"\x88\x08"
+ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
+ARP_REPLY = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2)
+UDP_PORTS = range(1000, 1012)
+TCP_PORTS = range(2000, 2006)
+# Segments that follow each other, which the card may join; then the sequence jumps.
+BURST = 3
+HEADERS = 54
+# Few enough that every queue has room for all of them.
+WINDOW = 48
+# Without any answer for so long, what is out is taken for lost, for the time being.
+STALL_SECONDS = 1.0
+# A question about a setting, or its answer, may be lost: asked again after so many looks without one.
+LOOKS_FOR_AN_ANSWER = 400
+LOOK_SECONDS = 0.005
+MOST_ASKED = 30
+
+
+@dataclass
+class Stream:
+    """One connection over TCP: where its next segment begins."""
+
+    sequence: int = 1
+    left: int = BURST
+
+
+@dataclass
+class Account:
+    """Frames, by who lost them."""
+
+    sent: int = 0
+    never_answered: int = 0
+    wire: Counter = field(default_factory=Counter)
+    driver: Counter = field(default_factory=Counter)
+
+    @property
+    def unexplained(self) -> int:
+        return self.never_answered - sum(self.wire.values()) - sum(self.driver.values())
+
+    def __str__(self) -> str:
+        def parts(counts: Counter) -> str:
+            return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "nothing"
+
+        wire, driver = parts(self.wire), parts(self.driver)
+        return f"{self.sent} frames, {self.never_answered} never answered; the wire lost: {wire}; the driver says: {driver}"
+
+
+class MixedTraffic:
+    """UDP, TCP, ARP and large frames without IP, a bounded number unanswered. `seed` decides sizes and kinds."""
+
+    def __init__(self, echo: Echo, seed: int, meanwhile: Callable[[], None] = lambda: None):
+        """`meanwhile` is called now and then while an answer is waited for."""
+        assert echo.peer
+        self._meanwhile = meanwhile
+        self.echo = echo
+        self.peer = echo.peer
+        self._chance = random.Random(seed)
+        self._next = 1
+        self.answered = self.spoilt = self.late = self.joined = 0
+        self._out: dict[int, tuple[str, bytes]] = {}  # not answered, oldest first: kind and what has to come back
+        self._given_up = 0  # of them, taken for lost
+        self._newest: dict[str, int] = {}  # of each flow, answered
+        self._streams = {port: Stream() for port in TCP_PORTS}
+        self.asked = self.told = self.pauses = 0  # questions and answers about settings; pause frames of the card's
+
+    @property
+    def sent(self) -> int:
+        return self._next - 1
+
+    # ---- out ----
+
+    def send(self, frames: int) -> None:
+        for _ in range(frames):
+            while len(self._out) - self._given_up >= WINDOW:
+                if not self._receive(STALL_SECONDS):
+                    self._given_up = len(self._out)
+            self._send_one()
+        while self._receive(0.0):
+            pass
+
+    def _send_one(self) -> None:
+        number = self._next
+        self._next += 1
+        kind = self._chance.randrange(20)
+        if kind == 0:
+            flow, frame, expected = "arp", *self._arp(number)
+        elif kind <= 3:
+            flow, frame, expected = "echo", *self._plain(number)
+        elif kind <= 11:
+            port = self._chance.choice(TCP_PORTS)
+            flow, frame, expected = f"tcp {port}", *self._segment(number, port)
+        else:
+            port = self._chance.choice(UDP_PORTS)
+            frame = udp_frame(number, port, self._chance.randint(60, 1514))
+            flow, expected = f"udp {port}", udp_echoed(frame)
+        self.peer.send(frame)
+        self._out[number] = flow, expected
+
+    def _arp(self, number: int) -> tuple[bytes, bytes]:
+        """The sender's IP address is the number."""
+        sender = struct.pack(">I", number)
+        ask = b"\xff" * 6 + PEER_MAC + b"\x08\x06" + ARP_REQUEST + PEER_MAC + sender + bytes(6) + CARD_IP
+        told = PEER_MAC + CARD_MAC + b"\x08\x06" + ARP_REPLY + CARD_MAC + CARD_IP + PEER_MAC + sender
+        return ask.ljust(60, b"\0"), told.ljust(60, b"\0")
+
+    def _plain(self, number: int) -> tuple[bytes, bytes]:
+        bytes_ = self._chance.choice((60, 61, 500, 1514, 2048, 4100, 9014))
+        rest = ECHO + struct.pack(">I", number) + random.Random(number).randbytes(bytes_ - 18)
+        return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
+
+    def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
+        """Number and length in front of each payload, so that joined ones can be taken apart. What is expected is sequence and payload."""
+        stream = self._streams[port]
+        length = self._chance.randint(8, 1400)
+        payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
+        tcp = struct.pack(">HHIIBBHHH", port, 80, stream.sequence, 1, 5 << 4, 0x10, 1000, 0, 0)
+        pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, 6, len(tcp) + length)
+        tcp = tcp[:16] + struct.pack(">H", checksum(pseudo + tcp + payload)) + tcp[18:]
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40 + length, 0, 0, 64, 6, 0, PEER_IP, CARD_IP)
+        ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
+        expected = struct.pack(">I", stream.sequence) + payload
+        stream.sequence = (stream.sequence + length) & 0xFFFFFFFF
+        stream.left -= 1
+        if stream.left == 0:
+            stream.sequence, stream.left = (stream.sequence + 100_000) & 0xFFFFFFFF, BURST
+        return CARD_MAC + PEER_MAC + b"\x08\x00" + ip + tcp + payload, expected
+
+    # ---- in ----
+
+    def _receive(self, timeout: float) -> bool:
+        reply = self.peer.receive(timeout)
+        if reply is None:
+            return False
+        if reply[12:14] == SET:
+            self.told += 1
+        elif reply[12:14] == PAUSE:
+            self.pauses += 1
+        elif (parts := self._taken_apart(reply)) is None or not all(self._is_right(*part) for part in parts):
+            self.spoilt += 1
+        else:
+            for number, _ in parts:
+                self._take(number)
+            self.joined += len(parts) - 1
+        return True
+
+    def _take(self, number: int) -> None:
+        flow = self._out.pop(number)[0]
+        self.answered += 1
+        self._given_up = min(self._given_up, len(self._out))
+        if self._newest.get(flow, 0) > number:
+            self.late += 1
+        self._newest[flow] = max(number, self._newest.get(flow, 0))
+
+    def _is_right(self, number: int, content: bytes) -> bool:
+        return number in self._out and self._out[number][1] == content
+
+    @staticmethod
+    def _taken_apart(reply: bytes) -> list[tuple[int, bytes]] | None:
+        """Numbers and contents of the frames that this answers; None if it answers none."""
+        ethertype = reply[12:14]
+        if ethertype == ECHO:
+            return [(struct.unpack_from(">I", reply, 14)[0], reply)]
+        if ethertype == b"\x08\x06":
+            return [(struct.unpack_from(">I", reply, 38)[0], reply[:60])]
+        if ethertype == b"\x08\x00" and reply[23] == 17:
+            return [(struct.unpack_from(">I", reply, 42)[0], reply)]
+        if ethertype != b"\x08\x00" or reply[23] != 6 or len(reply) < 60:
+            return None
+        total = struct.unpack_from(">H", reply, 16)[0]
+        ip, tcp, payload = reply[14:34], reply[34:54], reply[54 : 14 + total]
+        pseudo = CARD_IP + PEER_IP + struct.pack(">BBH", 0, 6, total - 20)
+        addresses = reply[:12] == PEER_MAC + CARD_MAC and ip[12:20] == CARD_IP + PEER_IP and tcp[:2] == struct.pack(">H", 80)
+        if not addresses or checksum(ip) != 0 or checksum(pseudo + tcp + payload) != 0:
+            return None
+        sequence = struct.unpack_from(">I", tcp, 4)[0]
+        parts = []
+        while payload:
+            number, length = struct.unpack_from(">IH", payload) if len(payload) >= 8 else (0, 0)
+            if not 8 <= length <= len(payload):
+                return None
+            parts.append((number, struct.pack(">I", sequence) + payload[:length]))
+            sequence, payload = (sequence + length) & 0xFFFFFFFF, payload[length:]
+        return parts
+
+    # ---- settings ----
+
+    def ask(self, text: str) -> None:
+        """Asks for a setting and waits for nothing; what is answered stands on the console as well."""
+        self.asked += 1
+        self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+
+    def set(self, text: str) -> None:
+        """Asks for a setting, with traffic meanwhile, until an answer comes."""
+        while self._receive(0.0):
+            pass
+        told = self.told
+        for look in range(MOST_ASKED * LOOKS_FOR_AN_ANSWER):
+            if look % LOOKS_FOR_AN_ANSWER == 0:
+                self.ask(text)
+            if len(self._out) - self._given_up < WINDOW:
+                self._send_one()
+            if not self._receive(LOOK_SECONDS) and look % LOOKS_FOR_AN_ANSWER == LOOKS_FOR_AN_ANSWER - 1:
+                self._given_up = len(self._out)
+            if self.told != told:
+                return
+            self._meanwhile()
+        raise AssertionError(f"no answer to {text}")
+
+    # ---- the account ----
+
+    def settle(self) -> None:
+        """Until nothing that is still on its way can come: each flow has answered what was sent last, with no fault on."""
+        flows = {*(f"udp {port}" for port in UDP_PORTS), *(f"tcp {port}" for port in TCP_PORTS), "arp", "echo"}
+        for _ in range(100):
+            first = self._next
+            self._given_up = len(self._out)
+            while self._next < first + 400:
+                self.send(1)
+            while any(number >= first for number in self._out) and self._receive(STALL_SECONDS):
+                pass
+            answered = {flow for flow, newest in self._newest.items() if newest >= first}
+            if answered >= flows and not any(number >= first for number in self._out):
+                return
+        raise AssertionError("no answers though no fault is on")
+
+    def account(self, statistics: dict[str, int], said: Said, cores: dict[int, dict[str, int]]) -> Account:
+        """`statistics` are the soft card's at the end; `said` the console's; `cores` the counters that the image printed."""
+        account = Account(sent=self.sent, never_answered=len(self._out))
+        # Questions about settings and their answers are frames as well.
+        account.sent += self.asked
+        account.never_answered += self.asked - self.told
+        for name in ("rx_dropped", "tx_dropped", "rx_corrupted", "tx_corrupted", "rx_delayed_overflow", "tx_delayed_overflow"):
+            account.wire[name] = statistics.get(f"fault.{name}", 0)
+        for name in ("without_link", "by_reset", "by_hang"):
+            account.wire[name] = statistics.get(f"unseen.{name}", 0)
+        account.wire["socket"] = statistics.get("wire.frames_lost", 0)
+        account.driver["lost="] = said.lost
+        account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
+        # One lost answer to joined segments leaves all of them without.
+        joined = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
+        account.driver["in joined segments"] = joined
+        return account
+
+
+class Said:
+    """What the image says on its console, line by line, for any number of lines; and the last of them."""
+
+    def __init__(self) -> None:
+        self.lost = self.changes = self.refused = self.restarts = self.resets = 0
+        self.last: deque[str] = deque(maxlen=200)  # and what was done to the machine meanwhile
+
+    def line(self, line: str) -> None:
+        self.last.append(line)
+        if match := re.search(r"ixgbe_echo: answer: (ok|error)", line):
+            self.changes += match[1] == "ok"
+            self.refused += match[1] != "ok"
+        self.restarts += "started anew, lost=" in line
+        self.resets += "card reset, lost=" in line or "the card is reset" in line
+        if match := re.search(r"(?:answer: ok \S+|started anew,|card reset,) lost=(\d+)", line):
+            self.lost += int(match[1])
