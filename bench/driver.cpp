@@ -10,8 +10,7 @@
 //   forward    what came in goes out again from the buffer it lies in, and what was sent in the round before is taken back
 #include <array>
 #include <cstring>
-#include <optional>
-#include <utility>
+#include <span>
 
 #include "bench/marks.hpp"
 #include "drivers/ixgbe/card.hpp"
@@ -35,20 +34,26 @@ constexpr std::size_t frame_bytes = 60;
 
 /// A stack that does nothing but look at what every stack looks at.
 struct Stack final : FrameReceiver {
-  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override {
+  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override {
     ++received;
-    good += info.ip_checksum_good && info.l4_checksum_good && info.rss_valid;
-    if (!forwards) return frame->release();
-    const TransmitPiece piece{.data = frame->data, .bytes = frame->bytes};
-    if (!card->transmit({.pieces = {&piece, 1}, .frame_bytes = frame->bytes, .token = frame})) frame->release();
+    if (info.ip_checksum_good() && info.l4_checksum_good() && info.rss_type() != 0) [[likely]]
+      ++good;
+    if (!forwards) [[likely]]
+      return frame->release();
+    send_on(frame);
   }
-  void batch_done() noexcept override {}
-  void transmitted(void* token) noexcept override {
-    if (token != this) static_cast<ReceiveBuffer*>(token)->release();
+  [[gnu::noinline]] void send_on(ReceiveBuffer* frame) const {
+    const TransmitPiece piece{.data = frame->data, .bytes = frame->bytes};
+    if (!sender->transmit({&piece, 1}, {}, frame)) frame->release();
+  }
+  void transmitted(std::span<void* const> tokens) noexcept override {
+    for (void* const token : tokens) {
+      if (token != this) static_cast<ReceiveBuffer*>(token)->release();
+    }
   }
   void link_changed(bool) noexcept override {}
 
-  ixgbe::Card* card = nullptr;
+  FrameSender* sender = nullptr;
   bool forwards = false;
   std::uint64_t received = 0, good = 0;
 };
@@ -67,8 +72,8 @@ void put(std::byte* place, std::uint32_t value) {
 
 class Bench {
  public:
-  Bench(ixgbe::Card& card, Stack& stack) : card_(card), pair_(card.pair(0)), stack_(stack) {
-    // A UDP datagram to ourselves, the checksums as `TransmitFrame` asks for them.
+  Bench(ixgbe::Card& card, Stack& stack) : pair_(card.pair(0)), stack_(stack) {
+    // A UDP datagram to ourselves, the checksums as `TransmitOffload` asks for them.
     const MacAddress mac = card.mac();
     std::memcpy(frame_.data(), mac.data(), mac.size());
     std::memcpy(frame_.data() + mac.size(), mac.data(), mac.size());
@@ -117,21 +122,7 @@ class Bench {
 
   template <unsigned first_region>
   task<bool> send_and_take_back(unsigned frames, bool counted) {
-    if (counted) bench::begin_counting<first_region + transmit>();
-    for (unsigned i = 0; i < frames; ++i) {
-      const TransmitPiece piece{.data = frame_.data(), .bytes = frame_bytes};
-      sent_ &= card_
-                   .transmit({.pieces = {&piece, 1},
-                              .frame_bytes = frame_bytes,
-                              .l3_bytes = 20,
-                              .ipv4 = true,
-                              .ipv4_checksum = true,
-                              .layer4 = Layer4::udp,
-                              .token = &stack_})
-                   .has_value();
-    }
-    if (counted) end_with<first_region + transmit>();
-    co_await next_event();
+    co_await event<first_region + transmit>(counted, [] { return true; }, [this, frames] { send(frames); });
     if (!sent_ || !wait([this] { return pair_.transmit_queue().ready(); }, "sent frames")) co_return false;
     if (counted) bench::begin_counting<first_region + take_back>();
     pair_.transmit_queue().reclaim();
@@ -140,27 +131,42 @@ class Bench {
     co_return true;
   }
 
+  void send(unsigned frames) {
+    FrameSender& sender = *stack_.sender;
+    void* const token = &stack_;
+    constexpr TransmitOffload checksums{.l3_bytes = 20, .checksums = Checksums::udp_ipv4};
+    for (unsigned i = 0; i < frames; ++i) {
+      const TransmitPiece piece{.data = frame_.data(), .bytes = frame_bytes};
+      if (!sender.transmit({&piece, 1}, checksums, token)) sent_ = false;
+    }
+  }
+
   template <unsigned region>
   task<bool> receive_them(unsigned frames, bool counted) {
-    if (!wait([&] { return pair_.receive_queue().ready(frames); }, "a batch of frames")) co_return false;
     const std::uint64_t before = stack_.good;
-    if (counted) bench::begin_counting<region>();
-    pair_.interrupt();
-    if (counted) end_with<region>();
-    co_await next_event();
+    const auto came = [this, frames] { return wait([&] { return pair_.receive_queue().ready(frames); }, "a batch of frames"); };
+    if (!co_await event<region>(counted, came, [this] { pair_.interrupt(); })) co_return false;
     if (stack_.good == before + frames && stack_.good == stack_.received) co_return true;
     print("bench_driver: an event took ", stack_.received - before, " frames, ", stack_.good - before, " good ones, instead of ", frames);
     co_return false;
   }
 
-  /// Behind what the driver does at the event's end, which it has asked for by now.
-  template <unsigned region>
-  void end_with() {
-    if (region_ != region) {
-      region_ = region;
-      end_.emplace([] { bench::end_counting<region>(); }, EventEndHook::Place::last);
-    }
-    end_->request();
+  /// If `prepare()` says so, `work()` runs in the same event, and is counted together with what the driver does at the event's end, which
+  /// it has asked for by then.
+  template <unsigned region, class Prepare, class Work>
+  task<bool> event(bool counted, Prepare prepare, Work work) {
+    bool prepared = false;
+    EventEndHook end([] { bench::end_counting<region>(); }, EventEndHook::Place::last);
+    spawn([&] {
+      prepared = prepare();
+      if (!prepared) return;
+      if (!counted) return work();
+      bench::begin_counting<region>();
+      work();
+      end.request();
+    });
+    co_await next_event();
+    co_return prepared;
   }
 
   /// Without leaving the event: nobody else may look at the rings.
@@ -176,12 +182,9 @@ class Bench {
     return true;
   }
 
-  ixgbe::Card& card_;
   ixgbe::QueuePair& pair_;
   Stack& stack_;
   alignas(64) std::array<std::byte, frame_bytes> frame_{};
-  std::optional<EventEndHook> end_;
-  unsigned region_ = ~0U;
   bool sent_ = true;
 };
 
@@ -196,8 +199,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   ixgbe::Card& card = **opened;
   Stack stack;
-  stack.card = &card;
-  card.attach(stack);
+  stack.sender = &card.attach(stack);
   card.set_interrupt(0, false);
   for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
   co_await sleep_for(10ms);  // the pair's own first look is over

@@ -142,6 +142,9 @@ struct MemoryRange {
 
 [[nodiscard]] void* direct_map(std::uint64_t physical) noexcept;
 
+/// True if `pointer` lies in the direct map: all memory that is allocated does.
+[[nodiscard]] bool in_direct_map(const void* pointer) noexcept;
+
 /// The address a device uses for `pointer`, which lies in the direct map or in the image.
 [[nodiscard]] std::uint64_t physical_address(const void* pointer) noexcept;
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <optional>
 #include <span>
 
@@ -24,7 +25,7 @@ using MacAddress = std::array<std::uint8_t, 6>;
 /// `release()` on the core that received it. `stack_area` is the holder's to use (an lwIP pbuf header lives there), so taking a frame in
 /// allocates nothing.
 struct ReceiveBuffer {
-  std::byte* data = nullptr;      ///< first byte of the frame or piece
+  std::byte* data = nullptr;      ///< first byte of the frame or piece; whoever holds the buffer leaves the pointer as it is
   std::uint32_t bytes = 0;        ///< bytes valid at `data`
   ReceiveBuffer* next = nullptr;  ///< next piece of the same frame, or null
   void (*return_to)(ReceiveBuffer*) noexcept = nullptr;
@@ -34,15 +35,30 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// What the card found out about a received frame.
-struct ReceiveInfo {
-  bool ip_checksum_checked = false;  ///< the card looked at the IPv4 header checksum
-  bool ip_checksum_good = false;
-  bool l4_checksum_checked = false;  ///< the card looked at the TCP or UDP checksum
-  bool l4_checksum_good = false;
-  bool rss_valid = false;
-  std::uint32_t rss_hash = 0;
-  std::uint16_t vlan_tag = 0;  ///< 0 when the frame had none or it was left in place
+/// What the card found out about a received frame: one word, put together by hand, since it passes in a register for every frame.
+class ReceiveInfo {
+ public:
+  // Of checksums; neither good nor bad: the card did not look.
+  static constexpr std::uint32_t l4_good = 1;  ///< TCP's or UDP's
+  static constexpr std::uint32_t ip_good = 2;  ///< the IPv4 header's
+  static constexpr std::uint32_t bad = 4;      ///< one of them is wrong
+
+  constexpr ReceiveInfo() = default;
+  /// `rss_type`: what the hash was made of, by the number that RSS gives it (82599 datasheet 7.1.2.8), below 16; 0: there is no hash.
+  /// `vlan_tag`: 0 when the frame had none or it was left in place.
+  constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t rss_type = 0, std::uint32_t rss_hash = 0,
+                                 std::uint16_t vlan_tag = 0) noexcept
+      : word_((std::uint64_t{rss_hash} << 32 | rss_type) | checksums << 4 | std::uint64_t{vlan_tag} << 16) {}
+
+  [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good << 4) != 0; }
+  [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good << 4) != 0; }
+  [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad << 4) != 0; }
+  [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return word_ & 0xF; }
+  [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
+  [[nodiscard]] constexpr std::uint16_t vlan_tag() const noexcept { return static_cast<std::uint16_t>(word_ >> 16); }
+
+ private:
+  std::uint64_t word_ = 0;
 };
 
 /// A physically contiguous piece of an outgoing frame. It must stay unchanged until `transmitted`.
@@ -51,23 +67,27 @@ struct TransmitPiece {
   std::uint32_t bytes;
 };
 
-enum class Layer4 : std::uint8_t { none, tcp, udp };
+/// Checksums that the card fills in. A bit each: 1 for that of the IPv4 header, 2 for TCP's, 4 for UDP's. Without the first, layer 3 is
+/// IPv6, which has none.
+enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// An outgoing frame, headers included. With `ipv4_checksum`, the IPv4 header's checksum field is zero and the card fills it. With `layer4`
-/// set, the checksum field holds the folded, not inverted pseudo-header sum: with the length for ordinary frames, without it when
-/// `segment_bytes` asks for TSO (82599 datasheet 7.2.4, 7.2.5).
-struct TransmitFrame {
-  std::span<const TransmitPiece> pieces;
-  std::uint32_t frame_bytes = 0;
+/// What the card is to do to an outgoing frame. An IPv4 header's checksum field is zero. That of TCP or UDP holds the folded, not inverted
+/// pseudo-header sum: with the length for ordinary frames, without it when `segment_bytes` asks for TSO (82599 datasheet 7.2.4, 7.2.5).
+/// Eight bytes: it passes in a register, and two of them are compared as one number.
+struct TransmitOffload {
   std::uint8_t l2_bytes = 14;
   std::uint8_t l3_bytes = 0;
   std::uint8_t l4_bytes = 0;  ///< header, with options; needed for TSO
-  bool ipv4 = false;          ///< layer 3 is IPv4 (else IPv6, when offload is asked for)
-  bool ipv4_checksum = false;
-  Layer4 layer4 = Layer4::none;
+  Checksums checksums = Checksums::none;
   std::uint16_t segment_bytes = 0;  ///< TSO: payload bytes a segment; 0: no TSO
-  void* token = nullptr;            ///< given back by `transmitted`; null: nobody wants to know
+  std::uint16_t unused = 0;
+
+  [[nodiscard]] constexpr bool ipv4() const noexcept { return (static_cast<unsigned>(checksums) & 1) != 0; }
+  [[nodiscard]] constexpr bool tcp() const noexcept { return (static_cast<unsigned>(checksums) & 2) != 0; }
+  [[nodiscard]] constexpr bool udp() const noexcept { return (static_cast<unsigned>(checksums) & 4) != 0; }
+  [[nodiscard]] constexpr std::uint32_t headers_bytes() const noexcept { return std::uint32_t{l2_bytes} + l3_bytes + l4_bytes; }
 };
+static_assert(sizeof(TransmitOffload) == sizeof(std::uint64_t));
 
 /// What a device makes of a frame: with TSO several, each with headers of its own. Bytes are without FCS and without the padding that a
 /// device adds to short frames, which is how the 82599 counts them for a queue.
@@ -75,11 +95,11 @@ struct FramesSent {
   std::uint32_t frames;
   std::uint32_t bytes;
 };
-constexpr FramesSent frames_sent(const TransmitFrame& frame) noexcept {
-  if (frame.segment_bytes == 0) return {.frames = 1, .bytes = frame.frame_bytes};
-  const std::uint32_t headers = std::uint32_t{frame.l2_bytes} + frame.l3_bytes + frame.l4_bytes;
-  const std::uint32_t segments = (frame.frame_bytes - headers + frame.segment_bytes - 1) / frame.segment_bytes;
-  return {.frames = segments, .bytes = frame.frame_bytes + (segments - 1) * headers};
+constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offload) noexcept {
+  if (offload.segment_bytes == 0) return {.frames = 1, .bytes = frame_bytes};
+  const std::uint32_t headers = offload.headers_bytes();
+  const std::uint32_t segments = (frame_bytes - headers + offload.segment_bytes - 1) / offload.segment_bytes;
+  return {.frames = segments, .bytes = frame_bytes + (segments - 1) * headers};
 }
 
 /// What a stack implements, one instance a core. All calls come on that core, inside an event, and must not throw.
@@ -87,15 +107,28 @@ class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
   /// A whole frame; the receiver owns `frame` (and its `next` pieces) from here on.
-  virtual void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept = 0;
-  /// The last frame of this batch was delivered.
-  virtual void batch_done() noexcept = 0;
-  /// The card has read every piece of the frame that carried `token`.
-  virtual void transmitted(void* token) noexcept = 0;
+  virtual void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept = 0;
+  /// The card has read every piece of the frames that carried `tokens`: in the order in which they were queued, each frame's once, null
+  /// ones too.
+  virtual void transmitted(std::span<void* const> tokens) noexcept = 0;
   /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the
   /// room.
   virtual void transmit_room() noexcept {}
   virtual void link_changed(bool up) noexcept = 0;
+};
+
+using TransmitPieces = std::span<const TransmitPiece>;
+using TransmitResult = std::expected<void, ErrorCode>;
+
+/// One core's way out of a device.
+class FrameSender {
+ public:
+  virtual ~FrameSender() = default;
+  /// Queues a frame, `pieces` put together, headers included; the card is told at the end of the event, once for all frames of it. `token`
+  /// comes back by `transmitted`. Errors: `full` (ring has no room; counted; `transmit_room` follows when it has again), `invalid` (too
+  /// many pieces, too long, an offload that cannot be), `closed` (no link or device gone). After an error the frame was not taken and the
+  /// token will not come back.
+  [[nodiscard]] virtual TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept = 0;
 };
 
 struct NetDeviceLimits {
@@ -113,13 +146,9 @@ class NetDevice {
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
 
-  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. Once a core.
-  virtual void attach(FrameReceiver& receiver) = 0;
-
-  /// Queues a frame on this core's transmit queue; the card is told at the end of the event, once for all frames of it. Errors: `full`
-  /// (ring has no room; counted; `transmit_room` follows when it has again), `invalid` (too many pieces, too long), `closed` (no link or
-  /// device gone). After an error the frame was not taken and the token will not come back.
-  [[nodiscard]] virtual Result<void> transmit(const TransmitFrame& frame) noexcept = 0;
+  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. Once a core. What it returns is for this
+  /// core alone, and lives as long as the device.
+  [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
   /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4); used to choose local ports. All in
   /// host byte order, as they stand in the received frame: `source` is the peer.

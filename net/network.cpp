@@ -97,7 +97,7 @@ task<bool> NetworkOfStacks::make_stack(unsigned core) {
     Stack* const stack = new (std::nothrow) Stack(group_, core);
     if (stack == nullptr) return false;
     group_.stacks[core - group_.first].store(stack, std::memory_order_release);
-    group_.device.attach(*stack);
+    stack->send_by(group_.device.attach(*stack));
     return true;
   });
 }

@@ -99,11 +99,13 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool start_dhcp() noexcept;
 
   // FrameReceiver
-  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override;
-  void batch_done() noexcept override {}
-  void transmitted(void* token) noexcept override;
+  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override;
+  void transmitted(std::span<void* const> tokens) noexcept override;
   void transmit_room() noexcept override;
   void link_changed(bool up) noexcept override;
+
+  /// Where frames go; before the first one.
+  void send_by(FrameSender& sender) noexcept { sender_ = &sender; }
 
   // For lwIP's side.
   [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
@@ -150,11 +152,11 @@ class Stack final : public FrameReceiver {
     Listener* next = nullptr;
   };
 
-  void input(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept;
+  void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
   /// A copy of a frame in memory of its own, in the shape of a card's buffer; null at the bound or without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
-  void pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info) noexcept;
+  void pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept;
   void end_of_event() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
@@ -173,6 +175,7 @@ class Stack final : public FrameReceiver {
   StackGroup& group_;
   const unsigned core_;
   const NetDeviceLimits limits_;
+  FrameSender* sender_ = nullptr;
   netif netif_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;

@@ -86,7 +86,7 @@ ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes
   return copy;
 }
 
-void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
+void Stack::receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
   std::size_t bytes = 0;
   for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) bytes += piece->bytes;
   counters_.frames_received.add();
@@ -110,7 +110,7 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
     release_chain(frame);
     return;
   }
-  if ((info.ip_checksum_checked && !info.ip_checksum_good) || (info.l4_checksum_checked && !info.l4_checksum_good)) {
+  if (info.checksum_bad()) {
     counters_.dropped_checksum.add();
     release_chain(frame);
     return;
@@ -136,16 +136,16 @@ void Stack::receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
     counters_.receive_copied.add();
     frame = copy;
   }
-  ReceiveInfo checked = info;
-  if (outside.fragment) checked.l4_checksum_checked = false;  // whatever was looked at, it was not the datagram
-  input(frame, checked);
+  // Whatever was looked at of a fragment, it was not the datagram.
+  if (outside.fragment) info = ReceiveInfo(info.ip_checksum_good() ? ReceiveInfo::ip_good : 0);
+  input(frame, info);
 }
 
-void Stack::input(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept {
+void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
   // Run to completion: the interface's flags can say, for just this frame, what the card has checked already.
   std::uint16_t checks = checksum_base_;
-  if (info.ip_checksum_checked) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
-  if (info.l4_checksum_checked) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
+  if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
+  if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
   NETIF_SET_CHECKSUM_CTRL(&netif_, checks);
   pbuf* const chain = wrap(frame);
   if (netif_.input(chain, &netif_) != ERR_OK) {
@@ -191,7 +191,7 @@ void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
 
 // --- From core to core -------------------------------------------------------------------------------------------------------------------
 
-void Stack::pass_on(unsigned core, ReceiveBuffer* copy, const ReceiveInfo& info) noexcept {
+void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept {
   if (copy == nullptr) {
     counters_.dropped_memory.add();
     return;
@@ -248,7 +248,7 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
     pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
   }
   pbuf_free(datagram);
-  pass_on(core, copy, {.ip_checksum_checked = true, .ip_checksum_good = true});
+  pass_on(core, copy, ReceiveInfo(ReceiveInfo::ip_good));
   return true;
 }
 

@@ -27,32 +27,33 @@ std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexce
 }
 
 /// Tells the card which checksums to fill in, and prepares their fields. The headers lie in the first piece; nobody else reads it yet.
-void offload_checksums(pbuf& first, TransmitFrame& frame) noexcept {
+TransmitOffload offload_checksums(pbuf& first) noexcept {
   auto* const bytes = static_cast<std::byte*>(first.payload);
   std::uint16_t ethertype;
   std::memcpy(&ethertype, bytes + 12, sizeof ethertype);
-  if (ethertype != PP_HTONS(ETHTYPE_IP) || first.len < SIZEOF_ETH_HDR + IP_HLEN) return;
+  TransmitOffload offload;
+  if (ethertype != PP_HTONS(ETHTYPE_IP) || first.len < SIZEOF_ETH_HDR + IP_HLEN) return offload;
   auto& ip = *reinterpret_cast<ip_hdr*>(bytes + SIZEOF_ETH_HDR);
   const std::uint16_t ip_bytes = IPH_HL_BYTES(&ip);
-  frame.ipv4 = true;
-  frame.ipv4_checksum = true;
-  frame.l3_bytes = static_cast<std::uint8_t>(ip_bytes);
+  offload.checksums = Checksums::ipv4;
+  offload.l3_bytes = static_cast<std::uint8_t>(ip_bytes);
   IPH_CHKSUM_SET(&ip, 0);
-  if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0) return;  // a fragment: UDP without a checksum, or ICMP with one
+  if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0) return offload;  // a fragment: UDP without a checksum, or ICMP with one
 
   const auto l4_bytes = static_cast<std::uint16_t>(lwip_ntohs(IPH_LEN(&ip)) - ip_bytes);
   std::byte* const l4 = bytes + SIZEOF_ETH_HDR + ip_bytes;
   if (IPH_PROTO(&ip) == IP_PROTO_TCP && first.len >= SIZEOF_ETH_HDR + ip_bytes + TCP_HLEN) {
     auto& tcp = *reinterpret_cast<tcp_hdr*>(l4);
-    frame.layer4 = Layer4::tcp;
-    frame.l4_bytes = TCPH_HDRLEN_BYTES(&tcp);
+    offload.checksums = Checksums::tcp_ipv4;
+    offload.l4_bytes = TCPH_HDRLEN_BYTES(&tcp);
     tcp.chksum = pseudo_header_sum(ip, l4_bytes);
   } else if (IPH_PROTO(&ip) == IP_PROTO_UDP && first.len >= SIZEOF_ETH_HDR + ip_bytes + UDP_HLEN) {
     auto& udp = *reinterpret_cast<udp_hdr*>(l4);
-    frame.layer4 = Layer4::udp;
-    frame.l4_bytes = UDP_HLEN;
+    offload.checksums = Checksums::udp_ipv4;
+    offload.l4_bytes = UDP_HLEN;
     udp.chksum = pseudo_header_sum(ip, l4_bytes);
   }
+  return offload;
 }
 
 }  // namespace
@@ -85,17 +86,15 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     pbuf_ref(held);
   }
 
-  TransmitFrame out{.frame_bytes = held->tot_len, .token = held};
-  out.pieces = {pieces.data(), count};
-  if (limits_.checksum_offload) offload_checksums(*held, out);
+  const TransmitOffload offload = limits_.checksum_offload ? offload_checksums(*held) : TransmitOffload{};
   std::uint16_t ethertype;
   std::memcpy(&ethertype, static_cast<const std::byte*>(held->payload) + 12, sizeof ethertype);
   if (ethertype == PP_HTONS(ETHTYPE_ARP)) arp_dirty_ = true;
   want_event_end();
 
-  if (const Result<void> taken = group_.device.transmit(out); !taken.has_value()) {
+  if (const auto taken = sender_->transmit({pieces.data(), count}, offload, held); !taken.has_value()) {
     pbuf_free(held);
-    if (taken.error().code == ErrorCode::full) {
+    if (taken.error() == ErrorCode::full) {
       counters_.transmit_full.add();
       return ERR_MEM;
     }
@@ -103,20 +102,20 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     return ERR_IF;
   }
   if (is_control_frame(pieces[0].data, pieces[0].bytes, LocalPort::source)) [[unlikely]] {
-    const FramesSent sent = frames_sent(out);
+    const FramesSent sent = frames_sent(held->tot_len, offload);
     log::count_control({.tx_frames = sent.frames, .tx_bytes = sent.bytes});
     counters_.control_frames_sent.add(sent.frames);
     counters_.control_bytes_sent.add(sent.bytes);
   }
   ++frames_in_flight_;
   counters_.frames_sent.add();
-  counters_.bytes_sent.add(out.frame_bytes);
+  counters_.bytes_sent.add(held->tot_len);
   return ERR_OK;
 }
 
-void Stack::transmitted(void* token) noexcept {
-  --frames_in_flight_;
-  pbuf_free(static_cast<pbuf*>(token));
+void Stack::transmitted(std::span<void* const> tokens) noexcept {
+  frames_in_flight_ -= static_cast<unsigned>(tokens.size());
+  for (void* const token : tokens) pbuf_free(static_cast<pbuf*>(token));
 }
 
 void Stack::transmit_room() noexcept {

@@ -275,16 +275,11 @@ NetDeviceLimits Card::limits() const noexcept {
           .checksum_offload = true};
 }
 
-void Card::attach(FrameReceiver& receiver) {
+FrameSender& Card::attach(FrameReceiver& receiver) {
   const unsigned core = this_core();
   require(core < pairs_.size(), "ixgbe: attach on a core without a queue pair", core);
   pairs_[core]->attach(receiver);
-}
-
-Result<void> Card::transmit(const TransmitFrame& frame) noexcept {
-  const unsigned core = this_core();
-  if (core >= pairs_.size()) return failure(ErrorCode::invalid, "ixgbe: this core has no transmit queue", core);
-  return pairs_[core]->transmit(frame);
+  return *pairs_[core];
 }
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,

@@ -57,8 +57,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] MacAddress mac() const noexcept override { return mac_; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] bool link_up() const noexcept override { return link_up_.load(std::memory_order_relaxed); }
-  void attach(FrameReceiver& receiver) override;
-  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
+  [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
   void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;

@@ -17,6 +17,15 @@ namespace neap::ixgbe {
 
 struct alignas(16) Descriptor {
   std::uint64_t words[2];
+
+  /// The word that holds DD; what the card wrote with it may be read afterwards.
+  [[nodiscard]] std::uint64_t load_status() noexcept { return std::atomic_ref(words[1]).load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t load_first() noexcept { return std::atomic_ref(words[0]).load(std::memory_order_relaxed); }
+  /// The card sees it no later than the tail write that follows.
+  void store(std::uint64_t word0, std::uint64_t word1) noexcept {
+    std::atomic_ref(words[0]).store(word0, std::memory_order_relaxed);
+    std::atomic_ref(words[1]).store(word1, std::memory_order_relaxed);
+  }
 };
 
 class DescriptorRing {
@@ -44,19 +53,8 @@ class DescriptorRing {
   /// `position` counts on for ever; the ring takes its low bits.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
-  /// The word that holds DD; what the card wrote with it may be read afterwards.
-  [[nodiscard]] std::uint64_t load_status(std::uint32_t position) const noexcept {
-    return std::atomic_ref(descriptors_[slot(position)].words[1]).load(std::memory_order_acquire);
-  }
-  [[nodiscard]] std::uint64_t load_first(std::uint32_t position) const noexcept {
-    return std::atomic_ref(descriptors_[slot(position)].words[0]).load(std::memory_order_relaxed);
-  }
-  /// The card sees it no later than the tail write that follows.
-  void store(std::uint32_t position, std::uint64_t word0, std::uint64_t word1) noexcept {
-    Descriptor& descriptor = descriptors_[slot(position)];
-    std::atomic_ref(descriptor.words[0]).store(word0, std::memory_order_relaxed);
-    std::atomic_ref(descriptor.words[1]).store(word1, std::memory_order_relaxed);
-  }
+  /// The descriptor there, and up to the ring's end those behind it.
+  [[nodiscard]] Descriptor* at(std::uint32_t position) const noexcept { return &descriptors_[slot(position)]; }
   /// Sets bits in a descriptor that the card does not own yet.
   void add_bits(std::uint32_t position, std::uint64_t bits) noexcept {
     std::atomic_ref word(descriptors_[slot(position)].words[1]);

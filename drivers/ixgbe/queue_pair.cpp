@@ -35,7 +35,7 @@ bool QueuePair::drained() noexcept {
 std::uint32_t QueuePair::empty() noexcept {
   const std::uint32_t unsent = transmit_.empty();
   if (receiver_ != nullptr) {
-    if (receive_.receive(*receiver_, DescriptorRing::descriptors_max) != 0) receiver_->batch_done();
+    static_cast<void>(receive_.receive(*receiver_, DescriptorRing::descriptors_max));
     transmit_.deliver(*receiver_);
   }
   receive_.empty();
@@ -63,6 +63,7 @@ void QueuePair::attach(FrameReceiver& receiver) {
 bool QueuePair::detach() noexcept {
   if (attached()) log::watch(nullptr);
   receiver_ = nullptr;
+  transmit_.hold(held_);  // the next frame is looked at, and refused
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
   idle_.reset();
@@ -74,13 +75,14 @@ void QueuePair::tell_link() noexcept {
   if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
-Result<void> QueuePair::transmit(const TransmitFrame& frame) noexcept {
-  require(receiver_ != nullptr, "ixgbe: transmit before attach", index_);
-  if (!link_up_.load(std::memory_order_relaxed)) [[unlikely]]
-    return failure(ErrorCode::closed, "ixgbe: no link", index_);
-  auto queued = transmit_.transmit(frame);
-  end_->request();  // after a refusal too: reclaim may have found tokens to deliver
-  return queued;
+// An event's first frame comes here, and where a run ends. A link that goes meanwhile is not seen before that.
+TransmitResult QueuePair::transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
+  if (receiver_ == nullptr || !link_up_.load(std::memory_order_relaxed)) [[unlikely]]
+    return std::unexpected(ErrorCode::closed);
+  end_->request();  // before a refusal too: reclaim may find tokens to deliver
+  transmit_.begin_run();
+  if (transmit_.transmit_alike(pieces, offload, token)) return {};
+  return transmit_.transmit(pieces, offload, token);
 }
 
 void QueuePair::interrupt() noexcept {
@@ -98,10 +100,9 @@ void QueuePair::look() noexcept {
 void QueuePair::work() noexcept {
   if (receiver_ == nullptr) return;  // frames wait in the ring for `attach`
   transmit_.reclaim();
-  transmit_.deliver(*receiver_);
+  if (transmit_.deliverable()) transmit_.deliver(*receiver_);
   const unsigned taken = receive_.receive(*receiver_, budget_);
   if (taken == 0) return;
-  receiver_->batch_done();
   end_->request();
   if (taken == budget_ && receive_.ready()) {
     counters_.budget_exits.add();

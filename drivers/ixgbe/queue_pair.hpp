@@ -2,7 +2,7 @@
 // What one core does for the card: its receive and its transmit queue as one event.
 //
 // Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to
-// `budget` received descriptors, then the stack is told that the batch is over. New buffers and new frames are told to the card once, at
+// `budget` received descriptors. New buffers and new frames are told to the card once, at
 // the end of whatever event caused them.
 //
 // The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself
@@ -24,14 +24,14 @@
 
 namespace neap::ixgbe {
 
-class QueuePair {
+class QueuePair final : public FrameSender {
  public:
   /// Both queues have number `index`, which is the core's.
   QueuePair(Registers registers, unsigned index) noexcept
       : receive_(registers, index, traffic_), transmit_(registers, index, traffic_), index_(index) {}
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
-  ~QueuePair();
+  ~QueuePair() override;
 
   /// Memory for both queues, on the pair's core, so that it is near. Errors: `invalid`, `out_of_memory`; then nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
@@ -69,8 +69,10 @@ class QueuePair {
   /// True once for each time that `on_hang` was called since the last look. Any core.
   [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
-  /// On the pair's core. Errors: `closed` (no link), those of `TransmitQueue::transmit`.
-  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
+  // FrameSender, on the pair's core.
+  [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
+    return transmit_.transmit_alike(pieces, offload, token) ? TransmitResult{} : transmit_any(pieces, offload, token);
+  }
 
   /// The event of this pair's vector.
   void interrupt() noexcept;
@@ -96,6 +98,7 @@ class QueuePair {
   static constexpr std::chrono::seconds hang_period{2};
 
  private:
+  [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
   /// A look without an interrupt that finds something leaves a record of its own.
   void look() noexcept;
   void work() noexcept;

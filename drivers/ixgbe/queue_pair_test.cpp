@@ -81,14 +81,12 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
     receive(3 * 64 + 16);
     pair->interrupt();
     EXPECT_EQ(stack.frames.size(), 64U) << "one event takes no more than its budget";
-    EXPECT_EQ(stack.batches, 1U);
   });
   ASSERT_TRUE(received(208));
   for (std::uint32_t i = 0; i < 208; ++i) EXPECT_EQ(stack.frames[i], frame_of(i, 100));
   machine.on(0, [&] {
     EXPECT_EQ(pair->counters().budget_exits.value(), 3U);
     EXPECT_EQ(pair->counters().idle_finds.value(), 0U) << "on a busy core nobody would have looked";
-    EXPECT_EQ(stack.batches, 4U);
     EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write an event";
   });
 }
@@ -198,12 +196,11 @@ TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteEvenFromHooksAskedForLater) {
   attach();
   const Bytes bytes = frame_of(1, 100);
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
-  const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
   std::optional<EventEndHook> server;
   machine.on(0, [&] {
-    server.emplace([&] { EXPECT_TRUE(pair->transmit(frame).has_value()); });
-    EXPECT_TRUE(pair->transmit(frame).has_value());
-    EXPECT_TRUE(pair->transmit(frame).has_value());
+    server.emplace([&] { EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value()); });
+    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value());
+    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value());
     server->request();
   });
   machine.on(0, [&] {
@@ -247,10 +244,30 @@ TEST_F(QueuePairTest, WithoutALinkFramesAreRefused) {
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
   machine.on(0, [&] {
     pair->set_link(false);
-    const auto refused = pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100});
+    const auto refused = pair->transmit({&piece, 1}, {}, nullptr);
     ASSERT_FALSE(refused.has_value());
-    EXPECT_EQ(refused.error().code, ErrorCode::closed);
+    EXPECT_EQ(refused.error(), ErrorCode::closed);
     EXPECT_EQ(pair->transmit_queue().pending(), 0U);
+  });
+}
+
+TEST_F(QueuePairTest, AFrameAfterTheLinkWentOrTheStackLeftIsRefusedInTheNextEventAtTheLatest) {
+  start();
+  attach();
+  const Bytes bytes = frame_of(1, 100);
+  const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
+  const auto send = [&] { return pair->transmit({&piece, 1}, {}, nullptr); };
+  machine.on(0, [&] {
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(send().has_value());
+    pair->set_link(false);
+  });
+  machine.on(0, [&] {
+    EXPECT_EQ(send().error(), ErrorCode::closed);
+    pair->set_link(true);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(send().has_value());
+    card.transmit();
+    EXPECT_TRUE(pair->detach());
+    EXPECT_EQ(send().error(), ErrorCode::closed) << "at once";
   });
 }
 
@@ -301,14 +318,14 @@ TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreOnTheirWayOut) {
   attach();
   const Bytes bytes = frame_of(1, 100);
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
-  machine.on(0, [&] { EXPECT_TRUE(pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100}).has_value()); });
+  machine.on(0, [&] { EXPECT_TRUE(pair->transmit({&piece, 1}, {}, nullptr).has_value()); });
   machine.on(0, [&] {
     EXPECT_EQ(pair->next_receive_line(), nullptr);
     card.transmit();
     EXPECT_TRUE(pair->work_waits());
     pair->interrupt();
     EXPECT_NE(pair->next_receive_line(), nullptr);
-    EXPECT_TRUE(pair->transmit({.pieces = {&piece, 1}, .frame_bytes = 100}).has_value());
+    EXPECT_TRUE(pair->transmit({&piece, 1}, {}, nullptr).has_value());
     pair->set_link(false);
     EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may stay for as long as that takes";
   });
@@ -328,7 +345,6 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   unsigned complaints = 0;
   const Bytes bytes = frame_of(1, 100);
   const TransmitPiece piece{.data = reinterpret_cast<const std::byte*>(bytes.data()), .bytes = 100};
-  const TransmitFrame frame{.pieces = {&piece, 1}, .frame_bytes = 100, .token = &card};
   machine.on(0, [&] {
     ASSERT_TRUE(pair->prepare({}).has_value());
     pair->program({});
@@ -346,7 +362,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   const auto period = QueuePair::hang_period + std::chrono::milliseconds{1};
   EXPECT_EQ(hangs_after(10 * period), 0U);
 
-  machine.on(0, [&] { EXPECT_TRUE(pair->transmit(frame).has_value()); });
+  machine.on(0, [&] { EXPECT_TRUE(pair->transmit({&piece, 1}, {}, &card).has_value()); });
   EXPECT_EQ(hangs_after(period), 1U);
   EXPECT_EQ(hangs_after(period), 2U);
   pair->set_link(false);

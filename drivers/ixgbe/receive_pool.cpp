@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/receive_pool.hpp"
 
-#include <cassert>
 #include <new>
 
 namespace neap::ixgbe {
@@ -18,7 +17,7 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
   for (std::uint32_t i = more; i-- > 0;) {
     Buffer& buffer = buffers[i];
     buffer.pool = this;
-    buffer.start = data->start() + std::size_t{i} * buffer_bytes;
+    buffer.data = data->start() + std::size_t{i} * buffer_bytes;
     buffer.bus_address = first_bus_address + std::uint64_t{i} * buffer_bytes;
     buffer.return_to = &release;
     buffer.pool_index = size_ + i;
@@ -27,20 +26,13 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
   }
   slabs_.push_back({.data = std::move(*data), .buffers = std::move(buffers)});
   size_ = count;
-  available_ += more;
+  missing_ -= static_cast<std::int32_t>(more);
   return {};
 }
 
-void ReceivePool::give_back(Buffer* buffer) noexcept {
-  assert(buffer->pool == this && available_ < size_);
-  buffer->next = free_;
-  free_ = buffer;
-  ++available_;
-  if (wanted_ != nullptr && available_ >= threshold_) [[unlikely]] {
-    const auto wanted = wanted_;
-    wanted_ = nullptr;
-    wanted(context_);
-  }
+void ReceivePool::call() noexcept {
+  call_when(0, wanted_, context_);  // what is there is never again below that
+  wanted_(context_);
 }
 
 void ReceivePool::release(ReceiveBuffer* buffer) noexcept {

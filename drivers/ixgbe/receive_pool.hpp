@@ -9,6 +9,7 @@
 // that no buffer crosses a 4 KiB border.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,6 @@ class ReceivePool {
 
   struct Buffer : ReceiveBuffer {
     ReceivePool* pool = nullptr;
-    std::byte* start = nullptr;
     std::uint64_t bus_address = 0;
     // Of a frame's first buffer, while the frame is being put together.
     Buffer* last = nullptr;
@@ -41,23 +41,33 @@ class ReceivePool {
   /// Allocates more buffers, so that there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
-  /// Null when none is left.
-  [[nodiscard]] Buffer* take() noexcept {
+  /// Calls `use(buffer)` for each of `count` buffers, which must be there.
+  template <class Use>
+  void take(std::uint32_t count, Use use) noexcept {
+    assert(count <= available());
+    missing_ += static_cast<std::int32_t>(count);
     Buffer* buffer = free_;
-    if (buffer == nullptr) [[unlikely]]
-      return nullptr;
-    free_ = static_cast<Buffer*>(buffer->next);
-    --available_;
-    return buffer;
+    for (; count != 0; --count) {
+      use(buffer);
+      buffer = static_cast<Buffer*>(buffer->next);
+    }
+    free_ = buffer;
   }
 
-  void give_back(Buffer* buffer) noexcept;
+  void give_back(Buffer* buffer) noexcept {
+    assert(buffer->pool == this && available() < size_);
+    buffer->next = free_;
+    free_ = buffer;
+    if (--missing_ == 0) [[unlikely]]
+      call();
+  }
 
-  [[nodiscard]] std::uint32_t available() const noexcept { return available_; }
+  [[nodiscard]] std::uint32_t available() const noexcept { return threshold_ - static_cast<std::uint32_t>(missing_); }
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
   /// Calls `wanted(context)` at the first release that brings `available()` to `threshold` or more; once, until asked again.
   void call_when(std::uint32_t threshold, void (*wanted)(void*) noexcept, void* context) noexcept {
+    missing_ += static_cast<std::int32_t>(threshold - threshold_);
     threshold_ = threshold;
     wanted_ = wanted;
     context_ = context;
@@ -65,6 +75,7 @@ class ReceivePool {
 
  private:
   static void release(ReceiveBuffer* buffer) noexcept;
+  void call() noexcept;
 
   struct Slab {
     DmaMemory data;
@@ -72,7 +83,7 @@ class ReceivePool {
   };
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
-  std::uint32_t available_ = 0;
+  std::int32_t missing_ = 0;  // up to the threshold; below zero: so many more are there
   std::uint32_t size_ = 0;
   std::uint32_t threshold_ = 0;
   void (*wanted_)(void*) noexcept = nullptr;

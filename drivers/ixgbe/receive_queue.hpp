@@ -48,7 +48,7 @@ class ReceiveQueue {
 
   /// True if the card has written back the next descriptor, or the next `count`.
   [[nodiscard]] bool ready(std::uint32_t count = 1) const noexcept {
-    return posted_ >= count && is_done(ring_.load_status(head_ + count - 1));
+    return posted_ >= count && is_done(ring_.at(head_ + count - 1)->load_status());
   }
 
   /// The cache line with the descriptor that the card writes back next.
@@ -69,7 +69,9 @@ class ReceiveQueue {
  private:
   using Written = descriptor::ReceiveWriteBack;
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
+  /// What the card found out about the frame that ends with this descriptor.
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
+  [[nodiscard]] static ReceiveInfo plain_info_of(std::uint64_t first, std::uint64_t status) noexcept;
 
   /// A place in the ring: its buffer, and what there is of the frame that goes on in it.
   struct Slot {
@@ -81,8 +83,11 @@ class ReceiveQueue {
     std::unique_ptr<Slot[]> slots;
   };
 
-  void take_piece(FrameReceiver& receiver, Slot& slot, std::uint64_t first, std::uint64_t status) noexcept;
-  void keep_for_next(ReceivePool::Buffer* frame, std::uint64_t first, std::uint64_t status) noexcept;
+  /// The same for descriptors that lie side by side.
+  unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
+  /// Any descriptor that is done, and its place in the ring. Not for the compiler to mix with the straight way.
+  [[gnu::noinline]] void take_piece(FrameReceiver& receiver, Descriptor& descriptor, Slot& slot) noexcept;
+  void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   /// Its buffers go back to the pool.
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
@@ -94,6 +99,7 @@ class ReceiveQueue {
   std::uint32_t tail_ = 0;    // next descriptor to fill
   std::uint32_t posted_ = 0;  // tail_ - head_: descriptors that the card may use
   std::uint32_t pieces_max_ = 1;
+  std::uint32_t parts_ = 0;  // of what a run took: descriptors that do not end a frame
   unsigned index_;
   ReceivePool::Buffer thrown_away_;  // stands for a frame whose remaining pieces go the way of the first ones
 

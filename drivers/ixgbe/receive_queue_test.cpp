@@ -206,25 +206,28 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
                                .rss_hash = 0xdeadbeef,
                                .l4_checksum_checked = true,
                                .ip_checksum_checked = true});
-  EXPECT_TRUE(info.ip_checksum_checked && info.ip_checksum_good && info.l4_checksum_checked && info.l4_checksum_good);
-  EXPECT_TRUE(info.rss_valid);
-  EXPECT_EQ(info.rss_hash, 0xdeadbeefU);
-  EXPECT_EQ(info.vlan_tag, 0U);
+  EXPECT_TRUE(info.ip_checksum_good() && info.l4_checksum_good() && !info.checksum_bad());
+  EXPECT_EQ(info.rss_type(), 1U);
+  EXPECT_EQ(info.rss_hash(), 0xdeadbeefU);
+  EXPECT_EQ(info.vlan_tag(), 0U);
 
   info = info_for({.packet_tcp = true, .l4_checksum_checked = true, .ip_checksum_checked = true, .l4_error = true, .ip_error = true});
-  EXPECT_TRUE(info.ip_checksum_checked && info.l4_checksum_checked);
-  EXPECT_FALSE(info.ip_checksum_good || info.l4_checksum_good) << "bad checksums go up, marked: the stack counts them";
-  EXPECT_FALSE(info.rss_valid);
+  EXPECT_TRUE(info.checksum_bad()) << "bad checksums go up, marked: the stack counts them";
+  EXPECT_FALSE(info.ip_checksum_good() || info.l4_checksum_good());
+  EXPECT_EQ(info.rss_type(), 0U);
+
+  info = info_for({.packet_tcp = true, .l4_checksum_checked = true, .ip_checksum_checked = true, .l4_error = true});
+  EXPECT_TRUE(info.checksum_bad() && info.ip_checksum_good() && !info.l4_checksum_good()) << "each layer for itself";
 
   info = info_for({.ip_checksum_checked = false, .l4_error = true, .ip_error = true});
-  EXPECT_FALSE(info.ip_checksum_checked || info.l4_checksum_checked) << "without the checked bit the error bits mean nothing";
-  EXPECT_FALSE(info.ip_checksum_good || info.l4_checksum_good);
+  EXPECT_FALSE(info.ip_checksum_good() || info.l4_checksum_good() || info.checksum_bad())
+      << "without the checked bit the error bits mean nothing";
 
   info = info_for({.packet_udp = true, .l4_checksum_checked = true, .l4_error = true});
-  EXPECT_FALSE(info.l4_checksum_checked) << "the card mistakes UDP without a checksum";
+  EXPECT_FALSE(info.l4_checksum_good() || info.checksum_bad()) << "the card mistakes UDP without a checksum";
 
   info = info_for({.vlan_packet = true, .vlan = 123});
-  EXPECT_EQ(info.vlan_tag, 123U);
+  EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
 // 7.1.6.2: the parts of a joined frame name each other; whole frames lie between them.
@@ -250,6 +253,40 @@ TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
   card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 3, .length = 2000});
   EXPECT_EQ(queue.receive(stack, 64), 1U);
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
+  expect_no_leak();
+}
+
+// The straight way for whole frames and the general one for all others take turns, over the ring's end and in any order.
+TEST_F(ReceiveQueueTest, JoinedMarkedAndFaultyFramesAmongWholeOnesAreEachTakenForWhatTheyAre) {
+  using Part = descriptor::ReceiveWriteBackCoalesced;
+  using Whole = descriptor::ReceiveWriteBack;
+  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  queue.refill();
+  std::uint32_t at = 0;
+  for (std::uint32_t round = 0; round < 40; ++round) {
+    stack.frames.clear();
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .ip_checksum_checked = true, .length = 60});
+    card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = (at + 6) % ring, .length = 2048});
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .receive_error = true, .length = 61});
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 62});
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .vlan_packet = true, .length = 63, .vlan = 77});
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 64});
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 65});
+    ASSERT_EQ(queue.receive(stack, 5), 5U);
+    EXPECT_EQ(stack.last_info.vlan_tag(), 77U);
+    ASSERT_EQ(queue.receive(stack, 64), 2U);
+    EXPECT_EQ(stack.last_info.vlan_tag(), 0U);
+    queue.refill();
+    std::vector<std::size_t> lengths;
+    for (const Bytes& frame : stack.frames) lengths.push_back(frame.size());
+    ASSERT_EQ(lengths, (std::vector<std::size_t>{60, 62, 63, 64, 2048 + 65})) << round;
+    at = (at + 7) % ring;
+  }
+  EXPECT_EQ(queue.counters().dropped_errors.value(), 40U);
+  EXPECT_EQ(traffic.rx_frames.value(), 40U * 6);
+  EXPECT_EQ(traffic.rx_descriptors.value(), 40U * 7);
   expect_no_leak();
 }
 

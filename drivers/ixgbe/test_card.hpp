@@ -163,11 +163,18 @@ class TestCard {
   SentFrame gathered_;
 };
 
+/// An outgoing frame, as `FrameSender::transmit` takes it.
+struct TestFrame {
+  std::span<const TransmitPiece> pieces;
+  TransmitOffload offload;
+  void* token = nullptr;
+};
+
 /// A stack that keeps what it is given.
 class TestReceiver : public FrameReceiver {
  public:
   ~TestReceiver() override { release_all(); }
-  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override {
+  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override {
     Bytes bytes;
     pieces = 0;
     for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next, ++pieces) {
@@ -179,8 +186,11 @@ class TestReceiver : public FrameReceiver {
     held.push_back(frame);
     if (!keep) release_all();
   }
-  void batch_done() noexcept override { ++batches; }
-  void transmitted(void* token) noexcept override { tokens.push_back(token); }
+  void transmitted(std::span<void* const> sent) noexcept override {
+    for (void* const token : sent) {
+      if (token != nullptr) tokens.push_back(token);
+    }
+  }
   void transmit_room() noexcept override { ++room_again; }
   void link_changed(bool up) noexcept override { link.push_back(up); }
 
@@ -198,7 +208,6 @@ class TestReceiver : public FrameReceiver {
   }
 
   bool keep = false;
-  unsigned batches = 0;
   unsigned pieces = 0;
   unsigned room_again = 0;
   ReceiveInfo last_info;

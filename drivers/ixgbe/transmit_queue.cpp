@@ -23,21 +23,8 @@ constexpr std::uint32_t l4_type_tcp = 1;
 constexpr unsigned checksum_context = 0;
 constexpr unsigned segment_context = 1;
 
-constexpr std::uint32_t context_index(const TransmitFrame& frame) noexcept {
-  return frame.segment_bytes != 0 ? segment_context : checksum_context;
-}
-
-constexpr bool wants_offload(const TransmitFrame& frame) noexcept {
-  return frame.ipv4_checksum || frame.layer4 != Layer4::none || frame.segment_bytes != 0;
-}
-
-/// Header lengths that the card's fields can hold and that make sense (7.2.3.2.3; 7.2.4.5 wants all headers of TSO within 512 bytes).
-constexpr bool headers_are_valid(const TransmitFrame& frame) noexcept {
-  constexpr std::uint32_t mac_length_max = 127;  // seven bits
-  const std::uint32_t headers = frame.l2_bytes + frame.l3_bytes + frame.l4_bytes;
-  if (frame.l2_bytes < 14 || frame.l2_bytes > mac_length_max || frame.l3_bytes < 20 || headers > frame.frame_bytes) return false;
-  if (frame.segment_bytes == 0) return true;
-  return frame.layer4 == Layer4::tcp && frame.l4_bytes >= 20 && headers < frame.frame_bytes && (!frame.ipv4 || frame.ipv4_checksum);
+constexpr bool wants_offload(TransmitOffload offload) noexcept {
+  return offload.checksums != Checksums::none || offload.segment_bytes != 0;
 }
 
 }  // namespace
@@ -65,7 +52,8 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
     head_ = std::move(spare_.head);
   }
   ring_.clear();
-  next_ = clean_ = told_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = 0;
+  next_ = clean_ = told_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_told_ = 0;
+  run_ = {};
   contexts_ = {};  // the card's are gone
   frame_bytes_max_ = options.frame_bytes_max;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
@@ -100,7 +88,7 @@ std::uint32_t TransmitQueue::empty() noexcept {
   reclaim();
   std::uint32_t frames = 0;
   for (; clean_ != next_; ++clean_) {
-    const auto descriptor = TransmitData::from_raw(0, ring_.load_status(clean_));
+    const auto descriptor = TransmitData::from_raw(0, ring_.at(clean_)->load_status());
     frames += descriptor.type == data_type && descriptor.end_of_packet ? 1 : 0;
   }
   reports_head_ = reports_tail_;
@@ -109,79 +97,101 @@ std::uint32_t TransmitQueue::empty() noexcept {
   return frames;
 }
 
-std::uint32_t TransmitQueue::descriptors_of(const TransmitFrame& frame) const noexcept {
-  const bool segment = frame.segment_bytes != 0;
-  if (frame.frame_bytes == 0 || frame.frame_bytes > (segment ? tso_bytes_max : frame_bytes_max_)) return 0;
-  if (wants_offload(frame) && !headers_are_valid(frame)) return 0;
-  if (segment && frame.l2_bytes + frame.l3_bytes + frame.l4_bytes + std::uint32_t{frame.segment_bytes} > frame_bytes_max_) return 0;
-  std::uint32_t descriptors = 0;
-  std::uint32_t bytes = 0;
-  for (const TransmitPiece& piece : frame.pieces) {
-    descriptors += (piece.bytes + descriptor_bytes_max - 1) / descriptor_bytes_max;
-    bytes += piece.bytes;
-  }
-  return bytes == frame.frame_bytes && descriptors < frame_descriptors_max_ ? descriptors : 0;
+// Header lengths that the card's fields can hold and that make sense (7.2.3.2.3; 7.2.4.5 wants all headers of TSO within 512 bytes).
+std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
+  constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
+  constexpr std::uint32_t mac_length_max = 127;  // seven bits
+  if (!wants_offload(offload)) return {1, frame_bytes_max_};
+  if (offload.l2_bytes < 14 || offload.l2_bytes > mac_length_max || offload.l3_bytes < 20) return none;
+  const std::uint32_t headers = offload.headers_bytes();
+  if (headers > frame_bytes_max_) return none;
+  if (offload.segment_bytes == 0) return {headers, frame_bytes_max_};
+  const bool valid = offload.tcp() && offload.l4_bytes >= 20 && headers + offload.segment_bytes <= frame_bytes_max_;
+  return valid ? std::pair{headers + 1, tso_bytes_max} : none;
 }
 
-TransmitQueue::Context TransmitQueue::context_of(const TransmitFrame& frame) noexcept {
+TransmitQueue::Context TransmitQueue::context_of(TransmitOffload offload) noexcept {
   constexpr Context always = TransmitContext{.type = context_type, .extension = true}.raw();
-  const std::uint32_t l4_type = frame.layer4 == Layer4::tcp ? l4_type_tcp : l4_type_udp;
-  const std::uint32_t l4_bytes = frame.segment_bytes != 0 ? frame.l4_bytes : std::uint32_t{0};
-  return {always[0] | TransmitContext::put_ip_length(frame.l3_bytes) | TransmitContext::put_mac_length(frame.l2_bytes),
-          always[1] | TransmitContext::put_ipv4(frame.ipv4) | TransmitContext::put_l4_type(l4_type) |
-              TransmitContext::put_index(context_index(frame)) | TransmitContext::put_l4_length(l4_bytes) |
-              TransmitContext::put_mss(frame.segment_bytes)};
+  const bool segment = offload.segment_bytes != 0;
+  const std::uint32_t l4_type = offload.tcp() ? l4_type_tcp : l4_type_udp;
+  return {always[0] | TransmitContext::put_ip_length(offload.l3_bytes) | TransmitContext::put_mac_length(offload.l2_bytes),
+          always[1] | TransmitContext::put_ipv4(offload.ipv4()) | TransmitContext::put_l4_type(l4_type) |
+              TransmitContext::put_index(segment ? segment_context : checksum_context) |
+              TransmitContext::put_l4_length(segment ? offload.l4_bytes : 0U) | TransmitContext::put_mss(offload.segment_bytes)};
 }
 
-Result<void> TransmitQueue::transmit(const TransmitFrame& frame) noexcept {
-  const std::uint32_t data_descriptors = descriptors_of(frame);
-  if (data_descriptors == 0) {
-    counters_.refused_invalid.add();
-    return failure(ErrorCode::invalid, "ixgbe: this frame cannot be sent", frame.frame_bytes);
+TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
+  end_run();
+  std::uint64_t bytes = 0;
+  std::uint64_t data_descriptors = 0;
+  for (const TransmitPiece& piece : pieces) {
+    bytes += piece.bytes;
+    data_descriptors += (std::uint64_t{piece.bytes} + descriptor_bytes_max - 1) / descriptor_bytes_max;
   }
-  const bool offload = wants_offload(frame);
-  const std::uint32_t index = context_index(frame);
-  const Context context = offload ? context_of(frame) : Context{};
-  const bool new_context = offload && context != contexts_[index];
-  const std::uint32_t descriptors = data_descriptors + (new_context ? 1 : 0);
-  const bool token = frame.token != nullptr;
-  if (!has_room_for(descriptors, token)) {
+  const auto [bytes_min, bytes_max] = bytes_for(offload);
+  if (bytes < bytes_min || bytes > bytes_max || data_descriptors >= frame_descriptors_max_) {
+    counters_.refused_invalid.add();
+    return std::unexpected(ErrorCode::invalid);
+  }
+  const bool segment = offload.segment_bytes != 0;
+  const std::uint32_t index = segment ? segment_context : checksum_context;
+  const Context context = wants_offload(offload) ? context_of(offload) : contexts_[index];
+  const bool new_context = context != contexts_[index];
+  const auto descriptors = static_cast<std::uint32_t>(data_descriptors) + (new_context ? 1 : 0);
+  if (!has_room_for(descriptors)) {
     reclaim();
-    if (!has_room_for(descriptors, token)) {
+    if (!has_room_for(descriptors)) {
       counters_.refused_full.add();
       room_wanted_ = true;
-      return failure(ErrorCode::full, "ixgbe: transmit ring is full", index_);
+      return std::unexpected(ErrorCode::full);
     }
   }
 
+  if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
   if (new_context) {
     contexts_[index] = context;
-    ring_.store(next_++, context[0], context[1]);
+    ring_.at(next_++)->store(context[0], context[1]);
     counters_.contexts.add();
   }
-  const bool segment = frame.segment_bytes != 0;
-  // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
-  const std::uint32_t headers_bytes = segment ? std::uint32_t{frame.l2_bytes} + frame.l3_bytes + frame.l4_bytes : 0;
   constexpr std::uint64_t always = TransmitData{.type = data_type, .insert_fcs = true, .extension = true}.raw()[1];
-  write_data(frame, always | TransmitData::put_segment(segment) | TransmitData::put_index(offload ? index : 0) |
-                        TransmitData::put_insert_ip_checksum(frame.ipv4_checksum) |
-                        TransmitData::put_insert_l4_checksum(frame.layer4 != Layer4::none) |
-                        TransmitData::put_payload_length(frame.frame_bytes - headers_bytes));
-  if (token) tokens_[ring_.slot(tokens_tail_++)] = frame.token;
-  traffic_.tx_descriptors.add(descriptors);
-  const FramesSent sent = frames_sent(frame);
-  traffic_.tx_frames.add(sent.frames);
-  traffic_.tx_bytes.add(sent.bytes);
-  if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
+  const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
+                               TransmitData::put_insert_ip_checksum(offload.ipv4()) |
+                               TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
+  // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
+  const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);
+  write_data(pieces, common | TransmitData::put_payload_length(payload_bytes));
+  tokens_[ring_.slot(tokens_tail_++)] = token;
+  const FramesSent sent = frames_sent(static_cast<std::uint32_t>(bytes), offload);
+  segments_untold_ += sent.frames - 1;
+  bytes_untold_ += sent.bytes;
+
+  if (!segment) {
+    run_.offload = std::bit_cast<std::uint64_t>(offload);
+    run_.common = common | TransmitData::end_of_packet_mask;
+    run_.bytes_min = bytes_min;
+    run_.bytes_range = std::min(bytes_max, descriptor_bytes_max) - bytes_min;
+  }
   return {};
 }
 
-void TransmitQueue::write_data(const TransmitFrame& frame, std::uint64_t common) noexcept {
-  for (const TransmitPiece& piece : frame.pieces) {
+void TransmitQueue::begin_run() noexcept {
+  end_run();
+  if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
+  if (held_) return;
+  const std::uint32_t first = ring_.slot(next_);
+  const std::uint32_t first_token = ring_.slot(tokens_tail_);
+  run_.begin = run_.next = ring_.at(first);
+  run_.token = &tokens_[first_token];
+  run_.end = run_.begin + std::min({free_descriptors(), free_tokens(), report_interval_descriptors - (next_ - reported_),
+                                    ring_.size() - std::max(first, first_token)});
+}
+
+void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noexcept {
+  for (const TransmitPiece& piece : pieces) {
     std::uint64_t address = piece.bytes != 0 ? machine::physical_address(piece.data) : 0;
     for (std::uint32_t left = piece.bytes; left != 0;) {
       const std::uint32_t bytes = std::min(left, descriptor_bytes_max);
-      ring_.store(next_++, address, common | bytes);  // DTALEN is the lowest field of the second word
+      ring_.at(next_++)->store(address, common | bytes);  // DTALEN is the lowest field of the second word
       address += bytes;
       left -= bytes;
     }
@@ -197,8 +207,14 @@ void TransmitQueue::ask_for_report() noexcept {
 }
 
 void TransmitQueue::flush() noexcept {
+  end_run();
   if (told_ == next_) return;
   if (reported_ != next_) ask_for_report();
+  traffic_.tx_descriptors.add(next_ - told_);
+  traffic_.tx_frames.add(tokens_tail_ - tokens_told_ + segments_untold_);
+  traffic_.tx_bytes.add(bytes_untold_);
+  bytes_untold_ = segments_untold_ = 0;
+  tokens_told_ = tokens_tail_;
   told_ = next_;
   counters_.tail_writes.add();
   registers_.write(reg::TDT(index_), {.tail = ring_.slot(next_)});
@@ -210,7 +226,7 @@ bool TransmitQueue::oldest_report_is_done() const noexcept {
     const std::uint32_t head = std::atomic_ref(*const_cast<std::uint32_t*>(written_head_)).load(std::memory_order_acquire);
     return ring_.slot(head - clean_) >= end - clean_;
   }
-  return (ring_.load_status(end - 1) & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
+  return (ring_.at(end - 1)->load_status() & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
 }
 
 void TransmitQueue::reclaim() noexcept {
@@ -222,8 +238,14 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // `transmitted` may queue new frames and so add tokens behind; those here are taken first.
-  while (tokens_head_ != tokens_sent_) receiver.transmitted(tokens_[ring_.slot(tokens_head_++)]);
+  // As they lie in the ring, but a few at a time: their places stay taken meanwhile, and the stack may answer with new frames.
+  while (tokens_head_ != tokens_sent_) {
+    const std::uint32_t first = ring_.slot(tokens_head_);
+    const std::uint32_t count = std::min({tokens_sent_ - tokens_head_, ring_.size() - first, report_interval_descriptors});
+    receiver.transmitted({&tokens_[first], count});
+    tokens_head_ += count;
+  }
+  end_run();
   if (room_wanted_ && has_room()) {
     room_wanted_ = false;
     receiver.transmit_room();

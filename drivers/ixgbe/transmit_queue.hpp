@@ -10,10 +10,15 @@
 // Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3);
 // one serves frames with checksums, the other TSO, and either is written only when it changes.
 //
+// Most frames of an event ask for what the one before asked for, and lie in one piece. So `transmit`, which looks at everything, leaves
+// behind what it made of the offload, and `begin_run` looks how far neither room nor a report nor the ring's end needs a thought. Within
+// such a run `transmit_alike` has only to compare. A run ends at the latest with `flush`.
+//
 // Belongs to one core.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -50,13 +55,29 @@ class TransmitQueue {
   /// Turns the queue on or off (4.6.8). Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
   /// While held, `transmit` says `full`.
-  void hold(bool on) noexcept { held_ = on; }
+  void hold(bool on) noexcept {
+    end_run();
+    held_ = on;
+  }
   /// Forgets what the card has not reported, for a queue that is off; returns how many frames that were. The next `deliver` gives their
   /// tokens back.
   std::uint32_t empty() noexcept;
 
   /// Queues a frame. Errors: `full`, `invalid`; then nothing was queued.
-  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept;
+  [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
+  /// The same, for a frame of one piece that asks for what the last frame (without TSO) asked for, as long as a run lasts. False: nothing
+  /// was done, and `transmit` will do.
+  [[nodiscard]] bool transmit_alike(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
+    if (run_.next == run_.end || pieces.size() != 1 || std::bit_cast<std::uint64_t>(offload) != run_.offload) return false;
+    const TransmitPiece piece = pieces.front();
+    if (piece.bytes - run_.bytes_min > run_.bytes_range || !machine::in_direct_map(piece.data)) return false;
+    const std::uint64_t lengths = descriptor::TransmitData::put_payload_length(piece.bytes) | piece.bytes;
+    (run_.next++)->store(machine::physical_address(piece.data), run_.common | lengths);
+    *run_.token++ = token;
+    bytes_untold_ += piece.bytes;
+    return true;
+  }
+  void begin_run() noexcept;
   /// Tells the card about everything that was queued since the last time.
   void flush() noexcept;
 
@@ -78,6 +99,17 @@ class TransmitQueue {
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:
+  /// Descriptors and tokens of frames that are alike, side by side; `next_` and `tokens_tail_` learn of them when the run ends.
+  struct Run {
+    Descriptor* begin = nullptr;
+    Descriptor* next = nullptr;
+    Descriptor* end = nullptr;
+    void** token = nullptr;
+    std::uint64_t offload = ~std::uint64_t{0};  // none asks for that
+    std::uint64_t common = 0;                   // second word of the descriptor, without lengths
+    std::uint32_t bytes_min = 1;                // of a frame;
+    std::uint32_t bytes_range = 0;              // and up to so many more
+  };
   /// A descriptor with RS, and what is done once it is: all descriptors before `end`, all tokens before `tokens_end`.
   struct Report {
     std::uint32_t end;
@@ -91,17 +123,24 @@ class TransmitQueue {
     DmaMemory head;  // where the card writes the ring's head
   };
 
-  /// The data descriptors of a frame; 0 if the frame cannot be sent.
-  [[nodiscard]] std::uint32_t descriptors_of(const TransmitFrame& frame) const noexcept;
-  [[nodiscard]] static Context context_of(const TransmitFrame& frame) noexcept;
+  /// Least and most bytes of a frame with that offload; 1 and 0 if the card cannot do it.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> bytes_for(TransmitOffload offload) const noexcept;
+  [[nodiscard]] static Context context_of(TransmitOffload offload) noexcept;
   [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
   [[nodiscard]] bool has_room() const noexcept { return !held_ && free_descriptors() >= frame_descriptors_max_; }
-  [[nodiscard]] bool has_room_for(std::uint32_t descriptors, bool token) const noexcept {
-    return !held_ && descriptors <= free_descriptors() && !(token && tokens_tail_ - tokens_head_ == ring_.size());
+  [[nodiscard]] std::uint32_t free_tokens() const noexcept { return ring_.size() - (tokens_tail_ - tokens_head_); }
+  [[nodiscard]] bool has_room_for(std::uint32_t descriptors) const noexcept {
+    return !held_ && descriptors <= free_descriptors() && free_tokens() != 0;
   }
   [[nodiscard]] bool oldest_report_is_done() const noexcept;
-  void write_data(const TransmitFrame& frame, std::uint64_t common) noexcept;
+  void write_data(TransmitPieces pieces, std::uint64_t common) noexcept;
   void ask_for_report() noexcept;
+  void end_run() noexcept {
+    const auto frames = static_cast<std::uint32_t>(run_.next - run_.begin);
+    next_ += frames;
+    tokens_tail_ += frames;
+    run_.begin = run_.end = run_.next;
+  }
 
   Registers registers_;
   DescriptorRing ring_;
@@ -117,6 +156,9 @@ class TransmitQueue {
   std::uint32_t told_ = 0;      // the card knows the descriptors before this
   std::uint32_t reported_ = 0;  // descriptors before this are covered by a report
   std::array<Context, 2> contexts_{};
+  Run run_;
+  // Since the last flush: what was queued (a token is a frame), and what TSO will make of it in addition.
+  std::uint32_t bytes_untold_ = 0, segments_untold_ = 0, tokens_told_ = 0;
 
   std::unique_ptr<Report[]> reports_;  // ring, oldest at reports_head_
   std::uint32_t reports_head_ = 0, reports_tail_ = 0;

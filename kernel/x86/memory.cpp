@@ -172,12 +172,21 @@ void write_back_caches() noexcept { asm volatile("wbinvd" ::: "memory"); }
 
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(x86::direct_map_base + physical); }
 
+bool in_direct_map(const void* pointer) noexcept { return x86::address_of(pointer) - x86::direct_map_base < x86::direct_map_bytes; }
+
+namespace {
+
+// Apart, so that the function below is small enough to be compiled into its callers.
+[[gnu::noinline]] std::uint64_t physical_address_of_image(std::uint64_t address) noexcept {
+  require(address >= x86::image_base, "physical address asked for what is neither direct map nor image", address);
+  return address - x86::image_base + x86::boot_info().image_physical;
+}
+
+}  // namespace
+
 std::uint64_t physical_address(const void* pointer) noexcept {
-  const auto address = x86::address_of(pointer);
-  if (address >= x86::image_base) return address - x86::image_base + x86::boot_info().image_physical;
-  require(address >= x86::direct_map_base && address - x86::direct_map_base < x86::direct_map_bytes,
-          "physical address asked for what is neither direct map nor image", address);
-  return address - x86::direct_map_base;
+  const std::uint64_t address = x86::address_of(pointer);
+  return in_direct_map(pointer) ? address - x86::direct_map_base : physical_address_of_image(address);
 }
 
 }  // namespace neap::machine

@@ -91,7 +91,7 @@ void fill_checksums(Bytes& frame) {
 
 WireCard::WireCard(CardOptions options) : options_(options), lost_(options.lost), repeated_(options.repeated), late_(options.late) {
   for (unsigned i = 0; i < options.cores; ++i) {
-    queues_.push_back(std::make_unique<Queue>());
+    queues_.push_back(std::make_unique<Queue>(*this));
     queues_.back()->random.seed(options.seed * 131 + i + 1);
   }
 }
@@ -117,7 +117,10 @@ WireCard::Queue& WireCard::queue() noexcept {
   return *queues_[this_core() - options_.first_core];
 }
 
-void WireCard::attach(FrameReceiver& receiver) { queue().receiver = &receiver; }
+FrameSender& WireCard::attach(FrameReceiver& receiver) {
+  queue().receiver = &receiver;
+  return queue();
+}
 
 void WireCard::set_link(bool up) {
   link_ = up;
@@ -164,18 +167,18 @@ unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destina
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
 
-Result<void> WireCard::transmit(const TransmitFrame& frame) noexcept {
-  Queue& own = queue();
-  if (!link_) return failure(ErrorCode::closed, "no link");
+TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
+  require(&own == &queue(), "a frame of another core", this_core());
+  if (!link_) return std::unexpected(ErrorCode::closed);
   if (own.ring.size() >= options_.ring_frames) {
     ++full_;
     own.said_full = true;
-    return failure(ErrorCode::full, "ring full");
+    return std::unexpected(ErrorCode::full);
   }
-  if (frame.pieces.empty() || frame.pieces.size() > options_.pieces_max || frame.frame_bytes > 1514)
-    return failure(ErrorCode::invalid, "bad frame");
-  most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(frame.pieces.size()));
-  Posted posted{.pieces = {frame.pieces.begin(), frame.pieces.end()}, .frame = frame};
+  std::size_t bytes = 0;
+  for (const TransmitPiece& piece : posted.pieces) bytes += piece.bytes;
+  if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > 1514) return std::unexpected(ErrorCode::invalid);
+  most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(posted.pieces.size()));
   own.ring.push_back(std::move(posted));
   if (!own.engine_runs) start_engine(own);
   return {};
@@ -197,19 +200,18 @@ void WireCard::run_engine(Queue& own) {
     own.ring.pop_front();
     Bytes bytes;
     for (const TransmitPiece& piece : posted.pieces) bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
-    require(bytes.size() == posted.frame.frame_bytes, "the pieces are not the frame", bytes.size());
     const Layout where = layout(bytes);
-    if (posted.frame.ipv4_checksum) {
+    if (posted.offload.ipv4()) {
       require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum's place is not empty");
       put(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
     }
-    if (posted.frame.layer4 != Layer4::none) {
-      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.frame.l3_bytes, "no layer 4 where the frame says");
+    if (posted.offload.tcp() || posted.offload.udp()) {
+      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes, "no layer 4 where the frame says");
       put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the seed stands in the field
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
-    if (FrameReceiver* const receiver = own.receiver) receiver->transmitted(posted.frame.token);
+    if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
     send(own, std::move(bytes));
   }
   if (std::exchange(own.said_full, false)) own.receiver.load()->transmit_room();
@@ -266,19 +268,16 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
   own->out = &buffers_out_;
   ++buffers_out_;
   ++arrived_;
-  ReceiveInfo info;
+  std::uint32_t checksums = 0;
   const Layout where = layout(frame);
   if (options_.checksum_offload && where.ipv4) {
-    info.ip_checksum_checked = true;
-    info.ip_checksum_good = internet_sum(std::span(frame).subspan(14, where.l4 - 14)) == 0xFFFF;
+    checksums |= internet_sum(std::span(frame).subspan(14, where.l4 - 14)) == 0xFFFF ? ReceiveInfo::ip_good : ReceiveInfo::bad;
     if (where.checksum != 0 && !where.fragment && word(frame, where.checksum) != 0) {
-      info.l4_checksum_checked = true;
-      info.l4_checksum_good = l4_sum(frame, where, pseudo_header(frame, where)) == 0xFFFF;
+      checksums |= l4_sum(frame, where, pseudo_header(frame, where)) == 0xFFFF ? ReceiveInfo::l4_good : ReceiveInfo::bad;
     }
-    if (!info.ip_checksum_good || (info.l4_checksum_checked && !info.l4_checksum_good)) ++bad_;
+    if ((checksums & ReceiveInfo::bad) != 0) ++bad_;
   }
-  receiver->receive(&own->buffer, info);
-  receiver->batch_done();
+  receiver->receive(&own->buffer, ReceiveInfo(checksums));
 }
 
 }  // namespace neap::net::testing

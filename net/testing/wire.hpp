@@ -74,8 +74,7 @@ class WireCard final : public NetDevice {
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
   [[nodiscard]] NetDeviceLimits limits() const noexcept override;
   [[nodiscard]] bool link_up() const noexcept override { return link_; }
-  void attach(FrameReceiver& receiver) override;
-  [[nodiscard]] Result<void> transmit(const TransmitFrame& frame) noexcept override;
+  [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
   void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
@@ -84,9 +83,15 @@ class WireCard final : public NetDevice {
  private:
   struct Posted {
     std::vector<TransmitPiece> pieces;
-    TransmitFrame frame;
+    TransmitOffload offload;
+    void* token;
   };
-  struct Queue {
+  struct Queue final : FrameSender {
+    explicit Queue(WireCard& its_card) : card(its_card) {}
+    [[nodiscard]] TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept override {
+      return card.transmit(*this, {.pieces = {pieces.begin(), pieces.end()}, .offload = offload, .token = token});
+    }
+    WireCard& card;
     std::atomic<FrameReceiver*> receiver{nullptr};
     std::deque<Posted> ring;
     bool engine_runs = false;
@@ -98,6 +103,7 @@ class WireCard final : public NetDevice {
   };
 
   [[nodiscard]] Queue& queue() noexcept;
+  [[nodiscard]] TransmitResult transmit(Queue& own, Posted posted) noexcept;
   void start_engine(Queue& own);
   void run_engine(Queue& own);
   void send(Queue& own, Bytes bytes);

@@ -194,6 +194,7 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
 }
 
 void* direct_map(std::uint64_t physical) noexcept { return reinterpret_cast<void*>(physical); }
+bool in_direct_map(const void*) noexcept { return true; }
 std::uint64_t physical_address(const void* pointer) noexcept { return reinterpret_cast<std::uint64_t>(pointer); }
 
 std::uint64_t random_bits() noexcept {

@@ -22,6 +22,7 @@
 #include "drivers/ixgbe/card.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
+#include "kernel/events.hpp"
 #include "kernel/policy.hpp"
 #include "kernel/task.hpp"
 
@@ -53,10 +54,11 @@ void put_word(std::byte* place, std::uint32_t value) {
 void swap_fields(std::byte* one, std::byte* other, std::size_t bytes) { std::swap_ranges(one, one + bytes, other); }
 
 struct Echo final : FrameReceiver {
-  void receive(ReceiveBuffer* frame, const ReceiveInfo& info) noexcept override {
+  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override {
     ++received;
+    end_of_event.request();
     std::byte* const ethernet = frame->data;
-    TransmitFrame reply;
+    TransmitOffload reply;
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
@@ -96,12 +98,13 @@ struct Echo final : FrameReceiver {
     std::memcpy(text, answer.data(), answer.size());
     swap_addresses(frame);
     const TransmitPiece piece{.data = frame->data, .bytes = ethernet_bytes + answer_bytes};
-    while (!card->transmit({.pieces = {&piece, 1}, .frame_bytes = piece.bytes, .token = frame})) {
+    while (!sender->transmit({&piece, 1}, {}, frame)) {
       co_await sleep_for(std::chrono::milliseconds{1});
     }
   }
-  void batch_done() noexcept override { ++batches; }
-  void transmitted(void* token) noexcept override { release(static_cast<ReceiveBuffer*>(token)); }
+  void transmitted(std::span<void* const> tokens) noexcept override {
+    for (void* const token : tokens) release(static_cast<ReceiveBuffer*>(token));
+  }
   void link_changed(bool up) noexcept override { print("ixgbe_echo: core ", this_core(), up ? " has a link" : " has no link"); }
 
   /// "rx_ring=512 tx_ring=512 ...": what the card says that it has.
@@ -119,7 +122,7 @@ struct Echo final : FrameReceiver {
   [[nodiscard]] std::string send_from_nowhere() const {
     constexpr std::uint64_t nowhere = std::uint64_t{1} << 40;
     const TransmitPiece piece{.data = static_cast<const std::byte*>(machine::direct_map(nowhere)), .bytes = 60};
-    return card->transmit({.pieces = {&piece, 1}, .frame_bytes = piece.bytes}) ? "ok" : "error: not sent";
+    return sender->transmit({&piece, 1}, {}, nullptr) ? "ok" : "error: not sent";
   }
 
   bool answer_arp(ReceiveBuffer& frame) const {
@@ -135,7 +138,7 @@ struct Echo final : FrameReceiver {
     return true;
   }
 
-  bool turn_around(ReceiveBuffer& frame, const ReceiveInfo& info, TransmitFrame& reply) {
+  bool turn_around(ReceiveBuffer& frame, ReceiveInfo info, TransmitOffload& reply) {
     constexpr std::size_t ip_bytes = 20;
     std::byte* const ip = frame.data + ethernet_bytes;
     std::byte* const ports = ip + ip_bytes;
@@ -145,7 +148,7 @@ struct Echo final : FrameReceiver {
     const std::size_t checksum_at = tcp ? 16 : 6;
     if (!tcp && protocol != std::byte{protocol_udp}) return false;
     if (frame.bytes < ethernet_bytes + ip_bytes + l4_bytes) return false;
-    if (!info.ip_checksum_good || !info.l4_checksum_good) {
+    if (!info.ip_checksum_good() || !info.l4_checksum_good()) {
       ++bad_checksums;
       return false;
     }
@@ -159,13 +162,12 @@ struct Echo final : FrameReceiver {
     put_word(ports + checksum_at, sum);
     reply.l3_bytes = ip_bytes;
     reply.l4_bytes = static_cast<std::uint8_t>(l4_bytes);
-    reply.ipv4 = reply.ipv4_checksum = true;
-    reply.layer4 = tcp ? Layer4::tcp : Layer4::udp;
+    reply.checksums = tcp ? Checksums::tcp_ipv4 : Checksums::udp_ipv4;
     return true;
   }
 
   /// In order: what finds no room waits for it, as in a stack.
-  void send(ReceiveBuffer* frame, const TransmitFrame& reply) {
+  void send(ReceiveBuffer* frame, TransmitOffload reply) {
     if (!waiting.empty() || !try_send(frame, reply)) waiting.push_back({frame, reply});
   }
   void transmit_room() noexcept override {
@@ -173,17 +175,14 @@ struct Echo final : FrameReceiver {
   }
 
   /// False: there is no room now.
-  bool try_send(ReceiveBuffer* frame, TransmitFrame reply) {
+  bool try_send(ReceiveBuffer* frame, TransmitOffload reply) {
     std::array<TransmitPiece, 8> pieces;
     std::size_t count = 0;
     for (ReceiveBuffer* piece = frame; piece != nullptr && count < pieces.size(); piece = piece->next) {
       pieces[count++] = {.data = piece->data, .bytes = piece->bytes};
-      reply.frame_bytes += piece->bytes;
     }
-    reply.pieces = {pieces.data(), count};
-    reply.token = frame;
-    const auto sent = card->transmit(reply);
-    if (!sent && sent.error().code == ErrorCode::full) return false;
+    const auto sent = sender->transmit({pieces.data(), count}, reply, frame);
+    if (!sent && sent.error() == ErrorCode::full) return false;
     if (!sent) {
       ++refused;
       release(frame);
@@ -200,12 +199,14 @@ struct Echo final : FrameReceiver {
   }
 
   ixgbe::Card* card = nullptr;
+  FrameSender* sender = nullptr;
   Completion<void>* stop = nullptr;
   struct Waiting {
     ReceiveBuffer* frame;
-    TransmitFrame reply;
+    TransmitOffload reply;
   };
   std::deque<Waiting> waiting;
+  EventEndHook end_of_event{[this] { ++batches; }};
   std::uint64_t received = 0, batches = 0, refused = 0, bad_checksums = 0;
 };
 
@@ -304,7 +305,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     echoes.push_back(std::make_unique<Echo>());
     echoes.back()->card = &card;
     echoes.back()->stop = &stop;
-    co_await on_core(core, [&card, echo = echoes.back().get()] { card.attach(*echo); });
+    co_await on_core(core, [&card, echo = echoes.back().get()] { echo->sender = &card.attach(*echo); });
   }
   policy::use(&card);
   if (const auto applied = co_await policy::apply(wishes); !applied) {
