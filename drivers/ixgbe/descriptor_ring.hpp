@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "drivers/ixgbe/dma_memory.hpp"
 #include "kernel/error.hpp"
+#include "kernel/memory/dma_memory.hpp"
 
 namespace neap::ixgbe {
 

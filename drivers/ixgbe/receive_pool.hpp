@@ -15,8 +15,8 @@
 #include <memory>
 #include <vector>
 
-#include "drivers/ixgbe/dma_memory.hpp"
 #include "kernel/error.hpp"
+#include "kernel/memory/dma_memory.hpp"
 #include "kernel/net_device.hpp"
 
 namespace neap::ixgbe {

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
-// Memory that the card reads and writes.
+// Memory that a device reads and writes.
 //
-// A ring must be one physical run, aligned for the card, and stay where it is. The page allocator gives naturally aligned runs in the
-// direct map, on the node of the core that asks: so a queue's memory is allocated on its core.
+// Rings and buffers must be one physical run, aligned for the device, and stay where they are. The page allocator gives naturally aligned
+// runs in the direct map, on the node of the core that asks: so a queue's memory is allocated on its core.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "kernel/error.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"
 
-namespace neap::ixgbe {
+namespace neap {
 
 /// Owns physically contiguous, zeroed pages. Move-only.
 class DmaMemory {
@@ -39,11 +38,11 @@ class DmaMemory {
   [[nodiscard]] static Result<DmaMemory> allocate(std::size_t bytes) noexcept {
     const std::size_t pages = (bytes + memory::page_bytes - 1) / memory::page_bytes;
     const auto order = static_cast<unsigned>(std::bit_width(pages - 1));
-    if (order > memory::order_max) return failure(ErrorCode::invalid, "ixgbe: more contiguous memory than there can be", bytes);
+    if (order > memory::order_max) return failure(ErrorCode::invalid, "more contiguous memory for a device than there can be", bytes);
     DmaMemory result;
     result.start_ = static_cast<std::byte*>(memory::allocate_pages(order));
     result.order_ = order;
-    if (result.start_ == nullptr) return failure(ErrorCode::out_of_memory, "ixgbe: no contiguous memory for rings or buffers", bytes);
+    if (result.start_ == nullptr) return failure(ErrorCode::out_of_memory, "no contiguous memory for a device", bytes);
     std::memset(result.start_, 0, result.bytes());
     return result;
   }
@@ -57,4 +56,4 @@ class DmaMemory {
   unsigned order_ = 0;
 };
 
-}  // namespace neap::ixgbe
+}  // namespace neap
