@@ -247,6 +247,7 @@ void Card::inspect() {
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
   // Without a link nothing else would tell of one if the interrupt is lost: no frame hangs, and none comes.
+  link_watch_.cancel();  // with a link no register is read
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
   set_link(status.up);
