@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 
+#include "kernel/console.hpp"
 #include "kernel/counter.hpp"
 #include "kernel/error.hpp"
 #include "kernel/task.hpp"
@@ -20,6 +21,16 @@
 namespace neap {
 
 using MacAddress = std::array<std::uint8_t, 6>;
+
+/// As six pairs of digits with colons between them.
+inline Line& operator<<(Line& line, const MacAddress& mac) noexcept {
+  constexpr char digits[] = "0123456789abcdef";
+  for (std::size_t i = 0; i < mac.size(); ++i) {
+    if (i > 0) line << ':';
+    line << digits[mac[i] >> 4] << digits[mac[i] & 15];
+  }
+  return line;
+}
 
 /// A receive buffer that holds a frame or a piece of one. The device's pool owns the memory; who holds the buffer gives it back by
 /// `release()` on the core that received it. `stack_area` is the holder's to use (an lwIP pbuf header lives there), so taking a frame in

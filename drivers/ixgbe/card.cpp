@@ -12,6 +12,7 @@
 #include "kernel/console.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/toeplitz.hpp"
 
 namespace neap::ixgbe {
 
@@ -42,14 +43,6 @@ Result<void> check(const Options& options, unsigned pairs) {
     return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
   }
   return {};
-}
-
-void add(Line& line, const MacAddress& mac) {
-  constexpr char digits[] = "0123456789abcdef";
-  for (std::size_t i = 0; i < mac.size(); ++i) {
-    if (i > 0) line << ':';
-    line << digits[mac[i] >> 4] << digits[mac[i] & 15];
-  }
 }
 
 }  // namespace
@@ -123,10 +116,9 @@ task<Result<void>> Card::start() {
 
   const auto& at = device_.address;
   Line line;
-  line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function;
-  add(line << ", MAC ", mac_);
-  line << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation->itr_us() << " us, link "
-       << (link_up() ? "up" : "down");
+  line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function
+       << ", MAC " << mac_ << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation->itr_us()
+       << " us, link " << (link_up() ? "up" : "down");
   line.print();
   if (options_.reserved_core) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", options_.reserved_port);
   if (moderation->itr_us() != options_.itr_us)
@@ -289,7 +281,7 @@ unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }
-  return rss::queue_of(rss_table_, rss::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
+  return rss::queue_of(rss_table_, toeplitz::hash_ipv4(source_ip, destination_ip, source_port, destination_port));
 }
 
 Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const noexcept {

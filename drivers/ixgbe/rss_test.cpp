@@ -8,6 +8,7 @@
 #include <random>
 
 #include "drivers/ixgbe/moderation.hpp"
+#include "kernel/toeplitz.hpp"
 
 namespace neap::ixgbe {
 namespace {
@@ -31,13 +32,13 @@ constexpr Vector vectors[] = {
 
 TEST(Rss, ToeplitzGivesThePublishedHashes) {
   for (const Vector& vector : vectors) {
-    EXPECT_EQ(rss::hash_ipv4(vector.source, vector.destination, vector.source_port, vector.destination_port), vector.hash_ports);
+    EXPECT_EQ(toeplitz::hash_ipv4(vector.source, vector.destination, vector.source_port, vector.destination_port), vector.hash_ports);
     std::array<std::uint8_t, 8> addresses{};
     for (unsigned i = 0; i < 4; ++i) {
       addresses[i] = static_cast<std::uint8_t>(vector.source >> (24 - 8 * i));
       addresses[4 + i] = static_cast<std::uint8_t>(vector.destination >> (24 - 8 * i));
     }
-    EXPECT_EQ(rss::hash(addresses), vector.hash_addresses);
+    EXPECT_EQ(toeplitz::hash(addresses), vector.hash_addresses);
   }
 }
 
@@ -46,7 +47,7 @@ TEST(Rss, LongestInputStaysInsideTheKey) {
   // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
   constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
                                                   0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0,    0,    0, 0, 0, 0, 0, 1, 0x0a, 0xea, 0x06, 0xe6};
-  constexpr std::uint32_t hash = rss::hash(input);
+  constexpr std::uint32_t hash = toeplitz::hash(input);
   EXPECT_EQ(hash, 0x40207d3dU);
 }
 
@@ -87,8 +88,8 @@ TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   std::array<unsigned, 16> share{};
   for (unsigned client = 1; client <= 100; ++client) {
     for (unsigned port = 0; port < 100; ++port) {
-      ++share.at(
-          rss::queue_of(table, rss::hash_ipv4(ip(10, 0, 1, client), ip(10, 0, 0, 1), static_cast<std::uint16_t>(32768 + port), 11211)));
+      ++share.at(rss::queue_of(
+          table, toeplitz::hash_ipv4(ip(10, 0, 1, client), ip(10, 0, 0, 1), static_cast<std::uint16_t>(32768 + port), 11211)));
     }
   }
   for (unsigned queue = 0; queue < queues; ++queue) {
@@ -106,7 +107,7 @@ TEST_P(RssTable, SpreadsFlows) {
   std::mt19937 random(7);
   std::array<unsigned, 16> share{};
   for (unsigned i = 0; i < flows; ++i) {
-    const std::uint32_t hash = rss::hash_ipv4(random(), ip(10, 0, 0, 1), static_cast<std::uint16_t>(random()), 11211);
+    const std::uint32_t hash = toeplitz::hash_ipv4(random(), ip(10, 0, 0, 1), static_cast<std::uint16_t>(random()), 11211);
     ++share.at(rss::queue_of(table, hash));
   }
   std::array<unsigned, 16> entries{};

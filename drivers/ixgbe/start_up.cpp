@@ -5,6 +5,7 @@
 
 #include "drivers/ixgbe/statistics.hpp"
 #include "kernel/console.hpp"
+#include "kernel/toeplitz.hpp"
 
 namespace neap::ixgbe {
 
@@ -114,7 +115,7 @@ void clear_filters(Registers registers) {
 void program_rss(Registers registers, const rss::Table& table) {
   for (unsigned i = 0; i < reg::RSSRK.count; ++i) {
     std::uint32_t word = 0;
-    for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{rss::key[4 * i + byte]} << 8 * byte;
+    for (unsigned byte = 0; byte < 4; ++byte) word |= std::uint32_t{toeplitz::key[4 * i + byte]} << 8 * byte;
     registers.write(reg::RSSRK(i), {.key = word});
   }
   for (unsigned i = 0; i < reg::RETA.count; ++i) {

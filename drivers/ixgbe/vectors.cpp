@@ -3,12 +3,6 @@
 
 namespace neap::ixgbe {
 
-namespace {
-
-constexpr std::uint32_t queue_causes(unsigned pairs) noexcept { return (1u << pairs) - 1; }  // pairs <= 16
-
-}  // namespace
-
 void program_vectors(Registers registers, unsigned pairs) {
   // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; should anybody read EICR, the queues' causes stay; messages that were held back
   // by a mask are kept pending.
@@ -30,7 +24,7 @@ void program_vectors(Registers registers, unsigned pairs) {
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
   program_moderation(registers, pairs, Moderation{});
   // 7.3.1.3, 7.3.1.4: queue causes clear themselves, and no cause masks itself (queue_pair.hpp says why).
-  registers.write(reg::EIAC, {.rtxq = queue_causes(pairs)});
+  registers.write(reg::EIAC, {.rtxq = (1U << pairs) - 1});
   registers.write(reg::EIAM, {.rtxq = 0});
   for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});
 }

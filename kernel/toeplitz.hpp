@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSL-1.0
+// The hash by which network cards spread frames over cores (receive-side scaling).
+//
+// It is the same for every card that has RSS, so that what is known of a connection before its first frame tells on which core the answers
+// will arrive. Each bit of the input that is set adds 32 bits of the key, from that bit's place on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace neap::toeplitz {
+
+/// The verification key of the public RSS specification: its published hashes are our test vectors.
+constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
+                                              0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
+                                              0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
+
+/// The hash of `input`, at most 36 bytes, in the order in which they stand in the frame.
+[[nodiscard]] constexpr std::uint32_t hash(std::span<const std::uint8_t> input) noexcept {
+  std::uint32_t result = 0;
+  std::uint64_t window = 0;  // its upper half: the 32 key bits that belong to the present input bit
+  for (unsigned i = 0; i < 4; ++i) window = window << 8 | key[i];
+  window <<= 32;
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    window |= std::uint64_t{key[i + 4]} << 24;
+    for (unsigned bit = 8; bit-- > 0; window <<= 1) {
+      if ((input[i] >> bit & 1) != 0) result ^= static_cast<std::uint32_t>(window >> 32);
+    }
+  }
+  return result;
+}
+
+/// The hash of a TCP or UDP frame over IPv4. Addresses and ports in host byte order.
+[[nodiscard]] constexpr std::uint32_t hash_ipv4(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
+                                                std::uint16_t destination_port) noexcept {
+  const std::array<std::uint32_t, 3> words{source_ip, destination_ip, std::uint32_t{source_port} << 16 | destination_port};
+  std::array<std::uint8_t, sizeof words> input{};
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<std::uint8_t>(words[i / 4] >> (24 - 8 * (i % 4)));
+  return hash(input);
+}
+
+}  // namespace neap::toeplitz
