@@ -172,6 +172,8 @@ task<Result<std::uint64_t>> Card::bring_up() {
   if (auto done = co_await start_queues(); !done) co_return std::unexpected(done.error());
   if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
   look_at_link(false);
+  // What came between reception and its queue being on.
+  for (auto& pair : pairs_) lost += statistics_.collect_dropped(registers_, pair->core());
   co_return lost;
 }
 

@@ -141,7 +141,7 @@ impl Card {
             self.interrupts.other_event(&self.regs, host, now, TCP_TIMER);
         }
         if !self.may_do_dma() {
-            self.faults.forget_late();
+            self.unseen.by_reset += self.faults.forget_late() + self.rsc.open_frames();
             self.rsc.forget();
         }
         self.close_due_coalescings(host, now);

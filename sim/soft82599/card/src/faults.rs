@@ -200,9 +200,10 @@ impl Faults {
         });
     }
 
-    /// The card was reset: what was owed is owed no more.
-    pub(crate) fn forget_late(&mut self) {
-        self.late.clear();
+    /// The card was reset: what was owed is owed no more. Returns how many received descriptors that were.
+    pub(crate) fn forget_late(&mut self) -> u64 {
+        let received = |late: &Late| late.direction == Direction::Receive && !matches!(late.owed, Owed::Event);
+        self.late.drain(..).filter(received).count() as u64
     }
 }
 

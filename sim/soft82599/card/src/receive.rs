@@ -43,7 +43,8 @@ pub struct Arrival {
 pub struct Unseen {
     /// They came while there was no link.
     pub without_link: u64,
-    /// They came while reception was off, or waited for a descriptor, or to be joined with others, when the card was reset.
+    /// They came while reception was off; or were waiting for a descriptor, for others to be joined with or for a late write-back, or were
+    /// counted by QPRDC and not read there, when the card was reset.
     pub by_reset: u64,
     /// They came for a queue that hangs on demand (beside QPRDC, if the queue drops).
     pub by_hang: u64,

@@ -22,6 +22,9 @@ pub enum Kind {
 
 impl Card {
     pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
+        // What QPRDC holds nobody will read any more.
+        let dropped: u64 = (0..Register::Qprdc.info().count).map(|set| u64::from(self.regs.get_at(Register::Qprdc, set as usize))).sum();
+        self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.forget_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
         self.regs.reset();
         if kind != Kind::Function {
@@ -37,9 +40,7 @@ impl Card {
         self.queue_settings = QueueSettings::new();
         self.rate_timers.clear();
         self.write_back_timers.clear();
-        self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames();
         self.packet_buffer.clear();
-        self.faults.forget_late();
         self.interrupts.reset(host);
         self.tcp_timer = Default::default();
         self.load_from_eeprom();

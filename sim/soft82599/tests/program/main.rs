@@ -9,7 +9,6 @@ use common::{program, Client, Event, Memory, Server, BAR0, CONFIG, MSIX, PATIENC
 use driver::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 #[test]
