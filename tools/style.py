@@ -23,6 +23,9 @@ SPDX_WITHIN_LINES = 5
 # What headers include that a build makes, as a target of it.
 GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
+# The driver is to be read in an evening.
+DRIVER = "drivers/ixgbe"
+DRIVER_LINES_MAX = 2500
 
 
 def files() -> list[Path]:
@@ -46,6 +49,7 @@ def check() -> Iterator[tuple[str, list[str]]]:
     yield "rustfmt", rustfmt()
     yield "ruff check", _ruff("check", "--quiet", "--output-format=concise")
     yield "ruff format", _ruff("format", "--check", "--output-format=concise")
+    yield "size of the driver", too_large([path for path in code if path.suffix in CPP and _short(path).startswith(f"{DRIVER}/")])
     yield "headers compile alone", headers([path for path in code if path.suffix == ".hpp"])
 
 
@@ -67,6 +71,14 @@ def too_long(code: Sequence[Path]) -> list[str]:
             if len(line) > MAX_COLUMNS:
                 complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {MAX_COLUMNS} is the limit")
     return complaints
+
+
+def too_large(driver: Sequence[Path]) -> list[str]:
+    """Lines of code: no blank lines, no comments, no tests."""
+    ours = [path for path in driver if not path.stem.endswith("_test") and not path.stem.startswith("test_")]
+    lines = [line.strip() for path in ours for line in path.read_text().splitlines()]
+    code = sum(1 for line in lines if line and not line.startswith("//"))
+    return [] if code < DRIVER_LINES_MAX else [f"{DRIVER}: {code} lines of code; it stays below {DRIVER_LINES_MAX}"]
 
 
 def clang_format(sources: Sequence[Path]) -> list[str]:

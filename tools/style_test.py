@@ -52,3 +52,10 @@ def test_files_outside_git_are_found_without_what_was_built(tree: Path) -> None:
     mine = write(tree / "a.cpp", "")
     write(tree / "build/b.cpp", "")
     assert style.files() == [mine]
+
+
+def test_a_driver_that_outgrows_its_bound_is_named_and_comments_and_tests_do_not_count(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "DRIVER_LINES_MAX", 3)
+    driver = [write(tree / "a.cpp", "// why\n\nint a;\nint b;  // what\n"), write(tree / "a_test.cpp", "int c;\n" * 9)]
+    assert style.too_large(driver) == []
+    assert style.too_large([*driver, write(tree / "b.hpp", "int d;\n")]) == ["drivers/ixgbe: 3 lines of code; it stays below 3"]

@@ -2,6 +2,7 @@
 #include "drivers/ixgbe/sfp.hpp"
 
 #include "drivers/ixgbe/semaphore.hpp"
+#include "drivers/two_wire_bus.hpp"
 
 namespace neap::ixgbe {
 
@@ -29,62 +30,17 @@ constexpr std::uint16_t kind_optical_port0 = 5;
 constexpr unsigned list_entries_max = 64;
 constexpr unsigned settings_words_max = 512;
 
-/// The bus, driven bit by bit through I2CCTL (8.2.3.1.5) at 100 kHz or less. Lines are open drain: one means "let go".
-class TwoWireBus {
+/// The bus's two lines in I2CCTL (8.2.3.1.5).
+class ModuleLines {
  public:
-  explicit TwoWireBus(Registers registers) noexcept : registers_(registers) {}
-
-  /// Reads one byte of the module. False: nobody answered.
-  [[nodiscard]] bool read(std::uint8_t offset, std::uint8_t& value) const noexcept {
-    start();
-    bool answered = write_byte(module_address) && write_byte(offset);
-    if (answered) {
-      start();
-      answered = write_byte(module_address | 1);
-    }
-    if (answered) {
-      value = 0;
-      for (unsigned bit = 0; bit < 8; ++bit) value = static_cast<std::uint8_t>(value << 1 | (clock_bit(true) ? 1 : 0));
-      (void)clock_bit(true);  // no acknowledgement: this was the last byte
-    }
-    stop();
-    return answered;
-  }
-
- private:
-  static constexpr std::chrono::nanoseconds half_period{5'000};
-
-  void set(bool clock, bool data) const noexcept {
+  explicit ModuleLines(Registers registers) noexcept : registers_(registers) {}
+  void drive(bool clock, bool data) const noexcept {
     registers_.write(reg::I2CCTL, {.clock_out = clock, .data_out = data});
     registers_.flush();
-    for (const auto end = BootClock::now() + half_period; BootClock::now() < end;) {
-    }
   }
-  void start() const noexcept {
-    set(false, true);
-    set(true, true);
-    set(true, false);
-    set(false, false);
-  }
-  void stop() const noexcept {
-    set(false, false);
-    set(true, false);
-    set(true, true);
-  }
-  /// One clock with `data` on the line; returns what the line then showed.
-  bool clock_bit(bool data) const noexcept {
-    set(false, data);
-    set(true, data);
-    const bool seen = registers_.read(reg::I2CCTL).data_in;
-    set(false, data);
-    return seen;
-  }
-  /// True if the byte was acknowledged (the line pulled to zero in the ninth clock).
-  bool write_byte(std::uint8_t byte) const noexcept {
-    for (unsigned bit = 8; bit-- > 0;) (void)clock_bit((byte >> bit & 1) != 0);
-    return !clock_bit(true);
-  }
+  [[nodiscard]] bool data() const noexcept { return registers_.read(reg::I2CCTL).data_in; }
 
+ private:
   Registers registers_;
 };
 
@@ -94,7 +50,7 @@ class TwoWireBus {
   constexpr unsigned attempts = 3;
   for (unsigned i = 0; i < attempts; ++i) {
     std::uint8_t value = 0;
-    if (TwoWireBus(registers).read(offset, value)) return value;
+    if (TwoWireBus(ModuleLines(registers)).read(module_address, offset, value)) return value;
   }
   return failure(ErrorCode::not_found, "ixgbe: no SFP+ module answers", offset);
 }

@@ -108,11 +108,11 @@ def told_in_full(said: Said):
 
 def test_soak_of_random_settings_and_faults_loses_nothing_unsaid() -> None:
     seed = int(os.environ.get("NEAP_SOAK_SEED", "1"))
-    end = time.monotonic() + float(os.environ.get("NEAP_SOAK_SECONDS", "10"))
     said = Said()
     with told_in_full(said), booted(cores=4, words=WORDS, card_options=("--strict",), on_line=said.line) as echo:
         soak = Soak(echo, said, seed)
         start = told_at = time.monotonic()
+        end = start + float(os.environ.get("NEAP_SOAK_SECONDS", "10"))
         due = start + PERIOD_SECONDS
         told = lost = periods = 0
         while (now := time.monotonic()) < end:

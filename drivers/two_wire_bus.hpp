@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSL-1.0
+// A two-wire bus (I2C) driven bit by bit.
+//
+// A pluggable module tells what it is over such a bus, and a card often gives its driver no more than the two lines. They are open drain:
+// one means "let go". This is the master of a bus that has no other, at 100 kHz or less; it busy-waits, some 0.3 ms a byte that is read.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "kernel/timer.hpp"
+
+namespace neap {
+
+/// `Lines` has `drive(clock, data)`, which has reached the lines when it returns, and `data()`, what the data line shows.
+template <class Lines>
+class TwoWireBus {
+ public:
+  explicit TwoWireBus(Lines lines) noexcept : lines_(lines) {}
+
+  /// Reads one byte of the device that listens to `address` (the seven bits shifted up by one). False: nobody answered.
+  [[nodiscard]] bool read(std::uint8_t address, std::uint8_t offset, std::uint8_t& value) const noexcept {
+    start();
+    bool answered = write_byte(address) && write_byte(offset);
+    if (answered) {
+      start();
+      answered = write_byte(address | 1);
+    }
+    if (answered) {
+      value = 0;
+      for (unsigned bit = 0; bit < 8; ++bit) value = static_cast<std::uint8_t>(value << 1 | (clock_bit(true) ? 1 : 0));
+      (void)clock_bit(true);  // no acknowledgement: this was the last byte
+    }
+    stop();
+    return answered;
+  }
+
+ private:
+  static constexpr std::chrono::nanoseconds half_period{5'000};
+
+  void set(bool clock, bool data) const noexcept {
+    lines_.drive(clock, data);
+    for (const auto end = BootClock::now() + half_period; BootClock::now() < end;) {
+    }
+  }
+  void start() const noexcept {
+    set(false, true);
+    set(true, true);
+    set(true, false);
+    set(false, false);
+  }
+  void stop() const noexcept {
+    set(false, false);
+    set(true, false);
+    set(true, true);
+  }
+  /// One clock with `data` on the line; returns what the line then showed.
+  bool clock_bit(bool data) const noexcept {
+    set(false, data);
+    set(true, data);
+    const bool seen = lines_.data();
+    set(false, data);
+    return seen;
+  }
+  /// True if the byte was acknowledged (the line pulled to zero in the ninth clock).
+  bool write_byte(std::uint8_t byte) const noexcept {
+    for (unsigned bit = 8; bit-- > 0;) (void)clock_bit((byte >> bit & 1) != 0);
+    return !clock_bit(true);
+  }
+
+  Lines lines_;
+};
+
+}  // namespace neap
