@@ -43,5 +43,5 @@ def bench(name: str, as_json: bool) -> int:
         raise UsageError(f"there is no benchmark '{name}'", f"benchmarks: {' '.join(BENCHMARKS)}")
     run.require_build_packages()
     rows = benchmark.measure()
-    print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) if as_json else benchmark.show(rows))
+    print(json.dumps([row.fields() for row in rows], indent=2) if as_json else benchmark.show(rows))
     return 1 if any(row.missed for row in rows) else 0

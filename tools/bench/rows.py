@@ -22,6 +22,11 @@ class Row:
     peer: float | None = None
     peer_is: str = ""
 
+    def fields(self) -> dict[str, str | float | None]:
+        """For --json: the peer only where there is one."""
+        fields = dataclasses.asdict(self)
+        return fields if self.peer_is else {name: fields[name] for name in ("name", "unit", "value", "target")}
+
     @property
     def missed(self) -> bool:
         return self.target is not None and (self.value is None or self.value >= self.target)
