@@ -80,7 +80,8 @@ struct Echo final : FrameReceiver {
   }
 
   /// The answer goes back in the frame that asked.
-  task<void> set(ReceiveBuffer* frame) const {
+  task<void> set(ReceiveBuffer* frame) {
+    ++asked_for;
     char* const text = reinterpret_cast<char*>(frame->data + ethernet_bytes);
     const std::string asked(text, strnlen(text, frame->bytes - ethernet_bytes));
     const std::size_t equals = asked.find('=');
@@ -101,6 +102,7 @@ struct Echo final : FrameReceiver {
     while (!sender->transmit({&piece, 1}, {}, frame)) {
       co_await sleep_for(std::chrono::milliseconds{1});
     }
+    --asked_for;
   }
   void transmitted(std::span<void* const> tokens) noexcept override {
     for (void* const token : tokens) release(static_cast<ReceiveBuffer*>(token));
@@ -201,6 +203,7 @@ struct Echo final : FrameReceiver {
   ixgbe::Card* card = nullptr;
   FrameSender* sender = nullptr;
   Completion<void>* stop = nullptr;
+  unsigned asked_for = 0;  // settings that are being set
   struct Waiting {
     ReceiveBuffer* frame;
     TransmitOffload reply;
@@ -320,6 +323,14 @@ neap::task<int> neap::application(Arguments& arguments) {
     changes.go_on = false;
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
+  }
+  // Settings that were asked for before the end hold frames, and have others wait for their turn.
+  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+    const auto deadline = BootClock::now() + std::chrono::seconds{30};
+    while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {
+      if (BootClock::now() > deadline) break;
+      co_await sleep_for(std::chrono::milliseconds{1});
+    }
   }
   co_await sleep_for(std::chrono::milliseconds{100});  // the last replies leave
   bool complete = true;
