@@ -9,6 +9,7 @@
 
 #include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
+#include "bench/memory_steps.hpp"
 #include "kernel/application.hpp"
 #include "kernel/events.hpp"
 #include "kernel/memory/heap.hpp"
@@ -20,42 +21,8 @@ using namespace neap;
 // tools/bench/kernel_memory.py knows these numbers; 0 and 1 show that the counter counts right.
 enum Region : unsigned { known_sequence, string_instruction, small_pair, page_pair, small_malloc, small_free, remote_free, coming_home };
 
-constexpr unsigned repetitions = 10'000;
-constexpr unsigned held = 64;
-
-/// Keeps the compiler from knowing what a value is, and from leaving out an allocation.
-template <typename T>
-T hidden(T value) {
-  asm volatile("" : "+r"(value)::"memory");
-  return value;
-}
-
-template <Region region>
-void count_pairs(std::size_t bytes) {
-  std::array<void*, held> objects{};
-  for (unsigned i = 0; i < repetitions + held; ++i) {
-    void*& place = objects[i % held];
-    bench::begin_counting<region>();
-    std::free(place);
-    place = hidden(std::malloc(hidden(bytes)));
-    bench::end_counting<region>();
-  }
-  for (void* const object : objects) std::free(object);
-}
-
-void count_halves() {
-  std::array<void*, held> objects{};
-  for (unsigned i = 0; i < repetitions; ++i) {
-    void*& place = objects[i % held];
-    bench::begin_counting<small_free>();
-    std::free(hidden(place));
-    bench::end_counting<small_free>();
-    bench::begin_counting<small_malloc>();
-    place = hidden(std::malloc(hidden(std::size_t{64})));
-    bench::end_counting<small_malloc>();
-  }
-  for (void* const object : objects) std::free(object);
-}
+using bench::hidden;
+using bench::repetitions;
 
 using Objects = std::array<void*, repetitions>;
 
@@ -65,9 +32,9 @@ neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   if (core_count() < 2) co_return 1;
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pairs<small_pair>(64);
-  count_pairs<page_pair>(4096);
-  count_halves();
+  bench::count_pairs<small_pair>(64);
+  bench::count_pairs<page_pair>(4096);
+  bench::count_halves<small_malloc, small_free>();
   static Objects objects;
   co_await on_core(1, [] {
     for (void*& object : objects) object = std::malloc(64);

@@ -26,6 +26,7 @@
 
 #include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
+#include "bench/memory_steps.hpp"
 
 namespace {
 
@@ -53,7 +54,8 @@ enum Region : unsigned {
   remote_free_64,
 };
 
-constexpr unsigned repetitions = 10'000;
+using bench::hidden;
+using bench::repetitions;
 
 [[noreturn]] void power_off() {
   std::fflush(stdout);
@@ -72,12 +74,6 @@ void stay_on(unsigned cpu) {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   must(sched_setaffinity(0, sizeof set, &set) == 0, "a CPU for each thread");
-}
-
-template <typename T>
-T hidden(T value) {
-  asm volatile("" : "+r"(value)::"memory");
-  return value;
 }
 
 // --- Work for later, here and on another thread ------------------------------------------------------------------------------------------
@@ -263,36 +259,7 @@ void count_signals() {
   }
 }
 
-// --- Memory, as in bench/kernel_memory.cpp -----------------------------------------------------------------------------------------------
-
-constexpr unsigned held = 64;
-
-template <Region region>
-void count_pairs(std::size_t bytes) {
-  std::array<void*, held> objects{};
-  for (unsigned i = 0; i < repetitions + held; ++i) {
-    void*& place = objects[i % held];
-    bench::begin_counting<region>();
-    std::free(place);
-    place = hidden(std::malloc(hidden(bytes)));
-    bench::end_counting<region>();
-  }
-  for (void* const object : objects) std::free(object);
-}
-
-void count_halves() {
-  std::array<void*, held> objects{};
-  for (unsigned i = 0; i < repetitions; ++i) {
-    void*& place = objects[i % held];
-    bench::begin_counting<free_64>();
-    std::free(hidden(place));
-    bench::end_counting<free_64>();
-    bench::begin_counting<malloc_64>();
-    place = hidden(std::malloc(hidden(std::size_t{64})));
-    bench::end_counting<malloc_64>();
-  }
-  for (void* const object : objects) std::free(object);
-}
+// --- Memory, beyond bench/memory_steps.hpp -----------------------------------------------------------------------------------------------
 
 void count_remote_frees() {
   static std::array<void*, repetitions> objects;
@@ -319,9 +286,9 @@ int main() {
   LeastTask awaits = count_awaits();
   awaits.handle.resume();
   count_signals();
-  count_pairs<pair_64>(64);
-  count_pairs<pair_4096>(4096);
-  count_halves();
+  bench::count_pairs<pair_64>(64);
+  bench::count_pairs<pair_4096>(4096);
+  bench::count_halves<malloc_64, free_64>();
   count_remote_frees();
   std::printf("peers: counted\n");
   power_off();

@@ -112,7 +112,8 @@ task<Result<void>> Card::start() {
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
   const auto sum = co_await sum_eeprom(registers_);
   if (!sum) co_return std::unexpected(sum.error());
-  if (*sum != eeprom_checksum) print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not 0xbaba: its address and link settings may be wrong");
+  if (*sum != eeprom_checksum)
+    print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(eeprom_checksum), ": its address and link settings may be wrong");
 
   const auto& at = device_.address;
   Line line;
