@@ -396,6 +396,7 @@ Wishes Wishes::from(Arguments& arguments) {
       "HWP's energy preference: 0 (speed) to 255, performance, balance_performance, balance_power, power, off",
       "pause frames: receive (obeys them), transmit (sends them), both, off",
       "on or off: the card writes into the core's cache, where the chipset has that (DCA)",
+      "1 to 4094: frames carry this VLAN's tag, and only such are received; or off",
   };
   Wishes wishes;
   for (unsigned i = 0; i < settings; ++i) {

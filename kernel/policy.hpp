@@ -48,11 +48,13 @@ enum class Setting : std::uint8_t {
   // The network card's again.
   flow_control = 18,  ///< pause frames: "receive" obeys them, "transmit" sends them; "both", "off"
   dca = 19,           ///< the card writes into the core's cache, where the chipset has that; switch
+  vlan = 20,          ///< 1 to 4094: frames carry this VLAN's tag, and only such are received; "off"
 };
-constexpr unsigned settings = 20;
+constexpr unsigned settings = 21;
 constexpr std::array<const char*, settings> setting_names{
-    "idle",    "itr",     "pstate",          "power_limit", "turbo",       "poll_budget", "rx_ring", "tx_ring", "rx_budget",    "pthresh",
-    "hthresh", "wthresh", "head_write_back", "rsc",         "promiscuous", "preset",      "steer",   "epp",     "flow_control", "dca"};
+    "idle",         "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
+    "pthresh",      "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer",   "epp",
+    "flow_control", "dca",     "vlan"};
 /// The network card carries it out.
 constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring && setting != Setting::epp; }
 constexpr bool is_switch(Setting setting) noexcept {

@@ -158,6 +158,7 @@ TEST(PolicyValues, EverySpellingMeansOneThing) {
   EXPECT_EQ(understood(Setting::rx_ring, "1024"), "rx_ring=1024");
   EXPECT_EQ(understood(Setting::rsc, "on"), "rsc=on");
   EXPECT_EQ(understood(Setting::preset, "study"), "preset=study");
+  for (const char* vlan : {"1", "4094", "off"}) EXPECT_EQ(understood(Setting::vlan, vlan), std::string("vlan=") + vlan);
   for (const char* pauses : {"off", "receive", "transmit", "both"})
     EXPECT_EQ(understood(Setting::flow_control, pauses), std::string("flow_control=") + pauses);
   for (const char* flow : {"udp:5000", "tcp:65535", "off"}) EXPECT_EQ(understood(Setting::steer, flow), std::string("steer=") + flow);
@@ -176,6 +177,7 @@ TEST(PolicyValues, WhatIsNotAValueIsRefused) {
     for (const Setting setting : {Setting::turbo, Setting::rsc, Setting::head_write_back, Setting::promiscuous, Setting::dca})
       EXPECT_EQ(understood(setting, bad), "refused") << bad;
   }
+  for (const char* bad : {"", "0", "4095", "on", "1,2"}) EXPECT_EQ(understood(Setting::vlan, bad), "refused") << bad;
   for (const char* bad : {"", "on", "both ", "2"}) EXPECT_EQ(understood(Setting::flow_control, bad), "refused") << bad;
   for (const char* bad : {"", "-1", "64us", "0x40", "1000001"}) EXPECT_EQ(understood(Setting::rx_ring, bad), "refused") << bad;
   for (const char* bad : {"", "5000", "udp", "udp:", "udp:0", "udp:65536", "sctp:1", "udp:1,tcp:2"})

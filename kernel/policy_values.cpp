@@ -185,6 +185,16 @@ Parsed parse_steer(std::string_view text) {
   return value;
 }
 
+Parsed parse_vlan(std::string_view text) {
+  constexpr std::uint64_t most = 4094;  // IEEE 802.1Q, 9.6: 0 and 4095 are nobody's
+  Value value;
+  if (text == "off") return value;
+  const auto number = parse_decimal(text, 1);
+  if (!number || *number == 0 || *number > most) return wrong(Setting::vlan, text, "1 to 4094, off");
+  value.number = static_cast<std::uint32_t>(*number);
+  return value;
+}
+
 /// By number.
 constexpr std::array<std::string_view, 4> flow_control_names{"off", "receive", "transmit", "both"};
 static_assert((flow_control_receive | flow_control_transmit) == 3);
@@ -245,6 +255,8 @@ Parsed parse(Setting setting, std::string_view text, const PowerAbilities& abili
       return parse_steer(text);
     case Setting::flow_control:
       return parse_flow_control(text);
+    case Setting::vlan:
+      return parse_vlan(text);
     default:
       return is_switch(setting) ? parse_switch(setting, text) : parse_card_number(setting, text);
   }
@@ -270,6 +282,8 @@ std::string text_of(Setting setting, const Value& value) {
     case Setting::steer:
       if (value.number == 0) return text + "off";
       return text + ((value.number & steer_udp) != 0 ? "udp:" : "tcp:") + std::to_string(value.number & ~steer_udp);
+    case Setting::vlan:
+      return text + (value.number == 0 ? "off" : std::to_string(value.number));
     case Setting::flow_control:
       return text + std::string(flow_control_names[value.number & 3]);
     default:

@@ -56,12 +56,12 @@ struct PairCounters {
   Counter interrupts;
   Counter empty_interrupts;  ///< found neither frames nor reports
   Counter budget_exits;
-  Counter idle_finds;  ///< times that the last look before sleep found work
+  Counter dropped_untagged;  ///< frames without a tag where a VLAN is set
+  Counter idle_finds;        ///< times that the last look before sleep found work
 };
 constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
-    {"ixgbe.pair.interrupts", &PairCounters::interrupts},
-    {"ixgbe.pair.empty_interrupts", &PairCounters::empty_interrupts},
-    {"ixgbe.pair.budget_exits", &PairCounters::budget_exits},
+    {"ixgbe.pair.interrupts", &PairCounters::interrupts},     {"ixgbe.pair.empty_interrupts", &PairCounters::empty_interrupts},
+    {"ixgbe.pair.budget_exits", &PairCounters::budget_exits}, {"ixgbe.pair.dropped_untagged", &PairCounters::dropped_untagged},
     {"ixgbe.pair.idle_finds", &PairCounters::idle_finds},
 };
 

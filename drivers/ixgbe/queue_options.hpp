@@ -24,6 +24,7 @@ struct QueueOptions {
   std::uint32_t write_back_threshold = 0;
   std::uint32_t head_write_back = 0;  ///< 1: the ring's head is written to one place, not DD into each descriptor (7.2.3.5.2)
   std::uint32_t coalescing = 0;       ///< 1: RSC (7.1.12)
+  std::uint32_t vlan = 0;             ///< of all frames; 0: they have no tag (7.4)
   // The card's, at any time.
   std::uint32_t promiscuous = 0;
   std::uint32_t flow_control = 0;  ///< as `policy::Setting::flow_control` counts (3.7.7)
@@ -56,6 +57,7 @@ constexpr QueueSetting queue_settings[] = {
     {policy::Setting::write_back_threshold, &QueueOptions::write_back_threshold, false, true},
     {policy::Setting::head_write_back, &QueueOptions::head_write_back, false, true},
     {policy::Setting::rsc, &QueueOptions::coalescing, false, true},
+    {policy::Setting::vlan, &QueueOptions::vlan, false, false},
     {policy::Setting::promiscuous, &QueueOptions::promiscuous, true, false},
     {policy::Setting::flow_control, &QueueOptions::flow_control, true, false},
     {policy::Setting::dca, &QueueOptions::cache_hints, true, true},

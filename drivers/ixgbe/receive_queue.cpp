@@ -59,6 +59,8 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   // 7.1.12, 8.2.3.8.13: as many buffers as there may be.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
+  // 7.4.1: the tag goes from the frame into the descriptor.
+  registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
   // 4.6.7: software clears this bit, whose meaning the datasheet keeps to itself.
   registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) { value.cleared_by_software = false; });
 }

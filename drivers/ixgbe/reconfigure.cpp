@@ -102,6 +102,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
 void Card::program_running_options() noexcept {
   const QueueOptions& now = options_.queues;
   program_promiscuous(registers_, now.promiscuous != 0);
+  program_vlan(registers_, now.vlan);
   program_flow_control(registers_, now.flow_control, now.frame_bytes_max);
   for (unsigned core = 0; core < pairs_.size(); ++core) {
     registers_.modify(reg::SRRCTL(core), [&](reg::Srrctl& value) { value.drop_enable = now.drops(); });

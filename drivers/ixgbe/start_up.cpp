@@ -106,7 +106,6 @@ namespace {
 /// 4.6.7: tables that a reset leaves as they were.
 void clear_filters(Registers registers) {
   for (unsigned i = 0; i < reg::MTA.count; ++i) registers.write(reg::MTA(i), {.bits = 0});
-  for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = 0});
   for (unsigned i = 1; i < reg::RAH.count; ++i) registers.write(reg::RAH(i), {.valid = false});
   for (unsigned i = 0; i < reg::FTQF.count; ++i) registers.write(reg::FTQF(i), {.enable = false});
 }
@@ -189,6 +188,11 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 
 void program_promiscuous(Registers registers, bool on) {
   registers.write(reg::FCTRL, {.multicast_promiscuous = on, .unicast_promiscuous = on, .broadcast_accept = true});
+}
+
+void program_vlan(Registers registers, std::uint32_t vlan) {
+  for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = vlan / 32 == i && vlan != 0 ? 1U << vlan % 32 : 0});
+  registers.modify(reg::VLNCTRL, [vlan](reg::Vlnctrl& value) { value.filter_enable = vlan != 0; });
 }
 
 void program_flow_control(Registers registers, std::uint32_t which, std::uint32_t frame_bytes_max) {

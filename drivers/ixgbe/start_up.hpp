@@ -37,6 +37,9 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 /// 8.2.3.7.1: broadcast, and with `on` every other frame too, whatever its destination.
 void program_promiscuous(Registers registers, bool on);
 
+/// 7.4.5: of frames that carry a tag, those of `vlan`; 0: whatever their tag.
+void program_vlan(Registers registers, std::uint32_t vlan);
+
 /// 3.7.7: which pause frames are obeyed and sent, as `policy::Setting::flow_control` counts.
 void program_flow_control(Registers registers, std::uint32_t which, std::uint32_t frame_bytes_max);
 

@@ -204,6 +204,16 @@ TEST_F(StartUpTest, HintsNameTheCoreAndGoWhenTheyAreTurnedOff) {
   EXPECT_FALSE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
 }
 
+// 7.4.5: 4096 bits, of which one is set.
+TEST_F(StartUpTest, TheTableOfVlansHasOneMemberOrDoesNotCount) {
+  for (const std::uint32_t vlan : {1U, 31U, 32U, 4094U, 0U}) {
+    program_vlan(registers, vlan);
+    EXPECT_EQ(registers.read(reg::VLNCTRL).filter_enable, vlan != 0);
+    for (unsigned id = 0; id < 4096; ++id)
+      ASSERT_EQ(registers.read(reg::VFTA(id / 32)).bits >> id % 32 & 1, id == vlan && vlan != 0 ? 1U : 0U) << id << " of " << vlan;
+  }
+}
+
 // 7.1.2.5: every mask bit that is missing would make the filter wait for a field that nobody set.
 TEST_F(StartUpTest, APortIsSteeredByItsDestinationAlone) {
   registers.write(reg::FTQF(7), {.enable = true});

@@ -56,6 +56,7 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   run_ = {};
   contexts_ = {};  // the card's are gone
   frame_bytes_max_ = options.frame_bytes_max;
+  vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
   // 4.6.8: base and length of the ring, head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
@@ -110,11 +111,12 @@ std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload
   return valid ? std::pair{headers + 1, tso_bytes_max} : none;
 }
 
-TransmitQueue::Context TransmitQueue::context_of(TransmitOffload offload) noexcept {
+TransmitQueue::Context TransmitQueue::context_of(TransmitOffload offload) const noexcept {
   constexpr Context always = TransmitContext{.type = context_type, .extension = true}.raw();
   const bool segment = offload.segment_bytes != 0;
   const std::uint32_t l4_type = offload.tcp() ? l4_type_tcp : l4_type_udp;
-  return {always[0] | TransmitContext::put_ip_length(offload.l3_bytes) | TransmitContext::put_mac_length(offload.l2_bytes),
+  return {always[0] | TransmitContext::put_vlan(vlan_) | TransmitContext::put_ip_length(offload.l3_bytes) |
+              TransmitContext::put_mac_length(offload.l2_bytes),
           always[1] | TransmitContext::put_ipv4(offload.ipv4()) | TransmitContext::put_l4_type(l4_type) |
               TransmitContext::put_index(segment ? segment_context : checksum_context) |
               TransmitContext::put_l4_length(segment ? offload.l4_bytes : 0U) | TransmitContext::put_mss(offload.segment_bytes)};
@@ -135,7 +137,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   }
   const bool segment = offload.segment_bytes != 0;
   const std::uint32_t index = segment ? segment_context : checksum_context;
-  const Context context = wants_offload(offload) ? context_of(offload) : contexts_[index];
+  const Context context = wants_offload(offload) || vlan_ != 0 ? context_of(offload) : contexts_[index];
   const bool new_context = context != contexts_[index];
   const auto descriptors = static_cast<std::uint32_t>(data_descriptors) + (new_context ? 1 : 0);
   if (!has_room_for(descriptors)) {
@@ -155,7 +157,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   }
   constexpr std::uint64_t always = TransmitData{.type = data_type, .insert_fcs = true, .extension = true}.raw()[1];
   const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
-                               TransmitData::put_insert_ip_checksum(offload.ipv4()) |
+                               TransmitData::put_vlan_enable(vlan_ != 0) | TransmitData::put_insert_ip_checksum(offload.ipv4()) |
                                TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
   // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
   const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);

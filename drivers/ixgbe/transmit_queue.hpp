@@ -125,7 +125,7 @@ class TransmitQueue {
 
   /// Least and most bytes of a frame with that offload; 1 and 0 if the card cannot do it.
   [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> bytes_for(TransmitOffload offload) const noexcept;
-  [[nodiscard]] static Context context_of(TransmitOffload offload) noexcept;
+  [[nodiscard]] Context context_of(TransmitOffload offload) const noexcept;
   [[nodiscard]] std::uint32_t free_descriptors() const noexcept { return ring_.size() - 1 - pending(); }
   [[nodiscard]] bool has_room() const noexcept { return !held_ && free_descriptors() >= frame_descriptors_max_; }
   [[nodiscard]] std::uint32_t free_tokens() const noexcept { return ring_.size() - (tokens_tail_ - tokens_head_); }
@@ -147,6 +147,7 @@ class TransmitQueue {
   Memory spare_;  // what `prepare` took
   unsigned index_;
   std::uint32_t frame_bytes_max_ = 0;
+  std::uint32_t vlan_ = 0;  // 7.2.3.2.4, VLE: the card inserts the context's tag
   std::uint32_t frame_descriptors_max_ = frame_descriptors_max;
   bool held_ = false;
   const std::uint32_t* written_head_ = nullptr;  // null: DD bits

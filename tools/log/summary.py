@@ -233,6 +233,8 @@ def card_value_text(name: str, value: int) -> str:
         return f"{'udp' if value >> 16 else 'tcp'}:{value & 0xFFFF}" if value else "off"
     if name == "flow_control":
         return ("off", "receive", "transmit", "both")[value & 3]
+    if name == "vlan" and value == 0:
+        return "off"
     return str(value)
 
 

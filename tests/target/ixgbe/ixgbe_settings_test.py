@@ -160,7 +160,7 @@ def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
     assert studys == {**DEFAULTS, "pthresh": 0, "hthresh": 0}
 
 
-DEFAULTS = dict.fromkeys(("wthresh", "head_write_back", "rsc", "promiscuous", "flow_control", "dca"), 0)
+DEFAULTS = dict.fromkeys(("wthresh", "head_write_back", "rsc", "promiscuous", "flow_control", "dca", "vlan"), 0)
 DEFAULTS |= {"rx_ring": 512, "tx_ring": 512, "rx_budget": 64, "pthresh": 32, "hthresh": 8}
 
 
@@ -183,6 +183,7 @@ def values_of(traffic: Traffic) -> dict[str, int]:
         ((), "steer=udp:7,3", "core 3 does not run"),
         ((), "rx_ring=512,0", "holds for all cores"),
         ((), "preset=mine", "study default"),
+        ((), "vlan=4095", "1 to 4094, off"),
         ((), "flow_control=up", "off receive transmit both"),
         ((), "dca=on", "this CPU has no direct cache access"),
     ],
@@ -320,6 +321,46 @@ def test_memory_of_the_card_that_fails_and_an_eeprom_that_is_spoilt_are_said_and
         no_rule_is_broken(echo)
         assert not any("PCI_EXCEPTION" in line for line in echo.machine.lines), "the one is not the other"
         echo.finish()
+
+
+def tagged(frame: bytes, vlan: int) -> bytes:
+    return frame[:12] + b"\x81\x00" + struct.pack(">H", vlan) + frame[12:]
+
+
+def test_frames_of_a_vlan_alone_pass_in_both_directions() -> None:
+    """Set while frames flow: tags come and go with the card, others' and untagged frames do not reach the stack."""
+    frames = [udp_frame(i, 1000 + i % FLOWS, 60 + i * 7 % 1400) for i in range(200)]
+    frames += [echo_frame(i, size) for i, size in enumerate((60, 1514, 100))]
+    # The card's count of sent bytes has the tags in it, the driver's has not.
+    with booted(cores=2, words="compare=off", card_options=STRICT) as echo:
+        peer = echo.peer
+        assert peer
+        traffic = Traffic(echo)
+        traffic.send(200)
+        traffic.settle()
+        peer.send(CARD_MAC + PEER_MAC + SET + b"vlan=7".ljust(60, b"\0"))
+        answer = peer.receive()
+        assert answer is not None and answer[:18] == PEER_MAC + CARD_MAC + b"\x81\x00\x00\x07" + SET, "the first with a tag"
+        others = [frames[0], tagged(frames[1], 8), tagged(frames[2], 7 + 4088), echo_frame(9999, 200)]
+        for frame in others:
+            peer.send(frame)
+        for i in range(0, len(frames), 2):
+            for frame in frames[i : i + 2]:
+                peer.send(tagged(frame, 0x2007))  # whatever its priority
+            replies = {peer.receive() for _ in frames[i : i + 2]}
+            expected = {tagged(udp_echoed(frame) if frame[12:14] == b"\x08\x00" else echoed(frame), 7) for frame in frames[i : i + 2]}
+            assert replies == expected
+        peer.send(tagged(CARD_MAC + PEER_MAC + SET + b"vlan=off".ljust(60, b"\0"), 7))
+        answer = peer.receive()
+        assert answer is not None and answer[12:14] == SET
+        traffic = Traffic(echo)
+        traffic.send(200)
+        traffic.settle()
+        assert traffic.lost == 0
+        no_rule_is_broken(echo)
+        counters = echo.finish()
+    assert all(core["bad_checksums"] == core["dropped"] == 0 for core in counters.values())
+    assert sum(core["untagged"] for core in counters.values()) == 2
 
 
 def pause_frame(source: bytes, quanta: int) -> bytes:
