@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Frames of a VLAN, judged by this machine's kernel: what it sees on the wire, and that its IP and TCP talk with ours over it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from linux_guest.namespace import TAP, Namespace
+
+from tools import build
+from tools.machine import SOFT_CARD, Machine
+from tools.process import kill_group, output_of
+
+pytestmark = pytest.mark.image_only
+
+TAG = 7
+HOST, IMAGE = "10.0.7.1", "10.0.7.2"
+CARD_MAC = "02:82:59:90:00:07"
+START_SECONDS = 60
+# A frame may be lost on its way, so each is asked for until it is answered.
+PATIENCE_SECONDS = 60
+# Of some 200 segments; who watches may miss some.
+FRAMES_AT_LEAST = 10
+
+# Prints the tag of each frame that comes from the card, 0 without one. The kernel takes tags off and tells them apart (packet(7)).
+WATCH = """
+import socket, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+wire.setsockopt(263, 8, 1)  # SOL_PACKET, PACKET_AUXDATA
+wire.bind((sys.argv[1], 0))
+card = bytes.fromhex(sys.argv[2].replace(":", ""))
+print("ready", flush=True)
+while True:
+    frame, extra, _flags, _address = wire.recvmsg(65536, 256)
+    if frame[6:12] == card:
+        print(*(int.from_bytes(data[16:18], sys.byteorder) for level, kind, data in extra if (level, kind) == (263, 8)), flush=True)
+"""
+
+# memcached's text protocol: a value of many segments there and back.
+ASK = """
+import random, socket, sys
+value = random.Random(7).randbytes(300_000)
+with socket.create_connection((sys.argv[1], 11211), 60) as connection:
+    connection.settimeout(60)
+    connection.sendall(b"set tagged 0 0 %d\\r\\n%s\\r\\nget tagged\\r\\n" % (len(value), value))
+    expected = b"STORED\\r\\nVALUE tagged 0 %d\\r\\n%s\\r\\nEND\\r\\n" % (len(value), value)
+    answer = b""
+    while len(answer) < len(expected):
+        answer += connection.recv(1 << 16) or sys.exit("closed too early")
+assert answer == expected
+print("same")
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[Namespace]:
+    with Namespace() as made:
+        yield made
+
+
+def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namespace: Namespace) -> None:
+    card = namespace.program(SOFT_CARD)
+    words = [f"ip={IMAGE}/24", f"vlan={TAG}"]
+    image = build.image("memcached", "image")
+    with (
+        namespace.tagged(TAG, f"{HOST}/24"),
+        Machine(image, cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, card_options=["--strict"], soft_card=card) as machine,
+    ):
+        # From here on: before the policy holds, an announcement of the address goes out without a tag.
+        machine.wait_for_line("memcached: listening on", START_SECONDS)
+        watcher = namespace.spawn([sys.executable, "-c", WATCH, TAP, CARD_MAC])
+        try:
+            assert watcher.stdout
+            assert watcher.stdout.readline() == b"ready\n"
+            namespace.run(f"ping -c 1 -w {PATIENCE_SECONDS} {IMAGE}", seconds=PATIENCE_SECONDS + 30)
+            assert output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE]), timeout_seconds=200) == "same\n"
+            # The same wire without a tag: nothing of the image answers there.
+            namespace.run(f"ip addr add 10.0.7.9/32 dev {TAP} && ip route add {IMAGE}/32 dev {TAP} src 10.0.7.9")
+            assert "100% packet loss" in namespace.run(f"ping -c 3 -i 0.2 -W 2 {IMAGE} || true")
+        finally:
+            kill_group(watcher)
+        tags = watcher.stdout.read().split()
+        assert len(tags) > FRAMES_AT_LEAST
+        assert set(tags) == {b"%d" % TAG}
+        assert machine.card_command("violations")["total"] == 0
