@@ -89,6 +89,7 @@ EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
   if (const auto console = find(command_line, "console")) static_cast<void>(options.parse_console(*console));
   options.reboot_after_panic = find(command_line, "panic") == "reboot";
   options.checked_heap = find(command_line, "heap") == "checked";
+  options.assume_mwait = find(command_line, "mwait") == "assumed";
   return options;
 }
 
@@ -99,6 +100,7 @@ void EarlyOptions::check(Arguments& arguments) {
   if (const char* const why = options.parse_console(console)) arguments.reject("console", why);
   static_cast<void>(arguments.choice("panic", {"halt", "reboot"}, 0, "what follows a panic; an emulator is left instead of a halt"));
   static_cast<void>(arguments.choice("heap", {"plain", "checked"}, 0, "checked: find writes outside of objects and after free; slow"));
+  static_cast<void>(arguments.choice("mwait", {"found", "assumed"}, 0, "assumed: it sleeps, though CPUID lists no state for it"));
 }
 
 }  // namespace neap

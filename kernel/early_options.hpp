@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The words of the command line that hold before there is a heap: where the console is, and what follows a panic.
+// The words of the command line that hold before there is a heap: where the console is, what follows a panic, what to think of the CPU.
 //
 // `Arguments` comes too late for them, since everything before it wants to be seen. So they are read from the bare text, here; `Arguments`
 // is told of them afterwards (`check`), so that they are in its list and a mistake in them stops the boot like any other. What is not
@@ -30,13 +30,14 @@ struct EarlyOptions {
   bool vga = false;
   bool reboot_after_panic = false;
   bool checked_heap = false;
+  bool assume_mwait = false;
 
-  /// Any command line; the first `console=`, `panic=` and `heap=` count.
+  /// Any command line; the first `console=`, `panic=`, `heap=` and `mwait=` count.
   static EarlyOptions from(std::string_view command_line) noexcept;
   /// `com1` to `com4`, `serial` (com1) or a port (0x2e8), each with a speed behind it if it is not to be 115200; `vga`; or `none` alone;
   /// separated by commas. Null if it was understood, else why not, and nothing is changed.
   const char* parse_console(std::string_view value) noexcept;
-  /// Makes `console=`, `panic=` and `heap=` known, and complains of what `from` did not understand.
+  /// Makes `console=`, `panic=`, `heap=` and `mwait=` known, and complains of what `from` did not understand.
   static void check(Arguments& arguments);
 };
 

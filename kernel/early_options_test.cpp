@@ -49,6 +49,16 @@ TEST(EarlyOptions, TheHeapIsCheckedIfAskedFor) {
   EXPECT_NE(arguments.complaints().find("heap=both"), std::string::npos);
 }
 
+TEST(EarlyOptions, MwaitIsTakenToSleepIfTheUserSaysSo) {
+  EXPECT_TRUE(EarlyOptions::from("mwait=assumed").assume_mwait);
+  for (const char* line : {"", "mwait=found", "mwait=", "mwait=assume", "mwait=found mwait=assumed"}) {
+    EXPECT_FALSE(EarlyOptions::from(line).assume_mwait) << line;
+  }
+  Arguments arguments("mwait=assume");
+  EarlyOptions::check(arguments);
+  EXPECT_EQ(arguments.complaints(), "mwait=assume is not one of: found | assumed\n");
+}
+
 // A console that was named wrongly must not be a machine that says nothing.
 TEST(EarlyOptions, WhatIsNotUnderstoodChangesNothingAndStopsTheBoot) {
   for (const std::string value : {"",           ",",

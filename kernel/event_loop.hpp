@@ -4,13 +4,13 @@
 // A turn takes a bounded piece of every kind of work, so that a flood of one kind delays the others by a few events and never starves them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "kernel/core.hpp"
 #include "kernel/events.hpp"
 #include "kernel/power.hpp"
 #include "kernel/watchdog.hpp"
+#include "kernel/watched_line.hpp"
 
 namespace neap {
 
@@ -69,8 +69,6 @@ class EventLoop {
     EventEndHook* first = nullptr;
     EventEndHook* last = nullptr;
   };
-  /// The cache line that the card writes next, as words.
-  using WatchedLine = std::array<std::uint64_t, 8>;
 
   void end_event() noexcept {
     if (hooks_wait_) [[unlikely]]
@@ -89,7 +87,6 @@ class EventLoop {
   void poll() noexcept;
   [[nodiscard]] bool poll_budget_lasts() noexcept;
   [[nodiscard]] bool watch_card() noexcept;
-  [[nodiscard]] bool line_changed() const noexcept;
   void sleep() noexcept;
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
@@ -115,10 +112,9 @@ class EventLoop {
 
   IdleState idle_state_ = IdleState::halt;
   std::uint64_t poll_budget_ns_ = 0;
-  std::uint64_t idle_since_ns_ = 0;         // the first look in vain since there was work; 0: there was some
-  std::uint64_t looked_at_tsc_ = 0;         // `poll`: the last look, if it was in vain
-  const volatile void* watched_ = nullptr;  // `monitor`: where the card writes next
-  WatchedLine watched_before_{};            // and what stood there before the last look
+  std::uint64_t idle_since_ns_ = 0;  // the first look in vain since there was work; 0: there was some
+  std::uint64_t looked_at_tsc_ = 0;  // `poll`: the last look, if it was in vain
+  WatchedLine watched_;              // `monitor`: where the card writes next, as it stood before the last look
 };
 
 /// This core's loop.

@@ -264,16 +264,6 @@ bool EventLoop::poll_budget_lasts() noexcept {
   return now - idle_since_ns_ < poll_budget_ns_;
 }
 
-namespace {
-
-// The card may write it at any moment.
-std::uint64_t load_word(const volatile void* line, std::size_t index) noexcept {
-  auto* const words = static_cast<std::uint64_t*>(const_cast<void*>(line));
-  return std::atomic_ref(words[index]).load(std::memory_order_acquire);
-}
-
-}  // namespace
-
 // Before the core sleeps on the card's next write: notes what stands there, then looks at the rings once more. What is written after that
 // changes the line, which still_idle sees; what is written after MONITOR ends the sleep. False: there is work, or the card wants the core
 // to look again soon. Without a card there is nothing to watch, and the core halts.
@@ -285,27 +275,20 @@ bool EventLoop::watch_card() noexcept {
     machine::pause();
     return false;
   }
-  for (std::size_t i = 0; i < watched_before_.size(); ++i) watched_before_[i] = load_word(line, i);
+  const WatchedLine before(line);
   if (look_idle()) {
     found_work();
     return false;
   }
-  watched_ = line;
+  watched_ = before;
   return true;
-}
-
-bool EventLoop::line_changed() const noexcept {
-  for (std::size_t i = 0; i < watched_before_.size(); ++i) {
-    if (load_word(watched_, i) != watched_before_[i]) return true;
-  }
-  return false;
 }
 
 // Runs inside machine::sleep, after which a wake is not lost any more.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
   return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.first_ == nullptr && !interrupts_marked() && !loop.stop_ &&
-         (loop.watched_ == nullptr || !loop.line_changed());
+         !loop.watched_.changed();
 }
 
 void EventLoop::sleep() noexcept {
@@ -319,16 +302,14 @@ void EventLoop::sleep() noexcept {
   const IdleState asked = idle_state_;
   const std::uint64_t from_ns = machine::now_ns();
   const std::uint64_t from_tsc = machine::timestamp();
-  Sleep how = machine::sleep(asked, watched_, &EventLoop::still_idle);
+  Sleep how = machine::sleep(asked, watched_.line(), &EventLoop::still_idle);
   const std::uint64_t until_tsc = machine::timestamp();
   self_->counters.asleep_ns.add(machine::now_ns() - from_ns);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
   alarm_may_have_fired();
-  if (watched_ != nullptr) {
-    if (how.cause == WakeCause::unknown && line_changed()) how.cause = WakeCause::memory;
-    watched_ = nullptr;
-  }
+  if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
+  watched_ = {};
   log::slept(asked, from_tsc, until_tsc, how);
 }
 

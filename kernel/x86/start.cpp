@@ -37,13 +37,14 @@ extern const Constructor init_array_start[], init_array_end[];
 
 // On core 0's own stack, with guard pages.
 [[noreturn]] void start_on_own_stack() {
+  const EarlyOptions options = EarlyOptions::from(boot_info().command_line);
   load_descriptors(first_core_descriptors, 0);
   use_first_core_tls_pointer();
   acpi::initialise();
   require(apic::initialise(), "this CPU has no local APIC");
   apic::enable_this_core(true);
   initialise_first_core();
-  power::find_abilities();
+  power::find_abilities(options.assume_mwait);
   power::start_this_core(0);
   initialise_clock();
   initialise_alarm();
@@ -51,7 +52,7 @@ extern const Constructor init_array_start[], init_array_end[];
   scan_pci();
   memory::hand_over();
   neap::memory::initialise_pages(machine::usable_memory());
-  if (EarlyOptions::from(boot_info().command_line).checked_heap) neap::memory::checks::turn_on();
+  if (options.checked_heap) neap::memory::checks::turn_on();
   for (const auto* constructor = init_array_start; constructor != init_array_end; ++constructor) (*constructor)();
   run_kernel();
 }

@@ -199,7 +199,7 @@ def test_resets_in_the_middle_of_a_value_leak_no_connection(server: Server) -> N
         assert wire.fetch(b"broken") is None
 
 
-def wait_for_connections(server: Server, most: int, seconds: float = 30) -> None:
+def wait_for_connections(server: Server, most: int, seconds: float = 60) -> None:
     """Until the server counts at most `most` open connections."""
     with server.connect() as wire:
         deadline = time.monotonic() + seconds

@@ -25,7 +25,7 @@ LOG_BYTES_MAX = 1 << 30
 TRACE_ENTRIES = 1 << 21
 LINE_BYTES = 64
 # kernel/log_record.hpp: kinds of lines that count traffic.
-INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
+INTERRUPT, POLL, POLICY, START, STOP, IDLE = 1, 2, 3, 4, 5, 32
 RECORDS = (INTERRUPT, POLL, POLICY, START, STOP)
 _RECORD = struct.Struct("<QBBHIIIIIII")
 _HEADER = struct.Struct("<8sIIIIQQQQII")
@@ -64,6 +64,8 @@ class CoreLog:
     unwritten: int
     tsc_hz: int
     records: list[Record]
+    # Of each sleep, if the log has them: what was asked for and what ended it, as numbers.
+    sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
         """Traffic between the run's first and last record: each counts what passed since the one before it."""
@@ -83,12 +85,14 @@ def read_log(data: bytes) -> CoreLog:
     assert (version, line_bytes, first) == (1, LINE_BYTES, 0)
     assert json.loads(data[64 : 64 + json_bytes])["core"] == core
     assert len(data) == header_bytes + lines * LINE_BYTES, f"{lines} lines announced, {len(data)} bytes came"
-    records = []
+    records, sleeps = [], []
     for at in range(header_bytes, len(data), LINE_BYTES):
-        tsc, kind, _idle, _flags, _generation, _rxd, rx_frames, rx_bytes, _txd, tx_frames, tx_bytes = _RECORD.unpack_from(data, at)
+        tsc, kind, idle, flags, _generation, _rxd, rx_frames, rx_bytes, _txd, tx_frames, tx_bytes = _RECORD.unpack_from(data, at)
         if kind in RECORDS:
             records.append(Record(tsc, kind, rx_frames, rx_bytes, tx_frames, tx_bytes))
-    return CoreLog(core, unwritten, tsc_hz, records)
+        elif kind == IDLE:
+            sleeps.append((idle, flags & 0xFF))
+    return CoreLog(core, unwritten, tsc_hz, records, sleeps)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from wire import Wire
+from wire import ANSWER_SECONDS, Wire
 
 from tools import build
 from tools.debian import DebianProgram
@@ -40,7 +40,7 @@ class Server:
     def __exit__(self, *_error: object) -> None:
         raise NotImplementedError
 
-    def connect(self, seconds: float = 20.0) -> Wire:
+    def connect(self, seconds: float = ANSWER_SECONDS) -> Wire:
         wire = Wire(self.address, seconds)
         # QEMU's user network listens with a backlog of one: of two connections at once, the host's TCP tries one again a second later.
         time.sleep(CONNECT_PAUSE_SECONDS)

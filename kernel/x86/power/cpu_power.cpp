@@ -43,12 +43,12 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
 
 }  // namespace
 
-void CpuPower::find(CpuAccess& cpu) noexcept {
+void CpuPower::find(CpuAccess& cpu, bool assume_mwait) noexcept {
   const Identity identity{cpu_facts::identify(cpu), cpu.cpuid(0, 0).eax, cpu.cpuid(1, 0)};
   model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
   static_assert(sizeof abilities_.cpu == sizeof identity.name);
   std::ranges::copy(identity.name, abilities_.cpu);
-  find_idle_states(cpu, identity);
+  find_idle_states(cpu, identity, assume_mwait);
   find_performance(cpu, identity);
   find_turbo(cpu, identity);
   find_rapl(cpu, identity);
@@ -56,7 +56,9 @@ void CpuPower::find(CpuAccess& cpu) noexcept {
   find_residencies(cpu, identity);
 }
 
-void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity) noexcept {
+// A hypervisor may pass MWAIT through and show leaf 5 empty, as KVM hands it to a monitor. Who knows that says so, and then the states of
+// a known model count as listed, of others the first.
+void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
   add(IdleState::poll);
@@ -64,17 +66,25 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity) noexce
   if ((identity.leaf1.ecx & monitor_bit) == 0 || identity.largest_leaf < 5) return;
   const CpuidWords leaf5 = cpu.cpuid(5, 0);
   const Hints known = model_ != nullptr ? model_->hints : usual_hints(identity.intel);
+  const auto is_there = [&](IdleState state, std::uint8_t hint) {
+    return hint_is_listed(hint, leaf5.edx) || (assume_mwait && (model_ != nullptr || state == IdleState::c1));
+  };
   for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
-    if (hint != no_hint && hint_is_listed(hint, leaf5.edx)) ways_.hints[static_cast<unsigned>(state)] = hint;
+    if (hint != no_hint && is_there(state, hint)) ways_.hints[static_cast<unsigned>(state)] = hint;
   }
   // An MWAIT for which the CPU lists no state to go to has none to sleep in; so it is where a hypervisor or QEMU's emulator handles it.
-  mwait_lack_ = identity.hypervisor && is_tcg(cpu)                             ? MwaitLack::emulated
-                : ways_.hints[static_cast<unsigned>(IdleState::c1)] == no_hint ? MwaitLack::no_states
-                                                                               : MwaitLack::none;
+  const std::uint8_t c1_hint = known[static_cast<unsigned>(IdleState::c1)];
+  mwait_lack_ = identity.hypervisor && is_tcg(cpu)    ? MwaitLack::emulated
+                : !hint_is_listed(c1_hint, leaf5.edx) ? MwaitLack::no_states
+                                                      : MwaitLack::none;
+  ways_.mwait_returns_at_once = mwait_lack_ == MwaitLack::emulated;
   if (mwait_lack_ != MwaitLack::none) {
-    ways_.hints.fill(no_hint);
-    return;
+    if (!assume_mwait) {
+      ways_.hints.fill(no_hint);
+      return;
+    }
+    mwait_lack_ = MwaitLack::assumed_none;
   }
   ways_.mwait_sleeps = abilities_.mwait_sleeps = true;
   add(IdleState::monitor);
@@ -267,6 +277,9 @@ void CpuPower::describe(Line& line) const noexcept {
   switch (mwait_lack_) {
     case MwaitLack::none:
       line << " monitor";
+      break;
+    case MwaitLack::assumed_none:
+      line << " monitor; MWAIT is assumed to sleep";
       break;
     case MwaitLack::missing:
       line << "; MWAIT is missing, so halt is used";

@@ -30,8 +30,8 @@ class CpuPower {
  public:
   constexpr CpuPower() = default;
 
-  /// Looks at the CPU, changes nothing. Once, on the first core.
-  void find(CpuAccess& cpu) noexcept;
+  /// Looks at the CPU, changes nothing. Once, on the first core. `assume_mwait`: MWAIT sleeps, whatever CPUID says of its states.
+  void find(CpuAccess& cpu, bool assume_mwait = false) noexcept;
 
   /// On each core as it starts: turns its counters on, and the CPU's own promotion of C1 to C1E off where both can be asked for.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
@@ -50,13 +50,13 @@ class CpuPower {
   void describe(Line& line) const noexcept;
 
  private:
-  enum class MwaitLack : std::uint8_t { none, missing, no_states, emulated };
+  enum class MwaitLack : std::uint8_t { none, assumed_none, missing, no_states, emulated };
   struct Identity : cpu_facts::Identity {
     std::uint32_t largest_leaf = 0;
     CpuidWords leaf1;
   };
 
-  void find_idle_states(CpuAccess& cpu, const Identity& identity) noexcept;
+  void find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept;
   void find_performance(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_turbo(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_rapl(CpuAccess& cpu, const Identity& identity) noexcept;

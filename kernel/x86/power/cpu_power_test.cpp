@@ -87,6 +87,36 @@ TEST(CpuPower, TheEmulatedCpuHasNothingAndSaysSo) {
   }
 }
 
+// As KVM hands a machine MWAIT and an empty leaf 5: the user knows better. Without MONITOR in CPUID, MWAIT would be an invalid instruction.
+TEST(CpuPower, AnMwaitThatIsAssumedToSleepHasTheStatesOfAKnownModelAndElseC1) {
+  const auto assumed_on = [](FakeCpu& cpu) {
+    CpuPower power;
+    power.find(cpu, true);
+    EXPECT_EQ(cpu.writes, Writes{});
+    return power;
+  };
+  FakeCpu known = sandy_bridge_ep();
+  known.model(0x2d, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);
+  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(description(assumed_on(known)), description(found_on(known))) << "nothing had to be assumed";
+  known.leaves[{5, 0}].edx = 0;
+  EXPECT_EQ(found_on(known).abilities().idle_states, states({halt, poll}));
+  const CpuPower power = assumed_on(known);
+  EXPECT_EQ(power.abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
+  EXPECT_EQ(power.abilities().deepest, c7);
+  EXPECT_FALSE(power.sleep_ways().mwait_returns_at_once);
+  EXPECT_NE(description(power).find("idle states halt c1 c1e c3 c6 c7 monitor; MWAIT is assumed to sleep; "), std::string::npos);
+
+  FakeCpu unknown = known;
+  unknown.model(0x97, test::monitor_feature | test::hypervisor_feature);
+  EXPECT_EQ(assumed_on(unknown).abilities().idle_states, states({halt, c1, poll, monitor}));
+  FakeCpu emulator = emulated("AuthenticAMD");
+  EXPECT_EQ(assumed_on(emulator).abilities().idle_states, states({halt, c1, poll, monitor}));
+  EXPECT_TRUE(assumed_on(emulator).sleep_ways().mwait_returns_at_once);
+  known.model(0x2d, test::hypervisor_feature);
+  EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, poll}));
+}
+
 TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsNoError) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs.clear();

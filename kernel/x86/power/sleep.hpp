@@ -12,6 +12,10 @@
 // In all three the word changes before the last look, by a sequentially consistent exchange; and a sender queues its work before it looks
 // at the word. So either the look finds the work or the sender finds the word.
 //
+// QEMU's emulator has an MWAIT that returns at once. Where the command line says that MWAIT is to be taken for one that sleeps, it is
+// executed there again and again until what it waits for has come, and nothing else is looked at: so a line that nobody writes any more, or
+// a call by the wrong means, is slept through there as on a CPU.
+//
 // The instructions are behind `Cpu`, so that tests can put a wake-up into every gap.
 #pragma once
 
@@ -19,6 +23,7 @@
 #include <cstdint>
 
 #include "kernel/power.hpp"
+#include "kernel/watched_line.hpp"
 #include "kernel/x86/power/models.hpp"
 
 namespace neap::x86::power {
@@ -27,22 +32,23 @@ enum class Way : std::uint8_t { halt, mwait, watch };
 
 struct SleepPlan {
   Way way = Way::halt;
-  std::uint8_t hint = 0;  ///< EAX of MWAIT
+  std::uint8_t hint = 0;         ///< EAX of MWAIT
+  bool returns_at_once = false;  ///< MWAIT does, so it is repeated
 };
 
 /// What this CPU can sleep in; found once at boot.
 struct SleepWays {
   bool mwait_sleeps = false;
-  Hints hints{};  ///< only those that the CPU lists
+  bool mwait_returns_at_once = false;  ///< and is to be repeated until it may end
+  Hints hints{};                       ///< only those that the CPU lists
 
   /// Halt for everything that is not there: a core must sleep somehow. `monitor` sleeps as lightly as MWAIT can: it is for quick answers.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
     if (!mwait_sleeps) return {};
-    if (asked == IdleState::monitor) {
-      return watched ? SleepPlan{.way = Way::watch, .hint = hints[static_cast<unsigned>(IdleState::c1)]} : SleepPlan{};
-    }
-    const std::uint8_t hint = hints[static_cast<unsigned>(asked)];
-    return hint == no_hint ? SleepPlan{} : SleepPlan{.way = Way::mwait, .hint = hint};
+    const bool watch = asked == IdleState::monitor;
+    const std::uint8_t hint = hints[static_cast<unsigned>(watch ? IdleState::c1 : asked)];
+    if (hint == no_hint || (watch && !watched)) return {};
+    return {.way = watch ? Way::watch : Way::mwait, .hint = hint, .returns_at_once = mwait_returns_at_once};
   }
 };
 
@@ -89,13 +95,16 @@ Sleep lie_down_and_sleep(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatil
                          OwnVectors own) noexcept {
   bool slept = false;
   if (word.lie_down(plan.way)) {
-    if (plan.way != Way::halt) cpu.monitor(plan.way == Way::mwait ? word.line() : watched);
+    const volatile void* const line = plan.way == Way::mwait ? word.line() : watched;
+    if (plan.way != Way::halt) cpu.monitor(line);
+    const WatchedLine before = plan.returns_at_once ? WatchedLine(line) : WatchedLine();
     if (!word.was_called() && still_idle()) {
       slept = true;
       if (plan.way == Way::halt) {
         cpu.halt();
       } else {
-        cpu.mwait(plan.hint);
+        do cpu.mwait(plan.hint);
+        while (plan.returns_at_once && cpu.first_vector_taken() == 0 && !before.changed());
       }
     }
   }

@@ -43,6 +43,13 @@ TEST(SleepWays, WhereMwaitDoesNotSleepEverythingHalts) {
   for (const IdleState asked : {halt, c1, c1e, c3, c6, c7, monitor}) EXPECT_EQ(ways.plan(asked, true).way, Way::halt);
 }
 
+TEST(SleepWays, AnMwaitThatReturnsAtOnceIsToBeRepeated) {
+  SleepWays ways = all_ways();
+  ways.mwait_returns_at_once = true;
+  EXPECT_TRUE(ways.plan(c6, false).returns_at_once && ways.plan(monitor, true).returns_at_once);
+  EXPECT_FALSE(ways.plan(halt, false).returns_at_once || all_ways().plan(c6, false).returns_at_once);
+}
+
 constexpr OwnVectors own{.alarm = 0xf0, .wake = 0xf1};
 
 TEST(Judge, NamesTheFirstInterruptElseTheCall) {
@@ -57,10 +64,11 @@ TEST(Judge, NamesTheFirstInterruptElseTheCall) {
 /// A core that really would sleep for ever if a call were lost: its two sleeping instructions end only by what the CPU promises.
 struct Model {
   WakeWord word;
-  std::uint64_t card_line[8] = {};
+  alignas(64) std::uint64_t card_line[8] = {};
   bool work_queued = false;
   bool interrupt_pending = false;
   bool monitored_line_written = false;
+  bool returns_at_once = false;  // the emulator's MWAIT
   const volatile void* monitored = nullptr;
   std::uint8_t taken = 0;
   std::string steps;
@@ -97,6 +105,7 @@ struct Model {
   void mwait(std::uint8_t) {
     step("before-sleep");
     taken = 0;
+    if (returns_at_once && !interrupt_pending) return;
     EXPECT_TRUE(monitored_line_written | end_by_interrupt()) << "asleep for ever: " << steps;
   }
   bool end_by_interrupt() {
@@ -168,6 +177,31 @@ TEST(Sleep, TheOrderIsMonitorLookSleep) {
   };
   static_cast<void>(sleep_once(now, {Way::mwait, 0}));
   EXPECT_EQ(now.steps, "before-lying-down before-monitor after-monitor before-look after-look before-sleep ");
+}
+
+// Where MWAIT returns at once it is repeated until the watched line has changed or an interrupt came; nothing else ends the sleep, not even
+// work that was queued without a call.
+TEST(Sleep, AnMwaitThatReturnsAtOnceEndsByTheLineOrAnInterruptAlone) {
+  static constexpr unsigned rounds = 20;
+  const auto slept_until = [](Way way, void (*end)(Model&)) {
+    Model now;
+    now.returns_at_once = true;
+    unsigned mwaits = 0;
+    now.at = [&](const std::string& step) {
+      if (step != "before-sleep") return;
+      now.work_queued = true;
+      if (++mwaits == rounds) end(now);
+      EXPECT_LE(mwaits, rounds + 1) << "asleep for ever";
+      if (mwaits > rounds) now.interrupt_pending = true;
+    };
+    const Sleep how = sleep_once(now, {.way = way, .hint = 0, .returns_at_once = true});
+    EXPECT_EQ(mwaits, rounds);
+    return how.cause;
+  };
+  EXPECT_EQ(slept_until(Way::watch, [](Model& now) { now.write_line(); }), WakeCause::unknown) << "the loop compares the line";
+  EXPECT_EQ(slept_until(Way::watch, [](Model& now) { now.call(); }), WakeCause::wake_up);
+  EXPECT_EQ(slept_until(Way::mwait, [](Model& now) { now.call(); }), WakeCause::memory);
+  EXPECT_EQ(slept_until(Way::mwait, [](Model& now) { now.interrupt_pending = true; }), WakeCause::wake_up);
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ std::uint8_t package_number(std::uint32_t id) {
 
 }  // namespace
 
-void find_abilities() {
-  cpu_power.find(this_cpu);
+void find_abilities(bool assume_mwait) {
+  cpu_power.find(this_cpu, assume_mwait);
   Line line;
   cpu_power.describe(line);
   line.print();

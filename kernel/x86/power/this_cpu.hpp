@@ -8,8 +8,9 @@
 
 namespace neap::x86::power {
 
-/// Once, on core 0, when its APIC id is known: finds what there is and says it. Then each core as it starts, core 0 too.
-void find_abilities();
+/// Once, on core 0, when its APIC id is known: finds what there is and says it. `assume_mwait`: the command line says that MWAIT sleeps.
+/// Then each core as it starts, core 0 too.
+void find_abilities(bool assume_mwait);
 void start_this_core(unsigned core);
 
 /// The CPU that runs the caller.

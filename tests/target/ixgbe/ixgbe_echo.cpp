@@ -7,7 +7,8 @@
 //   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
-//                                 "dma_error" has the card read where no memory is, "values" tells all settings of the card
+//                                 "dma_error" has the card read where no memory is, "values" tells all settings of the card,
+//                                 "timer,1" is answered when a timer of core 1 has gone off
 //   ethertype 88B6, "stop"        ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
 //                                 is what the card counted for its queues
 // The words of the policy (docs/policy.md) hold on all cores; with change_policy=on it changes all the while.
@@ -90,6 +91,7 @@ struct Echo final : FrameReceiver {
     std::string answer = "error: no such setting";
     if (asked == "dma_error") answer = send_from_nowhere();
     if (asked == "values") answer = values();
+    if (asked.starts_with("timer,")) answer = co_await on_core(core, timer_goes_off);
     if (const auto setting = policy::setting_by_name(asked.substr(0, equals)); setting && equals < comma) {
       const auto done = co_await policy::set(*setting, asked.substr(equals + 1, comma - equals - 1), core);
       answer = done ? "ok " + done->value + " lost=" + std::to_string(done->lost_frames) : "error: " + done.error().why;
@@ -108,6 +110,11 @@ struct Echo final : FrameReceiver {
     for (void* const token : tokens) release(static_cast<ReceiveBuffer*>(token));
   }
   void link_changed(bool up) noexcept override { print("ixgbe_echo: core ", this_core(), up ? " has a link" : " has no link"); }
+
+  static task<std::string> timer_goes_off() {
+    co_await sleep_for(std::chrono::milliseconds{3});
+    co_return "ok timer on core " + std::to_string(this_core());
+  }
 
   /// "rx_ring=512 tx_ring=512 ...": what the card says that it has.
   [[nodiscard]] std::string values() const {

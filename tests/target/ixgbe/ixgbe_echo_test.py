@@ -99,7 +99,7 @@ class Echo:
 
 
 @contextmanager
-def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = (), on_line=None):
+def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = (), on_line=None, cpu: str = "max"):
     folder = Path(tempfile.mkdtemp(prefix="neap-echo-"))
     try:
         net = folder / "net"
@@ -113,6 +113,7 @@ def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: 
             card_options=card_options,
             soft_card=SOFT_CARD,
             on_line=on_line,
+            cpu=cpu,
         ) as machine:
             echo = Echo(machine, net)
             if connect:

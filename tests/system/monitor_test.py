@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`idle=monitor` in a whole system: memcached answers though no interrupt of the card comes, and the log says that memory woke the cores.
+
+The emulator's MWAIT returns at once; `mwait=assumed` has the kernel repeat it until the line is written or an interrupt was taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+
+import pytest
+from observed import INTERRUPT, POLL, TRACE_ENTRIES, ObservedServer
+from wire import Wire
+
+pytestmark = pytest.mark.image_only
+
+CORES = 2
+CONNECTIONS_MOST = 40
+ROUNDS = 12
+VALUE_BYTES = (1, 100, 5000, 60_000)
+# `idle_state` and `cause` in docs/log-format.md.
+MONITOR = 7
+NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
+
+
+def connect_to_all_cores(server: ObservedServer, stack: contextlib.ExitStack) -> list[Wire]:
+    """Connections until every core has had frames of one: RSS goes by the client's port."""
+    before = server.card_traffic()
+    wires = []
+    while len(wires) < CONNECTIONS_MOST:
+        wires.append(stack.enter_context(server.connect(60)))
+        wires[-1].ask_line(b"version\r\n")
+        after = server.card_traffic()
+        if all(after[core]["rx_frames"] - before[core]["rx_frames"] > 5 for core in range(CORES)):
+            return wires
+    raise AssertionError(f"{CONNECTIONS_MOST} connections did not reach every core")
+
+
+def store_and_fetch(wires: list[Wire]) -> int:
+    """Values of several sizes by each connection in turn, compared; returns how many requests that were."""
+    content = random.Random(1)
+    for turn in range(ROUNDS):
+        for number, wire in enumerate(wires):
+            value = content.randbytes(VALUE_BYTES[turn % len(VALUE_BYTES)])
+            wire.store(b"key-%d" % number, value)
+            assert wire.fetch(b"key-%d" % number) == value
+    return 2 * ROUNDS * len(wires)
+
+
+def test_the_cards_writes_alone_wake_a_core_that_monitors_and_the_log_says_so() -> None:
+    words = ["memory=64M", "log=64K", "log_idle=on", "mwait=assumed", "idle=halt"]
+    with (
+        ObservedServer(cores=CORES, memory="512M", arguments=words, time_scale=1) as server,
+        contextlib.ExitStack() as stack,
+        server.control() as control,
+    ):
+        wires = connect_to_all_cores(server, stack)
+        assert "idle=monitor" in control.told("idle,monitor")
+        server.machine.card_command("reset-counters")
+        server.machine.card_command(f"trace start {TRACE_ENTRIES}")
+        control.told("start")
+        requests = store_and_fetch(wires)
+        control.told("stop")
+        trace = server.stop_trace()
+        accesses = server.machine.card_counters()
+        assert "idle=halt" in control.told("idle,halt")
+        logs = [server.log(core) for core in range(CORES)]
+
+    assert not any(trace.messages[core] for core in range(CORES)), "interrupts of the queues"
+    assert not any(accesses["reads"].values()), "a register was read with traffic"
+    assert {name[:3] for name, count in accesses["writes"].items() if count} == {"RDT", "TDT"}
+    causes: Counter[int] = Counter()
+    for log in logs:
+        kinds = Counter(record.kind for record in log.records)
+        assert kinds[INTERRUPT] == 0
+        assert kinds[POLL] > 0, f"core {log.core} had no frames"
+        assert all(state == MONITOR for state, _cause in log.sleeps)
+        causes.update(cause for _state, cause in log.sleeps)
+    print(f"{requests} requests; what ended {sum(causes.values())} sleeps: {dict(causes)}")
+    assert causes[BY_MEMORY] >= requests / 4, causes
+    assert causes[BY_CORE] > 0, "the log's start and end reach the cores by an interrupt"
+    assert causes[BY_INTERRUPT] == causes[UNKNOWN] == 0, causes

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the policy's word to the line that the card writes.
+
+`mwait=assumed` has the kernel take the emulator's MWAIT, which returns at once, for one that sleeps: it repeats the instruction until the
+watched line has changed or an interrupt was taken, and looks at nothing else. So a core that watches the wrong line, or that nobody calls
+by the right means, sleeps for ever here too, and a frame, a timer or an answer is missing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.target.ixgbe.ixgbe_echo_test import ANSWER_SECONDS, Echo, Peer, booted, echo_frame, echoed, exchange, udp_echoed, udp_frame
+from tests.target.ixgbe.ixgbe_settings_test import STRICT, Traffic, lost_of, no_rule_is_broken
+
+CORES = 2
+# A model whose states are known by name; CPUID lists none of them here.
+SANDY_BRIDGE = "max,vendor=GenuineIntel,family=6,model=45"
+WORDS = "mwait=assumed"
+SMALL_RINGS = "receive_descriptors=64 transmit_descriptors=64"
+FRAMES = 150
+QUEUE_WRITES = {f"{register}[{core}]" for register in ("RDT", "TDT") for core in range(CORES)}
+TRACE_ENTRIES = 100_000
+
+
+def one_by_one(peer: Peer, frames: int, seed: int = 0) -> None:
+    """Each is answered before the next is sent, so each finds its core asleep, or about to be; flows of both cores take turns."""
+    exchange(peer, [udp_frame(seed * 100_000 + i, 1000 + i % 16, 60 + i * 11 % 1400) for i in range(frames)], udp_echoed, window=1)
+
+
+def interrupts_of_queues(echo: Echo) -> int:
+    """Messages of the queues' vectors since the trace began; ends it."""
+    echo.machine.card_command("trace stop")
+    messages = 0
+    while True:
+        piece = echo.machine.card_command("trace read")
+        assert piece["lost"] == 0, "the trace was too short"
+        messages += sum("held" in entry and entry["vector"] < CORES for entry in piece["entries"])
+        if piece["left"] == 0:
+            return messages
+
+
+def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
+    """Over many turns of the ring, so that each of its lines was the watched one."""
+    with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor", card_options=STRICT) as echo:
+        assert echo.peer
+        one_by_one(echo.peer, 32)
+        echo.machine.card_command("reset-counters")
+        echo.machine.card_command(f"trace start {TRACE_ENTRIES}")
+        one_by_one(echo.peer, FRAMES, seed=1)
+        exchange(echo.peer, [echo_frame(i, 60 + i * 7 % 1400) for i in range(FRAMES)], echoed, window=32)
+        assert interrupts_of_queues(echo) == 0
+        counters = echo.machine.card_counters()
+        no_rule_is_broken(echo)
+        cores = echo.finish()
+    assert not any(counters["reads"].values()), "a register was read with traffic"
+    writes = {name: count for name, count in counters["writes"].items() if count}
+    assert set(writes) == QUEUE_WRITES, "traffic needs tails and nothing else"
+    for number, core in cores.items():
+        assert core["frames"] > 64, "the ring did not come round"
+        assert core["refused"] == core["dropped"] == core["hangs"] == 0
+        assert writes[f"TDT[{number}]"] <= core["batches"]
+        assert writes[f"RDT[{number}]"] <= core["batches"] + 1
+
+
+def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
+    """Nothing comes from the card meanwhile. The answer to a change of policy has been on both cores, that to a timer waits for its end."""
+    with booted(CORES, f"{WORDS} idle=monitor", card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        for turn in range(12):
+            core = turn % CORES
+            assert traffic.set_in_silence(f"timer,{core}") == f"ok timer on core {core}"
+            assert lost_of(traffic.set_in_silence(f"poll_budget={turn % 3},{core}")) == 0
+        no_rule_is_broken(echo)
+        echo.finish()
+
+
+@pytest.fixture(scope="module")
+def every_state():
+    with booted(CORES, f"{WORDS} idle=halt", card_options=STRICT, cpu=SANDY_BRIDGE) as echo:
+        yield echo, Traffic(echo)
+
+
+STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "deepest")
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("poll_budget_us", [0, 200])
+def test_each_idle_state_is_entered_and_left_under_traffic_without_a_loss(
+    every_state: tuple[Echo, Traffic], state: str, poll_budget_us: int
+) -> None:
+    """From the state of the case before; then frames that find the cores asleep."""
+    echo, traffic = every_state
+    lost = traffic.lost
+    for text in (f"poll_budget={poll_budget_us}", f"idle={state}"):
+        assert lost_of(traffic.set(text)) == 0
+    traffic.settle()
+    one_by_one(traffic.peer, 8)
+    assert traffic.lost == lost
+    no_rule_is_broken(echo)
+
+
+RINGS = ("rx_ring=1024", "rx_ring=256", "head_write_back=on", "rsc=on", "preset=default")
+
+
+def test_a_ring_that_moves_is_watched_where_it_is() -> None:
+    """Rings of another size, a queue and a card that are set up anew: the next frame is answered each time, and no interrupt comes."""
+    with booted(CORES, f"{WORDS} idle=monitor", card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        peer = traffic.peer
+        echo.machine.card_command(f"trace start {TRACE_ENTRIES}")
+        for seed, text in enumerate(RINGS):
+            assert lost_of(traffic.set(text)) >= 0
+            traffic.settle()
+            one_by_one(peer, 8, seed)
+
+        echo.machine.card_command("fault hang tx 0")
+        peer.send(echo_frame(1, 300))
+        echo.machine.wait_for_line("ixgbe: queues of core 0 started anew, lost=1", ANSWER_SECONDS)
+        echo.machine.card_command("fault off")
+        one_by_one(peer, 16, seed=20)
+
+        echo.machine.card_command("fault ecc")
+        echo.machine.wait_for_line(r"ixgbe: card reset, lost=\d+", ANSWER_SECONDS)
+        until_answered(peer)
+        one_by_one(peer, 16, seed=21)
+
+        echo.machine.card_command("link flap 20000000 2")
+        until_answered(peer)
+        one_by_one(peer, 16, seed=22)
+        assert interrupts_of_queues(echo) == 0
+        no_rule_is_broken(echo)
+        cores = echo.finish()
+    assert cores[0]["hangs"] >= 1
+
+
+def until_answered(peer: Peer) -> None:
+    """Both flows, however long the link takes to come up again; then nothing more is on its way."""
+    for port in (1000, 1001):
+        probe = udp_frame(7_000_000 + port, port, 100)
+        for _ in range(100):
+            peer.send(probe)
+            if (reply := peer.receive(0.5)) is not None:
+                assert reply == udp_echoed(probe)
+                break
+        else:
+            raise AssertionError("no frame is answered any more")
+        while (reply := peer.receive(1.0)) is not None:
+            assert reply == udp_echoed(probe)
