@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "drivers/intel_eeprom.hpp"
 #include "drivers/ixgbe/device_ids.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/start_up.hpp"
@@ -110,10 +111,10 @@ task<Result<void>> Card::start() {
   if (auto done = co_await make_pairs(); !done) co_return done;
   if (auto done = make_vectors(); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
-  const auto sum = co_await sum_eeprom(registers_);
+  const auto sum = co_await sum_intel_eeprom([this](std::uint16_t address) { return read_eeprom(registers_, address); });
   if (!sum) co_return std::unexpected(sum.error());
-  if (*sum != eeprom_checksum)
-    print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(eeprom_checksum), ": its address and link settings may be wrong");
+  if (*sum != intel_eeprom_checksum)
+    print("ixgbe: EEPROM's checksum is ", hex(*sum), ", not ", hex(intel_eeprom_checksum), ": its address and link settings may be wrong");
 
   const auto& at = device_.address;
   Line line;

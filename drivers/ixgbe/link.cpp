@@ -22,7 +22,7 @@ task<Result<void>> prepare_module(Registers registers) {
   auto kind = co_await identify_sfp(registers);
   if (!kind) {
     if (kind.error().code == ErrorCode::closed) co_return std::unexpected(kind.error());
-    print(kind.error().message, " (", kind.error().detail, "); the link keeps the EEPROM's settings");
+    print("ixgbe: ", kind.error().message, " (", kind.error().detail, "); the link keeps the EEPROM's settings");
     co_return Result<void>{};
   }
   auto loaded = co_await load_sfp_settings(registers, *kind);

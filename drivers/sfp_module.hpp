@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSL-1.0
+// What a pluggable module is: SFF-8472 read over its two-wire bus.
+//
+// A card gives its analog part other settings for a cable than for an optic. Which of them is plugged in the module itself says, in the
+// first bytes of its device A0h; that is the same for every card.
+#pragma once
+
+#include <cstdint>
+
+#include "drivers/two_wire_bus.hpp"
+#include "kernel/error.hpp"
+
+namespace neap {
+
+/// The kinds that want different settings, for 10 Gb/s.
+enum class SfpKind : std::uint8_t {
+  direct_attach,  ///< passive copper cable
+  optical,        ///< short or long range optic, or active copper cable
+};
+
+[[nodiscard]] constexpr const char* name_of(SfpKind kind) noexcept {
+  return kind == SfpKind::direct_attach ? "direct attach cable" : "optical module";
+}
+
+namespace sff_8472 {
+
+// Table 4-1: offsets in device A0h and what they say.
+constexpr std::uint8_t module_address = 0xA0;
+constexpr std::uint8_t identifier_offset = 0;
+constexpr std::uint8_t ethernet_10g_offset = 3;
+constexpr std::uint8_t cable_offset = 8;
+constexpr std::uint8_t identifier_sfp = 3;
+constexpr std::uint8_t code_10g_sr = 1 << 4;
+constexpr std::uint8_t code_10g_lr = 1 << 5;
+constexpr std::uint8_t cable_passive = 1 << 2;
+constexpr std::uint8_t cable_active = 1 << 3;
+
+/// Errors: `not_found` (nobody answers).
+template <class Lines>
+[[nodiscard]] Result<std::uint8_t> read(const TwoWireBus<Lines>& bus, std::uint8_t offset) {
+  constexpr unsigned attempts = 3;
+  for (unsigned i = 0; i < attempts; ++i) {
+    std::uint8_t value = 0;
+    if (bus.read(module_address, offset, value)) return value;
+  }
+  return failure(ErrorCode::not_found, "no SFP+ module answers", offset);
+}
+
+/// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that
+/// we know).
+template <class Lines>
+[[nodiscard]] Result<SfpKind> read_kind(const TwoWireBus<Lines>& bus) {
+  const auto identifier = read(bus, identifier_offset);
+  if (!identifier) return std::unexpected(identifier.error());
+  if (*identifier != identifier_sfp) return failure(ErrorCode::unsupported, "the module is not an SFP", *identifier);
+  const auto cable = read(bus, cable_offset);
+  if (!cable) return std::unexpected(cable.error());
+  if ((*cable & cable_passive) != 0) return SfpKind::direct_attach;
+  if ((*cable & cable_active) != 0) return SfpKind::optical;
+  const auto codes = read(bus, ethernet_10g_offset);
+  if (!codes) return std::unexpected(codes.error());
+  if ((*codes & (code_10g_sr | code_10g_lr)) != 0) return SfpKind::optical;
+  return failure(ErrorCode::unsupported, "the module is no 10 Gb/s module that we know", *codes);
+}
+
+}  // namespace sff_8472
+}  // namespace neap
