@@ -12,6 +12,7 @@
 #include <expected>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernel/console.hpp"
 #include "kernel/counter.hpp"
@@ -165,6 +166,10 @@ class NetDevice {
   /// host byte order, as they stand in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
+
+  /// From now on takes in frames to these group addresses, and to no others but broadcast, in place of those that it was told before. Of
+  /// two callers on one core the later one holds. Not while the device is being closed.
+  [[nodiscard]] virtual task<void> set_multicast(std::vector<MacAddress> groups) = 0;
 
   /// What the driver has counted since start: one core's counters, or (without one) all cores' together and the device's. Any core asks;
   /// none is visited, and no register is read.

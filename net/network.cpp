@@ -81,13 +81,22 @@ class NetworkOfStacks final : public NetworkControl {
   [[nodiscard]] task<Result<void>> listen(std::uint16_t port,
                                           std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) override;
   [[nodiscard]] task<Result<void>> connect(Endpoint remote, Acceptor acceptor) override;
+  [[nodiscard]] task<Result<void>> receive_datagrams(std::uint16_t port, DatagramReceiver receiver) override;
+  [[nodiscard]] Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) override {
+    if (!has_stack()) return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
+    return group_.stack(this_core())->send_datagram(from_port, to, bytes);
+  }
+  [[nodiscard]] task<Result<void>> join(Ipv4Address group) override { return change_group(group, true); }
+  [[nodiscard]] task<Result<void>> leave(Ipv4Address group) override { return change_group(group, false); }
   [[nodiscard]] task<void> take_down() override;
 
   [[nodiscard]] task<Result<void>> start(AddressSetting setting);
 
  private:
   [[nodiscard]] task<bool> make_stack(unsigned core);
+  [[nodiscard]] task<Result<void>> change_group(Ipv4Address group, bool join);
   [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
+  [[nodiscard]] bool has_stack() const noexcept { return this_core() >= group_.first && this_core() < end(); }
 
   StackGroup group_;
 };
@@ -162,8 +171,7 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 }
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
-  if (this_core() < group_.first || this_core() >= end())
-    co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
+  if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
   Stack& stack = *group_.stack(this_core());
   const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);
@@ -188,6 +196,46 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   }
   connection->begin_attempt(attempt);
   co_return co_await attempt.done;
+}
+
+task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, DatagramReceiver receiver) {
+  if (port == 0 || receiver == nullptr) co_return failure(ErrorCode::invalid, "datagrams need a port and a receiver", port);
+  for (unsigned core = group_.first; core < end(); ++core) {
+    Result<void> receiving = co_await on_core(core, [&]() -> Result<void> {
+      try {
+        return group_.stack(core)->receive_datagrams(port, receiver);
+      } catch (const std::bad_alloc&) {
+        return failure(ErrorCode::out_of_memory, "no memory for a port of UDP", port);
+      }
+    });
+    if (receiving.has_value()) continue;
+    for (unsigned undo = group_.first; undo < core; ++undo) {
+      co_await on_core(undo, [&] { group_.stack(undo)->end_datagrams(port); });
+    }
+    co_return receiving;
+  }
+  co_return Result<void>{};
+}
+
+// In one event of the first core: the table, IGMP and what the card is told do not differ for anybody, and the card knows before a report
+// has left.
+task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
+  if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
+  if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
+  const unsigned core = this_core();
+  co_return co_await on_core(group_.first, [&]() -> task<Result<void>> {
+    std::vector<MacAddress> addresses;
+    try {
+      addresses.reserve(Groups::groups_max + 1);
+    } catch (const std::bad_alloc&) {
+      co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.value);
+    }
+    Stack& primary = *group_.stack(group_.first);
+    if (Result<void> changed = join ? primary.join(group, core) : primary.leave(group, core); !changed) co_return changed;
+    group_.groups.put_addresses(addresses);
+    co_await group_.device.set_multicast(std::move(addresses));
+    co_return Result<void>{};
+  });
 }
 
 task<void> NetworkOfStacks::take_down() {

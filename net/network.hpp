@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -144,10 +145,21 @@ struct Waits {
   std::uint64_t connections_ms = 0;  ///< connections that say nothing: keep-alive, TIME-WAIT
   std::uint64_t neighbours_ms = 0;   ///< an ARP request is unanswered
   std::uint64_t reassembly_ms = 0;   ///< a datagram's other fragments
+  std::uint64_t groups_ms = 0;       ///< a report of a multicast group
   std::uint64_t dhcp_ms = 0;         ///< a DHCP request is unanswered
   std::uint64_t lease_ms = 0;        ///< the address is to be renewed
 };
 [[nodiscard]] Waits waits() noexcept;
+
+/// What came to a UDP port.
+struct Datagram {
+  Endpoint from;
+  Endpoint to;  ///< the machine's address, a group's, or the network's broadcast address
+  Buffer data;  ///< may be empty
+};
+/// Called on the core to which the card sent the datagram, or that joined its group. A `bad_alloc` that leaves it is counted; any other
+/// exception panics.
+using DatagramReceiver = std::function<void(Datagram)>;
 
 class Network {
  public:
@@ -167,6 +179,20 @@ class Network {
   /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 10 s), `closed` (refused),
   /// `full` (no port, no room for another connection), `unsupported` (no stack here), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
+
+  /// Hands what comes to UDP port `port` to `receiver`, on every core; it must be safe to share. Errors: `invalid` (port taken),
+  /// `out_of_memory`.
+  [[nodiscard]] virtual task<Result<void>> receive_datagrams(std::uint16_t port, DatagramReceiver receiver) = 0;
+  /// Sends a copy of `bytes` from this core, at the end of the event. What is longer than a frame goes in fragments. UDP: nobody says
+  /// whether it arrived. To a group, it goes no further than the own network. Errors: `invalid` (nobody receives at `from_port`; address;
+  /// size), `full`, `closed` (no link, no address), `unsupported` (no stack here), `out_of_memory`.
+  [[nodiscard]] virtual Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) = 0;
+  /// This core gets datagrams to the group (224.0.0.0/4) from now on, if it receives at their port; the machine is in the groups of all
+  /// its cores, up to 256. Errors: `invalid` (not such an address; joined already), `full`, `unsupported` (no stack here),
+  /// `out_of_memory`; then nothing has changed.
+  [[nodiscard]] virtual task<Result<void>> join(Ipv4Address group) = 0;
+  /// And no longer. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
+  [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;
 };
 
 /// Frames of TCP connections with this local port are counted as control traffic in the log of their core (log.hpp) from now on. Up to two

@@ -16,10 +16,14 @@
 namespace neap::net {
 
 class ConnectionState;
+class Stack;
 
 struct ReceivedPiece {
-  pbuf_custom custom;           ///< first: lwIP gives it back by this address
-  ConnectionState* connection;  ///< whose window the bytes count against, once delivered
+  pbuf_custom custom;  ///< first: lwIP gives it back by this address
+  union {
+    ConnectionState* connection;  ///< whose window the bytes count against, once delivered
+    Stack* stack;                 ///< of a datagram: where it came in
+  };
   Buffer::Piece piece;
   RemoteNode way_home;  ///< to its own core, if it is released on another
 

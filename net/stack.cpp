@@ -52,6 +52,7 @@ err_t initialise_interface(netif* interface) {
   interface->mtu = 1500;
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
+  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // it speaks for all
   return ERR_OK;
 }
 
@@ -93,6 +94,7 @@ Stack::Stack(StackGroup& group, unsigned core)
 Stack::~Stack() {
   stacks_of_cores[core_].store(nullptr, std::memory_order_release);
   timer_.cancel();
+  while (datagram_ports_ != nullptr) end_datagrams(datagram_ports_->pcb->local_port);
   if (primary() && netif_dhcp_data(&netif_) != nullptr) {
     dhcp_stop(&netif_);
     dhcp_cleanup(&netif_);
@@ -105,6 +107,7 @@ Stack::~Stack() {
 }
 
 void Stack::link_changed(bool up) noexcept {
+  groups_dirty_ = true;  // a link that comes up, and an address, are told to the groups
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -122,6 +125,7 @@ void Stack::set_addresses(const Addresses& addresses) noexcept {
   const ip4_addr_t netmask = to_lwip(addresses.netmask);
   const ip4_addr_t gateway = to_lwip(addresses.gateway);
   netif_set_addr(&netif_, &address, &netmask, &gateway);
+  groups_dirty_ = true;
   want_event_end();
 }
 
@@ -209,6 +213,7 @@ void Stack::publish_addresses() noexcept {
     if (published_.address.value != 0 && now.address.value != 0) print("net: the address changed, connections are reset");
   }
   published_ = now;
+  groups_dirty_ = true;  // lwIP has asked for a report of each
   group_.netmask.store(now.netmask.value, std::memory_order_release);
   group_.address.store(now.address.value, std::memory_order_release);
   if (group_.cores > 1) start(tell_addresses(group_, now));

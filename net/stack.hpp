@@ -20,12 +20,14 @@
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
 #include "net/connection_state.hpp"
+#include "net/groups.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
 
 struct memp_per_core;
 struct stats_;
 struct tcp_pcb;
+struct udp_pcb;
 
 namespace neap::net {
 
@@ -40,6 +42,7 @@ struct StackGroup {
   std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: none
   std::atomic<std::uint32_t> netmask{0};          ///< the same
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
+  Groups groups;
 
   [[nodiscard]] Stack* stack(unsigned core) const noexcept { return stacks[core - first].load(std::memory_order_acquire); }
 };
@@ -59,6 +62,7 @@ struct StackTimes {
   std::uint64_t arp_last = 0;        ///< up to when the table has aged
   std::uint64_t reassembly = never;  ///< 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
+  std::uint64_t groups = never;       ///< 100 ms while a report of a multicast group waits for its moment
   std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
   std::uint64_t dhcp_coarse = never;  ///< when a lease is to be renewed, or is over
   std::uint64_t dhcp_counted = 0;     ///< up to when its minutes were counted
@@ -143,8 +147,23 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Result<void> listen(std::uint16_t port, const std::function<std::unique_ptr<ConnectionHandler>(Connection&)>& acceptor);
   void stop_listening(std::uint16_t port) noexcept;
 
+  // Datagrams (datagrams.cpp).
+  [[nodiscard]] Result<void> receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver);
+  void end_datagrams(std::uint16_t port) noexcept;
+  [[nodiscard]] Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept;
+  // Groups (groups.cpp). The first two on the primary, for any core.
+  [[nodiscard]] Result<void> join(Ipv4Address group, unsigned core) noexcept;
+  [[nodiscard]] Result<void> leave(Ipv4Address group, unsigned core) noexcept;
+  [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
+
  private:
   friend struct ListenerCallbacks;
+  friend struct DatagramCallbacks;
+  struct DatagramPort {
+    DatagramReceiver receiver;
+    udp_pcb* pcb = nullptr;
+    DatagramPort* next = nullptr;
+  };
   struct Listener {
     std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor;
     tcp_pcb* pcb = nullptr;
@@ -153,10 +172,17 @@ class Stack final : public FrameReceiver {
   };
 
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
+  static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
   /// A copy of a frame in memory of its own, in the shape of a card's buffer; null at the bound or without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
+  /// A reassembled datagram as one frame in memory of its own; null without memory.
+  [[nodiscard]] ReceiveBuffer* frame_of(pbuf* datagram) const noexcept;
   void pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept;
+  /// Passes a frame to a group on to the cores that joined it; returns whether this one has (otherwise the frame is released).
+  [[nodiscard]] bool sort_multicast(ReceiveBuffer* frame, std::size_t bytes, std::uint32_t destination, ReceiveInfo info) noexcept;
+  /// A report waits for its moment.
+  [[nodiscard]] bool reports_wait() noexcept;
   void end_of_event() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
@@ -197,11 +223,13 @@ class Stack final : public FrameReceiver {
     bool queued = false;
   } finish_;
   Listener* listeners_ = nullptr;
+  DatagramPort* datagram_ports_ = nullptr;
 
   Timer timer_;
   std::uint64_t timer_due_ms_ = StackTimes::never;
   StackTimes times_;
   bool arp_dirty_ = false;
+  bool groups_dirty_ = false;
   Addresses published_{};
 };
 

@@ -38,6 +38,7 @@ struct Outside {
   std::uint16_t ethertype = 0;
   bool fragment = false;
   bool tcp = false;
+  bool igmp = false;
   bool for_dhcp_client = false;
 };
 
@@ -48,18 +49,19 @@ Outside look(const std::byte* frame, std::size_t bytes) noexcept {
   outside.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
   const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
   outside.tcp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_TCP;
+  outside.igmp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_IGMP;
   if (std::to_integer<unsigned>(ip[9]) == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
     outside.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
   }
   return outside;
 }
 
-void release_chain(ReceiveBuffer* frame) noexcept {
-  while (frame != nullptr) {
-    ReceiveBuffer* const next = frame->next;
-    frame->release();
-    frame = next;
-  }
+/// The IPv4 group that a frame is for, host byte order; 0: none.
+std::uint32_t group_of(const std::byte* frame, std::size_t bytes) noexcept {
+  constexpr std::size_t destination = ethernet_bytes + 16;
+  if (read_u16(frame + 12) != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return 0;
+  const std::uint32_t address = std::uint32_t{read_u16(frame + destination)} << 16 | read_u16(frame + destination + 2);
+  return address >> 28 == 0xE ? address : 0;
 }
 
 void free_heap_buffer(ReceiveBuffer* buffer) noexcept { std::free(buffer); }
@@ -77,6 +79,14 @@ ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept {
 void pbuf_freed(pbuf* freed) noexcept { Stack::here()->received_buffer_freed(&ReceivedPiece::of(*freed).buffer()); }
 
 }  // namespace
+
+void Stack::release_chain(ReceiveBuffer* frame) noexcept {
+  while (frame != nullptr) {
+    ReceiveBuffer* const next = frame->next;
+    frame->release();
+    frame = next;
+  }
+}
 
 ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept {
   ReceiveBuffer* const copy = allocate_heap_buffer(bytes);
@@ -115,12 +125,17 @@ void Stack::receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
     release_chain(frame);
     return;
   }
-  if (!primary() && (arp || outside.fragment || outside.for_dhcp_client)) {
+  if (!primary() && (arp || outside.fragment || outside.igmp || outside.for_dhcp_client)) {
     ReceiveBuffer* const copy = copy_to_heap(frame, bytes);
     release_chain(frame);
     pass_on(group_.first, copy, info);
     return;
   }
+  if ((frame->data[0] & std::byte{1}) != std::byte{0}) [[unlikely]] {
+    const std::uint32_t group = group_of(frame->data, frame->bytes);
+    if (group != 0 && !outside.igmp && !outside.fragment && !sort_multicast(frame, bytes, group, info)) return;
+  }
+  if (outside.igmp) groups_dirty_ = true;
   if (outside.fragment) times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
   if (arp) arp_dirty_ = true;
   wake_clock(outside.tcp);
@@ -213,6 +228,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
         stack->times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
       }
       if (outside.ethertype == ETHTYPE_ARP) stack->arp_dirty_ = true;
+      if (outside.igmp) stack->groups_dirty_ = true;
       stack->wake_clock(outside.tcp);
       if (outside.for_dhcp_client) stack->wake_lease_clock();
       stack->input(frame.release(), info);
@@ -227,11 +243,30 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
   }
 }
 
-// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame. The IP header is no
-// fragment's any more and its checksum is not right, but those of all fragments were.
+// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame.
+ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
+  ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);
+  if (copy == nullptr) return nullptr;
+  std::memset(copy->data, 0, ethernet_bytes);
+  std::copy_n(reinterpret_cast<const std::byte*>(netif_.hwaddr), ETH_HWADDR_LEN, copy->data);
+  copy->data[12] = std::byte{ETHTYPE_IP >> 8};
+  copy->data[13] = std::byte{ETHTYPE_IP & 0xFF};
+  pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
+  return copy;
+}
+
+// The IP header is no fragment's any more and its checksum is not right, but those of all fragments were.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);
+  if (ip4_addr_ismulticast(&ip->dest)) {
+    ReceiveBuffer* const copy = frame_of(datagram);
+    if (copy == nullptr) counters_.dropped_memory.add();
+    const bool ours = copy != nullptr && sort_multicast(copy, copy->bytes, lwip_ntohl(ip->dest.addr), ReceiveInfo(ReceiveInfo::ip_good));
+    if (ours) copy->release();
+    if (!ours) pbuf_free(datagram);
+    return !ours;
+  }
   if (IPH_PROTO(ip) != IP_PROTO_TCP || datagram->tot_len < ip_bytes + TCP_HLEN || group_.cores == 1) return false;
   std::byte ports[4];
   if (pbuf_copy_partial(datagram, ports, sizeof ports, static_cast<u16_t>(ip_bytes)) != sizeof ports) return false;
@@ -239,14 +274,7 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
       group_.device.receiving_core(lwip_ntohl(ip->src.addr), lwip_ntohl(ip->dest.addr), read_u16(ports), read_u16(ports + 2));
   if (core == core_ || core < group_.first || core >= group_.first + group_.cores) return false;
 
-  ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);
-  if (copy != nullptr) {
-    std::memset(copy->data, 0, ethernet_bytes);
-    std::copy_n(reinterpret_cast<const std::byte*>(netif_.hwaddr), ETH_HWADDR_LEN, copy->data);
-    copy->data[12] = std::byte{ETHTYPE_IP >> 8};
-    copy->data[13] = std::byte{ETHTYPE_IP & 0xFF};
-    pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
-  }
+  ReceiveBuffer* const copy = frame_of(datagram);
   pbuf_free(datagram);
   pass_on(core, copy, ReceiveInfo(ReceiveInfo::ip_good));
   return true;

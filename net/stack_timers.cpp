@@ -2,9 +2,11 @@
 // lwIP's time-outs, by one timer of the kernel's, armed only while somebody needs it: an idle core takes no periodic interrupt.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
+#include "lwip/igmp.h"
 #include "lwip/ip4_frag.h"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/prot/dhcp.h"
@@ -160,7 +162,7 @@ void Stack::update_timers() noexcept {
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
   const std::uint8_t dhcp_state = lease != nullptr ? lease->state : std::uint8_t{DHCP_STATE_OFF};
   const bool changed = times_.tcp < timer_due_ms_ || dhcp_waits != (times_.dhcp_fine != StackTimes::never) ||
-                       dhcp_state != times_.dhcp_state || arp_dirty_ ||
+                       dhcp_state != times_.dhcp_state || arp_dirty_ || groups_dirty_ ||
                        (times_.reassembly_until != 0 && times_.reassembly == StackTimes::never);
   if (!changed) return;
 
@@ -171,6 +173,7 @@ void Stack::update_timers() noexcept {
   const std::uint64_t minutes = dhcp_state == DHCP_STATE_OFF ? StackTimes::never : minutes_until_lease_acts(*lease);
   times_.dhcp_coarse = minutes == StackTimes::never ? minutes : times_.dhcp_counted + minutes * DHCP_COARSE_TIMER_MSECS;
   want(times_.reassembly, times_.reassembly_until != 0, now, IP_TMR_INTERVAL);
+  if (std::exchange(groups_dirty_, false)) want(times_.groups, reports_wait(), now, IGMP_TMR_INTERVAL);
   if (arp_dirty_) {
     arp_dirty_ = false;
     const unsigned activity = etharp_activity();
@@ -183,7 +186,7 @@ void Stack::update_timers() noexcept {
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
-  const std::uint64_t due = std::min({times_.tcp, times_.arp, times_.reassembly, times_.dhcp_fine, times_.dhcp_coarse});
+  const std::uint64_t due = std::min({times_.tcp, times_.arp, times_.reassembly, times_.groups, times_.dhcp_fine, times_.dhcp_coarse});
   if (due == timer_due_ms_) return;
   timer_due_ms_ = due;
   if (due == StackTimes::never) {
@@ -208,6 +211,11 @@ void Stack::timer_fired() noexcept {
       times_.reassembly = StackTimes::never;
     }
   }
+  if (times_.groups <= now) {
+    igmp_tmr();
+    times_.groups = StackTimes::never;
+    groups_dirty_ = true;
+  }
   if (std::min(times_.dhcp_fine, times_.dhcp_coarse) <= now) count_lease_minutes(now);
   if (times_.dhcp_fine <= now) {
     times_.dhcp_fine = now + DHCP_FINE_TIMER_MSECS;
@@ -222,6 +230,7 @@ Waits Stack::waits() const noexcept {
           .connections_ms = times_.tcp_ticking ? 0 : left(times_.tcp),
           .neighbours_ms = left(times_.arp),
           .reassembly_ms = left(times_.reassembly),
+          .groups_ms = left(times_.groups),
           .dhcp_ms = left(times_.dhcp_fine),
           .lease_ms = left(times_.dhcp_coarse)};
 }

@@ -100,6 +100,7 @@ constexpr NamedCount<net::Waits> net_waits[] = {
     {"connections_ms", &net::Waits::connections_ms},
     {"neighbours_ms", &net::Waits::neighbours_ms},
     {"reassembly_ms", &net::Waits::reassembly_ms},
+    {"groups_ms", &net::Waits::groups_ms},
     {"dhcp_ms", &net::Waits::dhcp_ms},
     {"lease_ms", &net::Waits::lease_ms},
 };

@@ -185,6 +185,7 @@ task<Result<void>> Card::start_queues() {
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);
   }
+  program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
   // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
   program_transmit(registers_);
   for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });

@@ -60,6 +60,7 @@ class Card final : public NetDevice, public policy::Device {
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
+  [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
   void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
 
@@ -121,6 +122,7 @@ class Card final : public NetDevice, public policy::Device {
   /// Flow (as `policy::Setting::steer` names it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
+  std::vector<MacAddress> groups_;
   rss::Table rss_table_{};
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;

@@ -166,6 +166,14 @@ task<void> Card::mend(QueuePair* hung) {
   for (auto& pair : pairs_) pair->announce_link();
 }
 
+task<void> Card::set_multicast(std::vector<MacAddress> groups) {
+  co_await on_core(home_core_, [this, &groups]() -> task<void> {
+    groups_ = std::move(groups);
+    while (busy_) co_await sleep_for(1ms);  // a card that is being reset is not to be touched
+    if (!stopped_) program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
+  });
+}
+
 Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
   if (core >= pairs_.size()) return failure(ErrorCode::invalid, "a flow is steered to one core with a queue", core);
   const unsigned first = options_.reserved_core ? 1 : 0;  // control keeps its own

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/start_up.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 
 #include "drivers/ixgbe/statistics.hpp"
@@ -105,8 +107,6 @@ namespace {
 
 /// 4.6.7: tables that a reset leaves as they were.
 void clear_filters(Registers registers) {
-  for (unsigned i = 0; i < reg::MTA.count; ++i) registers.write(reg::MTA(i), {.bits = 0});
-  for (unsigned i = 1; i < reg::RAH.count; ++i) registers.write(reg::RAH(i), {.valid = false});
   for (unsigned i = 0; i < reg::FTQF.count; ++i) registers.write(reg::FTQF(i), {.enable = false});
 }
 
@@ -188,6 +188,29 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 
 void program_promiscuous(Registers registers, bool on) {
   registers.write(reg::FCTRL, {.multicast_promiscuous = on, .unicast_promiscuous = on, .broadcast_accept = true});
+}
+
+void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
+  registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first is our own
+  for (unsigned i = 0; i < exact; ++i) {
+    registers.write(reg::RAH(i + 1), {.valid = false});
+    if (i >= groups.size()) continue;
+    const MacAddress& group = groups[i];
+    std::uint32_t low = 0;
+    for (unsigned byte = 0; byte < 4; ++byte) low |= std::uint32_t{group[byte]} << 8 * byte;
+    registers.write(reg::RAL(i + 1), {.address_low = low});
+    registers.write(reg::RAH(i + 1), {.address_high = group[4] | std::uint32_t{group[5]} << 8, .valid = true});
+  }
+  // 8.2.3.7.3, 8.2.3.7.7: with offset 0 the address's last twelve bits name a bit of the table.
+  std::array<std::uint32_t, reg::MTA.count> table{};
+  for (const MacAddress& group : groups.subspan(std::min(groups.size(), exact))) {
+    const unsigned hash = group[4] >> 4 | group[5] << 4;
+    table[hash / 32] |= 1U << hash % 32;
+  }
+  for (unsigned i = 0; i < table.size(); ++i) registers.write(reg::MTA(i), {.bits = table[i]});
+  registers.write(reg::MCSTCTRL, {.offset = 0, .filter_enable = groups.size() > exact});
+  program_promiscuous(registers, promiscuous);
 }
 
 void program_vlan(Registers registers, std::uint32_t vlan) {

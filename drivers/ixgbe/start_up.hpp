@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "drivers/ixgbe/register_access.hpp"
 #include "drivers/ixgbe/rss.hpp"
@@ -26,7 +27,7 @@ namespace neap::ixgbe {
 /// 4.6.5: statistics of queue i are counted in set i; what is there is read away.
 void clear_statistics(Registers registers);
 
-/// 4.6.7: filters empty but for our own address and broadcast, checksums, frame size, packet buffer; RSS as `table` says. Queues are
+/// 4.6.7: filters empty but for our own address, checksums, frame size, packet buffer; RSS as `table` says. Queues are
 /// programmed after it and enabled after `start_receive`.
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max);
 
@@ -36,6 +37,12 @@ void program_steering(Registers registers, unsigned index, std::uint32_t flow, u
 
 /// 8.2.3.7.1: broadcast, and with `on` every other frame too, whatever its destination.
 void program_promiscuous(Registers registers, bool on);
+
+/// 7.1.1.1: takes in frames to `groups`, and to no others. The first 127 stand beside our own address and are compared whole; what does not
+/// fit there sets a bit of 4096, which other groups may share, so that the stack has to look again. (The hash alone would do, but wake
+/// the machine for groups that it does not want.) While it changes all groups are taken in: none that stays loses a frame. It ends with
+/// `program_promiscuous`.
+void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous);
 
 /// 7.4.5: of frames that carry a tag, those of `vlan`; 0: whatever their tag.
 void program_vlan(Registers registers, std::uint32_t vlan);

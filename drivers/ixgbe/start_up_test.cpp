@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "drivers/ixgbe/counters.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
@@ -212,6 +214,35 @@ TEST_F(StartUpTest, TheTableOfVlansHasOneMemberOrDoesNotCount) {
     for (unsigned id = 0; id < 4096; ++id)
       ASSERT_EQ(registers.read(reg::VFTA(id / 32)).bits >> id % 32 & 1, id == vlan && vlan != 0 ? 1U : 0U) << id << " of " << vlan;
   }
+}
+
+// 7.1.1.1: 127 places beside our own address, then 4096 bits by the address's last twelve; what somebody set before is gone.
+TEST_F(StartUpTest, GroupsAreComparedWholeAsLongAsThereIsRoomAndHashedThen) {
+  registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
+  const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };
+  for (const unsigned count : {130U, 127U, 2U, 0U}) {
+    std::vector<MacAddress> groups;
+    for (unsigned i = 0; i < count; ++i) groups.push_back(group(i * 3));
+    program_multicast(registers, groups, false);
+    const unsigned exact = std::min(count, 127U);
+    for (unsigned i = 0; i < 127; ++i) {
+      const reg::Rah high = registers.read(reg::RAH(i + 1));
+      ASSERT_EQ(high.valid, i < exact) << i << " of " << count;
+      if (i >= exact) continue;
+      const MacAddress wanted = group(i * 3);
+      EXPECT_EQ(high.address_high, wanted[4] | unsigned{wanted[5]} << 8);
+      EXPECT_EQ(registers.read(reg::RAL(i + 1)).address_low, 0x075E0001U);
+    }
+    std::set<unsigned> hashed;
+    for (unsigned i = exact; i < count; ++i) hashed.insert(group(i * 3)[4] >> 4 | group(i * 3)[5] << 4);
+    for (unsigned bit = 0; bit < 4096; ++bit)
+      ASSERT_EQ(registers.read(reg::MTA(bit / 32)).bits >> bit % 32 & 1, hashed.count(bit)) << bit << " of " << count;
+    EXPECT_EQ(registers.read(reg::MCSTCTRL).filter_enable, count > 127);
+    EXPECT_FALSE(registers.read(reg::FCTRL).multicast_promiscuous) << "only while it changes";
+  }
+  program_multicast(registers, {}, true);
+  EXPECT_TRUE(registers.read(reg::FCTRL).multicast_promiscuous);
+  EXPECT_EQ(registers.read(reg::RAH(0)).address_high, 0x0605U) << "our own address stays";
 }
 
 // 7.1.2.5: every mask bit that is missing would make the filter wait for a field that nobody set.

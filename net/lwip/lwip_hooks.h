@@ -37,6 +37,10 @@ void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_add
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
 
+/* 0012: true if this core has joined the group. */
+int neap_lwip_wants_group(const ip4_addr_t* group);
+#define LWIP_HOOK_IP4_WANTS_GROUP(netif, group) neap_lwip_wants_group(group)
+
 #ifdef __cplusplus
 }
 #endif

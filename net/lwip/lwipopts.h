@@ -28,6 +28,7 @@
 #define MEMP_NUM_TCP_PCB_LISTEN 32
 #define MEMP_NUM_TCP_SEG 262144 /* segments waiting to be sent or acknowledged, or received out of order */
 #define MEMP_NUM_UDP_PCB 32
+#define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
 #define MEMP_NUM_PBUF 262144 /* references to payload */
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
@@ -61,7 +62,7 @@
 #define LWIP_ICMP 1
 #define LWIP_BROADCAST_PING 0
 #define LWIP_RAW 0
-#define LWIP_IGMP 0
+#define LWIP_IGMP 1 /* spoken on the first core, for all */
 #define LWIP_AUTOIP 0
 #define LWIP_DNS 0
 
@@ -129,6 +130,7 @@
 #define MEMP_STATS 0
 #define SYS_STATS 0
 #define UDP_STATS 1
+#define IGMP_STATS 1
 #define MIB2_STATS 0
 
 #endif

@@ -242,8 +242,29 @@ void WireCard::pass(Bytes bytes) {
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
 
+task<void> WireCard::set_multicast(std::vector<MacAddress> groups) {
+  const std::lock_guard lock(groups_lock_);
+  groups_ = std::move(groups);
+  co_return;
+}
+
+std::vector<MacAddress> WireCard::multicast() const {
+  const std::lock_guard lock(groups_lock_);
+  return groups_;
+}
+
+bool WireCard::takes_in(const Bytes& frame) {
+  MacAddress to;
+  if (frame.size() < to.size()) return true;
+  std::memcpy(to.data(), frame.data(), to.size());
+  constexpr MacAddress broadcast{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
+  if ((to[0] & 1) == 0 || to == broadcast || std::ranges::count(multicast(), to) != 0) return true;
+  ++filtered_;
+  return false;
+}
+
 void WireCard::arrive(Bytes frame, int core) {
-  if (cut_) return;
+  if (cut_ || !takes_in(frame)) return;
   if (core < 0) {
     const Layout where = layout(frame);
     core = static_cast<int>(options_.first_core);

@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <span>
@@ -68,6 +69,9 @@ class WireCard final : public NetDevice {
   [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among those that arrived
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
   [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not given back yet
+  /// Frames to groups that were not taken in.
+  [[nodiscard]] std::uint64_t filtered() const noexcept { return filtered_; }
+  [[nodiscard]] std::vector<MacAddress> multicast() const;
   [[nodiscard]] unsigned most_pieces() const noexcept { return most_pieces_; }
 
   // NetDevice
@@ -77,6 +81,7 @@ class WireCard final : public NetDevice {
   [[nodiscard]] FrameSender& attach(FrameReceiver& receiver) override;
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
+  [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
   void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
 
@@ -108,6 +113,7 @@ class WireCard final : public NetDevice {
   void run_engine(Queue& own);
   void send(Queue& own, Bytes bytes);
   void pass(Bytes bytes);
+  [[nodiscard]] bool takes_in(const Bytes& frame);
   void deliver(unsigned core, Bytes frame) noexcept;
 
   CardOptions options_;
@@ -116,7 +122,9 @@ class WireCard final : public NetDevice {
   std::vector<std::unique_ptr<Queue>> queues_;
   std::atomic<bool> link_{true}, cut_{false}, gone_{false};
   std::atomic<double> lost_, repeated_, late_;
-  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0};
+  std::atomic<std::uint64_t> arrived_{0}, bad_{0}, full_{0}, filtered_{0};
+  mutable std::mutex groups_lock_;
+  std::vector<MacAddress> groups_;
   std::atomic<std::int64_t> buffers_out_{0};
   std::atomic<unsigned> most_pieces_{0};
 };

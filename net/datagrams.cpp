@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSL-1.0
+// UDP: what comes to a port goes to its receiver on the core to which the card sent it, and leaves from where it is sent.
+#include <algorithm>
+#include <new>
+
+#include "kernel/events.hpp"
+#include "lwip/igmp.h"
+#include "lwip/udp.h"
+#include "net/received_piece.hpp"
+#include "net/stack.hpp"
+
+namespace neap::net {
+
+namespace {
+
+/// RFC 1112, 6.1: what is sent to a group stays in its network unless somebody asks for more.
+constexpr std::uint8_t group_hops = 1;
+constexpr std::size_t datagram_bytes_max = 0xFFFF - 20 - 8;
+
+void piece_goes_home(RemoteNode* node) noexcept;
+
+/// As a connection's: the buffer belongs to the card's pool of its own core.
+void release_piece(void* owner) noexcept {
+  auto& piece = *static_cast<ReceivedPiece*>(owner);
+  if (this_core() != piece.stack->core()) {
+    piece.way_home = {.run = &piece_goes_home, .next = nullptr};
+    hand_over(piece.stack->core(), piece.way_home);
+    return;
+  }
+  pbuf_free(&piece.custom.pbuf);
+}
+
+void piece_goes_home(RemoteNode* node) noexcept { release_piece(reinterpret_cast<std::byte*>(node) - offsetof(ReceivedPiece, way_home)); }
+
+Buffer take(Stack& stack, pbuf* chain) noexcept {
+  Buffer data;
+  while (chain != nullptr) {
+    pbuf* const next = std::exchange(chain->next, nullptr);
+    chain->tot_len = chain->len;
+    if (chain->len == 0) {
+      pbuf_free(chain);
+    } else {
+      ReceivedPiece& piece = ReceivedPiece::of(*chain);
+      piece.stack = &stack;
+      piece.piece = {
+          .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_piece, .owner = &piece};
+      data.append_piece(piece.piece);
+    }
+    chain = next;
+  }
+  return data;
+}
+
+}  // namespace
+
+struct DatagramCallbacks {
+  static void received(void* argument, udp_pcb* pcb, pbuf* data, const ip_addr_t* from, u16_t port) noexcept {
+    auto& receiver = *static_cast<Stack::DatagramPort*>(argument);
+    Stack& stack = *Stack::here();
+    Datagram datagram{.from = {.address = {lwip_ntohl(from->addr)}, .port = port},
+                      .to = {.address = {lwip_ntohl(ip_current_dest_addr()->addr)}, .port = pcb->local_port},
+                      .data = take(stack, data)};
+    try {
+      receiver.receiver(std::move(datagram));
+    } catch (const std::bad_alloc&) {
+      stack.counters().handler_out_of_memory.add();
+    }
+  }
+};
+
+Result<void> Stack::receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver) {
+  auto made = std::make_unique<DatagramPort>(DatagramPort{.receiver = receiver});
+  udp_pcb* const pcb = udp_new_ip_type(IPADDR_TYPE_V4);
+  if (pcb == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a port of UDP", port);
+  if (udp_bind(pcb, IP4_ADDR_ANY, port) != ERR_OK) {
+    udp_remove(pcb);
+    return failure(ErrorCode::invalid, "the port is taken", port);
+  }
+  udp_set_multicast_ttl(pcb, group_hops);
+  udp_recv(pcb, &DatagramCallbacks::received, made.get());
+  made->pcb = pcb;
+  made->next = datagram_ports_;
+  datagram_ports_ = made.release();
+  return {};
+}
+
+void Stack::end_datagrams(std::uint16_t port) noexcept {
+  for (DatagramPort** entry = &datagram_ports_; *entry != nullptr; entry = &(*entry)->next) {
+    if ((*entry)->pcb->local_port != port) continue;
+    const std::unique_ptr<DatagramPort> ended(*entry);
+    *entry = ended->next;
+    udp_remove(ended->pcb);
+    return;
+  }
+}
+
+Result<void> Stack::send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept {
+  const DatagramPort* port = datagram_ports_;
+  while (port != nullptr && port->pcb->local_port != from_port) port = port->next;
+  if (port == nullptr) return failure(ErrorCode::invalid, "nobody receives datagrams at this port", from_port);
+  if (to.port == 0 || to.address.value == 0) return failure(ErrorCode::invalid, "no such address", to.port);
+  if (bytes.size() > datagram_bytes_max) return failure(ErrorCode::invalid, "more than a datagram holds", bytes.size());
+  wake_clock(false);
+  pbuf* const data = pbuf_alloc(PBUF_TRANSPORT, static_cast<std::uint16_t>(bytes.size()), PBUF_RAM);
+  if (data == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a datagram", bytes.size());
+  std::ranges::copy(bytes, static_cast<std::byte*>(data->payload));
+  const ip_addr_t address{.addr = lwip_htonl(to.address.value)};
+  const err_t error = udp_sendto(port->pcb, data, &address, to.port);
+  pbuf_free(data);
+  want_event_end();
+  if (error == ERR_OK) return {};
+  if (error == ERR_MEM) return failure(ErrorCode::full, "the card or a neighbour's queue has no room for a datagram", to.port);
+  return failure(ErrorCode::closed, "no address or no link", to.port);
+}
+
+}  // namespace neap::net

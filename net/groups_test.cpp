@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSL-1.0
+// Datagrams, and those to a group: whoever joined gets them, on his core, and nobody else does; the network hears of it, and a machine that
+// is in a group sleeps.
+#include "net/groups.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "net/testing/two_machines.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr unsigned cores = 3;
+constexpr std::uint16_t port = 9000;
+constexpr unsigned igmp = 2, udp = 17;
+constexpr unsigned igmp_query = 0x11, igmp_report = 0x16, igmp_leave = 0x17;  // RFC 2236, 2.1
+constexpr Ipv4Address all_systems{0xE0000001}, all_routers{0xE0000002};
+constexpr Ipv4Address group{0xEF010203};        // 239.1.2.3
+constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: no other bit of the MAC address
+constexpr Ipv4Address other_group{0xEF010204};  // 239.1.2.4
+
+std::uint32_t quad(const Bytes& frame, std::size_t at) {
+  return std::accumulate(&frame[at], &frame[at + 4], std::uint32_t{0},
+                         [](std::uint32_t sum, std::byte byte) { return sum << 8 | std::to_integer<std::uint32_t>(byte); });
+}
+unsigned octet(const Bytes& frame, std::size_t at) { return std::to_integer<unsigned>(frame[at]); }
+
+void append(Bytes& frame, std::uint64_t value, unsigned bytes) {
+  while (bytes-- > 0) frame.push_back(static_cast<std::byte>(value >> 8 * bytes));
+}
+
+/// From the client's address; the IPv4 header is 20 bytes.
+Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned fragment_field = 0) {
+  const bool multicast = to.value >> 28 == 0xE;
+  Bytes frame;
+  append(frame, multicast ? 0x01005E000000 | (to.value & 0x7FFFFF) : 0x020000000001, 6);
+  append(frame, 0x020000000002, 6);
+  append(frame, 0x08004500, 4);
+  append(frame, 20 + payload.size(), 2);
+  append(frame, 77, 2);
+  append(frame, fragment_field, 2);
+  append(frame, 1, 1);
+  append(frame, protocol, 1);
+  append(frame, 0, 2);
+  append(frame, client_address.value, 4);
+  append(frame, to.value, 4);
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  fill_checksums(frame);
+  return frame;
+}
+
+/// A UDP header without a checksum, and `text`.
+Bytes udp_of(const std::string& text, unsigned from_port) {
+  Bytes payload;
+  append(payload, from_port, 2);
+  append(payload, port, 2);
+  append(payload, 8 + text.size(), 2);
+  append(payload, 0, 2);
+  for (const char letter : text) append(payload, static_cast<unsigned char>(letter), 1);
+  return payload;
+}
+
+Bytes query_for(Ipv4Address wanted, unsigned tenths) {
+  Bytes message;
+  append(message, igmp_query << 8 | tenths, 2);
+  append(message, 0, 2);
+  append(message, wanted.value, 4);
+  const auto sum = static_cast<std::uint16_t>(~internet_sum(message));
+  message[2] = std::byte(sum >> 8);
+  message[3] = std::byte(sum & 0xFF);
+  return frame_to(wanted.value == 0 ? all_systems : wanted, igmp, message);
+}
+
+class GroupsTest : public ::testing::Test {
+ protected:
+  GroupsTest() : card_({.cores = cores, .mac = {2, 0, 0, 0, 0, 1}}) {
+    card_.tap([this](const Bytes& frame) {
+      const std::lock_guard guard(lock_);
+      sent_.push_back(frame);
+      return false;
+    });
+    machine_.emplace(cores);
+    machine_->run(0, [&]() -> task<void> {
+      network_ = std::move(*co_await bring_up(card_, server_setting, 0, cores));
+      const Result<void> receiving = co_await network_->receive_datagrams(port, [this](Datagram datagram) {
+        std::string text(datagram.data.bytes(), '\0');
+        datagram.data.peek(std::as_writable_bytes(std::span(text)));
+        const std::lock_guard guard(lock_);
+        got_.push_back({.core = this_core(), .to = datagram.to, .from = datagram.from, .text = text});
+      });
+      EXPECT_TRUE(receiving.has_value());
+    });
+  }
+  ~GroupsTest() override {
+    card_.cut();
+    machine_->run(0, [this] { return network_->take_down(); });
+    EXPECT_EQ(card_.buffers_out(), 0);
+  }
+
+  struct Got {
+    unsigned core;
+    Endpoint to, from;
+    std::string text;
+  };
+
+  /// The error's code; 0: none.
+  int change(unsigned core, Ipv4Address address, bool join) {
+    int code = 0;
+    machine_->run(core, [&]() -> task<void> {
+      const Result<void> done = join ? co_await network_->join(address) : co_await network_->leave(address);
+      if (!done) code = static_cast<int>(done.error().code);
+    });
+    return code;
+  }
+  /// Whether a datagram that says `text` comes to these cores, in order, and to no others; by the time that all that came is through.
+  bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
+    card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
+    return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
+  }
+  std::vector<unsigned> cores_that_got(const std::string& text) {
+    // What a core passes on is there before what we give it next; and it may pass on a second time.
+    for (unsigned round = 0; round < 3; ++round) {
+      for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
+    }
+    std::vector<unsigned> found;
+    const std::lock_guard guard(lock_);
+    for (const Got& one : got_) {
+      if (one.text == text) found.push_back(one.core);
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+  /// IGMP messages of this type for `wanted` that the machine has sent.
+  std::size_t messages(unsigned type, Ipv4Address wanted) {
+    const std::lock_guard guard(lock_);
+    return static_cast<std::size_t>(std::ranges::count_if(sent_, [&](const Bytes& frame) {
+      // With the router's alert, the header has 24 bytes (RFC 2113); TTL is 1.
+      return frame.size() >= 46 && octet(frame, 23) == igmp && octet(frame, 14) == 0x46 && octet(frame, 22) == 1 &&
+             octet(frame, 38) == type && quad(frame, 42) == wanted.value &&
+             quad(frame, 30) == (type == igmp_leave ? all_routers : wanted).value &&
+             internet_sum(std::span(frame).subspan(38, 8)) == 0xFFFF;
+    }));
+  }
+  [[nodiscard]] bool reports_become(std::size_t count) {
+    return HostMachine::wait_until([&] { return messages(igmp_report, group) >= count; });
+  }
+  Waits waits_of_core_0() {
+    Waits result;
+    machine_->on(0, [&] { result = waits(); });
+    return result;
+  }
+
+  std::mutex lock_;
+  std::vector<Bytes> sent_;
+  std::vector<Got> got_;
+  WireCard card_;
+  std::optional<HostMachine> machine_;
+  std::unique_ptr<NetworkControl> network_;
+};
+
+TEST_F(GroupsTest, ADatagramComesToItsPortOnTheCoreThatTheCardChoseAndAnAnswerLeaves) {
+  for (int queue = 0; queue < static_cast<int>(cores); ++queue) {
+    const std::string text = "to core " + std::to_string(queue);
+    EXPECT_TRUE(comes_to({static_cast<unsigned>(queue)}, server_address, text, queue));
+  }
+  EXPECT_EQ(got_.front().from.address, client_address);
+  EXPECT_EQ(got_.front().from.port, 1234);
+  EXPECT_EQ(got_.front().to.address, server_address);
+  EXPECT_EQ(got_.front().to.port, port);
+  const std::string answer = "an answer";
+  machine_->on(1, [&] {
+    EXPECT_TRUE(network_->send_datagram(port, {.address = other_group, .port = 7}, std::as_bytes(std::span(answer))).has_value());
+    const auto refused = [&](std::uint16_t from, Endpoint to, std::size_t bytes) {
+      return network_->send_datagram(from, to, Bytes(bytes)).error().code;
+    };
+    EXPECT_EQ(refused(port + 1, {.address = group, .port = 7}, 1), ErrorCode::invalid);
+    EXPECT_EQ(refused(port, {.address = group, .port = 0}, 1), ErrorCode::invalid);
+    EXPECT_EQ(refused(port, {.address = group, .port = 7}, 65508), ErrorCode::invalid);
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    const std::lock_guard guard(lock_);
+    return std::ranges::any_of(sent_, [](const Bytes& frame) {
+      return octet(frame, 23) == udp && octet(frame, 22) == 1 && quad(frame, 30) == other_group.value && octet(frame, 0) == 1;
+    });
+  }));
+  machine_->run(0, [&]() -> task<void> {
+    const Result<void> again = co_await network_->receive_datagrams(port, [](const Datagram&) {});
+    EXPECT_EQ(again.error().code, ErrorCode::invalid);
+  });
+}
+
+TEST_F(GroupsTest, WhatIsSentToAGroupComesToTheCoresThatJoinedAndToNobodyElse) {
+  EXPECT_TRUE(comes_to({}, group, "before"));
+  EXPECT_EQ(card_.filtered(), 1U) << "the card takes in what somebody joined";
+  ASSERT_EQ(change(1, group, true), 0);
+  EXPECT_EQ(card_.multicast(), (std::vector<MacAddress>{{1, 0, 0x5E, 0, 0, 1}, {1, 0, 0x5E, 1, 2, 3}}));
+  for (int queue = 0; queue < static_cast<int>(cores); ++queue) {
+    EXPECT_TRUE(comes_to({1U}, group, "one of " + std::to_string(queue), queue)) << queue;
+  }
+  ASSERT_EQ(change(2, group, true), 0);
+  EXPECT_TRUE(comes_to({1U, 2U}, group, "two", 0));
+  EXPECT_TRUE(comes_to({}, other_group, "other"));
+  EXPECT_EQ(card_.filtered(), 2U);
+  // The card cannot tell these two from one another; the stack does.
+  const auto dropped = [&] {
+    std::uint64_t sum = 0;
+    for (unsigned core = 0; core < cores; ++core) machine_->on(core, [&, core] { sum += counters(core).dropped_protocol; });
+    return sum;
+  };
+  const std::uint64_t before = dropped();
+  EXPECT_TRUE(comes_to({}, same_mac, "twin"));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return dropped() == before + 1; }));
+  ASSERT_EQ(change(1, group, false), 0);
+  EXPECT_TRUE(comes_to({2U}, group, "one again", 1));
+  ASSERT_EQ(change(2, group, false), 0);
+  EXPECT_EQ(card_.multicast(), std::vector<MacAddress>{});
+  EXPECT_TRUE(comes_to({}, group, "after"));
+  EXPECT_EQ(card_.filtered(), 3U);
+}
+
+TEST_F(GroupsTest, ADatagramInFragmentsReachesAGroupToo) {
+  ASSERT_EQ(change(0, group, true), 0);
+  ASSERT_EQ(change(2, group, true), 0);
+  const Bytes whole = udp_of(std::string(1600, 'x'), 1234);
+  constexpr std::size_t first_bytes = 800;
+  constexpr unsigned more_fragments = 0x2000;
+  card_.arrive(frame_to(group, udp, Bytes(whole.begin(), whole.begin() + first_bytes), more_fragments), 1);
+  card_.arrive(frame_to(group, udp, Bytes(whole.begin() + first_bytes, whole.end()), first_bytes / 8), 1);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return cores_that_got(std::string(1600, 'x')) == std::vector{0U, 2U}; }));
+}
+
+TEST_F(GroupsTest, TheNetworkHearsOfJoiningOfLeavingAndWhenItAsks) {
+  ASSERT_EQ(change(1, group, true), 0);
+  EXPECT_TRUE(reports_become(2)) << "one at once, one a little later (RFC 2236, 3)";
+  ASSERT_EQ(change(2, group, true), 0);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; }));
+  EXPECT_EQ(messages(igmp_report, group), 2U) << "the machine was in it";
+  card_.arrive(query_for({0}, 2), 2);  // comes to whatever core
+  EXPECT_TRUE(reports_become(3));
+  card_.arrive(query_for(group, 2), 1);
+  EXPECT_TRUE(reports_become(4));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; })) << "nothing is counted when nothing is to be said";
+  EXPECT_EQ(messages(igmp_report, all_systems), 0U);
+  ASSERT_EQ(change(1, group, false), 0);
+  EXPECT_EQ(messages(igmp_leave, group), 0U) << "the machine is in it still";
+  ASSERT_EQ(change(2, group, false), 0);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return messages(igmp_leave, group) == 1; }));
+}
+
+TEST_F(GroupsTest, WhatCannotBeIsRefusedAndChangesNothing) {
+  constexpr int invalid = static_cast<int>(ErrorCode::invalid);
+  EXPECT_EQ(change(0, all_systems, true), invalid);
+  EXPECT_EQ(change(0, client_address, true), invalid);
+  EXPECT_EQ(change(0, {0xF0000001}, true), invalid);
+  EXPECT_EQ(change(0, group, false), invalid);
+  ASSERT_EQ(change(0, group, true), 0);
+  EXPECT_EQ(change(0, group, true), invalid);
+  EXPECT_EQ(change(1, group, false), invalid);
+  EXPECT_EQ(card_.multicast().size(), 2U);
+  // As many as there may be, and one more.
+  constexpr Ipv4Address last{0xEF020000 + Groups::groups_max - 1};
+  machine_->run(1, [&]() -> task<void> {
+    for (std::uint32_t address = last.value; address > 0xEF020000; --address) EXPECT_TRUE((co_await network_->join({address})).has_value());
+  });
+  EXPECT_EQ(change(0, other_group, true), static_cast<int>(ErrorCode::full));
+  EXPECT_EQ(card_.multicast().size(), Groups::groups_max + 1);
+  EXPECT_TRUE(comes_to({1U}, last, "last"));
+  EXPECT_EQ(change(0, group, false), 0);
+  EXPECT_EQ(change(0, other_group, true), 0);
+  EXPECT_TRUE(comes_to({0U}, other_group, "in its place"));
+}
+
+}  // namespace
+}  // namespace neap::net::testing
