@@ -36,6 +36,7 @@ from tests.target.ixgbe.mixed_traffic import MixedTraffic, Said
 SET = b"\x88\xb7"
 ANSWER_AT = 14
 STRICT = ("--strict",)
+OTHER_MAC = bytes.fromhex("020000000077")
 PAUSE_ADDRESS = bytes.fromhex("0180c2000001")
 FLOWS = 16
 WINDOW = 48
@@ -143,6 +144,8 @@ def test_every_setting_changes_under_traffic_and_says_what_it_cost() -> None:
         for step, text in enumerate(stopping):
             told += lost_of(traffic.set(text))
             assert lost_of(traffic.set(running[step % len(running)])) == 0
+        for text in ("itr=40,1", "idle=poll,1", "poll_budget=20,0", "idle=halt,1", "itr=16"):
+            assert lost_of(traffic.set(text)) == 0
         assert traffic.set("no_such=1") == "error: no such setting"
         told += lost_of(traffic.set("preset=default"))
         defaults = values_of(traffic)
@@ -226,6 +229,24 @@ def test_a_flow_is_steered_to_a_named_core_and_back() -> None:
     assert traffic.lost == 0
     assert counters[3]["frames"] >= steered
     assert all(counters[core]["frames"] > 0 for core in range(4)), "before and after, RSS spreads them"
+
+
+def test_frames_for_others_come_while_the_card_is_promiscuous_and_only_then() -> None:
+    with booted(cores=2, card_options=STRICT) as echo:
+        traffic = Traffic(echo)
+        for number, setting in enumerate(("off", "on", "off")):
+            assert lost_of(traffic.set(f"promiscuous={setting}")) == 0
+            traffic.settle()
+            foreign = OTHER_MAC + echo_frame(number, 300, seed=1)[6:]
+            ours = echo_frame(number, 300, seed=2)
+            traffic.peer.send(foreign)
+            traffic.peer.send(ours)
+            if setting == "on":
+                assert traffic.peer.receive() == echoed(foreign)
+            assert traffic.peer.receive() == echoed(ours)
+        no_rule_is_broken(echo)
+        echo.finish()
+    assert traffic.lost == 0
 
 
 def tcp_segments(sequence: int, payloads: list[bytes]) -> list[bytes]:
