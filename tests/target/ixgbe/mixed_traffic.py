@@ -36,6 +36,7 @@ TCP_PORTS = range(2000, 2006)
 # Segments that follow each other, which the card may join; then the sequence jumps.
 BURST = 3
 HEADERS = 54
+ORDINARY_BYTES_MAX = 1514
 # Few enough that every queue has room for all of them.
 WINDOW = 48
 # Without any answer for so long, what is out is taken for lost, for the time being.
@@ -269,6 +270,11 @@ class MixedTraffic:
         # One lost answer to joined segments leaves all of them without.
         joined = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
         account.driver["in joined segments"] = joined
+        # A card that was reset takes frames of ordinary size alone until it is told. It counts the longer ones, and the driver clears that
+        # count with the others as it starts the card.
+        if said.resets:
+            long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
+            account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))
         return account
 
 
