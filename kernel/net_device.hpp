@@ -144,7 +144,8 @@ class FrameSender {
 };
 
 struct NetDeviceLimits {
-  std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
+  std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue,
+  std::uint32_t transmit_queues;      ///< and those up to transmit_queues - 1 the latter
   std::uint32_t frame_bytes_max;      ///< without FCS
   std::uint32_t transmit_pieces_max;  ///< pieces a frame may have
   std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment

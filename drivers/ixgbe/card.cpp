@@ -34,11 +34,11 @@ Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
   return failure(ErrorCode::not_found, where ? "ixgbe: no device at this PCI address" : "ixgbe: no 82599 found");
 }
 
-Result<void> check(const Options& options, unsigned pairs) {
-  if (options.rss_cores > pairs)
-    return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are queue pairs", options.rss_cores);
-  if (options.reserved_core && *options.reserved_core >= pairs)
-    return failure(ErrorCode::invalid, "ixgbe: the core to reserve has no queue pair", *options.reserved_core);
+Result<void> check(const Options& options, unsigned receiving) {
+  if (options.rss_cores > receiving)
+    return failure(ErrorCode::invalid, "ixgbe: rss_cores is more than there are receive queues", options.rss_cores);
+  if (options.reserved_core && *options.reserved_core >= receiving)
+    return failure(ErrorCode::invalid, "ixgbe: the core to reserve has no receive queue", *options.reserved_core);
   if (options.reserved_core && options.reserved_port == 0) return failure(ErrorCode::invalid, "ixgbe: a core is reserved for port 0");
   if (options.queues.frame_bytes_max < frame_bytes_least || options.queues.frame_bytes_max > frame_bytes_most) {
     return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
@@ -99,16 +99,15 @@ task<Result<void>> Card::start() {
   const auto moderation = Moderation::from_us(options_.itr_us);
   if (!moderation) co_return std::unexpected(moderation.error());
   for (auto& itr_us : itr_us_) itr_us = moderation->itr_us();
-  const unsigned pairs = std::min(core_count(), pairs_max);
-  if (auto good = check(options_, pairs); !good) co_return good;
-  const unsigned rss_cores = options_.rss_cores == 0 ? pairs : options_.rss_cores;
+  if (auto good = check(options_, std::min(core_count(), rss::queues_max)); !good) co_return good;
+  if (auto done = co_await make_pairs(); !done) co_return done;
+  const unsigned rss_cores = options_.rss_cores == 0 ? receiving() : options_.rss_cores;
   const bool leave_out = options_.reserved_core && *options_.reserved_core < rss_cores && rss_cores > 1;
   rss_table_ = rss::table_for(rss_cores, leave_out ? *options_.reserved_core : rss::none);
   const unsigned hashed_to = rss_cores - (leave_out ? 1 : 0);
   if (options_.reserved_core) steered_[0] = {options_.reserved_port, *options_.reserved_core};
-  unmasked_ = (1U << pairs) - 1;
+  unmasked_ = (std::uint64_t{1} << pairs_.size()) - 1;
 
-  if (auto done = co_await make_pairs(); !done) co_return done;
   if (auto done = make_vectors(); !done) co_return done;
   if (auto done = co_await bring_up(); !done) co_return std::unexpected(done.error());
   const auto sum = co_await sum_intel_eeprom([this](std::uint16_t address) { return read_eeprom(registers_, address); });
@@ -119,8 +118,8 @@ task<Result<void>> Card::start() {
   const auto& at = device_.address;
   Line line;
   line << "ixgbe: 82599 " << hex(device_.device_id) << " at bus " << at.bus << " device " << at.device << " function " << at.function
-       << ", MAC " << mac_ << ", " << pairs << " queue pairs, RSS over " << hashed_to << ", moderation " << moderation->itr_us()
-       << " us, link " << (link_up() ? "up" : "down");
+       << ", MAC " << mac_ << ", " << receiving() << " receive and " << pairs_.size() << " transmit queues, RSS over " << hashed_to
+       << ", moderation " << moderation->itr_us() << " us, link " << (link_up() ? "up" : "down");
   line.print();
   if (options_.reserved_core) print("ixgbe: core ", *options_.reserved_core, " kept for TCP port ", options_.reserved_port);
   if (moderation->itr_us() != options_.itr_us)
@@ -175,7 +174,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
   if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
   look_at_link(false);
   // What came between reception and its queue being on.
-  for (auto& pair : pairs_) lost += statistics_.collect_dropped(registers_, pair->core());
+  for (unsigned core = 0; core < receiving(); ++core) lost += statistics_.collect_dropped(registers_, core);
   co_return lost;
 }
 
@@ -195,7 +194,7 @@ task<Result<void>> Card::start_queues() {
   program_running_options();
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {
-    if (auto done = co_await pair->receive_queue().enable(true); !done) co_return done;
+    if (auto done = co_await pair->enable_receive(true); !done) co_return done;
     co_await on_core(pair->core(), [&pair] { pair->resume(); });
   }
   co_return Result<void>{};
@@ -266,7 +265,8 @@ void Card::set_link(bool up) noexcept {
 }
 
 NetDeviceLimits Card::limits() const noexcept {
-  return {.queue_pairs = static_cast<std::uint32_t>(pairs_.size()),
+  return {.queue_pairs = receiving(),
+          .transmit_queues = static_cast<std::uint32_t>(pairs_.size()),
           .frame_bytes_max = options_.queues.frame_bytes_max,
           .transmit_pieces_max = TransmitQueue::pieces_max,
           .tso_bytes_max = TransmitQueue::tso_bytes_max,
@@ -275,7 +275,7 @@ NetDeviceLimits Card::limits() const noexcept {
 
 FrameSender& Card::attach(FrameReceiver& receiver) {
   const unsigned core = this_core();
-  require(core < pairs_.size(), "ixgbe: attach on a core without a queue pair", core);
+  require(core < pairs_.size(), "ixgbe: attach on a core without a queue", core);
   pairs_[core]->attach(receiver);
   return *pairs_[core];
 }
@@ -290,7 +290,7 @@ unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination
 }
 
 Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const noexcept {
-  if (core >= pairs_.size()) return failure(ErrorCode::unsupported, "this core has no queue of the card: only the first 16 have", core);
+  if (core >= receiving()) return failure(ErrorCode::unsupported, "this core has no receive queue: only the first 16 have", core);
   const auto moderation = Moderation::from_us(itr_us);
   if (!moderation) return std::unexpected(moderation.error());
   if (const char* const why = options_.queues.wrong(moderation->itr_us())) return failure(ErrorCode::invalid, why, itr_us);
@@ -310,18 +310,19 @@ void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
 
 void Card::set_interrupt(unsigned core, bool on) noexcept {
   if (core >= pairs_.size()) return;
+  const std::uint64_t bit = std::uint64_t{1} << core;
   if (!on) {
-    unmasked_ &= ~(1U << core);
+    unmasked_ &= ~bit;
     mask_vector(registers_, core);
     return;
   }
-  unmasked_ |= 1U << core;
+  unmasked_ |= bit;
   // What came while the vector was masked may have been seen by polling, or not.
   unmask_vector(registers_, core, pairs_[core]->work_waits());
 }
 
 const volatile void* Card::next_receive_line(unsigned core) const noexcept {
-  return core < pairs_.size() ? pairs_[core]->next_receive_line() : nullptr;
+  return core < receiving() ? pairs_[core]->next_receive_line() : nullptr;
 }
 
 void Card::tell_counters(std::optional<unsigned> core, const Emit& emit) const {

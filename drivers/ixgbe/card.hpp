@@ -2,8 +2,8 @@
 // The Intel 82599 10 Gb/s Ethernet card.
 //
 // One card serves all cores and shares nothing between them: each of the first 16 cores owns a receive queue, a transmit queue and an
-// interrupt vector (a QueuePair), and RSS sends every flow to one of them. What belongs to the card as a whole (link, faults, statistics)
-// is handled on the core that opened it.
+// interrupt vector (a QueuePair), and RSS sends every flow to one of them. Further cores have the last two: they send, and what answers
+// them comes to others. What belongs to the card as a whole (link, faults, statistics) is handled on the core that opened it.
 //
 // `open` follows the datasheet's start-up order (start_up.hpp). It does not wait for a link: the machine comes up without one, and
 // `link_changed` tells when there is.
@@ -11,6 +11,7 @@
 // Section numbers are those of the Intel 82599 datasheet, document 331520.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -29,10 +30,11 @@
 
 namespace neap::ixgbe {
 
-constexpr unsigned pairs_max = rss::queues_max;
+/// 8.2.3.5.16: a vector each, and one of the 64 for all else.
+constexpr unsigned pairs_max = 63;
 
 struct Options {
-  unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all that have a queue pair
+  unsigned rss_cores = 0;  ///< cores 0 to rss_cores - 1 get flows; 0: all that receive
   /// Left out of RSS: it gets TCP to `reserved_port` and, if it is core 0, what RSS does not hash (ARP, for one). A core that is alone
   /// stays in RSS.
   std::optional<unsigned> reserved_core;
@@ -64,7 +66,7 @@ class Card final : public NetDevice, public policy::Device {
   void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
   [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
 
-  // policy::Device. `unsupported` for a core without a queue pair, `invalid` for a time that the card does not take.
+  // policy::Device. `unsupported` for a core that does not receive, `invalid` for a time that the card does not take.
   [[nodiscard]] Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept override;
   [[nodiscard]] std::uint32_t itr_us(unsigned core) const noexcept override;
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override;
@@ -77,7 +79,7 @@ class Card final : public NetDevice, public policy::Device {
 
   /// The card's own counts, up to now. On the core that opened it. Errors: `closed` (card gone).
   [[nodiscard]] Result<Statistics> collect_statistics() noexcept;
-  /// `core` below `limits().queue_pairs`; its counters may be read from any core.
+  /// `core` below `limits().transmit_queues`; its counters may be read from any core.
   [[nodiscard]] QueuePair& pair(unsigned core) noexcept { return *pairs_[core]; }
 
  private:
@@ -112,6 +114,8 @@ class Card final : public NetDevice, public policy::Device {
   void set_link(bool up) noexcept;
   void stop() noexcept;
   [[nodiscard]] std::uint32_t least_itr_us() const noexcept;
+  /// Cores 0 to this - 1 receive.
+  [[nodiscard]] unsigned receiving() const noexcept { return std::min(static_cast<unsigned>(pairs_.size()), rss::queues_max); }
 
   const pci::Device& device_;
   Registers registers_;
@@ -127,7 +131,7 @@ class Card final : public NetDevice, public policy::Device {
   std::atomic<bool> link_up_ = false;
   std::vector<std::unique_ptr<QueuePair>> pairs_;
   std::array<std::atomic<std::uint32_t>, pairs_max> itr_us_{};  // as it stands in EITR
-  std::atomic<std::uint32_t> unmasked_ = 0;                     // vectors of queues that interrupt
+  std::atomic<std::uint64_t> unmasked_ = 0;                     // vectors of queues that interrupt
   std::vector<std::pair<unsigned, std::uint8_t>> vectors_;      // core and vector, in the order of MSI-X entries
   /// A queue's complaint on its way to the home core, which may read registers.
   Errand inspection_{[](void* card) noexcept { static_cast<Card*>(card)->inspect(); }, this};

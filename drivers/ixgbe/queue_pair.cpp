@@ -11,14 +11,14 @@ QueuePair::~QueuePair() {
 }
 
 Result<void> QueuePair::prepare(const QueueOptions& options) {
-  if (auto done = receive_.prepare(options); !done) return done;
+  if (auto done = receives() ? receive_.prepare(options) : Result<void>{}; !done) return done;
   return transmit_.prepare(options);
 }
 
 void QueuePair::program(const QueueOptions& options) noexcept {
   budget_ = options.budget_descriptors;
   filter_.vlan = options.vlan;
-  receive_.program(options);
+  if (receives()) receive_.program(options);
   transmit_.program(options);
 }
 
@@ -26,6 +26,11 @@ void QueuePair::hold() noexcept {
   end_of_event();
   held_ = true;
   transmit_.hold(true);
+}
+
+task<Result<void>> QueuePair::enable_receive(bool on) const {
+  if (!receives()) co_return Result<void>{};
+  co_return co_await receive_.enable(on);
 }
 
 bool QueuePair::drained() noexcept {
@@ -46,7 +51,7 @@ std::uint32_t QueuePair::empty() noexcept {
 void QueuePair::resume() noexcept {
   held_ = false;
   transmit_.hold(false);
-  receive_.refill();
+  if (receives()) receive_.refill();
   again_.ask(index_);
 }
 

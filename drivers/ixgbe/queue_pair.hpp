@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "drivers/ixgbe/receive_queue.hpp"
+#include "drivers/ixgbe/rss.hpp"
 #include "drivers/ixgbe/transmit_queue.hpp"
 #include "kernel/events.hpp"
 #include "kernel/timer.hpp"
@@ -45,6 +46,8 @@ class QueuePair final : public FrameSender {
   /// Hands up what was received, and gives back what was not sent; returns how many frames the latter were. Both queues are off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
+  /// ReceiveQueue::enable, where there is one.
+  [[nodiscard]] task<Result<void>> enable_receive(bool on) const;
   /// Both queues are on.
   void resume() noexcept;
 
@@ -88,6 +91,8 @@ class QueuePair final : public FrameSender {
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
+  /// Further cores have no receive queue: RSS could not name it.
+  [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }

@@ -38,7 +38,7 @@ bool needs_stop(const QueueOptions& now, const QueueOptions& wanted) noexcept {
 
 std::uint32_t Card::least_itr_us() const noexcept {
   std::uint32_t least = Moderation::itr_us_max;
-  for (unsigned core = 0; core < pairs_.size(); ++core) least = std::min(least, itr_us(core));
+  for (unsigned core = 0; core < receiving(); ++core) least = std::min(least, itr_us(core));
   return least;
 }
 
@@ -105,7 +105,7 @@ void Card::program_running_options() noexcept {
   program_vlan(registers_, now.vlan);
   program_flow_control(registers_, now.flow_control, now.frame_bytes_max);
   for (unsigned core = 0; core < pairs_.size(); ++core) {
-    registers_.modify(reg::SRRCTL(core), [&](reg::Srrctl& value) { value.drop_enable = now.drops(); });
+    if (core < receiving()) registers_.modify(reg::SRRCTL(core), [&](reg::Srrctl& value) { value.drop_enable = now.drops(); });
     program_cache_hints(registers_, core, now.cache_hints != 0, machine::cache_tag(core).value_or(0));
   }
 }
@@ -117,8 +117,8 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     if (co_await on_core(core, [&pair] { return pair.drained(); })) break;
     co_await sleep_for(100us);
   }
-  (void)statistics_.collect_dropped(registers_, core);
-  auto done = co_await pair.receive_queue().enable(false);
+  if (pair.receives()) (void)statistics_.collect_dropped(registers_, core);
+  auto done = co_await pair.enable_receive(false);
   if (done) done = co_await pair.transmit_queue().enable(false);
   std::uint64_t lost = 0;
   if (done) {
@@ -128,7 +128,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
       return unsent;
     });
     done = co_await pair.transmit_queue().enable(true);
-    if (done) done = co_await pair.receive_queue().enable(true);
+    if (done) done = co_await pair.enable_receive(true);
   }
   if (!done) {
     // A queue that does not obey leaves nothing but the card's reset.
@@ -142,7 +142,7 @@ task<Result<std::uint64_t>> Card::restart(QueuePair& pair, const QueueOptions& o
     co_return lost + *more;
   }
   co_await on_core(core, [&pair] { pair.resume(); });
-  co_return lost + statistics_.collect_dropped(registers_, core);
+  co_return lost + (pair.receives() ? statistics_.collect_dropped(registers_, core) : 0);
 }
 
 // A hung queue is started anew; after an error of memory or DMA (null) the card is.
@@ -175,7 +175,7 @@ task<void> Card::set_multicast(std::vector<MacAddress> groups) {
 }
 
 Result<void> Card::steer(std::uint32_t flow, unsigned core) noexcept {
-  if (core >= pairs_.size()) return failure(ErrorCode::invalid, "a flow is steered to one core with a queue", core);
+  if (core >= receiving()) return failure(ErrorCode::invalid, "a flow is steered to one core with a queue", core);
   const unsigned first = options_.reserved_core ? 1 : 0;  // control keeps its own
   if (flow == 0) {
     for (unsigned i = first; i < steered_.size(); ++i) {

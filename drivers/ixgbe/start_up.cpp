@@ -94,8 +94,9 @@ Result<MacAddress> read_mac(Registers registers) {
 }
 
 void clear_statistics(Registers registers) {
-  for (unsigned i = 0; i < 4; ++i) {
-    const std::uint32_t first = 4 * i;
+  // 8.2.3.23: 16 sets for 128 queues. A core from 16 on shares that of core - 16.
+  for (unsigned i = 0; i < reg::TQSM.count; ++i) {
+    const std::uint32_t first = 4 * i % 16;
     registers.write(reg::RQSMR(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
     registers.write(reg::TQSM(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
   }

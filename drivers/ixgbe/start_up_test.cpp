@@ -101,27 +101,31 @@ TEST_F(StartUpTest, MacComesFromFilterZeroAndMustBeUnicast) {
 }
 
 TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
-  for (const unsigned pairs : {1U, 3U, 16U}) {
+  for (const unsigned pairs : {1U, 3U, 16U, 18U, 63U}) {
+    const unsigned receiving = std::min(pairs, rss::queues_max);
     card.all_registers_read(0);
     program_vectors(registers, pairs);
     for (unsigned i = 0; i < pairs; ++i) program_moderation(registers, i, *Moderation::from_us(100));
-    enable_vectors(registers, (1U << pairs) - 1);
+    enable_vectors(registers, (std::uint64_t{1} << pairs) - 1);
     for (unsigned queue = 0; queue < reg::IVAR.count * 2; ++queue) {
       const reg::Ivar ivar = registers.read(reg::IVAR(queue / 2));
       const bool odd = queue % 2 != 0;
-      EXPECT_EQ(odd ? ivar.rx_odd_valid : ivar.rx_even_valid, queue < pairs) << queue;
+      EXPECT_EQ(odd ? ivar.rx_odd_valid : ivar.rx_even_valid, queue < receiving) << queue;
       EXPECT_EQ(odd ? ivar.tx_odd_valid : ivar.tx_even_valid, queue < pairs) << queue;
       if (queue < pairs) {
-        EXPECT_EQ(odd ? ivar.rx_odd : ivar.rx_even, queue);
+        EXPECT_EQ(odd ? ivar.rx_odd : ivar.rx_even, queue < receiving ? queue : 0);
         EXPECT_EQ(odd ? ivar.tx_odd : ivar.tx_even, queue);
         EXPECT_EQ(registers.read(reg::EITR(queue)).itr_interval, 50U);
       }
     }
     EXPECT_EQ(registers.read(reg::IVAR_MISC).other, pairs);
     EXPECT_TRUE(registers.read(reg::IVAR_MISC).other_valid);
-    EXPECT_EQ(registers.read(reg::EIAC).rtxq, (1U << pairs) - 1) << "queue causes clear themselves: EICR is never read for them";
+    EXPECT_EQ(registers.read(reg::EIAC).rtxq, (1U << receiving) - 1) << "queue causes clear themselves: EICR is never read for them";
     EXPECT_EQ(registers.read(reg::EIAM).rtxq, 0U);
     EXPECT_TRUE(registers.read(reg::EIMS).lsc);
+    EXPECT_EQ(registers.read(reg::EIMS_EX(1)).vectors, pairs > 32 ? (1U << (pairs - 32)) - 1 : 0U);
+    mask_vector(registers, pairs - 1);
+    EXPECT_EQ(registers.read(reg::EIMC_EX((pairs - 1) / 32)).vectors, 1U << (pairs - 1) % 32);
   }
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/vectors.hpp"
 
+#include <algorithm>
+
+#include "drivers/ixgbe/rss.hpp"
+
 namespace neap::ixgbe {
 
 void program_vectors(Registers registers, unsigned pairs) {
@@ -8,30 +12,33 @@ void program_vectors(Registers registers, unsigned pairs) {
   // by a mask are kept pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
   // 7.3.4.3: one register for two queue pairs; both directions of a pair share its vector.
+  const auto pair_or_none = [pairs](unsigned queue) { return queue < pairs ? queue : 0; };
+  const auto receives = [pairs](unsigned queue) { return queue < std::min(pairs, rss::queues_max); };
   for (unsigned i = 0; 2 * i < pairs; ++i) {
-    const std::uint32_t even = 2 * i;
-    const std::uint32_t odd = even + 1;
-    const bool has_odd = odd < pairs;
-    registers.write(reg::IVAR(i), {.rx_even = even,
-                                   .rx_even_valid = true,
+    const unsigned even = 2 * i;
+    const unsigned odd = even + 1;
+    registers.write(reg::IVAR(i), {.rx_even = receives(even) ? even : 0,
+                                   .rx_even_valid = receives(even),
                                    .tx_even = even,
                                    .tx_even_valid = true,
-                                   .rx_odd = has_odd ? odd : 0,
-                                   .rx_odd_valid = has_odd,
-                                   .tx_odd = has_odd ? odd : 0,
-                                   .tx_odd_valid = has_odd});
+                                   .rx_odd = receives(odd) ? odd : 0,
+                                   .rx_odd_valid = receives(odd),
+                                   .tx_odd = pair_or_none(odd),
+                                   .tx_odd_valid = odd < pairs});
   }
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
   program_moderation(registers, pairs, Moderation{});
-  // 7.3.1.3, 7.3.1.4: queue causes clear themselves, and no cause masks itself (queue_pair.hpp says why).
-  registers.write(reg::EIAC, {.rtxq = (1U << pairs) - 1});
+  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks itself (queue_pair.hpp says
+  // why).
+  registers.write(reg::EIAC, {.rtxq = (1U << std::min(pairs, 16U)) - 1});
   registers.write(reg::EIAM, {.rtxq = 0});
   for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});
 }
 
-void enable_vectors(Registers registers, std::uint32_t queues) {
+void enable_vectors(Registers registers, std::uint64_t queues) {
   (void)take_other_causes(registers);
-  registers.write(reg::EIMS_EX(0), {.vectors = queues});
+  registers.write(reg::EIMS_EX(0), {.vectors = static_cast<std::uint32_t>(queues)});
+  registers.write(reg::EIMS_EX(1), {.vectors = static_cast<std::uint32_t>(queues >> 32)});
   registers.write(reg::EIMS, {.pci_exception = true, .lsc = true, .ecc = true, .other = true});
 }
 
@@ -39,11 +46,11 @@ void program_moderation(Registers registers, unsigned vector, Moderation moderat
   registers.write(reg::EITR(vector), {.itr_interval = moderation.interval_steps, .counter_write_disable = true});
 }
 
-void mask_vector(Registers registers, unsigned vector) { registers.write(reg::EIMC_EX(0), {.vectors = 1U << vector}); }
+void mask_vector(Registers registers, unsigned vector) { registers.write(reg::EIMC_EX(vector / 32), {.vectors = 1U << vector % 32}); }
 
 void unmask_vector(Registers registers, unsigned vector, bool raise) {
-  registers.write(reg::EIMS_EX(0), {.vectors = 1U << vector});
-  if (raise) registers.write(reg::EICS_EX(0), {.vectors = 1U << vector});
+  registers.write(reg::EIMS_EX(vector / 32), {.vectors = 1U << vector % 32});
+  if (raise) registers.write(reg::EICS_EX(vector / 32), {.vectors = 1U << vector % 32});
 }
 
 reg::Eicr take_other_causes(Registers registers) {

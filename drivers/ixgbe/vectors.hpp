@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // From a queue to an MSI-X message.
 //
-// Vector i belongs to queue pair i, and so to core i; one more, behind them, belongs to everything else (link, faults). In this mode a
-// queue's cause clears itself when its message is sent (82599 datasheet 7.3.1.4), so nobody ever reads EICR for traffic.
+// Vector i belongs to queue pair i, and so to core i; one more, behind them, belongs to everything else (link, faults). Pairs from 16 on
+// only transmit. In this mode a queue's cause clears itself when its message is sent (82599 datasheet 7.3.1.4), so nobody ever reads EICR
+// for traffic.
 #pragma once
 
 #include "drivers/ixgbe/moderation.hpp"
@@ -14,7 +15,7 @@ namespace neap::ixgbe {
 void program_vectors(Registers registers, unsigned pairs);
 
 /// Lets the vectors in `queues` (a bit each) and the other causes through.
-void enable_vectors(Registers registers, std::uint32_t queues);
+void enable_vectors(Registers registers, std::uint64_t queues);
 
 /// Changes the moderation of one vector, with traffic or without; holds from its next interrupt on (8.2.3.5.12).
 void program_moderation(Registers registers, unsigned vector, Moderation moderation);

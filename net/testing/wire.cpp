@@ -105,6 +105,7 @@ void WireCard::join(WireCard& one, WireCard& other) noexcept {
 
 NetDeviceLimits WireCard::limits() const noexcept {
   return {.queue_pairs = options_.cores,
+          .transmit_queues = options_.cores,
           .frame_bytes_max = 1514,
           .transmit_pieces_max = options_.pieces_max,
           .tso_bytes_max = 0,

@@ -8,12 +8,14 @@
 //   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
 //                                 "dma_error" has the card read where no memory is, "values" tells all settings of the card,
-//                                 "timer,1" is answered when a timer of core 1 has gone off
+//                                 "timer,1" is answered when a timer of core 1 has gone off, "send,17" when core 17 has sent a frame
+//                                 of its own and got its memory back
 //   ethertype 88B6, "stop"        ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
 //                                 is what the card counted for its queues
 // The words of the policy (docs/policy.md) hold on all cores; with change_policy=on it changes all the while.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -87,11 +89,12 @@ struct Echo final : FrameReceiver {
     const std::string asked(text, strnlen(text, frame->bytes - ethernet_bytes));
     const std::size_t equals = asked.find('=');
     const std::size_t comma = std::min(asked.find(','), asked.size());
-    const unsigned core = comma == asked.size() ? policy::all_cores : static_cast<unsigned>(asked[comma + 1] - '0');
+    const unsigned core = comma == asked.size() ? policy::all_cores : static_cast<unsigned>(std::stoul(asked.substr(comma + 1)));
     std::string answer = "error: no such setting";
     if (asked == "dma_error") answer = send_from_nowhere();
     if (asked == "values") answer = values();
     if (asked.starts_with("timer,")) answer = co_await on_core(core, timer_goes_off);
+    if (asked.starts_with("send,") && core < others->size()) answer = co_await (*others)[core]->send_own(core, *frame);
     if (const auto setting = policy::setting_by_name(asked.substr(0, equals)); setting && equals < comma) {
       const auto done = co_await policy::set(*setting, asked.substr(equals + 1, comma - equals - 1), core);
       answer = done ? "ok " + done->value + " lost=" + std::to_string(done->lost_frames) : "error: " + done.error().why;
@@ -107,13 +110,38 @@ struct Echo final : FrameReceiver {
     --asked_for;
   }
   void transmitted(std::span<void* const> tokens) noexcept override {
-    for (void* const token : tokens) release(static_cast<ReceiveBuffer*>(token));
+    for (void* const token : tokens) {
+      if (token == this)
+        own_frame_came_back = true;
+      else
+        release(static_cast<ReceiveBuffer*>(token));
+    }
   }
   void link_changed(bool up) noexcept override { print("ixgbe_echo: core ", this_core(), up ? " has a link" : " has no link"); }
 
   static task<std::string> timer_goes_off() {
     co_await sleep_for(std::chrono::milliseconds{3});
     co_return "ok timer on core " + std::to_string(this_core());
+  }
+
+  /// Sends the frame's sender a frame from this core's queue, and waits on the asking core: this one may sleep until the card is done.
+  task<std::string> send_own(unsigned core, const ReceiveBuffer& to) {
+    const MacAddress mac = card->mac();
+    std::memcpy(own_frame.data(), to.data + mac_bytes, mac_bytes);
+    std::memcpy(&own_frame[mac_bytes], mac.data(), mac_bytes);
+    put_word(&own_frame[2 * mac_bytes], ethertype_echo);
+    own_frame[ethernet_bytes] = static_cast<std::byte>(core);
+    own_frame_came_back = false;
+    const bool taken = co_await on_core(core, [this] {
+      const TransmitPiece piece{.data = own_frame.data(), .bytes = own_frame.size()};
+      return sender->transmit({&piece, 1}, {}, this).has_value();
+    });
+    if (!taken) co_return "error: not sent";
+    for (const auto deadline = BootClock::now() + std::chrono::seconds{10}; !own_frame_came_back;) {
+      if (BootClock::now() > deadline) co_return "error: its memory did not come back";
+      co_await sleep_for(std::chrono::milliseconds{1});
+    }
+    co_return "ok sent by core " + std::to_string(core);
   }
 
   /// "rx_ring=512 tx_ring=512 ...": what the card says that it has.
@@ -210,6 +238,9 @@ struct Echo final : FrameReceiver {
   ixgbe::Card* card = nullptr;
   FrameSender* sender = nullptr;
   Completion<void>* stop = nullptr;
+  const std::vector<std::unique_ptr<Echo>>* others = nullptr;  // by core
+  std::array<std::byte, 60> own_frame{};
+  std::atomic<bool> own_frame_came_back = false;
   unsigned asked_for = 0;  // settings that are being set
   struct Waiting {
     ReceiveBuffer* frame;
@@ -239,16 +270,33 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
   return false;
 }
 
+struct Sums {
+  std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
+};
+
+/// What those cores counted whose queues the card counts together.
+Sums sums_of(ixgbe::Card& card, unsigned core) {
+  Sums sums;
+  for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {
+    const log::Traffic& traffic = card.pair(core).traffic();
+    sums.rx_frames += traffic.rx_frames.value();
+    sums.rx_bytes += traffic.rx_bytes.value();
+    sums.tx_frames += traffic.tx_frames.value();
+    sums.tx_bytes += traffic.tx_bytes.value();
+    sums.lost += card.pair(core).transmit_queue().counters().lost.value();
+  }
+  return sums;
+}
+
 /// True if what the driver counted is what the card did; frames that were lost on their way out it did not.
-bool agree(const log::Traffic& ours, std::uint64_t lost, const ixgbe::QueueStatistics& cards, unsigned core) {
+bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);
-  const bool bytes = lost != 0 || ours.tx_bytes.value() == cards.sent_bytes;
-  if (ours.rx_frames.value() == cards.received && ours.rx_bytes.value() == cards.received_bytes &&
-      ours.tx_frames.value() == cards.sent + lost && bytes)
+  const bool bytes = ours.lost != 0 || ours.tx_bytes == cards.sent_bytes;
+  if (ours.rx_frames == cards.received && ours.rx_bytes == cards.received_bytes && ours.tx_frames == cards.sent + ours.lost && bytes)
     return true;
-  print("ixgbe_echo: core ", core, " counted ", ours.rx_frames.value(), " and ", ours.rx_bytes.value(), " bytes in, ",
-        ours.tx_frames.value(), " and ", ours.tx_bytes.value(), " bytes out");
+  print("ixgbe_echo: core ", core, " counted ", ours.rx_frames, " and ", ours.rx_bytes, " bytes in, ", ours.tx_frames, " and ",
+        ours.tx_bytes, " bytes out");
   return false;
 }
 
@@ -288,7 +336,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   ixgbe::Options options;
   options.rss_cores = static_cast<unsigned>(arguments.number("rss_cores", 0, {0, 16}, "cores that get flows; 0: all"));
   const auto reserved_core = static_cast<unsigned>(arguments.number("reserved_core", 16, {0, 16}, "core for reserved_port; 16: none"));
-  if (reserved_core < ixgbe::pairs_max) options.reserved_core = reserved_core;
+  if (reserved_core < ixgbe::rss::queues_max) options.reserved_core = reserved_core;
   options.reserved_port = static_cast<std::uint16_t>(arguments.number("reserved_port", 5002, {0, 65535}, "TCP port for reserved_core"));
   options.itr_us = static_cast<std::uint32_t>(arguments.number("itr_us", options.itr_us, {0, 1024}, "interrupt moderation"));
   options.queues.frame_bytes_max =
@@ -311,9 +359,10 @@ neap::task<int> neap::application(Arguments& arguments) {
   // Frames that RSS does not hash go to queue 0, so the stop frame arrives on this core.
   Completion<void> stop;
   std::vector<std::unique_ptr<Echo>> echoes;
-  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+  for (unsigned core = 0; core < card.limits().transmit_queues; ++core) {
     echoes.push_back(std::make_unique<Echo>());
     echoes.back()->card = &card;
+    echoes.back()->others = &echoes;
     echoes.back()->stop = &stop;
     co_await on_core(core, [&card, echo = echoes.back().get()] { echo->sender = &card.attach(*echo); });
   }
@@ -341,7 +390,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   co_await sleep_for(std::chrono::milliseconds{100});  // the last replies leave
   bool complete = true;
-  for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
+  for (unsigned core = 0; core < card.limits().transmit_queues; ++core) {
     complete &= co_await on_core(core, [&, core] { return report(card, *echoes[core], core); });
   }
   const auto statistics = card.collect_statistics();
@@ -352,8 +401,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   print("ixgbe_echo: card received=", statistics->port.received, " transmitted=", statistics->port.sent,
         " missed=", statistics->port.missed);
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
-    const std::uint64_t lost = card.pair(core).transmit_queue().counters().lost.value();
-    const bool agrees = agree(card.pair(core).traffic(), lost, statistics->queues[core], core);
+    const bool agrees = agree(sums_of(card, core), statistics->queues[core], core);
     complete &= agrees || !compare;
   }
   co_await card.close();

@@ -38,8 +38,10 @@ CARD_IP = bytes([10, 0, 0, 2])
 PEER_IP = bytes([10, 0, 0, 1])
 ECHO = b"\x88\xb5"
 STOP = b"\x88\xb6"
+SET = b"\x88\xb7"
 START_SECONDS = 60
 ANSWER_SECONDS = 20
+PATIENCE_SECONDS = 60
 RSS_KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 
 
@@ -296,6 +298,45 @@ def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_core
     assert {core: counters[core]["frames"] for core in counters} == expected
 
 
+def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
+    """RSS can name 16. What further cores send leaves by a queue, and ends by an interrupt, of their own; also after queues and card were
+    set up anew."""
+
+    def ask(text: str) -> tuple[str, list[int]]:
+        """The answer, and which cores sent something on their own meanwhile."""
+        echo.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+        senders = []
+        while (frame := echo.peer.receive(PATIENCE_SECONDS)) is not None:
+            assert frame[:12] == PEER_MAC + CARD_MAC
+            if frame[12:14] == SET:
+                return frame[14:].split(b"\0")[0].decode(), senders
+            assert frame[12:14] == ECHO
+            senders.append(frame[14])
+        raise AssertionError(f"no answer to {text}")
+
+    def all_send() -> None:
+        for core in (15, 16, 17):
+            assert ask(f"send,{core}") == (f"ok sent by core {core}", [core])
+
+    with booted(cores=18, words="idle=halt", card_options=("--strict",)) as echo:
+        echo.machine.breaks_a_rule = True  # by `dma_error`
+        all_send()
+        assert ask("tx_ring=256") == ("ok tx_ring=256 lost=0", [])
+        all_send()
+        assert ask("itr=8us,17") == ("error: itr: this core has no receive queue: only the first 16 have", [])
+        before = len(echo.machine.lines)
+        echo.peer.send(CARD_MAC + PEER_MAC + SET + b"dma_error".ljust(60, b"\0"))  # its answer goes with the card
+        echo.machine.wait_for_line("ixgbe: card reset, lost=", PATIENCE_SECONDS, before)
+        for core in (15, 16, 17):
+            echo.machine.wait_for_line(f"ixgbe_echo: core {core} has a link", PATIENCE_SECONDS, before)
+        all_send()
+        exchange(echo.peer, [udp_frame(i, 1000, 60 + i) for i in range(50)], udp_echoed)
+        assert set(echo.machine.card_command("violations")["counts"]) == {"dma_fault"}
+        counters = echo.finish()
+    assert [counters[core]["sent"] for core in (16, 17)] == [3, 3]
+    assert all(counters[core]["frames"] == 0 and counters[core]["interrupts"] > 0 for core in (16, 17))
+
+
 @pytest.mark.parametrize("cores, reserved", [(3, 2), (3, 0), (1, 0)])
 def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, reserved: int):
     """Beside TCP to that port: UDP to the same port, and TCP from it, are nobody's but RSS's."""
@@ -313,7 +354,7 @@ def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, 
     assert {core: counters[core]["frames"] for core in counters} == expected
 
 
-@pytest.mark.parametrize("words, complaint", [("reserved_core=2", "has no queue pair"), ("reserved_core=1 reserved_port=0", "port 0")])
+@pytest.mark.parametrize("words, complaint", [("reserved_core=2", "has no receive queue"), ("reserved_core=1 reserved_port=0", "port 0")])
 def test_a_core_that_cannot_be_reserved_is_said(words: str, complaint: str):
     with Machine(IMAGE, cores=2, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
         machine.wait_for_line(complaint, START_SECONDS)
