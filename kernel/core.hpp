@@ -19,6 +19,10 @@
 
 namespace neap {
 
+namespace policy {
+enum class Segmentation : std::uint8_t;
+}
+
 /// One vector of a core. `owned` is the only state in which the core runs the callback.
 struct VectorSlot {
   enum class State : std::uint8_t { free, changing, owned };
@@ -45,6 +49,8 @@ struct PolicySlot {
   std::atomic<std::uint16_t> epp{machine::firmwares_preference};
   std::atomic<std::uint32_t> itr_us{0}, poll_budget_us{0}, power_limit_mw{0}, generation{0};
   std::atomic<std::uint64_t> performance{0};
+  std::atomic<policy::Segmentation> segmentation{};
+  std::atomic<const char*> no_segmentation{"no network is up"};
 };
 
 struct Core {

@@ -23,6 +23,9 @@ namespace {
 constinit std::atomic<std::uint32_t> accepted_changes{0};
 constinit std::atomic<Device*> device_in_use{nullptr};
 
+constexpr auto segmentation_at_first = Segmentation::off;
+constexpr auto segmentation_of_studies = Segmentation::copy;
+
 using Cores = std::bitset<machine::cores_max>;
 using Outcome = std::expected<Applied, Refusal>;
 
@@ -49,6 +52,7 @@ Value present_value(Setting setting, const CorePolicy& now) {
                  : setting == Setting::poll_budget ? now.poll_budget_us
                  : setting == Setting::power_limit ? now.power_limit_mw
                  : setting == Setting::epp         ? now.epp
+                 : setting == Setting::tso         ? static_cast<std::uint32_t>(now.segmentation)
                                                    : now.turbo;
   return value;
 }
@@ -71,6 +75,13 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
   PolicySlot& slot = core_state(this_core()).policy;
   switch (setting) {
     default:  // the card has done it
+      break;
+    case Setting::preset:  // and what the network asks of it
+      if (load(slot.no_segmentation) == nullptr)
+        store(slot.segmentation, value.number != 0 ? segmentation_of_studies : segmentation_at_first);
+      break;
+    case Setting::tso:
+      store(slot.segmentation, static_cast<Segmentation>(value.number));
       break;
     case Setting::idle:
       set_idle(slot, value.idle);
@@ -116,7 +127,7 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
   settings.poll_budget_us = load(slot.poll_budget_us);
   settings.performance = load(slot.performance);
   settings.power_limit_mw = load(slot.power_limit_mw);
-  if (is_card_setting(setting) || setting == Setting::epp) settings.card_value = value.number;
+  if (is_card_setting(setting) || setting == Setting::epp || setting == Setting::tso) settings.card_value = value.number;
   log::policy_changed(settings);
   return value;
 }
@@ -182,8 +193,22 @@ std::expected<void, Refusal> check_monitor(const Cores& cores) {
   return {};
 }
 
+/// `cores`: those that can have nothing segmented are left out if all were meant.
+std::expected<void, Refusal> check_segmentation(Cores& cores, bool all) {
+  const char* refusal = nullptr;
+  for (unsigned core = core_count(); core-- > 0;) {
+    const char* const why_not = load(core_state(core).policy.no_segmentation);
+    if (!cores[core] || why_not == nullptr) continue;
+    refusal = why_not;
+    cores[core] = false;
+  }
+  if (refusal != nullptr && (!all || cores.none())) return refuse(ErrorCode::unsupported, Setting::tso, refusal);
+  return {};
+}
+
 std::expected<void, Refusal> check(Setting setting, Value& value, Cores& cores, bool all) {
   if (setting == Setting::itr) return check_itr(value, cores, all);
+  if (setting == Setting::tso) return check_segmentation(cores, all);
   if (setting == Setting::idle && value.idle == IdleState::monitor) return check_monitor(cores);
   return {};
 }
@@ -354,6 +379,7 @@ CorePolicy of(unsigned core) noexcept {
           .performance = load(slot.performance),
           .power_limit_mw = load(slot.power_limit_mw),
           .epp = load(slot.epp),
+          .segmentation = load(slot.segmentation),
           .generation = load(slot.generation)};
 }
 
@@ -372,6 +398,13 @@ std::expected<Setting, Refusal> setting_by_name(std::string_view name) {
     known += setting_names[i];
   }
   return std::unexpected(Refusal{.code = ErrorCode::not_found, .why = "no such setting; accepted:" + known});
+}
+
+const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept {
+  PolicySlot& slot = core_state(this_core()).policy;
+  store(slot.segmentation, why_not == nullptr ? segmentation_at_first : Segmentation::off);
+  store(slot.no_segmentation, why_not);
+  return slot.segmentation;
 }
 
 Wishes Wishes::from(Arguments& arguments) {
@@ -397,6 +430,7 @@ Wishes Wishes::from(Arguments& arguments) {
       "pause frames: receive (obeys them), transmit (sends them), both, off",
       "on or off: the card writes into the core's cache, where the chipset has that (DCA)",
       "1 to 4094: frames carry this VLAN's tag, and only such are received; or off",
+      "off, copy or chain: segments reach the card as one frame, which it cuts up (TSO)",
   };
   Wishes wishes;
   for (unsigned i = 0; i < settings; ++i) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <expected>
 #include <string>
@@ -49,17 +50,25 @@ enum class Setting : std::uint8_t {
   flow_control = 18,  ///< pause frames: "receive" obeys them, "transmit" sends them; "both", "off"
   dca = 19,           ///< the card writes into the core's cache, where the chipset has that; switch
   vlan = 20,          ///< 1 to 4094: frames carry this VLAN's tag, and only such are received; "off"
+  // The network's.
+  tso = 21,  ///< a `Segmentation` by name; a core's
 };
-constexpr unsigned settings = 21;
+constexpr unsigned settings = 22;
 constexpr std::array<const char*, settings> setting_names{
     "idle",         "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
     "pthresh",      "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer",   "epp",
-    "flow_control", "dca",     "vlan"};
+    "flow_control", "dca",     "vlan",    "tso"};
 /// The network card carries it out.
-constexpr bool is_card_setting(Setting setting) noexcept { return setting >= Setting::rx_ring && setting != Setting::epp; }
+constexpr bool is_card_setting(Setting setting) noexcept {
+  return setting >= Setting::rx_ring && setting != Setting::epp && setting != Setting::tso;
+}
 constexpr bool is_switch(Setting setting) noexcept {
   return setting == Setting::turbo || (setting >= Setting::head_write_back && setting <= Setting::promiscuous) || setting == Setting::dca;
 }
+/// Segments of a connection that follow each other within an event reach the card as one frame, which it cuts up (TSO): not at all, copied
+/// into one buffer, or as descriptors of where they lie.
+enum class Segmentation : std::uint8_t { off, copy, chain };
+constexpr std::array<const char*, 3> segmentation_names{"off", "copy", "chain"};
 /// A value of `flow_control`: these together.
 constexpr std::uint32_t flow_control_receive = 1;
 constexpr std::uint32_t flow_control_transmit = 2;
@@ -77,6 +86,7 @@ struct CorePolicy {
   std::uint64_t performance = 0;     ///< raw; 0: never set
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
   std::uint16_t epp = 256;           ///< 256: never set, or firmware's
+  Segmentation segmentation = Segmentation::off;
   std::uint32_t generation = 0;      ///< the last change that this core applied
 };
 [[nodiscard]] CorePolicy of(unsigned core) noexcept;
@@ -101,6 +111,10 @@ struct Applied {
 /// is a change too.
 [[nodiscard]] task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core);
 [[nodiscard]] std::expected<Setting, Refusal> setting_by_name(std::string_view name);
+
+/// A network comes up on this core. `why_not`: why it can have nothing segmented, or null; until then `tso` is refused. Returns what is set
+/// for this core, from now on.
+[[nodiscard]] const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept;
 
 /// What the command line asks for (`idle=`, `itr=`, `pstate=`, `power_limit=`, `turbo=`, `poll_budget=`), for all cores. Values are checked
 /// when they are applied: a card has to be open for `itr`.

@@ -207,6 +207,14 @@ Parsed parse_flow_control(std::string_view text) {
   return value;
 }
 
+Parsed parse_segmentation(std::string_view text) {
+  const auto* const name = std::find(segmentation_names.begin(), segmentation_names.end(), text);
+  if (name == segmentation_names.end()) return wrong(Setting::tso, text, "off copy chain");
+  Value value;
+  value.number = static_cast<std::uint32_t>(name - segmentation_names.begin());
+  return value;
+}
+
 /// The card has the last word.
 Parsed parse_card_number(Setting setting, std::string_view text) {
   constexpr std::uint64_t most = 1'000'000;
@@ -257,6 +265,8 @@ Parsed parse(Setting setting, std::string_view text, const PowerAbilities& abili
       return parse_flow_control(text);
     case Setting::vlan:
       return parse_vlan(text);
+    case Setting::tso:
+      return parse_segmentation(text);
     default:
       return is_switch(setting) ? parse_switch(setting, text) : parse_card_number(setting, text);
   }
@@ -286,6 +296,8 @@ std::string text_of(Setting setting, const Value& value) {
       return text + (value.number == 0 ? "off" : std::to_string(value.number));
     case Setting::flow_control:
       return text + std::string(flow_control_names[value.number & 3]);
+    case Setting::tso:
+      return text + segmentation_names[value.number];
     default:
       if (is_switch(setting)) return text + (value.number != 0 ? "on" : "off");
       return text + std::to_string(value.number);

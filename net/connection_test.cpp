@@ -33,6 +33,7 @@ struct TransferCase {
   double lost, repeated, late;
   bool offload;
   std::size_t piece_bytes;
+  const char* tso = nullptr;  ///< "changing": each form in turn while bytes flow
 };
 
 class Transfer : public ::testing::TestWithParam<TransferCase> {};
@@ -45,7 +46,10 @@ TEST_P(Transfer, BothWaysComplete) {
   options.server.checksum_offload = options.client.checksum_offload = with.offload;
   options.server.read_delay = options.client.read_delay = 200us;
   options.server.ring_frames = options.client.ring_frames = 64;
+  if (with.tso != nullptr) options.server.tso_bytes_max = options.client.tso_bytes_max = 64 * 1024;
   TwoMachines world(options);
+  const bool changing = with.tso != nullptr && std::string_view(with.tso) == "changing";
+  if (with.tso != nullptr && !changing) EXPECT_EQ(world.set_tso(with.tso), "");
   const std::size_t total = with.lost > 0 ? 2'000'000 : 10'000'000;
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
@@ -58,13 +62,22 @@ TEST_P(Transfer, BothWaysComplete) {
                 recording(client,
                           {.check_seed = 2, .send_seed = 1, .send_bytes = total, .piece_bytes = with.piece_bytes, .expect_bytes = total})),
             std::nullopt);
-  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*server) && ended(*client); }, 100s))
-      << server->received << " " << client->received;
+  const auto done = [&] { return ended(*server) && ended(*client); };
+  for (unsigned change = 0; changing && !done(); ++change) {
+    EXPECT_EQ(world.set_tso(policy::segmentation_names[change % 3]), "");
+    std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_TRUE(HostMachine::wait_until(done, 100s)) << server->received << " " << client->received;
   EXPECT_EQ(server->received, total);
   EXPECT_EQ(client->received, total);
   expect_ended_well(*server);
   expect_ended_well(*client);
-  if (with.lost > 0) EXPECT_GT(world.counters_of(0).retransmissions + world.counters_of(1).retransmissions, 0U);
+  const Counters counters = world.counters_of(0);
+  if (with.lost > 0) EXPECT_GT(counters.retransmissions + world.counters_of(1).retransmissions, 0U);
+  EXPECT_EQ(counters.joined_frames, world.server_card.frames_cut());
+  EXPECT_EQ(counters.joined_frames > 0, with.tso != nullptr);
+  EXPECT_GE(counters.joined_segments, 2 * counters.joined_frames);
+  EXPECT_EQ(counters.frames_sent, world.server_card.frames_sent());
 }
 
 INSTANTIATE_TEST_SUITE_P(Wire, Transfer,
@@ -72,7 +85,13 @@ INSTANTIATE_TEST_SUITE_P(Wire, Transfer,
                                            TransferCase{"SoftwareChecksums", 0, 0, 0, false, 16384},
                                            TransferCase{"SmallPieces", 0, 0, 0, true, 700},
                                            TransferCase{"Reordering", 0, 0.02, 0.05, true, 16384},
-                                           TransferCase{"Loss", 0.01, 0.01, 0.01, true, 5000}),
+                                           TransferCase{"Loss", 0.01, 0.01, 0.01, true, 5000},
+                                           TransferCase{"TsoCopied", 0, 0, 0, true, 16384, "copy"},
+                                           TransferCase{"TsoChained", 0, 0, 0, true, 16384, "chain"},
+                                           TransferCase{"TsoOfSmallPieces", 0, 0, 0, true, 700, "chain"},
+                                           TransferCase{"TsoCopiedWithLoss", 0.01, 0.01, 0.01, true, 50'000, "copy"},
+                                           TransferCase{"TsoChainedWithLoss", 0.01, 0.01, 0.01, true, 50'000, "chain"},
+                                           TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"}),
                          [](const auto& tested) { return tested.param.name; });
 
 // A server that answers in several writes must not send several segments: each would cost an acknowledgement and a wake-up.
@@ -204,12 +223,16 @@ TEST(Connection, ReceivedBytesMayBeReleasedElsewhereAndLate) {
 }
 
 // Frames that found the ring full are sent later, in order, and nothing is lost.
-TEST(Connection, FullRingDelaysAndLosesNothing) {
+class FullRing : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FullRing, DelaysAndLosesNothing) {
   TwoMachinesOptions options;
+  options.server.tso_bytes_max = 64 * 1024;
   options.server.ring_frames = 4;
   options.server.read_delay = 300us;
   options.server.pieces_max = 3;
   TwoMachines world(options);
+  EXPECT_EQ(world.set_tso(GetParam()), "");
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
   world.listen(7, recording(server, {.send_seed = 2, .send_bytes = 1'000'000, .piece_bytes = 333}));
@@ -224,6 +247,10 @@ TEST(Connection, FullRingDelaysAndLosesNothing) {
   EXPECT_LE(world.server_card.most_pieces(), 3U);
   expect_ended_well(*server);
 }
+
+INSTANTIATE_TEST_SUITE_P(Tso, FullRing, ::testing::ValuesIn(policy::segmentation_names), [](const auto& tested) {
+  return std::string(tested.param);
+});
 
 TEST(Connection, RefusedAndUnansweredConnectionsSaySo) {
   TwoMachines world;

@@ -120,6 +120,11 @@ struct CountersOf {
   Count transmit_full{};         ///< frames that found the card's ring full (sent again later)
   Count transmit_failed{};       ///< no link, or the card refused
   Count transmit_copied{};       ///< frames of more pieces than the card takes
+  // TSO (segment_joiner.hpp). In `frames_sent` and `bytes_sent` every segment is a frame.
+  Count joined_frames{};        ///< given to the card to be cut up
+  Count joined_segments{};      ///< in them
+  Count joined_copied_bytes{};  ///< of the form `copy`
+  Count joined_no_memory{};     ///< segments that went alone as no buffer was left
   Count passed_on{};             ///< frames given to the core they belong to
   Count pass_on_refused{};       ///< its queue was full
   Count neighbours_published{};  ///< ARP entries told to other cores

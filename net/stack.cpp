@@ -64,6 +64,7 @@ Stack::Stack(StackGroup& group, unsigned core)
     : group_(group),
       core_(core),
       limits_(group.device.limits()),
+      segmentation_(policy::offer_segmentation(SegmentJoiner::why_not(limits_))),
       lwip_counters_(&lwip_stats),
       lwip_pools_(::memp_per_core),
       end_of_event_([this] { end_of_event(); }) {
@@ -103,6 +104,8 @@ Stack::~Stack() {
   memp_per_core_trim();
   trim_payload_references();
   Buffer::trim_free_list();
+  SegmentJoiner::trim();
+  static_cast<void>(policy::offer_segmentation("no network is up"));
   this_cores_ = nullptr;
 }
 
@@ -150,6 +153,7 @@ void Stack::end_of_event() noexcept {
   }
   if (!dirty_.empty()) wake_clock(true);
   while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
+  send_held();
   if (primary() && addresses() != published_) publish_addresses();
   update_timers();
 }
@@ -189,6 +193,7 @@ void Stack::fall_silent() noexcept {
   while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
   while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
   for (int i = 0; i <= IP_REASS_MAXAGE; ++i) ip_reass_tmr();
+  joiner_.drop();
 }
 
 // --- Addresses of the machine ------------------------------------------------------------------------------------------------------------
@@ -288,6 +293,8 @@ Counters Stack::snapshot() const noexcept {
   all.segments_received = value_of(lwip.tcp.recv);
   all.segments_sent = value_of(lwip.tcp.xmit);
   all.retransmissions = value_of(lwip.tcp.rexmit);
+  all.joined_copied_bytes = joiner_.counters().copied_bytes.value();
+  all.joined_no_memory = joiner_.counters().no_memory.value();
   for (const stats_proto* const protocol : {&lwip.ip, &lwip.tcp, &lwip.udp, &lwip.icmp}) all.dropped_checksum += value_of(protocol->chkerr);
   all.dropped_protocol += value_of(lwip.ip.drop);
   for (const stats_proto* const protocol : {&lwip.tcp, &lwip.udp, &lwip.etharp}) all.dropped_protocol += value_of(protocol->proterr);

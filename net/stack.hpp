@@ -23,6 +23,7 @@
 #include "net/groups.hpp"
 #include "net/intrusive_list.hpp"
 #include "net/network.hpp"
+#include "net/segment_joiner.hpp"
 
 struct memp_per_core;
 struct stats_;
@@ -77,7 +78,7 @@ class Stack final : public FrameReceiver {
   /// And what those copies may hold in all.
   static constexpr std::size_t copied_bytes_max = 32 * 1024 * 1024;
   /// Pieces of a frame, whatever the card takes.
-  static constexpr unsigned pieces_max = 40;
+  static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
 
   /// On its own core.
   Stack(StackGroup& group, unsigned core);
@@ -183,6 +184,10 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool sort_multicast(ReceiveBuffer* frame, std::size_t bytes, std::uint32_t destination, ReceiveInfo info) noexcept;
   /// A report waits for its moment.
   [[nodiscard]] bool reports_wait() noexcept;
+  /// To the card, which holds `held` then. ERR_MEM: no room; ERR_IF: never. Counted.
+  [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
+  /// Gives what `joiner_` holds to the card. False: there was no room, and it still waits.
+  bool send_held() noexcept;
   void end_of_event() noexcept;
   void finish_gone() noexcept;
   void publish_addresses() noexcept;
@@ -202,6 +207,8 @@ class Stack final : public FrameReceiver {
   const unsigned core_;
   const NetDeviceLimits limits_;
   FrameSender* sender_ = nullptr;
+  SegmentJoiner joiner_{limits_};
+  const std::atomic<policy::Segmentation>& segmentation_;
   netif netif_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;

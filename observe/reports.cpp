@@ -32,6 +32,7 @@ void tell_policy_of(unsigned core, Fields& fields) {
   fields.text("epp", now.epp < machine::firmwares_preference ? std::to_string(now.epp) : "off");
   fields.number("power_limit_mw", now.power_limit_mw);
   fields.text("turbo", switches[now.turbo < 2 ? now.turbo : 2]);
+  fields.text("tso", policy::segmentation_names[static_cast<unsigned>(now.segmentation)]);
   fields.number("generation", now.generation);
 }
 
@@ -75,6 +76,10 @@ constexpr NamedCount<net::Counters> net_counts[] = {
     {"net.transmit_full", &net::Counters::transmit_full},
     {"net.transmit_failed", &net::Counters::transmit_failed},
     {"net.transmit_copied", &net::Counters::transmit_copied},
+    {"net.joined_frames", &net::Counters::joined_frames},
+    {"net.joined_segments", &net::Counters::joined_segments},
+    {"net.joined_copied_bytes", &net::Counters::joined_copied_bytes},
+    {"net.joined_no_memory", &net::Counters::joined_no_memory},
     {"net.passed_on", &net::Counters::passed_on},
     {"net.pass_on_refused", &net::Counters::pass_on_refused},
     {"net.neighbours_published", &net::Counters::neighbours_published},

@@ -67,6 +67,15 @@ class TwoMachines {
     });
     return error;
   }
+  /// Sets `tso` for all cores, as control would; returns why it was refused, or nothing.
+  std::string set_tso(const char* form) {
+    std::string why;
+    machine.run(0, [&]() -> task<void> {
+      const auto set = co_await policy::set(policy::Setting::tso, form, policy::all_cores);
+      if (!set.has_value()) why = set.error().why;
+    });
+    return why;
+  }
   /// Counters of one core.
   Counters counters_of(unsigned core) {
     Counters result{};

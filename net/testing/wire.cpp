@@ -108,7 +108,7 @@ NetDeviceLimits WireCard::limits() const noexcept {
           .transmit_queues = options_.cores,
           .frame_bytes_max = 1514,
           .transmit_pieces_max = options_.pieces_max,
-          .tso_bytes_max = 0,
+          .tso_bytes_max = options_.tso_bytes_max,
           .checksum_offload = options_.checksum_offload};
 }
 
@@ -178,7 +178,9 @@ TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   }
   std::size_t bytes = 0;
   for (const TransmitPiece& piece : posted.pieces) bytes += piece.bytes;
-  if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > 1514) return std::unexpected(ErrorCode::invalid);
+  const std::size_t most = posted.offload.segment_bytes != 0 ? options_.tso_bytes_max : 1514;
+  if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > most) return std::unexpected(ErrorCode::invalid);
+  most_bytes_ = std::max(most_bytes_.load(), static_cast<std::uint32_t>(bytes));
   most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(posted.pieces.size()));
   own.ring.push_back(std::move(posted));
   if (!own.engine_runs) start_engine(own);
@@ -201,6 +203,11 @@ void WireCard::run_engine(Queue& own) {
     own.ring.pop_front();
     Bytes bytes;
     for (const TransmitPiece& piece : posted.pieces) bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
+    if (posted.offload.segment_bytes != 0) {
+      if (FrameReceiver* const receiver = own.receiver) receiver->transmitted({&posted.token, 1});
+      send_segments(own, bytes, posted.offload);
+      continue;
+    }
     const Layout where = layout(bytes);
     if (posted.offload.ipv4()) {
       require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum's place is not empty");
@@ -217,6 +224,35 @@ void WireCard::run_engine(Queue& own) {
   }
   if (std::exchange(own.said_full, false)) own.receiver.load()->transmit_room();
   if (!own.ring.empty() && !own.engine_runs) start_engine(own);
+}
+
+void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload offload) {
+  const std::size_t headers = offload.headers_bytes();
+  const std::size_t tcp = std::size_t{offload.l2_bytes} + offload.l3_bytes;
+  require(offload.checksums == Checksums::tcp_ipv4 && offload.l2_bytes == 14 && at(frame, 14) == 0x45 && offload.l3_bytes == 20 &&
+              at(frame, 23) == 6 && offload.l4_bytes == (at(frame, tcp + 12) >> 4) * 4 && frame.size() > headers,
+          "headers are not what the offload says");
+  require(word(frame, 16) == 0 && word(frame, 24) == 0, "length and checksum are the card's to fill in");
+  constexpr unsigned at_the_end = 0x09;  // FIN, PSH
+  ++cut_up_;
+  for (std::size_t begin = headers, number = 0; begin < frame.size(); begin += offload.segment_bytes, ++number) {
+    const std::size_t end = std::min(frame.size(), begin + offload.segment_bytes);
+    Bytes segment(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(headers));
+    segment.insert(segment.end(), frame.begin() + static_cast<std::ptrdiff_t>(begin), frame.begin() + static_cast<std::ptrdiff_t>(end));
+    put(segment, 16, static_cast<std::uint16_t>(segment.size() - 14));
+    put(segment, 18, static_cast<std::uint16_t>(word(frame, 18) + number));
+    const std::uint32_t sequence = quad(frame, tcp + 4) + static_cast<std::uint32_t>(begin - headers);
+    put(segment, tcp + 4, static_cast<std::uint16_t>(sequence >> 16));
+    put(segment, tcp + 6, static_cast<std::uint16_t>(sequence & 0xFFFF));
+    if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ at_the_end};
+    put(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
+    // The seed lacks the length.
+    const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
+    put(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
+    if (segment.size() < 60) segment.resize(60);
+    own.sent.add();
+    send(own, std::move(segment));
+  }
 }
 
 void WireCard::send(Queue& own, Bytes bytes) {

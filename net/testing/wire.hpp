@@ -3,8 +3,8 @@
 //
 // The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as
 // slow and as strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the
-// sanitizer or the checksum), fills in checksums from the seeds it is given, checks those it receives, and takes its buffers back only on
-// the core that they came to.
+// sanitizer or the checksum), fills in checksums from the seeds it is given, cuts up what it is asked to, checks what it receives, and takes
+// its buffers back only on the core that they came to.
 #pragma once
 
 #include <array>
@@ -34,6 +34,7 @@ struct CardOptions {
   unsigned ring_frames = 256;
   unsigned pieces_max = 40;
   bool checksum_offload = true;
+  std::uint32_t tso_bytes_max = 0;  ///< 0: it cannot segment
   std::chrono::microseconds read_delay{0};  ///< until the card looks at a frame
   double lost = 0, repeated = 0, late = 0;  ///< shares of the frames that it sends
   unsigned seed = 1;
@@ -73,6 +74,8 @@ class WireCard final : public NetDevice {
   [[nodiscard]] std::uint64_t filtered() const noexcept { return filtered_; }
   [[nodiscard]] std::vector<MacAddress> multicast() const;
   [[nodiscard]] unsigned most_pieces() const noexcept { return most_pieces_; }
+  [[nodiscard]] std::uint64_t frames_cut() const noexcept { return cut_up_; }      ///< those to be segmented
+  [[nodiscard]] std::uint32_t most_bytes() const noexcept { return most_bytes_; }  ///< of a frame as it was given
 
   // NetDevice
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
@@ -111,6 +114,8 @@ class WireCard final : public NetDevice {
   [[nodiscard]] TransmitResult transmit(Queue& own, Posted posted) noexcept;
   void start_engine(Queue& own);
   void run_engine(Queue& own);
+  /// Cuts up a frame as the 82599 does, and sends the segments (82599 datasheet 7.2.4).
+  void send_segments(Queue& own, const Bytes& frame, TransmitOffload offload);
   void send(Queue& own, Bytes bytes);
   void pass(Bytes bytes);
   [[nodiscard]] bool takes_in(const Bytes& frame);
@@ -127,6 +132,8 @@ class WireCard final : public NetDevice {
   std::vector<MacAddress> groups_;
   std::atomic<std::int64_t> buffers_out_{0};
   std::atomic<unsigned> most_pieces_{0};
+  std::atomic<std::uint32_t> most_bytes_{0};
+  std::atomic<std::uint64_t> cut_up_{0};
 };
 
 }  // namespace neap::net::testing

@@ -38,7 +38,7 @@ KIND_SETTINGS = 18
 IDLE_STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor")
 SETTINGS = (
     *("idle", "itr", "pstate", "power_limit", "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget", "pthresh", "hthresh", "wthresh"),
-    *("head_write_back", "rsc", "promiscuous", "preset", "steer", "epp", "flow_control", "dca", "vlan"),
+    *("head_write_back", "rsc", "promiscuous", "preset", "steer", "epp", "flow_control", "dca", "vlan", "tso"),
 )
 # What held when the run began.
 CHANGED_AT_START = 255

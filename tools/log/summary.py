@@ -235,6 +235,8 @@ def card_value_text(name: str, value: int) -> str:
         return ("off", "receive", "transmit", "both")[value & 3]
     if name == "vlan" and value == 0:
         return "off"
+    if name == "tso":
+        return ("off", "copy", "chain", "?")[value & 3]
     return str(value)
 
 
