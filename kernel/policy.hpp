@@ -55,9 +55,9 @@ enum class Setting : std::uint8_t {
 };
 constexpr unsigned settings = 22;
 constexpr std::array<const char*, settings> setting_names{
-    "idle",         "itr",     "pstate",  "power_limit",     "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget",
-    "pthresh",      "hthresh", "wthresh", "head_write_back", "rsc",   "promiscuous", "preset",  "steer",   "epp",
-    "flow_control", "dca",     "vlan",    "tso"};
+    "idle",    "itr",     "pstate",          "power_limit", "turbo",       "poll_budget", "rx_ring", "tx_ring", "rx_budget",    "pthresh",
+    "hthresh", "wthresh", "head_write_back", "rsc",         "promiscuous", "preset",      "steer",   "epp",     "flow_control", "dca",
+    "vlan",    "tso"};
 /// The network card carries it out.
 constexpr bool is_card_setting(Setting setting) noexcept {
   return setting >= Setting::rx_ring && setting != Setting::epp && setting != Setting::tso;
@@ -87,7 +87,7 @@ struct CorePolicy {
   std::uint32_t power_limit_mw = 0;  ///< 0: never set
   std::uint16_t epp = 256;           ///< 256: never set, or firmware's
   Segmentation segmentation = Segmentation::off;
-  std::uint32_t generation = 0;      ///< the last change that this core applied
+  std::uint32_t generation = 0;  ///< the last change that this core applied
 };
 [[nodiscard]] CorePolicy of(unsigned core) noexcept;
 /// The machine's last accepted change.

@@ -159,6 +159,7 @@ TEST(PolicyValues, EverySpellingMeansOneThing) {
   EXPECT_EQ(understood(Setting::rsc, "on"), "rsc=on");
   EXPECT_EQ(understood(Setting::preset, "study"), "preset=study");
   for (const char* vlan : {"1", "4094", "off"}) EXPECT_EQ(understood(Setting::vlan, vlan), std::string("vlan=") + vlan);
+  for (const char* form : segmentation_names) EXPECT_EQ(understood(Setting::tso, form), std::string("tso=") + form);
   for (const char* pauses : {"off", "receive", "transmit", "both"})
     EXPECT_EQ(understood(Setting::flow_control, pauses), std::string("flow_control=") + pauses);
   for (const char* flow : {"udp:5000", "tcp:65535", "off"}) EXPECT_EQ(understood(Setting::steer, flow), std::string("steer=") + flow);
@@ -178,6 +179,7 @@ TEST(PolicyValues, WhatIsNotAValueIsRefused) {
       EXPECT_EQ(understood(setting, bad), "refused") << bad;
   }
   for (const char* bad : {"", "0", "4095", "on", "1,2"}) EXPECT_EQ(understood(Setting::vlan, bad), "refused") << bad;
+  for (const char* bad : {"", "on", "single", "1"}) EXPECT_EQ(understood(Setting::tso, bad), "refused") << bad;
   for (const char* bad : {"", "on", "both ", "2"}) EXPECT_EQ(understood(Setting::flow_control, bad), "refused") << bad;
   for (const char* bad : {"", "-1", "64us", "0x40", "1000001"}) EXPECT_EQ(understood(Setting::rx_ring, bad), "refused") << bad;
   for (const char* bad : {"", "5000", "udp", "udp:", "udp:0", "udp:65536", "sctp:1", "udp:1,tcp:2"})
@@ -395,6 +397,24 @@ TEST_F(PolicyTest, ACardsSettingSaysWhatItCostAndEveryCoreNotesIt) {
 }
 
 // --- What an idle core does --------------------------------------------------------------------------------------------------------------
+
+// Where a network is up that can, and nowhere else; a preset sets it too.
+TEST_F(PolicyTest, SegmentationIsTheNetworksToOffer) {
+  EXPECT_EQ(why(Setting::tso, "chain"), "tso: no network is up");
+  for (unsigned core = 0; core < 2; ++core) machine->on(core, [] { EXPECT_EQ(offer_segmentation(nullptr), Segmentation::off); });
+  machine->on(2, [] { EXPECT_EQ(offer_segmentation("not this one"), Segmentation::off); });
+  EXPECT_EQ(set(Setting::tso, "chain")->cores, "0-1");
+  EXPECT_EQ(set(Setting::tso, "copy", 1)->value, "tso=copy");
+  EXPECT_EQ(of(0).segmentation, Segmentation::chain);
+  EXPECT_EQ(of(1).segmentation, Segmentation::copy);
+  EXPECT_EQ(why(Setting::tso, "copy", 2), "tso: not this one");
+  EXPECT_EQ(set(Setting::preset, "study")->cores, "0-3");
+  for (unsigned core = 0; core < cores; ++core) EXPECT_EQ(of(core).segmentation, core < 2 ? Segmentation::copy : Segmentation::off);
+  for (unsigned core = 0; core < cores; ++core) {
+    machine->on(core, [] { static_cast<void>(offer_segmentation("no network is up")); });
+    EXPECT_EQ(of(core).segmentation, Segmentation::off);
+  }
+}
 
 TEST_F(PolicyTest, ACoreSleepsInTheStateThatIsAskedFor) {
   for (const char* state : {"c1", "c6", "halt", "c3"}) {

@@ -111,20 +111,20 @@ template <class Count>
 struct CountersOf {
   Count frames_received{}, bytes_received{};
   Count frames_sent{}, bytes_sent{};
-  Count dropped_malformed{};     ///< too short, or not IPv4 or ARP
-  Count dropped_checksum{};      ///< by the card's or our check
-  Count dropped_protocol{};      ///< nobody here wants it (addresses, protocols, ports)
-  Count dropped_memory{};        ///< a bound or the allocator refused
-  Count receive_copied{};        ///< frames copied because too many of the card's buffers were held
-  Count receive_held_max{};      ///< most of the card's buffers held at once
-  Count transmit_full{};         ///< frames that found the card's ring full (sent again later)
-  Count transmit_failed{};       ///< no link, or the card refused
-  Count transmit_copied{};       ///< frames of more pieces than the card takes
+  Count dropped_malformed{};  ///< too short, or not IPv4 or ARP
+  Count dropped_checksum{};   ///< by the card's or our check
+  Count dropped_protocol{};   ///< nobody here wants it (addresses, protocols, ports)
+  Count dropped_memory{};     ///< a bound or the allocator refused
+  Count receive_copied{};     ///< frames copied because too many of the card's buffers were held
+  Count receive_held_max{};   ///< most of the card's buffers held at once
+  Count transmit_full{};      ///< frames that found the card's ring full (sent again later)
+  Count transmit_failed{};    ///< no link, or the card refused
+  Count transmit_copied{};    ///< frames of more pieces than the card takes
   // TSO (segment_joiner.hpp). In `frames_sent` and `bytes_sent` every segment is a frame.
-  Count joined_frames{};        ///< given to the card to be cut up
-  Count joined_segments{};      ///< in them
-  Count joined_copied_bytes{};  ///< of the form `copy`
-  Count joined_no_memory{};     ///< segments that went alone as no buffer was left
+  Count joined_frames{};         ///< given to the card to be cut up
+  Count joined_segments{};       ///< in them
+  Count joined_copied_bytes{};   ///< of the form `copy`
+  Count joined_no_memory{};      ///< segments that went alone as no buffer was left
   Count passed_on{};             ///< frames given to the core they belong to
   Count pass_on_refused{};       ///< its queue was full
   Count neighbours_published{};  ///< ARP entries told to other cores

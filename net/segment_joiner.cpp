@@ -142,7 +142,7 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   if (segments_ == 0 || last_ || segments_ == segments_max || !follows(frame)) return false;
   const std::uint32_t payload_bytes = frame.tot_len - headers_bytes_;
   if (payload_bytes == 0 || payload_bytes > segment_bytes_ || bytes_ + payload_bytes > bytes_limit_) return false;
-  if (segments_ == 1 && !make_joined()) return false;
+  if (segments_ == 1 && (!leaves_room_for(frame) || !make_joined())) return false;
   if (form_ == policy::Segmentation::copy) {
     pbuf_copy_partial(&frame, joined_->copy + bytes_, static_cast<u16_t>(payload_bytes), static_cast<u16_t>(headers_bytes_));
     pieces_[0].bytes += payload_bytes;
@@ -159,6 +159,11 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   push_ = (flags_of(bytes_of(frame)) & TCP_PSH) != 0;
   last_ = push_ || payload_bytes < segment_bytes_;
   return true;
+}
+
+// For headers apart from the payload, and the second segment. Should it be less because some are neighbours, it makes no difference.
+bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
+  return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }
 
 // Payload is cut out of what lies together, so that pieces often are neighbours: then they are one. Memory that is together here is so for
@@ -187,8 +192,6 @@ bool SegmentJoiner::add_pieces(const pbuf& frame, std::uint32_t skip) noexcept {
 
 bool SegmentJoiner::make_joined() noexcept {
   const bool copy = form_ == policy::Segmentation::copy;
-  const bool headers_apart = pieces_[0].bytes == headers_bytes_;
-  if (!copy && !headers_apart && count_ == pieces_limit_) return false;
   JoinedFrame* const joined = joined_frames.take();
   std::byte* const buffer = copy && joined != nullptr ? copy_buffers.take() : nullptr;
   if (joined == nullptr || (copy && buffer == nullptr)) {
@@ -208,7 +211,7 @@ bool SegmentJoiner::make_joined() noexcept {
     counters_.copied_bytes.add(bytes_);
   } else {
     joined->segments[joined->held++] = first_;
-    if (!headers_apart) {
+    if (pieces_[0].bytes != headers_bytes_) {
       std::copy_backward(pieces_.begin(), pieces_.begin() + count_, pieces_.begin() + count_ + 1);
       ++count_;
       pieces_[1] = {.data = pieces_[0].data + headers_bytes_, .bytes = pieces_[0].bytes - headers_bytes_};

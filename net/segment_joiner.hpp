@@ -7,8 +7,8 @@
 // then leaves the card is, byte by byte, what would have left it without.
 //
 // Two forms, as the published studies had them: `copy` copies headers and payload into one buffer, and lwIP has its segments back at once;
-// `chain` leaves the payload where it is, and holds every segment until the card has read it. The headers are the frame's own in both, since
-// lwIP still needs the segments' for a retransmission.
+// `chain` leaves the payload where it is, and holds every segment until the card has read it. The headers are the frame's own in both,
+// since lwIP still needs the segments' for a retransmission.
 //
 // Belongs to one core; internal to net/.
 #pragma once
@@ -80,7 +80,8 @@ class SegmentJoiner {
   [[nodiscard]] bool follows(const pbuf& frame) const noexcept;
   /// Adds where `frame`'s bytes lie to the pieces, without the first `skip`. False: too many pieces, and nothing was done.
   [[nodiscard]] bool add_pieces(const pbuf& frame, std::uint32_t skip) noexcept;
-  /// Makes a joined frame of the one segment that is held. False: no memory, or no room for its headers.
+  [[nodiscard]] bool leaves_room_for(const pbuf& second) const noexcept;
+  /// Makes a joined frame of the one segment that is held. False: no memory.
   [[nodiscard]] bool make_joined() noexcept;
 
   const unsigned pieces_limit_;

@@ -210,7 +210,8 @@ std::span<const Command> built_in_commands() {
        .help = "Frames carry this VLAN's tag (1 to 4094), and only such are received; or off.",
        .run = &change_policy<Setting::vlan>},
       {.usage = "tso,FORM[,CORE]",
-       .help = "Segments reach the card as one frame, which it cuts up: copied into one buffer (copy), from where they lie (chain), or off.",
+       .help =
+           "Segments reach the card as one frame, which it cuts up: copied into one buffer (copy), from where they lie (chain), or off.",
        .run = &change_policy<Setting::tso>},
       {.usage = "policy[,CORE]", .help = "The settings that hold, core by core.", .run = &tell_policy},
       {.usage = "status", .help = "What runs here, and whether a run is on.", .run = &tell_status},

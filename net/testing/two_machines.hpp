@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kernel/policy.hpp"
 #include "kernel/task.hpp"
 #include "net/bring_up.hpp"
 #include "net/testing/wire.hpp"

@@ -3,8 +3,8 @@
 //
 // The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as
 // slow and as strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the
-// sanitizer or the checksum), fills in checksums from the seeds it is given, cuts up what it is asked to, checks what it receives, and takes
-// its buffers back only on the core that they came to.
+// sanitizer or the checksum), fills in checksums from the seeds it is given, cuts up what it is asked to, checks what it receives, and
+// takes its buffers back only on the core that they came to.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct CardOptions {
   unsigned ring_frames = 256;
   unsigned pieces_max = 40;
   bool checksum_offload = true;
-  std::uint32_t tso_bytes_max = 0;  ///< 0: it cannot segment
+  std::uint32_t tso_bytes_max = 0;          ///< 0: it cannot segment
   std::chrono::microseconds read_delay{0};  ///< until the card looks at a frame
   double lost = 0, repeated = 0, late = 0;  ///< shares of the frames that it sends
   unsigned seed = 1;

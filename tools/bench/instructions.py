@@ -17,13 +17,15 @@ from pathlib import Path
 
 from tools import build, progress, qemu_plugin
 from tools.bench.rows import Row
+from tools.control import Control
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine
 
 COUNTER_SOURCE = build.REPOSITORY / "bench/instruction_counter.c"
 RUN_SECONDS = 300
 LIVE_BYTES = 256 * 64
-GETS = 5_000
+GETS, VALUE_BYTES = 5_000, 100
+LONG_GETS, LONG_VALUE_BYTES = 500, 32 << 10
 ANSWER_SECONDS = 30.0
 
 
@@ -79,25 +81,42 @@ def observe() -> list[Row]:
 
 
 def request() -> list[Row]:
-    """A memcached GET over the soft card, one connection, one request at a time: all that the machine executes for it."""
+    """A memcached GET over the soft card, one connection, one request at a time: all that the machine executes for it.
+
+    A long reply in each form of segmentation; an answer's acknowledgements are part of it, and how many those are is the user network's.
+    """
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
-    rows = []
     with tempfile.TemporaryDirectory(prefix="neap-bench-") as directory:
         live = Path(directory) / "live"
         options = counter_options(Path(directory) / "counts.json", live)
-        with Machine(build.image("memcached"), forward=[(0, 11211)], qemu_options=options) as machine:
+        with Machine(build.image("memcached"), forward=[(0, 11211), (0, 5002)], qemu_options=options) as machine:
             machine.wait_for_line(r"memcached: listening on", RUN_SECONDS)
             with socket.create_connection((LOOPBACK, machine.port(11211)), timeout=ANSWER_SECONDS) as client:
-                value = b"v" * 100
-                exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
-                answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
-                for count in (GETS // 10, GETS):  # first warm
-                    before = executed(live)
-                    for _ in range(count):
-                        exchange(client, b"get key\r\n", answer)
-                    rows = [Row("request.get", "instructions a request, 1 connection, depth 1", (executed(live) - before) / count)]
+                rows = [Row("request.get", "instructions a request, 1 connection, depth 1", get_cost(client, live, VALUE_BYTES, GETS))]
+                for form in ("off", "copy", "chain"):
+                    with Control(LOOPBACK, machine.port(5002)) as control:
+                        if not (answer := control.ask(f"tso,{form}")).startswith("ok "):
+                            raise Failure(f"tso,{form} was answered by {answer}")
+                    short = get_cost(client, live, VALUE_BYTES, GETS)
+                    long = get_cost(client, live, LONG_VALUE_BYTES, LONG_GETS)
+                    rows += [
+                        Row(f"request.get.tso_{form}", "instructions a request, the same", short),
+                        Row(f"request.get_32_KiB.tso_{form}", "instructions a request, the same", long),
+                    ]
     return rows
+
+
+def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
+    """Instructions that a GET of so many bytes takes, warm."""
+    value = b"v" * value_bytes
+    exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
+    answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
+    for count in (gets // 10, gets):  # first warm
+        before = executed(live)
+        for _ in range(count):
+            exchange(client, b"get key\r\n", answer)
+    return (executed(live) - before) / count
 
 
 def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
