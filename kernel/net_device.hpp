@@ -47,30 +47,43 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// What the card found out about a received frame: one word, put together by hand, since it passes in a register for every frame.
+/// What the card found out about a received frame: one word, put together by hand, since every frame has one. Its lowest bits and its
+/// upper half are where the 82599 has them (82599 datasheet 7.1.6.2), so that its driver has nothing to shift.
 class ReceiveInfo {
  public:
   // Of checksums; neither good nor bad: the card did not look.
-  static constexpr std::uint32_t l4_good = 1;  ///< TCP's or UDP's
-  static constexpr std::uint32_t ip_good = 2;  ///< the IPv4 header's
-  static constexpr std::uint32_t bad = 4;      ///< one of them is wrong
+  static constexpr std::uint32_t l4_good = 1 << 5;  ///< TCP's or UDP's
+  static constexpr std::uint32_t ip_good = 1 << 6;  ///< the IPv4 header's
+  static constexpr std::uint32_t bad = 1 << 7;      ///< one of them is wrong
 
   constexpr ReceiveInfo() = default;
   /// `rss_type`: what the hash was made of, by the number that RSS gives it (82599 datasheet 7.1.2.8), below 16; 0: there is no hash.
   /// `vlan_tag`: 0 when the frame had none or it was left in place.
   constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t rss_type = 0, std::uint32_t rss_hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
-      : word_((std::uint64_t{rss_hash} << 32 | rss_type) | checksums << 4 | std::uint64_t{vlan_tag} << 16) {}
+      : word_(std::uint64_t{rss_hash} << 32 | rss_type | checksums | std::uint64_t{vlan_tag} << 16) {}
+  /// The hash and its type, each in its place, and what is known of checksums; no tag.
+  static constexpr ReceiveInfo in_place(std::uint64_t hash_and_type, std::uint64_t checksums) noexcept {
+    ReceiveInfo info;
+    info.word_ = hash_and_type | checksums;
+    return info;
+  }
 
-  [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good << 4) != 0; }
-  [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good << 4) != 0; }
-  [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad << 4) != 0; }
+  [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
+  [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
+  [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
   [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return word_ & 0xF; }
   [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
   [[nodiscard]] constexpr std::uint16_t vlan_tag() const noexcept { return static_cast<std::uint16_t>(word_ >> 16); }
 
  private:
   std::uint64_t word_ = 0;
+};
+
+/// A frame on its way up: its first piece, and what the card found out about it.
+struct ReceivedFrame {
+  ReceiveBuffer* frame = nullptr;
+  ReceiveInfo info;
 };
 
 /// A physically contiguous piece of an outgoing frame. It must stay unchanged until `transmitted`.
@@ -118,8 +131,9 @@ constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offl
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  /// A whole frame; the receiver owns `frame` (and its `next` pieces) from here on.
-  virtual void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept = 0;
+  /// Whole frames, in the order in which they came, at least one. The receiver owns each `frame` (and its `next` pieces) from here on; the
+  /// list is the device's, and gone when the call returns.
+  virtual void receive(std::span<const ReceivedFrame> frames) noexcept = 0;
   /// The card has read every piece of the frames that carried `tokens`: in the order in which they were queued, each frame's once, null
   /// ones too.
   virtual void transmitted(std::span<void* const> tokens) noexcept = 0;

@@ -104,7 +104,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] bool start_dhcp() noexcept;
 
   // FrameReceiver
-  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override;
+  void receive(std::span<const ReceivedFrame> frames) noexcept override;
   void transmitted(std::span<void* const> tokens) noexcept override;
   void transmit_room() noexcept override;
   void link_changed(bool up) noexcept override;
@@ -172,6 +172,7 @@ class Stack final : public FrameReceiver {
     Listener* next = nullptr;
   };
 
+  void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;

@@ -96,12 +96,16 @@ ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes
   return copy;
 }
 
-void Stack::receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
+void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
+  want_event_end();
+  counters_.frames_received.add(frames.size());
+  for (const ReceivedFrame& received : frames) take_in(received.frame, received.info);
+}
+
+void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
   std::size_t bytes = 0;
   for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next) bytes += piece->bytes;
-  counters_.frames_received.add();
   counters_.bytes_received.add(bytes);
-  want_event_end();
   if (is_control_frame(frame->data, frame->bytes, LocalPort::destination)) [[unlikely]] {
     log::count_control({.rx_frames = 1, .rx_bytes = bytes});
     counters_.control_frames_received.add();

@@ -22,14 +22,14 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
 /// Of a receive queue. What came in is counted in `log::Traffic`, frames that are dropped here included.
 struct ReceiveCounters {
   Counter dropped_errors;    ///< frames with an error of the MAC or an impossible length
+  Counter dropped_untagged;  ///< frames without a tag where a VLAN is set
   Counter dropped_overlong;  ///< frames over more pieces than the largest frame has
   Counter pool_empty;        ///< refills that found fewer than a batch of buffers
   Counter tail_writes;
 };
 constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
-    {"ixgbe.rx.dropped_errors", &ReceiveCounters::dropped_errors},
-    {"ixgbe.rx.dropped_overlong", &ReceiveCounters::dropped_overlong},
-    {"ixgbe.rx.pool_empty", &ReceiveCounters::pool_empty},
+    {"ixgbe.rx.dropped_errors", &ReceiveCounters::dropped_errors},     {"ixgbe.rx.dropped_untagged", &ReceiveCounters::dropped_untagged},
+    {"ixgbe.rx.dropped_overlong", &ReceiveCounters::dropped_overlong}, {"ixgbe.rx.pool_empty", &ReceiveCounters::pool_empty},
     {"ixgbe.rx.tail_writes", &ReceiveCounters::tail_writes},
 };
 
@@ -56,12 +56,12 @@ struct PairCounters {
   Counter interrupts;
   Counter empty_interrupts;  ///< found neither frames nor reports
   Counter budget_exits;
-  Counter dropped_untagged;  ///< frames without a tag where a VLAN is set
-  Counter idle_finds;        ///< times that the last look before sleep found work
+  Counter idle_finds;  ///< times that the last look before sleep found work
 };
 constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
-    {"ixgbe.pair.interrupts", &PairCounters::interrupts},     {"ixgbe.pair.empty_interrupts", &PairCounters::empty_interrupts},
-    {"ixgbe.pair.budget_exits", &PairCounters::budget_exits}, {"ixgbe.pair.dropped_untagged", &PairCounters::dropped_untagged},
+    {"ixgbe.pair.interrupts", &PairCounters::interrupts},
+    {"ixgbe.pair.empty_interrupts", &PairCounters::empty_interrupts},
+    {"ixgbe.pair.budget_exits", &PairCounters::budget_exits},
     {"ixgbe.pair.idle_finds", &PairCounters::idle_finds},
 };
 

@@ -17,7 +17,6 @@ Result<void> QueuePair::prepare(const QueueOptions& options) {
 
 void QueuePair::program(const QueueOptions& options) noexcept {
   budget_ = options.budget_descriptors;
-  filter_.vlan = options.vlan;
   if (receives()) receive_.program(options);
   transmit_.program(options);
 }
@@ -41,7 +40,7 @@ bool QueuePair::drained() noexcept {
 std::uint32_t QueuePair::empty() noexcept {
   const std::uint32_t unsent = transmit_.empty();
   if (receiver_ != nullptr) {
-    static_cast<void>(receive_.receive(receiver(), DescriptorRing::descriptors_max));
+    static_cast<void>(receive_.receive(*receiver_, DescriptorRing::descriptors_max));
     transmit_.deliver(*receiver_);
   }
   receive_.empty();
@@ -77,13 +76,6 @@ bool QueuePair::detach() noexcept {
   return !again_.asked();
 }
 
-void QueuePair::VlanFilter::receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  constexpr std::uint32_t id_mask = 0xFFF;
-  if ((info.vlan_tag() & id_mask) == vlan) return pair.receiver_->receive(frame, info);
-  pair.counters_.dropped_untagged.add();
-  while (frame != nullptr) std::exchange(frame, frame->next)->release();
-}
-
 void QueuePair::tell_link() noexcept {
   if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
@@ -114,7 +106,7 @@ void QueuePair::work() noexcept {
   if (receiver_ == nullptr) return;  // frames wait in the ring for `attach`
   transmit_.reclaim();
   if (transmit_.deliverable()) transmit_.deliver(*receiver_);
-  const unsigned taken = receive_.receive(receiver(), budget_);
+  const unsigned taken = receive_.receive(*receiver_, budget_);
   if (taken == 0) return;
   end_->request();
   if (taken == budget_ && receive_.ready()) {

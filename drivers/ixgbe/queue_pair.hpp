@@ -103,17 +103,6 @@ class QueuePair final : public FrameSender {
   static constexpr std::chrono::seconds hang_period{2};
 
  private:
-  /// Passes on what belongs to the VLAN: the card's filter lets frames without a tag pass (7.4.5).
-  struct VlanFilter final : FrameReceiver {
-    explicit VlanFilter(QueuePair& owner) noexcept : pair(owner) {}
-    void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override;
-    void transmitted(std::span<void* const>) noexcept override {}
-    void link_changed(bool) noexcept override {}
-    QueuePair& pair;
-    std::uint32_t vlan = 0;
-  };
-  [[nodiscard]] FrameReceiver& receiver() noexcept { return filter_.vlan != 0 ? filter_ : *receiver_; }
-
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
   /// A look without an interrupt that finds something leaves a record of its own.
   void look() noexcept;
@@ -127,7 +116,6 @@ class QueuePair final : public FrameSender {
   ReceiveQueue receive_;
   TransmitQueue transmit_;
   FrameReceiver* receiver_ = nullptr;
-  VlanFilter filter_{*this};
   std::atomic<bool> link_up_ = false;
   std::atomic<bool> hung_ = false;
   unsigned index_;

@@ -41,14 +41,15 @@ class ReceivePool {
   /// Allocates more buffers, so that there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
-  /// Calls `use(buffer)` for each of `count` buffers, which must be there.
-  template <class Use>
-  void take(std::uint32_t count, Use use) noexcept {
+  /// Calls `use(i, buffer)` for `count` buffers, which must be there; `i`: 0 and so on.
+  template <std::uint32_t count, class Use>
+  void take(Use use) noexcept {
     assert(count <= available());
     missing_ += static_cast<std::int32_t>(count);
     Buffer* buffer = free_;
-    for (; count != 0; --count) {
-      use(buffer);
+#pragma GCC unroll 16
+    for (std::uint32_t i = 0; i < count; ++i) {
+      use(i, buffer);
       buffer = static_cast<Buffer*>(buffer->next);
     }
     free_ = buffer;

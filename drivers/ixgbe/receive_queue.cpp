@@ -26,8 +26,10 @@ std::uint32_t pieces_of(const QueueOptions& options) noexcept {
 Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
   Memory memory;
   if (auto allocated = memory.ring.allocate(options.receive_descriptors); !allocated) return allocated;
-  memory.slots.reset(new (std::nothrow) Slot[options.receive_descriptors]());
-  if (!memory.slots) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's notes", options.receive_descriptors);
+  memory.slots.reset(new (std::nothrow) ReceivedFrame[options.receive_descriptors]());
+  memory.unfinished.reset(new (std::nothrow) ReceivePool::Buffer*[options.receive_descriptors]());
+  if (!memory.slots || !memory.unfinished)
+    return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's notes", options.receive_descriptors);
   if (auto grown = pool_.grow_to(std::max(options.receive_buffers, options.receive_descriptors)); !grown) return grown;
   spare_ = std::move(memory);
   return {};
@@ -38,10 +40,12 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   if (spare_.slots) {
     ring_ = std::move(spare_.ring);
     slots_ = std::move(spare_.slots);
+    unfinished_ = std::move(spare_.unfinished);
   }
   ring_.clear();
   head_ = tail_ = 0;
   pieces_max_ = pieces_of(options);
+  vlan_ = options.vlan;
   // 4.6.7: "program base and length of the ring", then head and tail to zero.
   const std::uint64_t address = ring_.bus_address();
   registers_.write(reg::RDBAL(index_), reg::Rdbal::from_raw(static_cast<std::uint32_t>(address)));
@@ -77,10 +81,11 @@ task<Result<void>> ReceiveQueue::enable(bool on) const {
 
 void ReceiveQueue::empty() noexcept {
   if (!slots_) return;  // it has not been programmed yet
-  for (; posted_ != 0; --posted_, ++head_) pool_.give_back(slots_[ring_.slot(head_)].buffer);
+  for (; posted_ != 0; --posted_, ++head_) slots_[ring_.slot(head_)].frame->release();
   for (std::uint32_t i = 0; i < ring_.size(); ++i) {
-    if (ReceivePool::Buffer* const frame = std::exchange(slots_[i].frame, nullptr)) drop(frame, counters_.dropped_errors);
+    if (ReceivePool::Buffer* const frame = std::exchange(unfinished_[i], nullptr)) drop(frame, counters_.dropped_errors);
   }
+  unfinished_count_ = 0;
 }
 
 ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noexcept {
@@ -98,15 +103,6 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
                      static_cast<std::uint16_t>(tag));
 }
 
-/// The same where no error is marked and no tag was taken out: what was checked is good.
-ReceiveInfo ReceiveQueue::plain_info_of(std::uint64_t first, std::uint64_t status) noexcept {
-  constexpr std::uint64_t l4 = Written::l4_checksum_checked_mask;
-  constexpr std::uint64_t ip = Written::ip_checksum_checked_mask;
-  static_assert(ip / l4 == ReceiveInfo::ip_good && ReceiveInfo::l4_good == 1);
-  return ReceiveInfo(static_cast<std::uint32_t>((status & (l4 | ip)) / l4), Written::get_rss_type(first, status),
-                     Written::get_rss_hash(first, status));
-}
-
 unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcept {
   // Descriptors behind the posted ones still carry the DD bit of their last round.
   const std::uint32_t limit = std::min(budget, posted_);
@@ -118,28 +114,44 @@ unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcep
 // Most descriptors are a whole frame, nothing wrong with it and no VLAN tag taken out of it, as one look at the status word tells. For
 // these there is a straight way; `take_piece` knows all the others.
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
+  constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
+  // Of a length less one: the bits that are zero if it is one, and not more than a buffer holds.
+  static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
+  constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
   constexpr std::uint64_t looked_at =
-      whole | Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
-  Descriptor* descriptor = ring_.at(head_);
-  Descriptor* const end = descriptor + limit;
-  Slot* slot = &slots_[ring_.slot(head_)];
+      whole | wrong_length | Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
+  static_assert(Written::l4_checksum_checked_mask == ReceiveInfo::l4_good && Written::ip_checksum_checked_mask == ReceiveInfo::ip_good);
+  constexpr std::uint64_t checked = Written::l4_checksum_checked_mask | Written::ip_checksum_checked_mask;
+  constexpr std::uint64_t hash_and_type = Written::rss_hash_mask | Written::rss_type_mask;
+  const auto straight = [this] { return unfinished_count_ == 0 && vlan_ == 0 ? whole : ~std::uint64_t{0}; };
+  std::uint64_t wanted = straight();
+  Descriptor* const begin = ring_.at(head_);
+  Descriptor* const end = begin + limit;
+  Descriptor* descriptor = begin;
+  ReceivedFrame* slot = &slots_[ring_.slot(head_)];
+  const ReceivedFrame* waits = slot;  // the first frame that has not gone up
   std::uint32_t bytes = 0;
   for (; descriptor != end; ++descriptor, ++slot) {
     const std::uint64_t status = descriptor->load_status();
     const std::uint32_t length = Written::get_length(0, status);
     bytes += length;  // 0 of one that is not done
-    if ((status & looked_at) == whole && slot->frame == nullptr && length - 1 < ReceivePool::buffer_bytes) [[likely]] {
-      ReceiveBuffer* const buffer = slot->buffer;
-      buffer->bytes = length;
-      buffer->next = nullptr;
-      receiver.receive(buffer, plain_info_of(descriptor->load_first(), status));
+    if (((status - one_byte) & looked_at) == wanted) [[likely]] {
+      slot->frame->bytes = length;
+      slot->frame->next = nullptr;
+      slot->info = ReceiveInfo::in_place(descriptor->load_first() & hash_and_type, status & checked);  // and good
     } else {
       if (!is_done(status)) break;
-      take_piece(receiver, *descriptor, *slot);
+      if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
+        if (waits != slot) receiver.receive({waits, slot});
+        waits = slot + 1;
+      }
+      wanted = straight();
     }
   }
-  const auto taken = static_cast<std::uint32_t>(descriptor - ring_.at(head_));
+  if (waits != slot) receiver.receive({waits, slot});
+  // Not before: while frames are on their way up, their places are nobody else's.
+  const auto taken = static_cast<std::uint32_t>(descriptor - begin);
   head_ += taken;
   posted_ -= taken;
   if (taken != 0) {
@@ -150,24 +162,26 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
   return taken;
 }
 
-void ReceiveQueue::take_piece(FrameReceiver& receiver, Descriptor& descriptor, Slot& slot) noexcept {
-  const std::uint64_t status = descriptor.load_status();
-  const std::uint64_t first = descriptor.load_first();
+bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
+  const std::uint64_t status = ring_.at(place)->load_status();
+  const std::uint64_t first = ring_.at(place)->load_first();
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
-  ReceivePool::Buffer* const piece = slot.buffer;
+  auto* const piece = static_cast<ReceivePool::Buffer*>(slots_[place].frame);
   piece->bytes = Written::get_length(first, status);
   piece->next = nullptr;
-  ReceivePool::Buffer* frame = slot.frame;
+  ReceivePool::Buffer* frame = std::exchange(unfinished_[place], nullptr);
   if (frame == nullptr) [[likely]] {
     frame = piece;
     frame->pieces = 1;
-  } else if (frame == &thrown_away_) {
-    pool_.give_back(piece);
   } else {
-    frame->last->next = piece;
-    ++frame->pieces;
+    --unfinished_count_;
+    if (frame == &thrown_away_) {
+      pool_.give_back(piece);
+    } else {
+      frame->last->next = piece;
+      ++frame->pieces;
+    }
   }
-  slot.frame = nullptr;
   frame->last = piece;
 
   if (frame != &thrown_away_ && (piece->bytes == 0 || piece->bytes > ReceivePool::buffer_bytes)) [[unlikely]] {
@@ -176,14 +190,25 @@ void ReceiveQueue::take_piece(FrameReceiver& receiver, Descriptor& descriptor, S
   }
   if (!last_piece) {
     ++parts_;
-    return keep_for_next(frame, static_cast<std::uint32_t>(&descriptor - ring_.at(0)) + 1, first, status);
+    keep_for_next(frame, place + 1, first, status);
+    return false;
   }
   if (frame == &thrown_away_) [[unlikely]]
-    return;
+    return false;
   // 7.1.6.2: the error bits belong to the whole frame and are valid in its last descriptor.
-  if ((status & Written::receive_error_mask) != 0) [[unlikely]]
-    return drop(frame, counters_.dropped_errors);
-  receiver.receive(frame, info_of(first, status));
+  if ((status & Written::receive_error_mask) != 0) [[unlikely]] {
+    drop(frame, counters_.dropped_errors);
+    return false;
+  }
+  const ReceiveInfo info = info_of(first, status);
+  constexpr std::uint32_t vlan_mask = 0xFFF;
+  // 7.4.5: the card's filter lets frames without a tag pass.
+  if (vlan_ != 0 && (info.vlan_tag() & vlan_mask) != vlan_) [[unlikely]] {
+    drop(frame, counters_.dropped_untagged);
+    return false;
+  }
+  slots_[place] = {.frame = frame, .info = info};
+  return true;
 }
 
 void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept {
@@ -193,23 +218,19 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
   }
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const std::uint32_t next = ring_.slot(Part::get_rsc_count(first, status) != 0 ? Part::get_next_descriptor(first, status) : following);
-  Slot& slot = slots_[next];
   // A place that the card does not own, or that another frame waits for, is a fault of the card's.
-  if (ring_.slot(next - following) >= ring_.size() - refill_batch_descriptors || slot.frame != nullptr) [[unlikely]] {
+  if (ring_.slot(next - following) >= ring_.size() - refill_batch_descriptors || unfinished_[next] != nullptr) [[unlikely]] {
     if (frame != &thrown_away_) drop(frame, counters_.dropped_errors);
     return;
   }
-  slot.frame = frame;
+  unfinished_[next] = frame;
+  ++unfinished_count_;
 }
 
 void ReceiveQueue::drop(ReceiveBuffer* frame, Counter& reason) noexcept {
   if (frame == &thrown_away_) return;
   reason.add();
-  while (frame != nullptr) {
-    ReceiveBuffer* const next = frame->next;
-    pool_.give_back(static_cast<ReceivePool::Buffer*>(frame));
-    frame = next;
-  }
+  while (frame != nullptr) std::exchange(frame, frame->next)->release();
 }
 
 void ReceiveQueue::refill() noexcept {
@@ -221,11 +242,11 @@ void ReceiveQueue::refill() noexcept {
       break;
     }
     // A batch lies in one piece: it begins at a multiple of itself.
-    Descriptor* descriptor = ring_.at(tail_);
-    Slot* slot = &slots_[ring_.slot(tail_)];
-    pool_.take(refill_batch_descriptors, [&](ReceivePool::Buffer* buffer) {
-      (slot++)->buffer = buffer;
-      (descriptor++)->store(buffer->bus_address, 0);
+    Descriptor* const descriptors = ring_.at(tail_);
+    ReceivedFrame* const slots = &slots_[ring_.slot(tail_)];
+    pool_.take<refill_batch_descriptors>([=](std::uint32_t i, ReceivePool::Buffer* buffer) {
+      slots[i].frame = buffer;
+      descriptors[i].store(buffer->bus_address, 0);
     });
     tail_ += refill_batch_descriptors;
     posted_ += refill_batch_descriptors;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
 // One receive queue: from a descriptor that the card wrote back to a frame in the stack's hands.
 //
-// The ring holds buffers of the queue's pool. `receive` walks it by DD bits and hands frames up; `refill`, at the end of the event, gives
-// the card new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short, never over: 16 descriptors
-// always stay unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of descriptors).
+// The ring holds buffers of the queue's pool; beside it lies a list of them, a place for each descriptor. `receive` walks the ring by DD
+// bits and notes in the list what the card says of each frame; then a stretch of the list, as it is, goes up in one call. `refill`, at the
+// end of the event, gives the card new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short,
+// never over: 16 descriptors always stay unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of
+// descriptors).
 //
 // A frame longer than a buffer lies over several descriptors: those that follow each other, or, where the card coalesces, those that each
 // name the next (82599 datasheet 7.1.6.2), with other frames between them. So what there is of a frame waits at the descriptor with which
-// it goes on.
+// it goes on; with its last piece it takes that piece's place in the list.
 //
 // Belongs to one core.
 #pragma once
@@ -71,34 +73,33 @@ class ReceiveQueue {
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
   /// What the card found out about the frame that ends with this descriptor.
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
-  [[nodiscard]] static ReceiveInfo plain_info_of(std::uint64_t first, std::uint64_t status) noexcept;
 
-  /// A place in the ring: its buffer, and what there is of the frame that goes on in it.
-  struct Slot {
-    ReceivePool::Buffer* buffer = nullptr;
-    ReceivePool::Buffer* frame = nullptr;
-  };
   struct Memory {
     DescriptorRing ring;
-    std::unique_ptr<Slot[]> slots;
+    std::unique_ptr<ReceivedFrame[]> slots;
+    std::unique_ptr<ReceivePool::Buffer*[]> unfinished;
   };
 
   /// The same for descriptors that lie side by side.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Any descriptor that is done, and its place in the ring. Not for the compiler to mix with the straight way.
-  [[gnu::noinline]] void take_piece(FrameReceiver& receiver, Descriptor& descriptor, Slot& slot) noexcept;
+  /// Any descriptor that is done, at this place in the ring. True: a frame ends with it, and stands there now. Not for the compiler to mix
+  /// with the straight way.
+  [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
   /// Its buffers go back to the pool.
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<Slot[]> slots_;
-  Memory spare_;              // what `prepare` took
-  std::uint32_t head_ = 0;    // next descriptor to look at
-  std::uint32_t tail_ = 0;    // next descriptor to fill
-  std::uint32_t posted_ = 0;  // tail_ - head_: descriptors that the card may use
+  std::unique_ptr<ReceivedFrame[]> slots_;              // by place in the ring: the descriptor's buffer; then the frame, until `refill`
+  std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // by place in the ring: what there is of the frame that goes on in it
+  Memory spare_;                                        // what `prepare` took
+  std::uint32_t head_ = 0;                              // next descriptor to look at
+  std::uint32_t tail_ = 0;                              // next descriptor to fill
+  std::uint32_t posted_ = 0;                            // tail_ - head_: descriptors that the card may use
   std::uint32_t pieces_max_ = 1;
+  std::uint32_t vlan_ = 0;  // frames without its tag are dropped
+  std::uint32_t unfinished_count_ = 0;
   std::uint32_t parts_ = 0;  // of what a run took: descriptors that do not end a frame
   unsigned index_;
   ReceivePool::Buffer thrown_away_;  // stands for a frame whose remaining pieces go the way of the first ones

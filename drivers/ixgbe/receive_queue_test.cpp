@@ -65,6 +65,45 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestIsStillThere) {
   expect_no_leak();
 }
 
+// A call for each frame would cost as much as the rest. What is dropped parts a list of frames in two, and a frame over several descriptors
+// does so too: its first pieces are no frames.
+TEST_F(ReceiveQueueTest, TheFramesOfAnEventGoUpInAsFewCallsAsThereAreGapsInTheRing) {
+  make(4 * ring, 9000);
+  for (std::uint32_t i = 0; i < 20; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
+  EXPECT_EQ(queue.receive(stack, 64), 20U);
+  EXPECT_EQ(stack.calls, 1U);
+  queue.refill();
+
+  for (std::uint32_t i = 20; i < 30; ++i) ASSERT_TRUE(card.receive(frame_of(i, i == 27 ? 5000 : 100), {.receive_error = i == 23}));
+  EXPECT_EQ(queue.receive(stack, 64), 12U);
+  EXPECT_EQ(stack.calls, 4U) << "20 to 22, 24 to 26, 27 with 28 and 29";
+  ASSERT_EQ(stack.frames.size(), 29U);
+  for (std::uint32_t i = 0; i < 30; ++i) {
+    if (i == 23) continue;
+    EXPECT_EQ(stack.frames.front(), frame_of(i, i == 27 ? 5000 : 100)) << i;
+    stack.frames.pop_front();
+  }
+  EXPECT_EQ(queue.receive(stack, 64), 0U);
+  EXPECT_EQ(stack.calls, 4U) << "no call without a frame";
+  expect_no_leak();
+}
+
+// 7.4.5: the card's filter lets frames without a tag pass.
+TEST_F(ReceiveQueueTest, InAVlanFramesWithoutItsTagAreDroppedAndCounted) {
+  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  queue.refill();
+  ASSERT_TRUE(card.receive(frame_of(1, 100)));
+  ASSERT_TRUE(card.receive(frame_of(2, 100), {.vlan_packet = true, .vlan = 5 << 13 | 7}));  // 5: a priority
+  ASSERT_TRUE(card.receive(frame_of(3, 100), {.vlan_packet = true, .vlan = 8}));
+  EXPECT_EQ(queue.receive(stack, 64), 3U);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.frames.front(), frame_of(2, 100));
+  EXPECT_EQ(queue.counters().dropped_untagged.value(), 2U);
+  expect_no_leak();
+}
+
 TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   make();
   const std::uint64_t before = queue.counters().tail_writes.value();

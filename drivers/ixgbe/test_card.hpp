@@ -174,7 +174,11 @@ struct TestFrame {
 class TestReceiver : public FrameReceiver {
  public:
   ~TestReceiver() override { release_all(); }
-  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override {
+  void receive(std::span<const ReceivedFrame> received) noexcept override {
+    ++calls;
+    for (const ReceivedFrame& one : received) take_in(one.frame, one.info);
+  }
+  void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
     Bytes bytes;
     pieces = 0;
     for (const ReceiveBuffer* piece = frame; piece != nullptr; piece = piece->next, ++pieces) {
@@ -209,6 +213,7 @@ class TestReceiver : public FrameReceiver {
 
   bool keep = false;
   unsigned pieces = 0;
+  unsigned calls = 0;
   unsigned room_again = 0;
   ReceiveInfo last_info;
   std::deque<Bytes> frames;

@@ -184,8 +184,9 @@ void TransmitQueue::begin_run() noexcept {
   const std::uint32_t first_token = ring_.slot(tokens_tail_);
   run_.begin = run_.next = ring_.at(first);
   run_.token = &tokens_[first_token];
-  run_.end = run_.begin + std::min({free_descriptors(), free_tokens(), report_interval_descriptors - (next_ - reported_),
-                                    ring_.size() - std::max(first, first_token)});
+  const std::uint32_t room = std::min(free_descriptors(), free_tokens());
+  const std::uint32_t up_to_ring_end = ring_.size() - std::max(first, first_token);
+  run_.end = run_.begin + std::min(std::min(room, up_to_ring_end), report_interval_descriptors - (next_ - reported_));
 }
 
 void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noexcept {
@@ -243,7 +244,7 @@ void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
   // As they lie in the ring, but a few at a time: their places stay taken meanwhile, and the stack may answer with new frames.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
-    const std::uint32_t count = std::min({tokens_sent_ - tokens_head_, ring_.size() - first, report_interval_descriptors});
+    const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);
     receiver.transmitted({&tokens_[first], count});
     tokens_head_ += count;
   }

@@ -335,7 +335,8 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
     }
     if ((checksums & ReceiveInfo::bad) != 0) ++bad_;
   }
-  receiver->receive(&own->buffer, ReceiveInfo(checksums));
+  const ReceivedFrame received{.frame = &own->buffer, .info = ReceiveInfo(checksums)};
+  receiver->receive({&received, 1});
 }
 
 }  // namespace neap::net::testing

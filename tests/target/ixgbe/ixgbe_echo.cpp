@@ -57,9 +57,13 @@ void put_word(std::byte* place, std::uint32_t value) {
 void swap_fields(std::byte* one, std::byte* other, std::size_t bytes) { std::swap_ranges(one, one + bytes, other); }
 
 struct Echo final : FrameReceiver {
-  void receive(ReceiveBuffer* frame, ReceiveInfo info) noexcept override {
-    ++received;
+  void receive(std::span<const ReceivedFrame> frames) noexcept override {
+    received += frames.size();
     end_of_event.request();
+    for (const ReceivedFrame& one : frames) take_in(one.frame, one.info);
+  }
+
+  void take_in(ReceiveBuffer* frame, ReceiveInfo info) {
     std::byte* const ethernet = frame->data;
     TransmitOffload reply;
     bool answered = false;
@@ -263,7 +267,7 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
         " empty=", pair.counters().empty_interrupts.value(), " budget_exits=", pair.counters().budget_exits.value(),
         " idle_finds=", pair.counters().idle_finds.value(), " pool_empty=", receive.counters().pool_empty.value(),
         " dropped=", receive.counters().dropped_errors.value() + receive.counters().dropped_overlong.value(),
-        " untagged=", pair.counters().dropped_untagged.value(), " hangs=", transmit.counters().hangs.value());
+        " untagged=", receive.counters().dropped_untagged.value(), " hangs=", transmit.counters().hangs.value());
   const std::uint32_t accounted = receive.pool().available() + receive.posted();
   if (accounted == receive.pool().size()) return true;
   print("ixgbe_echo: core ", core, " misses ", receive.pool().size() - accounted, " of ", receive.pool().size(), " buffers");
