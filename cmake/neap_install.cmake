@@ -23,7 +23,7 @@ install(DIRECTORY kernel DESTINATION include/neap
   FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE)
 install(FILES net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
 install(FILES observe/allow_list.hpp observe/control.hpp observe/options.hpp DESTINATION include/neap/observe)
-install(DIRECTORY drivers/ixgbe DESTINATION include/neap/drivers FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)
+install(DIRECTORY drivers DESTINATION include/neap FILES_MATCHING PATTERN "*.hpp" PATTERN "test_card.hpp" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/drivers/ixgbe/generated/ixgbe/registers.hpp" DESTINATION include/neap/ixgbe)
 install(FILES boot/image.ld boot/application_name.cpp.in DESTINATION lib/neap)
 install(PROGRAMS boot/link_image.py boot/write_commit.py DESTINATION lib/neap)

@@ -29,7 +29,7 @@
 #define MEMP_NUM_TCP_SEG 262144 /* segments waiting to be sent or acknowledged, or received out of order */
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
-#define MEMP_NUM_PBUF 262144 /* references to payload */
+#define MEMP_NUM_PBUF 262144    /* references to payload */
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
 #define MEMP_NUM_ARP_QUEUE 256
