@@ -40,7 +40,9 @@ ORDINARY_BYTES_MAX = 1514
 # Few enough that every queue has room for all of them.
 WINDOW = 48
 # Without any answer for so long, what is out is taken for lost, for the time being.
-STALL_SECONDS = 1.0
+STALL_SECONDS = 0.2
+# And at the end, with no fault on, for so long.
+SETTLED_SECONDS = 1.0
 # A question about a setting, or its answer, may be lost: asked again after so many looks without one.
 LOOKS_FOR_AN_ANSWER = 400
 LOOK_SECONDS = 0.005
@@ -247,7 +249,7 @@ class MixedTraffic:
             self._given_up = len(self._out)
             while self._next < first + 400:
                 self.send(1)
-            while any(number >= first for number in self._out) and self._receive(STALL_SECONDS):
+            while any(number >= first for number in self._out) and self._receive(SETTLED_SECONDS):
                 pass
             answered = {flow for flow, newest in self._newest.items() if newest >= first}
             if answered >= flows and not any(number >= first for number in self._out):
