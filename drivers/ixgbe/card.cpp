@@ -192,6 +192,8 @@ task<Result<void>> Card::start_queues() {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
   program_running_options();
+  // A reset clears EITR, and 7.3.2.1 wants a coalescing queue to have its interval from the first frame on.
+  for (unsigned core = 0; core < pairs_.size(); ++core) set_itr(core, itr_us(core));
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->enable_receive(true); !done) co_return done;
@@ -203,7 +205,6 @@ task<Result<void>> Card::start_queues() {
 Result<void> Card::start_interrupts() {
   const auto pairs = static_cast<unsigned>(pairs_.size());
   program_vectors(registers_, pairs);
-  for (unsigned core = 0; core < pairs; ++core) set_itr(core, itr_us(core));
   for (unsigned entry = 0; entry < vectors_.size(); ++entry) {
     if (auto routed = device_.route_msix(entry, vectors_[entry].first, vectors_[entry].second); !routed) return routed;
   }
