@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What one core does for the card: its receive and its transmit queue as one event.
+// What one core does for the card: its receive and its transmit queue as one event. Cores from 16 on have the latter alone.
 //
 // Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to
-// `budget` received descriptors. New buffers and new frames are told to the card once, at
-// the end of whatever event caused them.
+// `budget` received descriptors. New buffers and new frames are told to the card once, at the end of whatever event caused them.
 //
 // The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself
 // again, behind what waits already; and before the core sleeps the rings are looked at once more.
