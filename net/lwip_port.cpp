@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-// The rest of what lwIP asks of its port: random numbers, initial sequence numbers, a failed assertion.
+// The rest of what lwIP asks of its port: random numbers, initial sequence numbers, a failed assertion, and counters of what it turned
+// away.
 #include <array>
 #include <cstring>
 
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
+#include "lwip/dhcp.h"
 #include "lwip/opt.h"
 #include "net/lwip/lwip_hooks.h"
 #include "net/siphash.hpp"
+#include "net/stack.hpp"
 
 namespace {
 
@@ -25,6 +28,25 @@ extern "C" {
 void neap_lwip_assertion_failed(const char* message, const char*, int line) { neap::panic(message, static_cast<std::uint64_t>(line)); }
 
 uint32_t neap_lwip_random(void) { return static_cast<uint32_t>(neap::machine::random_bits()); }
+
+void neap_lwip_segment_refused(void) { neap::net::Stack::here()->counters().segments_refused.add(); }
+
+void neap_lwip_challenged(void) { neap::net::Stack::here()->counters().challenge_acks.add(); }
+
+void neap_lwip_dhcp_event(int event) {
+  auto& counters = neap::net::Stack::here()->counters();
+  switch (static_cast<lwip_dhcp_event>(event)) {
+    case LWIP_DHCP_RENEWED:
+      counters.dhcp_renewals.add();
+      break;
+    case LWIP_DHCP_NAK:
+      counters.dhcp_naks.add();
+      break;
+    case LWIP_DHCP_REFUSED:
+      counters.dhcp_refused.add();
+      break;
+  }
+}
 
 // RFC 6528: a clock of 4 us plus a keyed hash of the connection's four names, so that the numbers of one connection grow over its
 // incarnations and those of another cannot be guessed from them.

@@ -133,6 +133,11 @@ struct CountersOf {
   Count connections_open{}, connections_accepted{}, connections_made{};
   Count connections_refused{};    ///< the acceptor said no, or no memory
   Count connections_reset{};      ///< ended by a reset or a time-out
+  Count segments_refused{};       ///< of open connections: sequence or acknowledgement number unacceptable, or a reset or SYN out of place
+  Count challenge_acks{};         ///< answers to them (RFC 5961), at most two a second for each connection
+  Count dhcp_renewals{};          ///< a lease was prolonged
+  Count dhcp_naks{};              ///< a server refused an address or took it back
+  Count dhcp_refused{};           ///< offers and acknowledgements of DHCP that make no sense, dropped
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
   // Of frames and bytes, those of the ports that are counted as control.
   Count control_frames_received{}, control_bytes_received{};
@@ -151,7 +156,7 @@ struct Waits {
   std::uint64_t neighbours_ms = 0;   ///< an ARP request is unanswered
   std::uint64_t reassembly_ms = 0;   ///< a datagram's other fragments
   std::uint64_t groups_ms = 0;       ///< a report of a multicast group
-  std::uint64_t dhcp_ms = 0;         ///< a DHCP request is unanswered
+  std::uint64_t dhcp_ms = 0;         ///< a DHCP request is unanswered, or discovery waits after a refusal
   std::uint64_t lease_ms = 0;        ///< the address is to be renewed
 };
 [[nodiscard]] Waits waits() noexcept;

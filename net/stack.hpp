@@ -66,7 +66,7 @@ struct StackTimes {
   std::uint64_t groups = never;       ///< 100 ms while a report of a multicast group waits for its moment
   std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
   std::uint64_t dhcp_coarse = never;  ///< when a lease is to be renewed, or is over
-  std::uint64_t dhcp_counted = 0;     ///< up to when its minutes were counted
+  std::uint64_t dhcp_counted = 0;     ///< up to when its seconds were counted
   std::uint8_t dhcp_state = 0;        ///< lwIP's, at the end of the last event
 };
 
@@ -198,7 +198,7 @@ class Stack final : public FrameReceiver {
   void end_pause(bool for_tcp) noexcept;
   void tcp_tick(std::uint64_t now) noexcept;
   void age_neighbours(std::uint64_t now) noexcept;
-  void count_lease_minutes(std::uint64_t now) noexcept;
+  void count_lease_seconds(std::uint64_t now) noexcept;
 
   [[nodiscard]] Counters snapshot() const noexcept;
 

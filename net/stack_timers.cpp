@@ -129,30 +129,50 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease in calls of dhcp_coarse_tmr(), one a minute, nearly all of which only count. So many are made at once as have passed,
-// when one of them will do something and before anything that sets the counters anew.
-
-void Stack::count_lease_minutes(std::uint64_t now) noexcept {
-  if (times_.dhcp_state == DHCP_STATE_OFF || now < times_.dhcp_counted) return;
-  const std::uint64_t minutes = (now - times_.dhcp_counted) / DHCP_COARSE_TIMER_MSECS;
-  times_.dhcp_counted += minutes * DHCP_COARSE_TIMER_MSECS;
-  for (std::uint64_t minute = 0; minute < minutes; ++minute) dhcp_coarse_tmr();
-}
-
-void Stack::wake_lease_clock() noexcept { count_lease_minutes(now_ms()); }
+// lwIP counts a lease in calls of dhcp_coarse_tmr(), one a second, nearly all of which only count. Those are counted here, as many at once
+// as have passed: when a call will do something, and before anything that sets the counters anew.
 
 namespace {
 
-/// Minutes until dhcp_coarse_tmr() does more than count; `never` without a lease.
-std::uint64_t minutes_until_lease_acts(const dhcp& lease) noexcept {
-  std::uint64_t minutes = StackTimes::never;
-  if (lease.t0_timeout > lease.lease_used) minutes = lease.t0_timeout - lease.lease_used;
-  if (lease.t1_renew_time > 0) minutes = std::min<std::uint64_t>(minutes, lease.t1_renew_time);
-  if (lease.t2_rebind_time > 0) minutes = std::min<std::uint64_t>(minutes, lease.t2_rebind_time);
-  return minutes;
+/// Seconds until dhcp_coarse_tmr() does more than count; `never` without a lease.
+std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
+  std::uint64_t seconds = StackTimes::never;
+  if (lease.t0_timeout > lease.lease_used) seconds = lease.t0_timeout - lease.lease_used;
+  if (lease.t1_renew_time > 0) seconds = std::min<std::uint64_t>(seconds, lease.t1_renew_time);
+  if (lease.t2_rebind_time > 0) seconds = std::min<std::uint64_t>(seconds, lease.t2_rebind_time);
+  return seconds;
+}
+
+/// What that many calls do that only count. `seconds` is less than `seconds_until_lease_acts`.
+void count_lease(dhcp& lease, std::uint64_t seconds) noexcept {
+  const auto count = static_cast<dhcp_timeout_t>(seconds);
+  if (lease.t0_timeout > 0) lease.lease_used += count;
+  if (lease.t1_renew_time > 0) lease.t1_renew_time -= count;
+  if (lease.t2_rebind_time > 0) lease.t2_rebind_time -= count;
 }
 
 }  // namespace
+
+void Stack::count_lease_seconds(std::uint64_t now) noexcept {
+  if (times_.dhcp_state == DHCP_STATE_OFF || now < times_.dhcp_counted) return;
+  std::uint64_t seconds = (now - times_.dhcp_counted) / DHCP_COARSE_TIMER_MSECS;
+  times_.dhcp_counted += seconds * DHCP_COARSE_TIMER_MSECS;
+  // At most a few dozen turns: each halves what is left until T2 or the lease's end, or is the end.
+  while (seconds > 0) {
+    dhcp* const lease = netif_dhcp_data(&netif_);
+    if (lease == nullptr) return;
+    const std::uint64_t until = seconds_until_lease_acts(*lease);
+    if (seconds < until) {
+      if (until != StackTimes::never) count_lease(*lease, seconds);
+      return;
+    }
+    count_lease(*lease, until - 1);
+    dhcp_coarse_tmr();
+    seconds -= until;
+  }
+}
+
+void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
@@ -170,8 +190,8 @@ void Stack::update_timers() noexcept {
   want(times_.dhcp_fine, dhcp_waits, now, DHCP_FINE_TIMER_MSECS);
   if (times_.dhcp_state == DHCP_STATE_OFF) times_.dhcp_counted = now;
   times_.dhcp_state = dhcp_state;
-  const std::uint64_t minutes = dhcp_state == DHCP_STATE_OFF ? StackTimes::never : minutes_until_lease_acts(*lease);
-  times_.dhcp_coarse = minutes == StackTimes::never ? minutes : times_.dhcp_counted + minutes * DHCP_COARSE_TIMER_MSECS;
+  const std::uint64_t seconds = dhcp_state == DHCP_STATE_OFF ? StackTimes::never : seconds_until_lease_acts(*lease);
+  times_.dhcp_coarse = seconds == StackTimes::never ? seconds : times_.dhcp_counted + seconds * DHCP_COARSE_TIMER_MSECS;
   want(times_.reassembly, times_.reassembly_until != 0, now, IP_TMR_INTERVAL);
   if (std::exchange(groups_dirty_, false)) want(times_.groups, reports_wait(), now, IGMP_TMR_INTERVAL);
   if (arp_dirty_) {
@@ -216,7 +236,7 @@ void Stack::timer_fired() noexcept {
     times_.groups = StackTimes::never;
     groups_dirty_ = true;
   }
-  if (std::min(times_.dhcp_fine, times_.dhcp_coarse) <= now) count_lease_minutes(now);
+  if (std::min(times_.dhcp_fine, times_.dhcp_coarse) <= now) count_lease_seconds(now);
   if (times_.dhcp_fine <= now) {
     times_.dhcp_fine = now + DHCP_FINE_TIMER_MSECS;
     dhcp_fine_tmr();

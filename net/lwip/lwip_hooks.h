@@ -41,6 +41,16 @@ int neap_lwip_reassembled(struct pbuf* datagram);
 int neap_lwip_wants_group(const ip4_addr_t* group);
 #define LWIP_HOOK_IP4_WANTS_GROUP(netif, group) neap_lwip_wants_group(group)
 
+/* 0013: a segment was dropped because its sequence or acknowledgement number is unacceptable; it was answered by a challenge ACK. */
+void neap_lwip_segment_refused(void);
+#define LWIP_HOOK_TCP_REFUSED(pcb) neap_lwip_segment_refused()
+void neap_lwip_challenged(void);
+#define LWIP_HOOK_TCP_CHALLENGED(pcb) neap_lwip_challenged()
+
+/* 0018: what a DHCP server said, `enum lwip_dhcp_event` */
+void neap_lwip_dhcp_event(int event);
+#define LWIP_HOOK_DHCP_EVENT(event) neap_lwip_dhcp_event(event)
+
 #ifdef __cplusplus
 }
 #endif

@@ -75,6 +75,8 @@
 #define LWIP_DHCP_DOES_ACD_CHECK 0
 #define LWIP_ACD 0
 #define DHCP_CREATE_RAND_XID 1
+#define DHCP_COARSE_TIMER_SECS 1 /* a lease is counted in seconds; net/stack_timers.cpp counts many at once */
+#define DHCP_TIMEOUT_SIZE_T u32_t
 #define LWIP_DHCP_GET_NTP_SRV 0
 
 /* --- UDP
@@ -88,7 +90,9 @@
  */
 #define LWIP_TCP 1
 #define TCP_MSS 1460
-#define TCP_PCB_HASH_SIZE 4096 /* lwip-patches/0010 */
+#define TCP_SND_MSS_MIN 88        /* lwip-patches/0013: a smaller MSS option or window is not followed (Linux: TCP_MIN_MSS) */
+#define TCP_CHALLENGE_ACK_TICKS 5 /* lwip-patches/0013: 500 ms between a connection's answers to segments that may be forged (as Linux) */
+#define TCP_PCB_HASH_SIZE 4096    /* lwip-patches/0010 */
 #define LWIP_WND_SCALE 1
 #define TCP_RCV_SCALE 3
 #define TCP_WND (256 * 1024)

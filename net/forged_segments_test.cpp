@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSL-1.0
+// Segments that a third machine forges into a connection, or that a hostile peer sends: none of them may harm what the connection does.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "net/testing/hand_peer.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+Bytes pattern_bytes(std::size_t from, std::size_t count, unsigned seed) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = pattern(from + i, seed);
+  return bytes;
+}
+
+Bytes mss_option(std::uint16_t mss) { return {std::byte{2}, std::byte{4}, static_cast<std::byte>(mss >> 8), static_cast<std::byte>(mss)}; }
+
+/// Acknowledges what comes, in order, until nothing more does; returns the sizes of the payloads.
+std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint16_t window = 0xFFFF) {
+  std::vector<std::size_t> sizes;
+  for (int round = 0; round < 2000; ++round) {
+    bool any = false;
+    for (const Segment& segment : peer.take_segments()) {
+      if (segment.payload.empty()) continue;
+      any = true;
+      sizes.push_back(segment.payload.size());
+      EXPECT_LE(segment.payload.size(), 1460U);
+      const auto behind = static_cast<std::int32_t>(peer.acknowledged - segment.seq);
+      EXPECT_GE(behind, 0) << "a hole";
+      if (behind < 0) continue;
+      const auto skip = static_cast<std::size_t>(behind);
+      if (skip >= segment.payload.size()) continue;
+      const Bytes fresh(segment.payload.begin() + behind, segment.payload.end());
+      EXPECT_EQ(fresh, pattern_bytes(received, fresh.size(), 5));
+      received += fresh.size();
+      peer.acknowledged += static_cast<std::uint32_t>(fresh.size());
+    }
+    if (!any) return sizes;
+    peer.acknowledge(window);
+  }
+  ADD_FAILURE() << "it never ends";
+  return sizes;
+}
+
+// One forged segment made every later segment carry one byte: options were read before the sequence number was looked at.
+TEST(ForgedSegments, MssOutsideASynIsNotRead) {
+  for (const std::uint32_t wrong : {0U, 0x40000000U}) {
+    HandPeer peer;
+    peer.open(40000, 0xFFFF, mss_option(1460));
+    peer.send({.seq = peer.seq + wrong, .acknowledged = peer.acknowledged, .payload = {}, .options = mss_option(1)});
+    peer.application_sends(20'000);
+    std::size_t received = 0;
+    const std::vector<std::size_t> sizes = drain(peer, received);
+    EXPECT_EQ(received, 20'000U);
+    EXPECT_LE(sizes.size(), 15U);
+  }
+}
+
+// With data that waits, a smaller MSS made lengths wrap below 0: a panic with assertions, a frame too long for the card without.
+TEST(ForgedSegments, MssWhileDataWaitsHarmsNothing) {
+  HandPeer peer;
+  peer.open(40000, 2000, mss_option(1460));
+  peer.application_sends(10'000);  // more than the window holds
+  peer.send({.seq = peer.seq + 0x40000000, .acknowledged = peer.acknowledged, .payload = {}, .options = mss_option(1)});
+  peer.application_sends(10'000);
+  std::size_t received = 0;
+  drain(peer, received);
+  EXPECT_EQ(received, 20'000U);
+  EXPECT_EQ(peer.counters().transmit_failed, 0U);
+}
+
+// CVE-2019-11479: a peer's own MSS of a few bytes costs a segment for each of them.
+TEST(ForgedSegments, MssOfASynHasALowerBound) {
+  HandPeer peer;
+  peer.open(40000, 0xFFFF, mss_option(1));
+  peer.application_sends(8'800);
+  std::size_t received = 0;
+  const std::vector<std::size_t> sizes = drain(peer, received);
+  EXPECT_EQ(received, 8'800U);
+  EXPECT_LE(sizes.size(), 101U);
+}
+
+// What was written while the window was closed is cut for the full size. A window that then opens by some bytes made lengths wrap.
+TEST(ForgedSegments, WindowThatOpensLateAndLittleHarmsNothing) {
+  for (const std::uint16_t window : {2, 100, 1000, 2919}) {
+    HandPeer peer;
+    peer.open(40000, 0, mss_option(1460));
+    peer.application_sends(200);
+    peer.application_sends(4'000);
+    peer.acknowledge(window);
+    peer.application_sends(200);
+    peer.application_sends(60'000);
+    EXPECT_EQ(peer.counters().transmit_failed, 0U);
+    std::size_t received = 0;
+    for (int second = 0; second < 20; ++second) {  // the first, long segment waits for the persist timer
+      drain(peer, received, window);
+      peer.advance(500ms);
+    }
+    EXPECT_GT(received, 0U);
+    peer.acknowledge();
+    drain(peer, received);
+    peer.advance(2s);
+    drain(peer, received);
+    EXPECT_EQ(received, 64'400U) << window;
+  }
+}
+
+// The probe's byte was all that waited: the persist timer went on with nothing to send.
+TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
+  HandPeer peer;
+  peer.open(40000, 0);
+  peer.application_sends(1);
+  bool probed = false;
+  for (int i = 0; i < 200 && !probed; ++i) {
+    peer.advance(50ms);
+    for (const Segment& segment : peer.take_segments()) probed = probed || segment.payload.size() == 1;
+  }
+  ASSERT_TRUE(probed);
+  ++peer.acknowledged;
+  peer.acknowledge(0);
+  peer.advance(3s);
+  EXPECT_EQ(peer.waits().tcp_ms, 0U);
+  EXPECT_EQ(peer.record().closed, 0);
+}
+
+struct Forgery {
+  const char* name;
+  /// Added to the right numbers.
+  std::uint32_t seq, acknowledged;
+  std::uint8_t flags;
+  std::uint16_t window;
+  std::size_t payload_bytes;
+  Bytes options;
+};
+
+class EachForgery : public ::testing::TestWithParam<Forgery> {};
+
+// After one such segment, and after a hundred, both directions go on at once, no byte is wrong, and the answers are few.
+TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
+  const Forgery& forgery = GetParam();
+  HandPeer peer({.check_seed = 6, .close_when_sent = false});
+  peer.open(40000, 0xFFFF, mss_option(1460));
+  peer.send_data(pattern_bytes(0, 100, 6));
+  peer.application_sends(1000);
+  std::size_t received = 0;
+  drain(peer, received);
+  const Counters before = peer.counters();
+  for (int i = 0; i < 100; ++i) {
+    peer.send({.seq = peer.seq + forgery.seq,
+               .acknowledged = peer.acknowledged + forgery.acknowledged,
+               .flags = forgery.flags,
+               .window = forgery.window,
+               .payload = Bytes(forgery.payload_bytes, std::byte{0xEE}),
+               .options = forgery.options});
+  }
+  EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
+  EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
+  const std::vector<Segment> answers = peer.take_segments();
+  // Data and a FIN are answered each time: most likely they are repeated because the ACK was lost.
+  const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
+  const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
+  EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
+  for (const Segment& answer : answers) {
+    EXPECT_EQ(answer.flags, tcp::ack);
+    EXPECT_EQ(answer.seq, peer.acknowledged);
+    EXPECT_EQ(answer.acknowledged, peer.seq);
+  }
+  EXPECT_EQ(peer.record().received, 100U);
+  EXPECT_EQ(peer.record().peer_closed + peer.record().closed, 0);
+
+  peer.application_sends(10'000);
+  const std::vector<std::size_t> sizes = drain(peer, received);
+  EXPECT_EQ(received, 11'000U);
+  EXPECT_LE(sizes.size(), 8U);
+  peer.send_data(pattern_bytes(100, 1000, 6));
+  EXPECT_EQ(peer.record().received, 1100U);
+  EXPECT_EQ(peer.record().mismatches, 0U);
+}
+
+constexpr std::uint32_t far = 0x40000000;
+INSTANTIATE_TEST_SUITE_P(
+    ForgedSegments, EachForgery,
+    ::testing::Values(
+        Forgery{"DataOutsideTheWindow", far, 0, tcp::ack, 0xFFFF, 100, {}}, Forgery{"OldData", std::uint32_t(-50), 0, tcp::ack, 0, 20, {}},
+        Forgery{"ClosedWindow", far, 0, tcp::ack, 0, 0, {}},
+        Forgery{"ClosedWindowWithOptions", std::uint32_t(-far), 0, tcp::ack, 0, 0, mss_option(1)},
+        Forgery{"AckOfUnsentData", 0, 5000, tcp::ack, 0, 0, {}}, Forgery{"DataWithAckOfUnsentData", 0, 5000, tcp::ack, 0xFFFF, 100, {}},
+        Forgery{"DataWithVeryOldAck", 0, std::uint32_t(-0x200000), tcp::ack, 0, 100, {}},
+        Forgery{"DataWithoutAck", 0, 0, 0, 0xFFFF, 100, {}}, Forgery{"NoFlags", 0, 0, 0, 0, 0, mss_option(1)},
+        Forgery{"SynInTheWindow", 10, 0, tcp::syn, 0, 0, mss_option(1)},
+        Forgery{"SynAtTheEdge", 0, 0, tcp::syn | tcp::ack, 0, 0, mss_option(1)}, Forgery{"SynOutside", far, 0, tcp::syn, 0, 0, {}},
+        Forgery{"ResetInTheWindow", 10, 0, tcp::rst, 0, 0, {}}, Forgery{"ResetOutside", far, 0, tcp::rst | tcp::ack, 0, 0, {}},
+        Forgery{"FinOutside", far, 0, tcp::fin | tcp::ack, 0, 0, {}},
+        Forgery{"FinWithAckOfUnsentData", 0, 77, tcp::fin | tcp::ack, 0, 0, {}}, Forgery{"FinWithoutAck", 0, 0, tcp::fin, 0, 0, {}}),
+    [](const auto& one) { return one.param.name; });
+
+// The limit of answers is a time, not an end: a peer that was restarted is told so again.
+TEST(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
+  HandPeer peer;
+  peer.open();
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 10; ++j) peer.send({.seq = peer.seq + 10, .flags = tcp::syn, .payload = {}, .options = {}});
+    EXPECT_EQ(peer.take_segments().size(), 1U) << i;
+    peer.advance(600ms);
+  }
+}
+
+TEST(ForgedSegments, TheRightResetStillResets) {
+  HandPeer peer;
+  peer.open();
+  peer.send({.seq = peer.seq, .flags = tcp::rst, .payload = {}, .options = {}});
+  EXPECT_EQ(peer.record().closed, 1);
+}
+
+// An acknowledgement that a reordered segment brings late is old, its data is not.
+TEST(ForgedSegments, DataWithAnOldAckIsTaken) {
+  HandPeer peer({.check_seed = 6, .close_when_sent = false});
+  peer.open();
+  peer.application_sends(1000);
+  std::size_t received = 0;
+  drain(peer, received);
+  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged - 500, .window = 0, .payload = pattern_bytes(0, 100, 6), .options = {}});
+  EXPECT_EQ(peer.record().received, 100U);
+  peer.seq += 100;
+  peer.application_sends(1000);
+  drain(peer, received);
+  EXPECT_EQ(received, 2000U) << "its window is old too";
+}
+
+// Without window scale, so that the window is 65,535 bytes, of which the application takes none.
+class FullWindow : public ::testing::Test {
+ protected:
+  FullWindow()
+      : peer_({.check_seed = 6, .close_when_sent = false, .answer_close = false, .on_received = [this](RecordingHandler&, Buffer data) {
+                 held_.append(std::move(data));
+               }}) {
+    peer_.open();
+    right_edge_ = peer_.seq + 0xFFFF;
+    for (int i = 0; i < 44; ++i) send_in_order(1460);
+  }
+  ~FullWindow() override {
+    peer_.machine().on(0, [this] { held_ = Buffer{}; });
+  }
+  void send_in_order(std::size_t bytes) {
+    peer_.send_data(pattern_bytes(sent_, bytes, 6));
+    sent_ += bytes;
+  }
+  /// The peer's segment `ahead` of what it has sent in order.
+  void send_ahead(std::size_t ahead, std::size_t bytes, std::uint8_t flags = tcp::ack) {
+    peer_.send({.seq = peer_.seq + static_cast<std::uint32_t>(ahead),
+                .acknowledged = peer_.acknowledged,
+                .flags = flags,
+                .payload = pattern_bytes(sent_ + ahead, bytes, 6),
+                .options = {}});
+  }
+  void expect_edge_kept() {
+    for (const Segment& segment : peer_.take_segments()) {
+      EXPECT_LE(static_cast<std::int32_t>(segment.acknowledged + segment.window - right_edge_), 0);
+    }
+    EXPECT_EQ(peer_.record().mismatches, 0U);
+  }
+  [[nodiscard]] std::size_t left() const { return 0xFFFF - sent_; }
+
+  Buffer held_;
+  HandPeer peer_;
+  std::uint32_t right_edge_ = 0;
+  std::size_t sent_ = 0;
+};
+
+// Kept out of order, it reached beyond the window; when the gap closed the window wrapped below 0.
+TEST_F(FullWindow, SegmentKeptOutOfOrderEndsAtTheEdge) {
+  send_ahead(left() - 95, 1000);
+  send_in_order(left() - 95);
+  EXPECT_EQ(peer_.record().received, 0xFFFFU);
+  expect_edge_kept();
+}
+
+TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
+  send_ahead(left() - 10, 10);
+  send_ahead(left() - 95, 1000, tcp::ack | tcp::fin);
+  send_in_order(left() - 95);
+  EXPECT_EQ(peer_.record().received, 0xFFFFU);
+  EXPECT_EQ(peer_.record().peer_closed, 0) << "its FIN was beyond the edge";
+  expect_edge_kept();
+}
+
+// Data behind a FIN is none of the stream's. It moved the FIN, and the end of what was taken, beyond the window.
+TEST_F(FullWindow, NothingFollowsAFin) {
+  send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
+  send_in_order(left());
+  EXPECT_EQ(peer_.record().received, 0xFFFFU - 85);
+  EXPECT_EQ(peer_.record().peer_closed, 1);
+  expect_edge_kept();
+}
+
+TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
+  send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
+  send_ahead(left() - 100, 100);
+  send_in_order(left() - 100);
+  EXPECT_EQ(peer_.record().received, 0xFFFFU - 85);
+  EXPECT_EQ(peer_.record().peer_closed, 1);
+  expect_edge_kept();
+}
+
+// A forged SYN told its sender's choice of a sequence number on in a reset to the peer, and a forged FIN kept the connection in TIME-WAIT.
+TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
+  HandPeer peer;
+  peer.open();
+  peer.close_by_application();
+  const std::vector<Segment> end = peer.take_segments();
+  ASSERT_EQ(end.size(), 1U);
+  ASSERT_EQ(end[0].flags & tcp::fin, tcp::fin);
+  ++peer.acknowledged;
+  peer.send({.seq = peer.seq, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
+  ++peer.seq;
+  peer.take_segments();
+  for (int i = 0; i < 5; ++i) {
+    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::syn, .payload = {}, .options = {}});
+    peer.send({.seq = peer.seq + 5, .acknowledged = 12345, .flags = tcp::fin | tcp::ack, .payload = {}, .options = {}});
+  }
+  const std::vector<Segment> answers = peer.take_segments();
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].flags, tcp::ack);
+  // The peer's own FIN, repeated because the ACK was lost, is answered each time.
+  for (int i = 0; i < 3; ++i) {
+    peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
+    EXPECT_EQ(peer.take_segments().size(), 1U);
+  }
+}
+
+// Fragments that say two ends: what is delivered was as long as the first end said, or longer.
+TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
+  HandPeer peer;
+  std::atomic<std::size_t> bytes{0};
+  std::atomic<int> datagrams{0};
+  peer.machine().run(0, [&]() -> task<void> {
+    EXPECT_TRUE((co_await peer.network().receive_datagrams(9, [&](const Datagram& datagram) {
+                  bytes += datagram.data.bytes();
+                  ++datagrams;
+                })).has_value());
+  });
+  constexpr std::uint8_t udp = 17;
+  constexpr std::uint16_t more = 0x2000;
+  const auto number = [](unsigned value) { return static_cast<std::byte>(value); };
+  const Bytes header{number(0), number(9), number(0), number(9), number(0), number(16), number(0), number(0)};
+  const auto arrive = [&](const Bytes& payload, std::uint16_t fragment) {
+    peer.card().arrive(HandPeer::ipv4_frame(udp, payload, 77, fragment), 0);
+    peer.settle();
+  };
+  arrive(Bytes(8, number(1)), 1);                                     // the end: 16 bytes
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond it
+  arrive(Bytes(8, number(3)), 3);                                     // a second end
+  arrive(header, more);
+  EXPECT_EQ(datagrams, 1);
+  EXPECT_EQ(bytes, 8U);
+
+  // 65,535 bytes behind a header of 20: the length of the whole wrapped.
+  constexpr std::size_t piece = 1472;
+  for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
+    const std::size_t length = std::min(piece, 0xFFFF - begin);
+    arrive(Bytes(length, number(4)), static_cast<std::uint16_t>((begin == 1472 ? 0U : more) | begin / 8));
+  }
+  EXPECT_EQ(datagrams, 1);
+}
+
+}  // namespace
+}  // namespace neap::net::testing
