@@ -45,22 +45,55 @@ unsigned message_type(const Bytes& frame) {
 }  // namespace
 
 DhcpServer::DhcpServer(WireCard& card, Ipv4Address offered, Ipv4Address own) : card_(card), offered_(offered), own_(own) {
+  terms_.server = terms_.router = own;
   card.tap([this](const Bytes& frame) {
     take(frame);
     return true;
   });
 }
 
+void DhcpServer::set_terms(const DhcpTerms& terms) {
+  const std::lock_guard lock(lock_);
+  terms_ = terms;
+}
+
+DhcpTerms DhcpServer::terms() const {
+  const std::lock_guard lock(lock_);
+  return terms_;
+}
+
+void DhcpServer::answer_arp(const Bytes& frame) {
+  constexpr std::size_t arp = 14, operation = arp + 6, sender = arp + 8, target = arp + 18;
+  Bytes wanted(4);
+  put32(wanted, 0, own_.value);
+  if (word(frame, operation) != 1 || !std::equal(wanted.begin(), wanted.end(), frame.begin() + target + 6)) return;
+  Bytes answer = frame;
+  std::copy_n(frame.begin() + sender, 10, answer.begin() + target);
+  std::copy_n(frame.begin() + sender, 6, answer.begin());
+  std::fill_n(answer.begin() + 6, 6, std::byte{0});
+  answer[6] = std::byte{2};
+  answer[11] = std::byte{0xfe};
+  std::copy_n(answer.begin() + 6, 6, answer.begin() + sender);
+  std::copy_n(wanted.begin(), 4, answer.begin() + sender + 6);
+  put16(answer, operation, 2);
+  card_.arrive(answer);
+}
+
 void DhcpServer::take(const Bytes& frame) {
+  if (answers_arp && frame.size() >= 42 && word(frame, 12) == 0x0806) return answer_arp(frame);
   if (frame.size() < options || word(frame, 12) != 0x0800 || frame[23] != std::byte{17} || word(frame, udp + 2) != 67) return;
   if (ignore_first > 0) {
     --ignore_first;
     return;
   }
-  constexpr unsigned discover = 1, offer = 2, request = 3, acknowledge = 5;
+  constexpr unsigned discover = 1, offer = 2, request = 3, acknowledge = 5, refuse = 6;
   const unsigned type = message_type(frame);
   if (type != discover && type != request) return;
-  if (type == request) ++requests_;
+  ++(type == request ? requests_ : discovers_);
+  const DhcpTerms terms = this->terms();
+  const bool refused = type == request && terms.refuse;
+  Ipv4Address address = terms.address.value_or(offered_);
+  if (type == request) address = terms.acknowledged.value_or(address);
 
   Bytes answer(options);
   std::fill_n(answer.begin(), 6, std::byte{0xff});
@@ -79,16 +112,20 @@ void DhcpServer::take(const Bytes& frame) {
   answer[dhcp + 1] = std::byte{1};
   answer[dhcp + 2] = std::byte{6};
   std::copy_n(frame.begin() + dhcp + 4, 4, answer.begin() + dhcp + 4);  // transaction
-  put32(answer, dhcp + 16, offered_.value);
+  put32(answer, dhcp + 16, refused ? 0 : address.value);
   std::copy_n(frame.begin() + dhcp + 28, 16, answer.begin() + dhcp + 28);
   put32(answer, dhcp + 236, 0x63825363);
   answer.push_back(std::byte{53});
   answer.push_back(std::byte{1});
-  answer.push_back(static_cast<std::byte>(type == discover ? offer : acknowledge));
-  option(answer, 54, {own_.value});
-  option(answer, 51, {3600});
-  option(answer, 1, {0xFFFFFF00});
-  option(answer, 3, {own_.value});
+  answer.push_back(static_cast<std::byte>(type == discover ? offer : refused ? refuse : acknowledge));
+  if (terms.server) option(answer, 54, {terms.server->value});
+  if (!refused) {
+    if (terms.lease_s) option(answer, 51, {*terms.lease_s});
+    if (terms.renew_s) option(answer, 58, {*terms.renew_s});
+    if (terms.rebind_s) option(answer, 59, {*terms.rebind_s});
+    if (terms.mask) option(answer, 1, {*terms.mask});
+    if (terms.router) option(answer, 3, {terms.router->value});
+  }
   answer.push_back(std::byte{255});
   put16(answer, 16, answer.size() - 14);
   put16(answer, udp + 4, answer.size() - udp);
