@@ -84,7 +84,7 @@ TEST(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
-// What was written while the window was closed is cut for the full size. A window that then opens by some bytes made lengths wrap.
+// Data written while the window is closed is cut for the full size. A window that then opens by some bytes made lengths wrap.
 TEST(ForgedSegments, WindowThatOpensLateAndLittleHarmsNothing) {
   for (const std::uint16_t window : {2, 100, 1000, 2919}) {
     HandPeer peer;

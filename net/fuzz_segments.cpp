@@ -273,7 +273,7 @@ class HostilePeer {
       // The handler keeps what it gets until it lets go, so that the edge moves by what it let go only; never by more than was sent.
       const std::uint32_t room = segment.acknowledged + segment.window - peer_.seq;
       if (static_cast<std::int32_t>(room) > 0xFFFF + 70'000) fail("a window beyond all that was sent", room);
-      // What was taken is known from the ACK, which the peer follows.
+      // The peer goes on where the ACK says that the machine has arrived.
       if (static_cast<std::int32_t>(segment.acknowledged - peer_.seq) > 0) peer_.seq = segment.acknowledged;
       if (segment.seq + segment.payload.size() - peer_.acknowledged < 0x10000000) {
         peer_.acknowledged = segment.seq + static_cast<std::uint32_t>(segment.payload.size());

@@ -143,7 +143,7 @@ std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   return seconds;
 }
 
-/// What that many calls do that only count. `seconds` is less than `seconds_until_lease_acts`.
+/// Does the work of that many calls that only count. `seconds` is less than `seconds_until_lease_acts`.
 void count_lease(dhcp& lease, std::uint64_t seconds) noexcept {
   const auto count = static_cast<dhcp_timeout_t>(seconds);
   if (lease.t0_timeout > 0) lease.lease_used += count;

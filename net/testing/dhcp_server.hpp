@@ -12,7 +12,7 @@
 
 namespace neap::net::testing {
 
-/// What the server offers and acknowledges; an option that is not set is left out.
+/// The content of offers and acknowledgements; an option that is not set is left out.
 struct DhcpTerms {
   std::optional<Ipv4Address> server;  ///< as option 54; at first the server's own address
   std::optional<std::uint32_t> lease_s = 3600, renew_s, rebind_s;

@@ -116,7 +116,7 @@ class HandPeer {
     machine_.on(0, [this] { connection_->close(); });
     settle();
   }
-  /// What the machine has sent since the last call.
+  /// The segments that the machine has sent since the last call.
   std::vector<Segment> take_segments() {
     const std::lock_guard lock(lock_);
     return std::exchange(segments_, {});
