@@ -208,6 +208,21 @@ TEST_F(DhcpLease, GatewayOutsideTheNetworkIsLeftOut) {
   EXPECT_EQ(host::take_console_text().find("gateway"), std::string::npos);
 }
 
+// Where an option was longer than the next fragments, the parser went on behind a fragment's end. (A machine without an address takes no
+// fragments.)
+TEST_F(DhcpLease, LongOptionInSmallFragmentsIsSkipped) {
+  server_.answers_arp = true;
+  bring_up_under(lasting(10));
+  DhcpTerms terms = good();
+  terms.mask = 0xFFFF0000;
+  terms.unknown_option_bytes = 255;
+  terms.fragment_bytes = 64;
+  server_.set_terms(terms);
+  EXPECT_LT(SECONDS_UNTIL(counters().dhcp_renewals > 0, 10), 8);
+  EXPECT_EQ(network_->address(), offered);
+  EXPECT_EQ(network_->netmask(), Ipv4Address{0xFFFF0000});
+}
+
 TEST_F(DhcpLease, TimesOutOfOrderAreReplaced) {
   server_.answers_arp = true;
   for (const auto& [renew, rebind] : {std::pair{3000U, 2000U}, {1U, 87U}, {99U, 100U}, {0U, 0U}, {60U, 50U}}) {

@@ -118,6 +118,11 @@ void DhcpServer::take(const Bytes& frame) {
   answer.push_back(std::byte{53});
   answer.push_back(std::byte{1});
   answer.push_back(static_cast<std::byte>(type == discover ? offer : refused ? refuse : acknowledge));
+  if (terms.unknown_option_bytes > 0) {
+    answer.push_back(std::byte{224});
+    answer.push_back(std::byte{terms.unknown_option_bytes});
+    answer.resize(answer.size() + terms.unknown_option_bytes);
+  }
   if (terms.server) option(answer, 54, {terms.server->value});
   if (!refused) {
     if (terms.lease_s) option(answer, 51, {*terms.lease_s});
@@ -130,7 +135,22 @@ void DhcpServer::take(const Bytes& frame) {
   put16(answer, 16, answer.size() - 14);
   put16(answer, udp + 4, answer.size() - udp);
   fill_checksums(answer);
+  if (terms.fragment_bytes > 0) return send_fragments(answer, terms.fragment_bytes);
   card_.arrive(answer);
+}
+
+void DhcpServer::send_fragments(const Bytes& frame, std::size_t bytes) {
+  ++identification_;
+  for (std::size_t begin = udp; begin < frame.size(); begin += bytes) {
+    const std::size_t end = std::min(begin + bytes, frame.size());
+    Bytes fragment(frame.begin(), frame.begin() + udp);
+    fragment.insert(fragment.end(), frame.begin() + static_cast<std::ptrdiff_t>(begin), frame.begin() + static_cast<std::ptrdiff_t>(end));
+    put16(fragment, 16, fragment.size() - 14);
+    put16(fragment, 18, identification_);
+    put16(fragment, 20, (end < frame.size() ? 0x2000U : 0U) | (begin - udp) / 8);
+    fill_checksums(fragment);
+    card_.arrive(fragment);
+  }
 }
 
 }  // namespace neap::net::testing

@@ -21,6 +21,8 @@ struct DhcpTerms {
   std::optional<Ipv4Address> address;       ///< instead of the one to offer
   std::optional<Ipv4Address> acknowledged;  ///< in acknowledgements alone
   bool refuse = false;                      ///< NAK in place of an acknowledgement
+  std::uint8_t unknown_option_bytes = 0;    ///< of an option that no client knows, in front of the others; 0: none
+  std::size_t fragment_bytes = 0;           ///< a multiple of 8: answers come in fragments of so much payload; 0: whole
 };
 
 class DhcpServer {
@@ -38,9 +40,11 @@ class DhcpServer {
  private:
   void take(const Bytes& frame);
   void answer_arp(const Bytes& frame);
+  void send_fragments(const Bytes& frame, std::size_t bytes);
 
   WireCard& card_;
   Ipv4Address offered_, own_;
+  std::uint16_t identification_ = 0;
   mutable std::mutex lock_;
   DhcpTerms terms_;
   std::atomic<int> requests_{0}, discovers_{0};
