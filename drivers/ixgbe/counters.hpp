@@ -39,8 +39,9 @@ struct TransmitCounters {
   Counter refused_full;
   Counter refused_invalid;
   Counter tail_writes;
-  Counter lost;   ///< frames given up when a queue was stopped
-  Counter hangs;  ///< times that the card made no progress within the watchdog's period
+  Counter lost;         ///< frames given up when a queue was stopped
+  Counter hangs;        ///< times that the card made no progress within the watchdog's period
+  Counter wrong_heads;  ///< looks that found a head outside of what the card was told of
 };
 constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.contexts", &TransmitCounters::contexts},
@@ -49,6 +50,7 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.tail_writes", &TransmitCounters::tail_writes},
     {"ixgbe.tx.lost", &TransmitCounters::lost},
     {"ixgbe.tx.hangs", &TransmitCounters::hangs},
+    {"ixgbe.tx.wrong_heads", &TransmitCounters::wrong_heads},
 };
 
 /// Of a queue pair.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/queue_options.hpp"
 
-#include "drivers/ixgbe/descriptor_ring.hpp"
+#include "drivers/intel_descriptor_ring.hpp"
 
 namespace neap::ixgbe {
 

@@ -65,8 +65,10 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
   // 7.4.1: the tag goes from the frame into the descriptor.
   registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
-  // 4.6.7: software clears this bit, whose meaning the datasheet keeps to itself.
-  registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) { value.cleared_by_software = false; });
+  // 4.6.7: software clears bit 12, whose meaning the datasheet keeps to itself. 8.2.3.11.1: no write overtakes an earlier one (PCIe 2.4.1).
+  registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) {
+    value.cleared_by_software = value.descriptor_write_relaxed = value.payload_write_relaxed = value.header_write_relaxed = false;
+  });
 }
 
 task<Result<void>> ReceiveQueue::enable(bool on) const {
@@ -217,9 +219,12 @@ void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t follo
     frame = &thrown_away_;
   }
   using Part = descriptor::ReceiveWriteBackCoalesced;
-  const std::uint32_t next = ring_.slot(Part::get_rsc_count(first, status) != 0 ? Part::get_next_descriptor(first, status) : following);
-  // A place that the card does not own, or that another frame waits for, is a fault of the card's.
-  if (ring_.slot(next - following) >= ring_.size() - refill_batch_descriptors || unfinished_[next] != nullptr) [[unlikely]] {
+  const bool joined = Part::get_rsc_count(first, status) != 0;
+  const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
+  // Descriptors behind this one that the card owns. Any other place, and one that another frame waits for, is a fault of the card's.
+  const std::uint32_t owned = posted_ - ring_.slot(following - head_);
+  const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
+  if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {
     if (frame != &thrown_away_) drop(frame, counters_.dropped_errors);
     return;
   }

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/counters.hpp"
-#include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/receive_pool.hpp"
 #include "drivers/ixgbe/register_access.hpp"
@@ -37,6 +37,9 @@ class ReceiveQueue {
   /// Takes memory for a ring as `options` want it, which the queue uses from the next `program` on. On the queue's core. Errors: `invalid`,
   /// `out_of_memory`; then nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
+
+  /// Gives the memory of the last `prepare` back, if no `program` has used it.
+  void forget_prepared() noexcept { spare_ = {}; }
 
   /// Tells the card where the ring is (82599 datasheet 4.6.7, per queue); the queue is off, and every buffer in the pool.
   void program(const QueueOptions& options) noexcept;

@@ -295,6 +295,68 @@ TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
   expect_no_leak();
 }
 
+// A joined frame goes on in a descriptor that the card owns. Any other place would join it with what a later frame leaves there.
+TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped) {
+  using Part = descriptor::ReceiveWriteBackCoalesced;
+  using Whole = descriptor::ReceiveWriteBack;
+  constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
+  const QueueOptions options{.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  queue.refill();
+  ASSERT_EQ(queue.posted(), capacity);
+  // Frames that the stack keeps leave the ring short: the card owns `few` descriptors from here on.
+  stack.keep = true;
+  std::uint32_t at = 0;
+  for (; queue.posted() != few; ++at) {
+    card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
+    ASSERT_EQ(queue.receive(stack, 1), 1U);
+  }
+  std::uint64_t dropped = 0;
+  std::uint32_t left = few;
+  // Itself, the one before, the first that is not posted, the last of the ring, and numbers that no ring has.
+  for (const std::uint32_t next : {at, at + 1 - 2, at + few, ring - 1, ring, ring + at + 10, 0xFFFFU}) {
+    card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = 2000});
+    ASSERT_EQ(queue.receive(stack, 1), 1U);
+    EXPECT_EQ(queue.counters().dropped_errors.value(), ++dropped) << next;
+    ++at;
+    --left;
+  }
+  // The last one that it owns is right.
+  card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = at + left - 1, .length = 2000});
+  for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
+  card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
+  ASSERT_EQ(queue.receive(stack, ring), left);
+  EXPECT_EQ(stack.frames.back().size(), 2100U);
+  EXPECT_EQ(queue.counters().dropped_errors.value(), dropped);
+  expect_no_leak();
+}
+
+TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
+  card.registers().write(reg::DCA_RXCTRL(0), reg::DcaRxctrl::from_raw(0xBA00));  // as a reset leaves it, and bit 11
+  make();
+  EXPECT_EQ(card.registers().read(reg::DCA_RXCTRL(0)).raw(), 0x0200U);
+}
+
+// Frames whose end never comes hold a bounded number of buffers: those of the largest frame.
+TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame) {
+  make(4 * ring, 9000);
+  for (std::uint32_t i = 0; i < 8 * ring; ++i) {
+    card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .length = 2048});
+    ASSERT_EQ(queue.receive(stack, ring), 1U);
+    queue.refill();
+    ASSERT_GE(queue.pool().available() + queue.posted() + 5, queue.pool().size()) << i;
+  }
+  EXPECT_TRUE(stack.frames.empty());
+  EXPECT_EQ(queue.counters().dropped_overlong.value(), 1U);
+  card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .end_of_packet = true, .length = 100});
+  card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .end_of_packet = true, .length = 101});
+  ASSERT_EQ(queue.receive(stack, ring), 2U);
+  ASSERT_EQ(stack.frames.size(), 1U);
+  EXPECT_EQ(stack.frames[0].size(), 101U) << "the next frame is whole";
+  expect_no_leak();
+}
+
 // The straight way for whole frames and the general one for all others take turns, over the ring's end and in any order.
 TEST_F(ReceiveQueueTest, JoinedMarkedAndFaultyFramesAmongWholeOnesAreEachTakenForWhatTheyAre) {
   using Part = descriptor::ReceiveWriteBackCoalesced;

@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "drivers/ixgbe/descriptor_ring.hpp"
+#include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"

@@ -72,6 +72,8 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::TDWBAL(index_),
                    {.head_write_back = head_write_back, .address_low_4 = static_cast<std::uint32_t>(head_.bus_address()) >> 2});
   registers_.write(reg::TDWBAH(index_), {.address_high = static_cast<std::uint32_t>(head_.bus_address() >> 32)});
+  // 8.2.3.11.2: write-backs keep their order (PCIe 2.4.1), so that no older head lands on a newer one.
+  registers_.modify(reg::DCA_TXCTRL(index_), [](reg::DcaTxctrl& value) { value.descriptor_write_relaxed = false; });
   registers_.write(reg::TXDCTL(index_), {.prefetch_threshold = options.prefetch_threshold,
                                          .host_threshold = options.host_threshold,
                                          .write_back_threshold = options.write_back_threshold});
@@ -225,15 +227,22 @@ void TransmitQueue::flush() noexcept {
 
 bool TransmitQueue::oldest_report_is_done() const noexcept {
   const std::uint32_t end = reports_[ring_.slot(reports_head_)].end;
-  if (written_head_ != nullptr) {
-    const std::uint32_t head = std::atomic_ref(*const_cast<std::uint32_t*>(written_head_)).load(std::memory_order_acquire);
-    return ring_.slot(head - clean_) >= end - clean_;
-  }
+  if (written_head_ != nullptr) return done_by_head().value_or(0) >= end - clean_;
   return (ring_.at(end - 1)->load_status() & descriptor::TransmitWriteBack::descriptor_done_mask) != 0;
 }
 
+std::optional<std::uint32_t> TransmitQueue::done_by_head() const noexcept {
+  const std::uint32_t head = std::atomic_ref(*const_cast<std::uint32_t*>(written_head_)).load(std::memory_order_acquire);
+  const std::uint32_t done = ring_.slot(head - clean_);
+  return head < ring_.size() && done <= told_ - clean_ ? std::optional(done) : std::nullopt;
+}
+
 void TransmitQueue::reclaim() noexcept {
-  while (reports_head_ != reports_tail_ && oldest_report_is_done()) {
+  while (reports_head_ != reports_tail_) {
+    if (!oldest_report_is_done()) {
+      if (written_head_ != nullptr && !done_by_head()) counters_.wrong_heads.add();
+      return;
+    }
     const Report report = reports_[ring_.slot(reports_head_++)];
     clean_ = report.end;
     tokens_sent_ = report.tokens_end;

@@ -5,7 +5,9 @@
 // the RS bit asks for it: on the last descriptor of a flush, and every `report_interval` descriptors within one, so that a long burst frees
 // the ring as it goes. `reclaim` walks these reports by DD bit and never waits; `deliver` then tells the stack, frame by frame in the order
 // in which they were queued. The two are apart because `transmit` may reclaim when the ring is full, and must not call the stack back from
-// within the stack's own call. Where the card is to write its head back instead of DD bits (7.2.3.5.2), only the look at a report differs.
+// within the stack's own call. With head write-back instead of DD bits (7.2.3.5.2), only the look at a report differs. A head counts only
+// if it lies between the oldest descriptor that the card may still read and the last tail. Any other head is counted and ignored, since it
+// would free buffers that the card still reads.
 //
 // Offloads that differ from frame to frame travel in context descriptors. The card keeps two for each queue (82599 datasheet 7.2.3.2.3);
 // one serves frames with checksums, the other TSO, and either is written only when it changes.
@@ -21,9 +23,10 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/counters.hpp"
-#include "drivers/ixgbe/descriptor_ring.hpp"
 #include "drivers/ixgbe/queue_options.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/net_device.hpp"
@@ -49,6 +52,9 @@ class TransmitQueue {
   /// Takes memory for a ring as `options` want it, which the queue uses from the next `program` on. On the queue's core. Errors: `invalid`,
   /// `out_of_memory`; then nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
+
+  /// Gives the memory of the last `prepare` back, if no `program` has used it.
+  void forget_prepared() noexcept { spare_ = {}; }
 
   /// Tells the card where the ring is (4.6.8, per queue); the queue is off and empty.
   void program(const QueueOptions& options) noexcept;
@@ -133,6 +139,8 @@ class TransmitQueue {
     return !held_ && descriptors <= free_descriptors() && free_tokens() != 0;
   }
   [[nodiscard]] bool oldest_report_is_done() const noexcept;
+  /// Descriptors from `clean_` to the head that the card wrote; nothing if that lies outside of what the card was told of.
+  [[nodiscard]] std::optional<std::uint32_t> done_by_head() const noexcept;
   void write_data(TransmitPieces pieces, std::uint64_t common) noexcept;
   void ask_for_report() noexcept;
   void end_run() noexcept {

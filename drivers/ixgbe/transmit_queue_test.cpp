@@ -287,6 +287,46 @@ TEST_F(TransmitQueueTest, TheHeadTellsWhatIsSentWhereTheCardWritesIt) {
   }
 }
 
+// A head that goes back, or beyond what was told, would free buffers that the card still reads.
+TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesAnything) {
+  card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // as a reset leaves it
+  const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
+  ASSERT_TRUE(queue.prepare(options).has_value());
+  queue.program(options);
+  EXPECT_EQ(card.registers().read(reg::DCA_TXCTRL(0)).raw(), 0x2200U) << "write-backs keep their order, reads need not";
+  auto* const head =
+      static_cast<std::uint32_t*>(machine::direct_map(std::uint64_t{card.registers().read(reg::TDWBAL(0)).address_low_4} << 2 |
+                                                      std::uint64_t{card.registers().read(reg::TDWBAH(0)).address_high} << 32));
+  const auto reclaimed_at = [&](std::uint32_t written) {
+    std::atomic_ref(*head).store(written);
+    EXPECT_EQ(queue.ready(), written == 30) << written;
+    queue.reclaim();
+    queue.deliver(stack);
+    return stack.tokens.size();
+  };
+  const auto send_ten = [&] {
+    for (std::uintptr_t i = 1; i <= 10; ++i) ASSERT_TRUE(send(frame(frame_of(1, 100), 1 << 20, token_of(i))).has_value());
+    queue.flush();
+  };
+  send_ten();
+  send_ten();
+  std::atomic_ref(*head).store(20);
+  queue.reclaim();
+  queue.deliver(stack);
+  ASSERT_EQ(stack.tokens.size(), 20U);
+  send_ten();
+  // An older one, one that no tail has told of, one outside of the ring, a card that is gone.
+  std::uint64_t wrong = 0;
+  for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
+    EXPECT_EQ(reclaimed_at(written), 20U) << written;
+    EXPECT_EQ(queue.counters().wrong_heads.value(), ++wrong);
+  }
+  EXPECT_EQ(reclaimed_at(25), 20U) << "in order, but before the report's end";
+  EXPECT_EQ(queue.counters().wrong_heads.value(), wrong);
+  EXPECT_EQ(reclaimed_at(30), 30U);
+  EXPECT_EQ(queue.pending(), 0U);
+}
+
 TEST_F(TransmitQueueTest, AStoppedQueueGivesTokensBackAndSaysHowManyFramesWereNotSent) {
   make();
   for (std::uintptr_t i = 1; i <= 6; ++i) ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100), 30, token_of(i)))).has_value());

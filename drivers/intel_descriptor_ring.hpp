@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A ring of descriptors in memory that card and driver share.
+// A ring of descriptors in memory that an Intel network card and its driver share (legacy and advanced descriptors of the 8254x to the
+// 82599 have this size, and DD in the second word).
 //
 // The card tells that it is done with a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver learns
 // everything from its own cached memory: it loads the word with DD first, with acquire order, and the other word after it.
@@ -13,7 +14,7 @@
 #include "kernel/error.hpp"
 #include "kernel/memory/dma_memory.hpp"
 
-namespace neap::ixgbe {
+namespace neap {
 
 struct alignas(16) Descriptor {
   std::uint64_t words[2];
@@ -36,7 +37,7 @@ class DescriptorRing {
   /// `count`: a power of two from `descriptors_min` to `descriptors_max`. Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> allocate(std::uint32_t count) noexcept {
     if (count < descriptors_min || count > descriptors_max || !std::has_single_bit(count)) {
-      return failure(ErrorCode::invalid, "ixgbe: a ring has a power of two of descriptors, 64 to 4096", count);
+      return failure(ErrorCode::invalid, "a ring has a power of two of descriptors, 64 to 4096", count);
     }
     auto allocated = DmaMemory::allocate(count * sizeof(Descriptor));
     if (!allocated) return std::unexpected(allocated.error());
@@ -76,4 +77,4 @@ class DescriptorRing {
   std::uint32_t mask_ = 0;
 };
 
-}  // namespace neap::ixgbe
+}  // namespace neap
