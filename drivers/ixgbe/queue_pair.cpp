@@ -12,7 +12,24 @@ QueuePair::~QueuePair() {
 
 Result<void> QueuePair::prepare(const QueueOptions& options) {
   if (auto done = receives() ? receive_.prepare(options) : Result<void>{}; !done) return done;
-  return transmit_.prepare(options);
+  auto done = transmit_.prepare(options);
+  if (!done) forget_prepared();
+  return done;
+}
+
+void QueuePair::forget_prepared() noexcept {
+  receive_.forget_prepared();
+  transmit_.forget_prepared();
+}
+
+task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options) {
+  for (const auto& pair : pairs) {
+    const auto done = co_await on_core(pair->core(), [&] { return pair->prepare(options); });
+    if (done) continue;
+    for (const auto& each : pairs) co_await on_core(each->core(), [&] { each->forget_prepared(); });
+    co_return done;
+  }
+  co_return Result<void>{};
 }
 
 void QueuePair::program(const QueueOptions& options) noexcept {

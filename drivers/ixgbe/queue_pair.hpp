@@ -14,7 +14,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "drivers/ixgbe/receive_queue.hpp"
 #include "drivers/ixgbe/rss.hpp"
@@ -35,6 +37,9 @@ class QueuePair final : public FrameSender {
 
   /// Memory for both queues, on the pair's core, so that it is near. Errors: `invalid`, `out_of_memory`; then nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
+
+  /// Gives that memory back, if no `program` has used it.
+  void forget_prepared() noexcept;
 
   // How a running pair is stopped and goes on with other options; each step on the pair's core but for the waits between them, in which
   // the queues go off or come up.
@@ -132,5 +137,9 @@ class QueuePair final : public FrameSender {
   void* hang_context_ = nullptr;
   PairCounters counters_;
 };
+
+/// `prepare` for all of them, each on its core. With an error none keeps what was prepared: a later `program`, for whatever reason, builds
+/// the ring that the options in force describe.
+[[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

@@ -379,5 +379,35 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   machine.on(0, [&] { pair.reset(); });
 }
 
+// A change that one core has no memory for leaves every core's rings as they were, and as the log states them.
+TEST(QueuePairs, WhatCouldNotBePreparedOnAllCoresIsUsedByNone) {
+  constexpr unsigned sender = rss::queues_max;  // has a transmit queue alone, so a wrong receive ring does not concern it
+  const QueueOptions old{.receive_descriptors = 64, .transmit_descriptors = 64};
+  test::TestCard card;
+  const auto rings = [&card](unsigned queue) {
+    return std::pair{card.registers().read(reg::RDLEN(queue)).raw() / 16, card.registers().read(reg::TDLEN(queue)).raw() / 16};
+  };
+  HostMachine cores{sender + 1};
+  std::array pairs{std::make_unique<QueuePair>(card.registers(), sender), std::make_unique<QueuePair>(card.registers(), 0)};
+  cores.run(0, [&]() -> task<void> {
+    EXPECT_TRUE((co_await prepare_all(pairs, old)).has_value());
+    for (auto& one : pairs) one->program(old);
+    for (const QueueOptions& wrong : {QueueOptions{.receive_descriptors = 100, .transmit_descriptors = 128},
+                                      QueueOptions{.receive_descriptors = 128, .transmit_descriptors = 100}}) {
+      const auto refused = co_await prepare_all(pairs, wrong);
+      EXPECT_EQ(refused ? ErrorCode::closed : refused.error().code, ErrorCode::invalid);
+      // A hung queue is started anew with the options in force.
+      for (auto& one : pairs) one->program(old);
+      EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
+      EXPECT_EQ(rings(sender).second, 64U);
+    }
+    // Nor does a pair keep the half for which there was memory.
+    EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
+    pairs[1]->program(old);
+    EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
+    for (auto& one : pairs) one.reset();  // on a core, as their memory is a core's
+  });
+}
+
 }  // namespace
 }  // namespace neap::ixgbe

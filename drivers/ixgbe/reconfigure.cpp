@@ -82,10 +82,7 @@ task<Result<std::uint64_t>> Card::set_queues(QueueOptions wanted) {
     for (auto& pair : pairs_) co_await on_core(pair->core(), [&] { pair->set_budget(wanted.budget_descriptors); });
     co_return std::uint64_t{0};
   }
-  for (auto& pair : pairs_) {
-    auto prepared = co_await on_core(pair->core(), [&] { return pair->prepare(wanted); });
-    if (!prepared) co_return std::unexpected(prepared.error());
-  }
+  if (auto prepared = co_await prepare_all(pairs_, wanted); !prepared) co_return std::unexpected(prepared.error());
   options_.queues = wanted;
   program_running_options();
   std::uint64_t lost = 0;
