@@ -40,6 +40,8 @@ struct Device {
   [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index) const;
   /// Memory decoding and bus mastering on or off.
   void enable(bool on) const noexcept;
+  /// Memory decoding on; bus mastering stays as it is.
+  void enable_registers() const noexcept;
   /// Function-level reset; waits 100 ms as PCIe 6.6.2 asks. Errors: `unsupported`.
   [[nodiscard]] Result<void> function_level_reset() const;
 

@@ -57,7 +57,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   // 10 Gbit/s and the packets' own headers and descriptors.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
-  (*device)->enable(true);
+  (*device)->enable_registers();
   std::unique_ptr<Card> card(new (std::nothrow) Card(**device, Registers(*bar), kind_of(**device)->sfp, options));
   if (!card) co_return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the card");
   auto started = co_await card->start();
@@ -137,11 +137,8 @@ task<Result<void>> Card::make_pairs() {
           self.inspection_.ask(self.home_core_);
         },
         this);
-    // On its own core, so that rings and buffers come from that core's memory.
-    auto prepared = co_await on_core(core, [this, core] { return pairs_[core]->prepare(options_.queues); });
-    if (!prepared) co_return prepared;
   }
-  co_return Result<void>{};
+  co_return co_await prepare_all(pairs_, options_.queues);
 }
 
 Result<void> Card::make_vectors() {
@@ -162,6 +159,8 @@ Result<void> Card::make_vectors() {
 task<Result<std::uint64_t>> Card::bring_up() {
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
   if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
+  // Not before the reset: a card that an earlier owner left running would go on with that owner's rings, in memory that is ours.
+  device_.enable(true);
   std::uint64_t lost = 0;  // what had not been sent; the card does no DMA now
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
@@ -186,7 +185,7 @@ task<Result<void>> Card::start_queues() {
   }
   program_multicast(registers_, groups_, options_.queues.promiscuous != 0);
   // 4.6.8: the same for transmission; DMATXCTL.TE comes before the queues' enable.
-  program_transmit(registers_);
+  program_transmit(registers_, options_.queues.frame_bytes_max);
   for (auto& pair : pairs_) co_await on_core(pair->core(), [this, &pair] { pair->program(options_.queues); });
   for (auto& pair : pairs_) {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;

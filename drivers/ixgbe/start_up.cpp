@@ -106,9 +106,28 @@ void clear_statistics(Registers registers) {
 
 namespace {
 
-/// 4.6.7: tables that a reset leaves as they were.
-void clear_filters(Registers registers) {
-  for (unsigned i = 0; i < reg::FTQF.count; ++i) registers.write(reg::FTQF(i), {.enable = false});
+template <class Value>
+void restore(Registers registers, reg::Location<Value> place) {
+  registers.write(place, Value::from_raw(Value::reset_raw));
+}
+template <class Array>
+void restore(Registers registers, Array places) {
+  for (unsigned i = 0; i < places.count; ++i) restore(registers, places(i));
+}
+
+/// Filters, credits, rates, classes and pools that an earlier owner may have set get the values of 4.6.7 and 4.6.11.3.4 (neither DCB nor
+/// virtualisation), which are those after power-on. The datasheet does not say which of them a software reset clears, so none is left to
+/// it. Linux, DPDK and FreeBSD clear the rates after each reset, too. The arbiter MUST be stopped.
+void restore_all(Registers registers) {
+  const auto restore_each = [registers](auto... places) { (restore(registers, places), ...); };
+  restore_each(reg::FTQF, reg::ETQF, reg::SYNQF, reg::FCRTL, reg::FCRTH, reg::MFLCN, reg::VT_CTL, reg::MTQC, reg::TXPBSIZE, reg::TXPBTHRESH,
+               reg::RTRPCS, reg::RTTPCS, reg::RTTDT2C, reg::RTTPT2C, reg::RTRPT4C, reg::RTRUP2TC, reg::RTTUP2TC, reg::RTTBCNRM,
+               reg::SECTXMINIFG);
+  for (unsigned queue = reg::TXDCTL.count; queue-- > 0;) {
+    registers.write(reg::RTTDQSEL, {.queue = queue});
+    restore_each(reg::RTTDT1C, reg::RTTBCNRC);
+    registers.write(reg::QDE, {.enable = false, .queue = queue, .write = true});
+  }
 }
 
 /// 7.1.2.8: key, table, and what is hashed: ports of TCP and UDP, addresses of all other IP, so that fragments of a datagram stay together.
@@ -135,7 +154,9 @@ void program_rss(Registers registers, const rss::Table& table) {
 }  // namespace
 
 void program_receive(Registers registers, const rss::Table& table, std::uint32_t frame_bytes_max) {
-  clear_filters(registers);
+  // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change, until `program_transmit`.
+  registers.write(reg::RTTDCS, {.arbitration_disable = true, .bypass_data_monitor = true, .bypass_buffer_monitor = true});
+  restore_all(registers);
   // 8.2.3.7.5: the hash in the descriptor instead of a checksum over fragments; IP, TCP and UDP checksums are always looked at.
   registers.write(reg::RXCSUM, {.packet_checksum_disable = true});
   // 8.2.3.7.4: which headers the card tells apart in the descriptor's packet type.
@@ -262,17 +283,16 @@ task<Result<void>> start_receive(Registers registers) {
   co_return Result<void>{};
 }
 
-void program_transmit(Registers registers) {
-  // 4.6.11.3.4: the arbiter stands while MTQC changes.
-  registers.modify(reg::RTTDCS, [](reg::Rttdcs& value) { value.arbitration_disable = true; });
-  registers.write(reg::MTQC, {.rt_enable = false, .vt_enable = false});
-  registers.modify(reg::RTTDCS, [](reg::Rttdcs& value) { value.arbitration_disable = false; });
+void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
+  // 8.2.3.9.16: above the threshold no frame is fetched, and the one under way still has to fit: a frame with two tags and its FCS. Linux,
+  // DPDK and FreeBSD leave 10 KiB, as does a reset.
   constexpr std::uint32_t transmit_packet_buffer_kib = 160;
-  for (unsigned i = 0; i < reg::TXPBSIZE.count; ++i) {
-    const std::uint32_t size_kib = i == 0 ? transmit_packet_buffer_kib : 0;
-    registers.write(reg::TXPBSIZE(i), {.size_kib = size_kib});
-    registers.write(reg::TXPBTHRESH(i), {.threshold_kib = size_kib});
-  }
+  constexpr std::uint32_t room_kib_least = 10;
+  constexpr std::uint32_t tags_and_fcs_bytes = 12;
+  const std::uint32_t room_kib = std::max(room_kib_least, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
+  registers.write(reg::TXPBSIZE(0), {.size_kib = transmit_packet_buffer_kib});
+  registers.write(reg::TXPBTHRESH(0), {.threshold_kib = transmit_packet_buffer_kib - room_kib});
+  restore(registers, reg::RTTDCS);
   constexpr std::uint32_t unlimited = 4095;
   registers.write(reg::DTXMXSZRQ, {.max_bytes_256 = unlimited});
   registers.modify(reg::DMATXCTL, [](reg::Dmatxctl& value) { value.enable = true; });

@@ -56,8 +56,9 @@ void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint
 /// 4.6.7, last steps: receive path stopped and empty, RXCTRL.RXEN. Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<void>> start_receive(Registers registers);
 
-/// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): packet buffer, one traffic class; transmit DMA on. Queues are enabled after it.
-void program_transmit(Registers registers);
+/// 4.6.8 and 4.6.11.3.4 (neither DCB nor virtualisation): packet buffer, one traffic class, no rate limits; transmit DMA on. Queues are
+/// enabled after it.
+void program_transmit(Registers registers, std::uint32_t frame_bytes_max);
 
 /// No DMA and no interrupts any more; for a card that nobody will use. Does not wait.
 void stop_card(Registers registers) noexcept;

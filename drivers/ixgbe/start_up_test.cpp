@@ -193,6 +193,59 @@ TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsAsked) {
   }
 }
 
+// 8.2.3.9.16: what is under way when the threshold is passed still has to fit into the packet buffer.
+TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
+  for (const std::uint32_t frame_bytes : {60U, 1514U, 9000U, 10'228U, 10'229U, 15'500U}) {
+    program_receive(registers, rss::table_for(1), frame_bytes);
+    program_transmit(registers, frame_bytes);
+    const std::uint32_t size_kib = registers.read(reg::TXPBSIZE(0)).size_kib;
+    const std::uint32_t threshold_kib = registers.read(reg::TXPBTHRESH(0)).threshold_kib;
+    EXPECT_EQ(size_kib, 160U);
+    EXPECT_GT(threshold_kib, 0U);
+    ASSERT_LT(threshold_kib, size_kib);
+    EXPECT_GE((size_kib - threshold_kib) * 1024, frame_bytes + 12) << "two tags and the FCS";
+    EXPECT_LE(threshold_kib, 0x96U) << "what a reset, Linux, DPDK and FreeBSD have";
+    if (frame_bytes <= 10'228) EXPECT_EQ(threshold_kib, 0x96U);
+    for (unsigned i = 1; i < reg::TXPBSIZE.count; ++i) {
+      EXPECT_EQ(registers.read(reg::TXPBSIZE(i)).raw(), 0U);
+      EXPECT_EQ(registers.read(reg::TXPBTHRESH(i)).raw(), 0U);
+    }
+  }
+}
+
+// 4.6.11.3.4: whatever an earlier owner set, one class without credits, rates or pools is left.
+TEST_F(StartUpTest, NothingOfAnEarlierOwnersTrafficClassesIsLeft) {
+  card.all_registers_read(0xA5);
+  program_receive(registers, rss::table_for(1), 1514);
+  program_transmit(registers, 1514);
+  program_flow_control(registers, 0, 1514);
+  EXPECT_EQ(registers.read(reg::RTTDQSEL).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::RTTDT1C).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::RTTBCNRC).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::RTTBCNRM).raw(), 0U);
+  for (unsigned i = 0; i < 8; ++i) {
+    EXPECT_EQ(registers.read(reg::RTTDT2C(i)).raw(), 0U) << i;
+    EXPECT_EQ(registers.read(reg::RTTPT2C(i)).raw(), 0U) << i;
+    EXPECT_EQ(registers.read(reg::RTRPT4C(i)).raw(), 0U) << i;
+    EXPECT_EQ(registers.read(reg::FCRTH(i)).raw(), 0U) << i;
+    EXPECT_EQ(registers.read(reg::FCRTL(i)).raw(), 0U) << i;
+    EXPECT_EQ(registers.read(reg::ETQF(i)).raw(), 0U) << i;
+  }
+  EXPECT_EQ(registers.read(reg::RTTDCS).raw(), 0x00C0'0000U) << "TDPAC, VMPAC, TDRM 0, arbiter on, both bypasses";
+  EXPECT_EQ(registers.read(reg::RTTPCS).raw(), 0x8900'0000U) << "TPPAC, TPRM 0, ARBD 0x224";
+  EXPECT_EQ(registers.read(reg::RTRPCS).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::RTRUP2TC).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::RTTUP2TC).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::SECTXMINIFG).mark_insert, 0x10U);
+  EXPECT_EQ(registers.read(reg::MTQC).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::VT_CTL).raw(), 0U);
+  EXPECT_EQ(registers.read(reg::SYNQF).raw(), 0U);
+  EXPECT_FALSE(registers.read(reg::MFLCN).priority_enable);
+  EXPECT_EQ(registers.read(reg::MFLCN).priority_classes, 0U);
+  const reg::Qde last = registers.read(reg::QDE);
+  EXPECT_TRUE(last.write && !last.enable && last.queue == 0) << "no queue drops but by SRRCTL";
+}
+
 TEST_F(StartUpTest, HintsNameTheCoreAndGoWhenTheyAreTurnedOff) {
   registers.write(reg::DCA_RXCTRL(3), reg::DcaRxctrl::from_raw(0xA200));  // as a reset leaves it
   program_cache_hints(registers, 3, true, 0x1C);
@@ -335,6 +388,8 @@ TEST_F(StartUpTest, EveryStatisticIsReadAndTold) {
   card.all_registers_read(0xFF);
   EXPECT_EQ(statistics.collect(registers).error().code, ErrorCode::closed);
   EXPECT_EQ(statistics.port.received, before.port.received) << "a card that is gone has counted nothing";
+  EXPECT_EQ(statistics.collect_dropped(registers, 3), 0U);
+  EXPECT_EQ(statistics.queues[3].no_descriptor, before.queues[3].no_descriptor);
 }
 
 }  // namespace

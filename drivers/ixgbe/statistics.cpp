@@ -71,6 +71,7 @@ Result<void> Statistics::collect(Registers registers) noexcept {
 
 std::uint64_t Statistics::collect_dropped(Registers registers, unsigned queue) noexcept {
   const std::uint64_t dropped = registers.read(reg::QPRDC(queue)).raw();
+  if (dropped == Registers::all_ones && registers.card_gone()) return 0;
   queues[queue].no_descriptor += dropped;
   return dropped;
 }

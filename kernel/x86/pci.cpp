@@ -137,6 +137,10 @@ void Device::enable(bool on) const noexcept {
   write_config(config::command, 2, (on ? before | both : before & ~both) | config::command_interrupt_off);
 }
 
+void Device::enable_registers() const noexcept {
+  write_config(config::command, 2, read_config(config::command, 2) | config::command_memory | config::command_interrupt_off);
+}
+
 void Device::settle_link(std::string_view who, std::uint64_t wanted_mbps) const noexcept {
   const auto at = find_capability(x86::pcie::capability_id);
   if (at == 0) return;
