@@ -90,7 +90,7 @@ fn faults(rig: &Rig) -> String {
     };
     format!(
         "{{\"rx\": {}, \"tx\": {}, \"hung_rx\": [{}], \"hung_tx\": [{}], \"late_ns\": {}, \"late_waiting\": {}, \"lose\": {}, \
-         \"away\": {}}}\n",
+         \"stale_heads\": {}, \"away\": {}}}\n",
         text(&rig.world.receive_faults.describe()),
         text(&rig.world.transmit_faults.describe()),
         queues(card.hung_receive),
@@ -98,6 +98,7 @@ fn faults(rig: &Rig) -> String {
         card.write_back_delay,
         card.late_write_backs(),
         text(&rig.card.message_loss()),
+        text(&card.stale_heads.to_string()),
         card.gone,
     )
 }

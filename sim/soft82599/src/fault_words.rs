@@ -6,7 +6,7 @@ use crate::world::World;
 use card::{Card, Direction, Nanoseconds, Trigger};
 
 pub const KNOWN: &str = "drop|corrupt|reorder rx|tx|both WHICH, delay rx|tx|both NS WHICH, hang rx|tx QUEUE, free rx|tx QUEUE, late NS, \
-     lose VECTOR|any WHICH, ecc, eeprom, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
+     lose VECTOR|any WHICH, stale-head NS WHICH, ecc, eeprom, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
 
 const MOST_QUEUE: usize = 127;
 const MOST_VECTOR: u8 = 63;
@@ -31,6 +31,8 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
+    /// Heads that are written once more, later.
+    StaleHead(Nanoseconds, Trigger),
     /// The card's memory fails: once.
     Ecc,
     /// The EEPROM's checksum is wrong from here on, or right again.
@@ -75,6 +77,7 @@ fn known(words: &[&str]) -> Option<Fault> {
             let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= MOST_VECTOR)?) };
             Fault::Lose { vector, trigger: trigger(which)? }
         }
+        ["stale-head", by, ref which @ ..] => Fault::StaleHead(duration(by)?, trigger(which)?),
         ["ecc"] => Fault::Ecc,
         ["eeprom"] => Fault::Eeprom,
         ["away"] => Fault::Away(true),
@@ -128,6 +131,7 @@ impl Fault {
             Self::Hang { direction, queue, hung } => card.hang_queue(world, now, direction, queue, hung),
             Self::Late(by) => card.delay_write_back(by),
             Self::Lose { vector, trigger } => card.lose_messages(vector, trigger),
+            Self::StaleHead(by, trigger) => card.repeat_heads(by, trigger),
             Self::Ecc => card.fail_memory(world, now),
             Self::Eeprom => card.spoil_eeprom(),
             Self::Away(gone) => card.go_away(world, now, gone),
@@ -159,6 +163,7 @@ mod tests {
             ("lose any next 1", Fault::Lose { vector: None, trigger: Trigger::Next(1) }),
             ("lose 63 all", Fault::Lose { vector: Some(63), trigger: Trigger::chance(1.0, 1) }),
             ("late 1000000", Fault::Late(1_000_000)),
+            ("stale-head 5000 next 2", Fault::StaleHead(5000, Trigger::Next(2))),
             ("ecc", Fault::Ecc),
             ("eeprom", Fault::Eeprom),
             ("back", Fault::Away(false)),
@@ -184,6 +189,7 @@ mod tests {
             "hang both 0",
             "lose 64 all",
             "late",
+            "stale-head 5",
             "away now",
             "explode",
         ] {

@@ -53,6 +53,8 @@ pub struct Card {
     /// Queues that have descriptors to send.
     pub(crate) transmit_ready: u128,
     pub(crate) transmit_turn: usize,
+    /// The wire is, or just was, busy: packet buffers are full up to their thresholds (transmit_buffer.rs).
+    pub(crate) transmit_backlog: bool,
     /// Frames on their way back inside the card (HLREG0.loopback).
     pub(crate) looped_back: Vec<Vec<u8>>,
     /// Buffers that packets are gathered in, kept to spare allocations.
@@ -94,6 +96,7 @@ impl Card {
             transmit_queues: vec![TransmitQueue::default(); transmit_queue::QUEUES],
             transmit_ready: 0,
             transmit_turn: 0,
+            transmit_backlog: false,
             looped_back: Vec::new(),
             packet_buffers: Vec::new(),
             queue_settings: QueueSettings::new(),
@@ -147,6 +150,7 @@ impl Card {
         self.close_due_coalescings(host, now);
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
+        self.faults.write_stale_heads(host, now);
         // Before the interrupts, so that the message at an interval's end also tells what the interval's end has written back.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
@@ -210,6 +214,10 @@ impl Card {
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
+    /// Heads of transmit rings that are written once more, so much later: they land on newer ones.
+    pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
+        (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
+    }
     /// Messages of a vector (`None`: of any) that never leave the card, though it believes that they did.
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
@@ -231,6 +239,7 @@ impl Card {
         self.faults.hung_receive = 0;
         self.faults.hung_transmit = 0;
         self.faults.write_back_delay = 0;
+        self.faults.stale_heads = Trigger::Off;
         self.interrupts.lose(None, Trigger::Off);
         self.go_away(host, now, false);
         self.transmit(host, now);
@@ -264,6 +273,8 @@ impl Card {
             ("unseen.without_link", self.unseen.without_link),
             ("unseen.by_reset", self.unseen.by_reset),
             ("unseen.by_hang", self.unseen.by_hang),
+            ("unseen.by_overrun", self.unseen.by_overrun),
+            ("fault.stale_heads", self.faults.stale_heads_written),
         ] {
             if count != 0 {
                 list.push((name.to_string(), count));

@@ -125,13 +125,14 @@ impl Card {
         let faults = &self.faults;
         let _ = writeln!(
             out,
-            "faults: away {} hung rx {:#x} tx {:#x} write-backs late by {} ns, waiting {}; lost messages: {}",
+            "faults: away {} hung rx {:#x} tx {:#x} write-backs late by {} ns, waiting {}; lost messages: {}; stale heads: {}",
             u8::from(faults.gone),
             faults.hung_receive,
             faults.hung_transmit,
             faults.write_back_delay,
             faults.late_write_backs(),
             self.interrupts.loss(),
+            faults.stale_heads,
         );
         let _ = writeln!(out, "violations: {}", self.report.total());
         for text in self.report.recent() {

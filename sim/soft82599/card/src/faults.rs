@@ -5,7 +5,8 @@
 //! happens to frames on the wire is no business of the card's; the program around it loses, spoils and delays those.
 //!
 //! A hung queue takes no descriptor. A late write-back reaches memory some time after its frame did, and its interrupt comes behind it, so
-//! the order that the driver relies on holds. A card that went away answers reads with all ones and does nothing more.
+//! the order that the driver relies on holds. A stale head is written once more some time later, over newer ones, as if an older write had
+//! been overtaken on the bus. A card that went away answers reads with all ones and does nothing more.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use std::fmt;
 
 /// Late write-backs that wait at most; beyond that the oldest go early.
 const MOST_LATE: usize = 1 << 16;
+/// Stale heads that wait at most; beyond that none is struck.
+const MOST_STALE: usize = 1 << 10;
 
 /// Which of a row of events are struck.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -96,6 +99,13 @@ pub struct Faults {
     /// How much later write-backs reach memory.
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
+    /// Which heads of transmit rings are written once more, and how much later.
+    pub stale_heads: Trigger,
+    pub stale_head_delay: Nanoseconds,
+    /// Time, queue, address and value of such heads, oldest first.
+    stale: VecDeque<(Nanoseconds, usize, u64, u32)>,
+    /// Those that reached memory.
+    pub stale_heads_written: u64,
     late: VecDeque<Late>,
     /// Late write-backs whose memory had gone meanwhile.
     pub late_without_memory: u64,
@@ -146,6 +156,25 @@ impl Faults {
         host.dma_publish_u32(address, value)
     }
 
+    /// A transmit ring's head was written; perhaps it is written once more.
+    pub fn head_written(&mut self, now: Nanoseconds, queue: usize, address: u64, head: u32) {
+        if self.stale.len() < MOST_STALE && self.stale_heads.strikes() {
+            let at = now.saturating_add(self.stale_head_delay).max(self.stale.back().map_or(0, |last| last.0));
+            self.stale.push_back((at, queue, address, head));
+        }
+    }
+
+    /// Writes the stale heads that are due.
+    pub(crate) fn write_stale_heads(&mut self, host: &mut impl Host, now: Nanoseconds) {
+        while self.stale.front().is_some_and(|stale| stale.0 <= now) {
+            let Some((_, _, address, head)) = self.stale.pop_front() else { return };
+            match host.dma_publish_u32(address, head) {
+                Ok(()) => self.stale_heads_written += 1,
+                Err(_) => self.late_without_memory += 1,
+            }
+        }
+    }
+
     /// True if the queue's interrupt event has to wait behind late write-backs; it comes back by `take_due_event`.
     pub fn holds_event(&mut self, now: Nanoseconds, direction: Direction, queue: usize) -> bool {
         self.hold(now, direction, queue, Owed::Event)
@@ -173,7 +202,8 @@ impl Faults {
     }
 
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        self.late.front().map(|late| late.at)
+        let stale = self.stale.front().map(|stale| stale.0);
+        self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
     /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost and counted.
@@ -190,6 +220,8 @@ impl Faults {
 
     /// A queue is switched off: what it still owes reaches memory now, without an interrupt, and nothing comes behind.
     pub(crate) fn settle(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
+        // Its memory may serve another purpose from now on.
+        self.stale.retain(|stale| direction != Direction::Transmit || stale.1 != queue);
         let lost = &mut self.late_without_memory;
         self.late.retain(|late| {
             let of_queue = late.direction == direction && late.queue == queue;
@@ -202,6 +234,7 @@ impl Faults {
 
     /// The card was reset: what was owed is owed no more. Returns how many received descriptors that were.
     pub(crate) fn forget_late(&mut self) -> u64 {
+        self.stale.clear();
         let received = |late: &Late| late.direction == Direction::Receive && !matches!(late.owed, Owed::Event);
         self.late.drain(..).filter(received).count() as u64
     }

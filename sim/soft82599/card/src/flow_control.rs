@@ -46,6 +46,14 @@ impl FlowControl {
     }
 }
 
+/// The class whose packet buffer a transmit queue's frames pass through.
+pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
+    if !field::mtqc::RT_ENABLE.is_set(regs.get(Register::Mtqc)) {
+        return 0;
+    }
+    (0..CLASSES).find(|&class| queues_of_class(regs, class) >> queue & 1 != 0).unwrap_or(0)
+}
+
 /// Transmit queues of a class (8.2.3.9.15): without DCB all queues are of class 0.
 fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
     use field::mtqc::*;

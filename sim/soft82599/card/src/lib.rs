@@ -53,6 +53,7 @@ mod sfp_module;
 mod statistics;
 mod tcp_timer;
 mod transmit;
+mod transmit_buffer;
 mod transmit_packet;
 mod transmit_queue;
 mod write_back;

@@ -48,6 +48,8 @@ pub struct Unseen {
     pub by_reset: u64,
     /// They came for a queue that hangs on demand (beside QPRDC, if the queue drops).
     pub by_hang: u64,
+    /// Sent frames that overran the packet buffer, since no room was left above its threshold (transmit_buffer.rs).
+    pub by_overrun: u64,
 }
 
 enum Outcome {

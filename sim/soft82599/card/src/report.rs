@@ -38,6 +38,8 @@ pub enum Violation {
     FcsNotInserted,
     FormsMixed,
     NotModelled,
+    TransmitBuffer,
+    HeadsOutOfOrder,
 }
 
 struct Rule {
@@ -55,7 +57,7 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 ///
 /// Sections were compared with those that public drivers quote with their titles (TinyNF above all). Nowhere seen, and so in doubt, are
 /// 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4; the rules are those that drivers keep.
-const RULES: [Rule; 29] = [
+const RULES: [Rule; 31] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.3, 8.2.3.8.5, 8.2.3.9.9)"),
     rule(
@@ -120,6 +122,16 @@ const RULES: [Rule; 29] = [
         Violation::NotModelled,
         "not_modelled",
         "LinkSec, IPsec and time stamps are things that this software card does not do (7.8, 7.9, 7.12)",
+    ),
+    rule(
+        Violation::TransmitBuffer,
+        "transmit_buffer",
+        "TXPBSIZE less TXPBTHRESH of a queue's class holds the largest frame, which is fetched whole (4.6.11.3, 8.2.3.9.16)",
+    ),
+    rule(
+        Violation::HeadsOutOfOrder,
+        "heads_out_of_order",
+        "head write-back goes without relaxed ordering, under which an older head may land on a newer one (8.2.3.11.2, PCIe 2.4.1)",
     ),
 ];
 

@@ -37,6 +37,7 @@ impl Card {
             *queue = Default::default();
         }
         self.transmit_ready = 0;
+        self.transmit_backlog = false;
         self.queue_settings = QueueSettings::new();
         self.rate_timers.clear();
         self.write_back_timers.clear();

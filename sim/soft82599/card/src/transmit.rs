@@ -12,6 +12,7 @@ use crate::faults::Direction;
 use crate::host::{DmaFault, Host, Nanoseconds};
 use crate::registers::{field, Register};
 use crate::report::Violation;
+use crate::transmit_buffer::room_of_queue;
 use crate::transmit_packet::{Line, LineRules};
 use crate::transmit_queue::{DESCRIPTOR_BYTES, QUEUES};
 
@@ -33,7 +34,11 @@ impl Card {
     pub(crate) fn transmit(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         let mut budget = BUDGET_DESCRIPTORS;
         while self.transmit_sendable() != 0 && budget != 0 {
-            if !self.link.is_up() || !self.may_do_dma() || !self.transmit_enabled() || !host.wire_has_room() {
+            if !self.link.is_up() || !self.may_do_dma() || !self.transmit_enabled() {
+                return true;
+            }
+            if !host.wire_has_room() {
+                self.transmit_backlog = true;
                 return true;
             }
             let index = next_turn(self.transmit_sendable(), self.transmit_turn);
@@ -45,6 +50,7 @@ impl Card {
                 self.receive_from_mac(host, now, &frame);
             }
         }
+        self.transmit_backlog &= self.transmit_sendable() != 0;
         self.transmit_sendable() != 0
     }
 
@@ -62,7 +68,21 @@ impl Card {
         let Self { transmit_queues, regs, statistics, looped_back, packet_buffers, report, faults, .. } = self;
         let queue = &mut transmit_queues[index];
         let rules = LineRules::of(regs);
-        let mut line = Line { rules, regs, statistics, looped_back, packet_buffers, report, index, frames: 0, bytes: 0 };
+        let (room_bytes, backlog) = (room_of_queue(regs, index), self.transmit_backlog);
+        let mut line = Line {
+            rules,
+            regs,
+            statistics,
+            looped_back,
+            packet_buffers,
+            report,
+            index,
+            room_bytes,
+            backlog,
+            overruns: 0,
+            frames: 0,
+            bytes: 0,
+        };
         let owner = (Direction::Transmit, index);
         let limited = self.queue_settings.is_limited(index);
         let (mut done, mut reported, mut fault) = (0, false, None);
@@ -99,6 +119,7 @@ impl Card {
             Err(error) => fault = Some(error),
         }
         let (frames, bytes) = (line.frames, line.bytes);
+        self.unseen.by_overrun += line.overruns;
         if queue.pending() == 0 || (limited && self.charge_rate(now, index, frames, bytes)) {
             self.transmit_ready &= !(1 << index);
         }
@@ -168,6 +189,12 @@ impl Card {
         if threshold != 0 && field::tdwbal::HEAD_WRITE_BACK.is_set(self.regs.get_at(Register::Tdwbal, index)) {
             self.report.add(Violation::ThresholdsTooHigh, || format!("TXDCTL[{index}]: WTHRESH {threshold} with head write-back"));
         }
+        if field::tdwbal::HEAD_WRITE_BACK.is_set(self.regs.get_at(Register::Tdwbal, index))
+            && field::dca_txctrl::DESCRIPTOR_WRITE_RELAXED.is_set(self.regs.get_at(Register::DcaTxctrl, index))
+        {
+            self.report.add(Violation::HeadsOutOfOrder, || format!("transmit queue {index} enabled: DCA_TXCTRL lets heads overtake"));
+        }
+        self.check_transmit_buffer(index);
         let mode = self.regs.get(Register::Mtqc);
         if index >= PLAIN_QUEUES && mode & (field::mtqc::RT_ENABLE.ones() | field::mtqc::VT_ENABLE.ones()) == 0 {
             self.report.add(Violation::QueueBeyondMode, || format!("transmit queue {index} enabled, MTQC is {mode:#x}"));

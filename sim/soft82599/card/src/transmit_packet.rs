@@ -15,6 +15,7 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::{Report, Violation};
 use crate::segmentation::{send_packet, Malformed, Rules, Wanted};
 use crate::statistics::{SentFrame, Statistics};
+use crate::transmit_buffer::FCS_BYTES;
 use crate::transmit_queue::{Form, Packet, TransmitQueue, CONTEXTS};
 
 /// Headers and payload of the largest segmented packet (PAYLEN has 18 bits).
@@ -22,7 +23,6 @@ const LARGEST_PACKET: usize = 256 * 1024 + 512;
 const TYPE_CONTEXT: u64 = 2;
 const TYPE_DATA: u64 = 3;
 const SHORTEST_FRAME: usize = 60;
-const FCS_BYTES: usize = 4;
 /// Buffers for packets that are kept for the next ones.
 const MOST_SPARE: usize = 8;
 
@@ -53,6 +53,11 @@ pub struct Line<'c> {
     pub packet_buffers: &'c mut Vec<Vec<u8>>,
     pub report: &'c mut Report,
     pub index: usize,
+    /// Room in the packet buffer above its threshold, and whether the fill has reached the threshold (transmit_buffer.rs).
+    pub room_bytes: usize,
+    pub backlog: bool,
+    /// Frames that overran it.
+    pub overruns: u64,
     /// Sent so far, as the wire sees them.
     pub frames: u64,
     pub bytes: u64,
@@ -197,6 +202,14 @@ impl Line<'_> {
 
     fn send_frame(&mut self, host: &mut impl Host, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes + FCS_BYTES > self.room_bytes {
+            let room = self.room_bytes;
+            self.complain(Violation::TransmitBuffer, || format!("a frame of {bytes} bytes, above TXPBTHRESH there are {room}"));
+            if self.backlog {
+                self.overruns += 1;
+                return;
+            }
+        }
         if self.rules.pad && bytes < SHORTEST_FRAME {
             let mut padded = [0u8; SHORTEST_FRAME];
             let mut at = 0;

@@ -132,7 +132,9 @@ impl TransmitQueue {
         self.write_back.hinted_writes += u64::from(self.write_back.hinted);
         self.write_back.head_asked = false;
         self.write_back.head_told = self.head;
-        faults.publish_u32(host, now, owner, address, self.head).map(|()| true)
+        faults.publish_u32(host, now, owner, address, self.head)?;
+        faults.head_written(now, owner.1, address, self.head);
+        Ok(true)
     }
 
     /// The queue's turn is over: tells the head if one of the turn's descriptors asked for it. True if it did.

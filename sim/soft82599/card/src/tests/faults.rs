@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! A card that is ill on purpose: what the driver sees is late, lost or all ones, never out of order, and it ends when it is told to.
 
-use super::driver::{numbered_frame, Driver};
+use super::driver::{numbered_frame, Driver, SPARE};
 use crate::registers::descriptor::transmit_write_back;
-use crate::registers::Register;
+use crate::registers::{field, Register};
 use crate::{Direction, Trigger};
 
 #[test]
@@ -75,6 +75,45 @@ fn a_queue_that_is_switched_off_writes_nothing_afterwards() {
     driver.host.published.clear();
     driver.advance(2_000_000);
     assert!(driver.host.published.is_empty());
+}
+
+#[test]
+fn a_stale_head_lands_on_a_newer_one_and_not_after_its_queue_is_off() {
+    let mut driver = Driver::up(1, 64);
+    driver.write_at(Register::Txdctl, 0, 0);
+    driver.write_at(Register::Tdwbal, 0, SPARE as u32 | field::tdwbal::HEAD_WRITE_BACK.ones());
+    let order = driver.read_at(Register::DcaTxctrl, 0);
+    driver.write_at(Register::DcaTxctrl, 0, order & !field::dca_txctrl::DESCRIPTOR_WRITE_RELAXED.ones());
+    driver.write_at(Register::Txdctl, 0, field::txdctl::ENABLE.ones());
+    assert_eq!(driver.card.violations(), 0);
+    driver.card.repeat_heads(1_000_000, Trigger::Next(2));
+    let mut heads = vec![];
+    for number in 0..3 {
+        driver.send(0, &numbered_frame(number, 60));
+        heads.push(driver.host.u64_at(SPARE) as u32);
+        driver.advance(100_000);
+    }
+    driver.advance(700_000);
+    heads.push(driver.host.u64_at(SPARE) as u32);
+    driver.advance(100_000);
+    heads.push(driver.host.u64_at(SPARE) as u32);
+    assert_eq!(heads, [1, 2, 3, 1, 2]);
+    assert!(driver.card.statistics().contains(&("fault.stale_heads".into(), 2)), "{:?}", driver.card.statistics());
+    driver.card.repeat_heads(1_000_000, Trigger::Next(1));
+    driver.send(0, &numbered_frame(4, 60));
+    driver.write_at(Register::Txdctl, 0, 0);
+    driver.host.put_u64(SPARE, 77);
+    driver.advance(2_000_000);
+    assert_eq!(driver.host.u64_at(SPARE), 77);
+}
+
+#[test]
+fn heads_that_may_overtake_each_other_are_told() {
+    let mut driver = Driver::up(1, 64);
+    driver.write_at(Register::Txdctl, 0, 0);
+    driver.write_at(Register::Tdwbal, 0, SPARE as u32 | field::tdwbal::HEAD_WRITE_BACK.ones());
+    driver.write_at(Register::Txdctl, 0, field::txdctl::ENABLE.ones());
+    assert!(driver.card.take_complaint().unwrap().starts_with("heads_out_of_order"), "a reset leaves relaxed ordering on");
 }
 
 #[test]

@@ -20,4 +20,5 @@ mod rules;
 mod self_test;
 mod statistics;
 mod transmit;
+mod transmit_buffer;
 mod write_back;

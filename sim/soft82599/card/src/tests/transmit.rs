@@ -364,6 +364,12 @@ fn queues_and_thresholds_that_the_card_does_not_have_are_told() {
     assert_eq!(told(Register::Txdctl, 70, enable), "queue_beyond_mode");
     assert_eq!(told(Register::Mtqc, 0, field::mtqc::RT_ENABLE.ones()), "arbiter_running");
     told(Register::Txdctl, 70, 0);
+    assert_eq!(told(Register::Txdctl, 70, enable), "transmit_buffer", "its class has no packet buffer yet");
+    told(Register::Txdctl, 70, 0);
+    for (class, kib) in [(0, 80), (2, 80)] {
+        told(Register::Txpbsize, class, field::txpbsize::SIZE_KIB.put(kib));
+        told(Register::Txpbthresh, class, field::txpbthresh::THRESHOLD_KIB.put(kib - 10));
+    }
     assert_eq!(told(Register::Txdctl, 70, enable), "", "with DCB it is there");
     told(Register::Txdctl, 70, 0);
     let thresholds = field::txdctl::PREFETCH_THRESHOLD.put(33) | field::txdctl::WRITE_BACK_THRESHOLD.put(8);
