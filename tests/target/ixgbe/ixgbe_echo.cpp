@@ -267,7 +267,8 @@ bool report(ixgbe::Card& card, const Echo& echo, unsigned core) {
         " empty=", pair.counters().empty_interrupts.value(), " budget_exits=", pair.counters().budget_exits.value(),
         " idle_finds=", pair.counters().idle_finds.value(), " pool_empty=", receive.counters().pool_empty.value(),
         " dropped=", receive.counters().dropped_errors.value() + receive.counters().dropped_overlong.value(),
-        " untagged=", receive.counters().dropped_untagged.value(), " hangs=", transmit.counters().hangs.value());
+        " untagged=", receive.counters().dropped_untagged.value(), " hangs=", transmit.counters().hangs.value(),
+        " wrong_heads=", transmit.counters().wrong_heads.value());
   const std::uint32_t accounted = receive.pool().available() + receive.posted();
   if (accounted == receive.pool().size()) return true;
   print("ixgbe_echo: core ", core, " misses ", receive.pool().size() - accounted, " of ", receive.pool().size(), " buffers");

@@ -251,6 +251,42 @@ def test_thousands_of_frames_over_ring_wraps_come_back_without_a_register_read(w
     assert writes["RDT[0]"] <= core["batches"] + 1
 
 
+def test_heads_that_go_back_free_nothing_and_are_counted():
+    """Older heads land on newer ones, as relaxed ordering would let them: no frame may be lost, or be told as sent too early."""
+    fault = "stale-head 300000 all"
+    words = "transmit_descriptors=128 head_write_back=on"
+    with booted(words=words, card_options=("--strict", "--fault", fault)) as echo:
+        frames = [echo_frame(i, 60 + i * 7 % 1400) for i in range(3_000)]
+        exchange(echo.peer, frames, echoed, window=8)
+        stale = echo.machine.card_command("statistics").get("fault.stale_heads", 0)
+        assert echo.machine.card_command("violations")["total"] == 0
+        echo.machine.card_command("fault off")
+        # A head that is right again ends the last wait.
+        exchange(echo.peer, [echo_frame(5_000, 60)], echoed)
+        core = echo.finish()[0]
+    assert stale > 20, "no head went back: this run shows nothing"
+    assert core["wrong_heads"] > 0
+    assert core["sent"] == 3_001
+
+
+def test_the_card_is_reset_before_it_may_touch_memory():
+    """A card that an earlier owner left running would write by that owner's rings as soon as bus mastering came on."""
+    with booted(card_options=("--log-level", "debug")) as echo:
+        log = (echo.machine.directory / "card.log").read_text()
+        writes = echo.machine.card_command("counters")["writes"]
+        echo.finish()
+    steps = [(where, int(value, 16)) for where, value in re.findall(r"write (CTRL|0x4) = (0x[0-9a-f]+)", log)]
+    # Bits of the datasheet's 8.2.3.1.1 and of PCI's command register.
+    quiet, reset, master = (
+        [i for i, step in enumerate(steps) if step[0] == where and step[1] >> bit & 1]
+        for where, bit in (("CTRL", 2), ("CTRL", 26), ("0x4", 2))
+    )
+    assert quiet and reset and master, steps
+    assert quiet[0] < reset[0] < master[0], f"not master disable, reset, bus mastering (5.2.5.3.2): {steps}"
+    for register in ("RTTBCNRC", "RTTDT1C", "QDE"):
+        assert writes[register] == 128, f"{register} of an earlier owner's queues is left"
+
+
 def test_bursts_larger_than_the_budget_strand_nothing():
     with booted(words="receive_descriptors=1024 receive_buffers=2048 itr_us=1000") as echo:
         for burst in range(10):
