@@ -90,6 +90,7 @@ EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
   options.reboot_after_panic = find(command_line, "panic") == "reboot";
   options.checked_heap = find(command_line, "heap") == "checked";
   options.assume_mwait = find(command_line, "mwait") == "assumed";
+  options.keep_demotion = find(command_line, "demotion") == "kept";
   return options;
 }
 
@@ -101,6 +102,7 @@ void EarlyOptions::check(Arguments& arguments) {
   static_cast<void>(arguments.choice("panic", {"halt", "reboot"}, 0, "what follows a panic; an emulator is left instead of a halt"));
   static_cast<void>(arguments.choice("heap", {"plain", "checked"}, 0, "checked: find writes outside of objects and after free; slow"));
   static_cast<void>(arguments.choice("mwait", {"found", "assumed"}, 0, "assumed: it sleeps, though CPUID lists no state for it"));
+  static_cast<void>(arguments.choice("demotion", {"off", "kept"}, 0, "kept: the CPU may demote C-states as firmware allows it to"));
 }
 
 }  // namespace neap

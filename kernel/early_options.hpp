@@ -31,13 +31,14 @@ struct EarlyOptions {
   bool reboot_after_panic = false;
   bool checked_heap = false;
   bool assume_mwait = false;
+  bool keep_demotion = false;
 
-  /// Any command line; the first `console=`, `panic=`, `heap=` and `mwait=` count.
+  /// Any command line; the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` count.
   static EarlyOptions from(std::string_view command_line) noexcept;
   /// `com1` to `com4`, `serial` (com1) or a port (0x2e8), each with a speed behind it if it is not to be 115200; `vga`; or `none` alone;
   /// separated by commas. Null if it was understood, else why not, and nothing is changed.
   const char* parse_console(std::string_view value) noexcept;
-  /// Makes `console=`, `panic=`, `heap=` and `mwait=` known, and complains of what `from` did not understand.
+  /// Makes `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` known, and complains of what `from` did not understand.
   static void check(Arguments& arguments);
 };
 

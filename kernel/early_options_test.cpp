@@ -54,6 +54,10 @@ TEST(EarlyOptions, MwaitIsTakenToSleepIfTheUserSaysSo) {
   for (const char* line : {"", "mwait=found", "mwait=", "mwait=assume", "mwait=found mwait=assumed"}) {
     EXPECT_FALSE(EarlyOptions::from(line).assume_mwait) << line;
   }
+  EXPECT_TRUE(EarlyOptions::from("demotion=kept").keep_demotion);
+  for (const char* line : {"", "demotion=off", "demotion=", "demotion=off demotion=kept"}) {
+    EXPECT_FALSE(EarlyOptions::from(line).keep_demotion) << line;
+  }
   Arguments arguments("mwait=assume");
   EarlyOptions::check(arguments);
   EXPECT_EQ(arguments.complaints(), "mwait=assume is not one of: found | assumed\n");

@@ -236,6 +236,14 @@ TEST_F(PolicyTest, RefusalsSayWhatIsAccepted) {
 
 TEST_F(BarePolicyTest, WhatTheCpuLacksIsRefusedHonestly) {
   EXPECT_EQ(why(Setting::idle, "monitor"), "idle: monitor needs an MWAIT that sleeps; accepted here: halt poll deepest");
+  PowerAbilities broken{.idle_states = 0b0100'0111, .mwait_sleeps = true, .timer_stops = true, .writes_missed = true};
+  EXPECT_EQ(policy::parse(Setting::idle, "c6", broken).error().why,
+            "idle: c6 would stop this CPU's APIC timer (no ARAT in CPUID leaf 6); accepted here: halt c1 c1e poll deepest");
+  EXPECT_EQ(policy::parse(Setting::idle, "monitor", broken).error().why,
+            "idle: monitor needs a MONITOR that sees every write, and this CPU's may miss one (erratum); accepted here: halt c1 c1e poll "
+            "deepest");
+  broken.timer_stops = false;
+  EXPECT_EQ(policy::parse(Setting::idle, "c6", broken).error().why, "idle: this CPU has no c6; accepted here: halt c1 c1e poll deepest");
   EXPECT_EQ(why(Setting::idle, "c6"), "idle: c6 needs an MWAIT that sleeps; accepted here: halt poll deepest");
   EXPECT_EQ(why(Setting::pstate, "24"), "pstate: no P-states can be set on this CPU");
   EXPECT_EQ(why(Setting::power_limit, "60W"), "power_limit: no power limit can be set on this CPU");

@@ -58,6 +58,15 @@ std::string thousandths(std::uint64_t value) {
 
 bool has(const PowerAbilities& abilities, unsigned state) { return (abilities.idle_states >> state & 1) != 0; }
 
+std::string why_no_state(const PowerAbilities& abilities, IdleState state) {
+  const std::string name = idle_state_names[static_cast<unsigned>(state)];
+  if (!abilities.mwait_sleeps) return name + " needs an MWAIT that sleeps";
+  if (state == IdleState::monitor) return "monitor needs a MONITOR that sees every write, and this CPU's may miss one (erratum)";
+  const bool deeper_than_c1e = state >= IdleState::c3 && state <= IdleState::c7;
+  if (abilities.timer_stops && deeper_than_c1e) return name + " would stop this CPU's APIC timer (no ARAT in CPUID leaf 6)";
+  return "this CPU has no " + name;
+}
+
 Parsed parse_idle(std::string_view text, const PowerAbilities& abilities) {
   Value value;
   if (text == "deepest") {
@@ -68,10 +77,8 @@ Parsed parse_idle(std::string_view text, const PowerAbilities& abilities) {
   if (name == idle_state_names.end()) return wrong(Setting::idle, text, accepted_idle_states(abilities));
   value.idle = static_cast<IdleState>(name - idle_state_names.begin());
   if (has(abilities, static_cast<unsigned>(value.idle))) return value;
-  const std::string why = value.idle == IdleState::monitor ? "monitor needs an MWAIT that sleeps"
-                          : abilities.mwait_sleeps         ? "this CPU has no " + std::string(*name)
-                                                           : std::string(*name) + " needs an MWAIT that sleeps";
-  return refuse(ErrorCode::unsupported, Setting::idle, why + "; accepted here: " + accepted_idle_states(abilities));
+  return refuse(ErrorCode::unsupported, Setting::idle,
+                why_no_state(abilities, value.idle) + "; accepted here: " + accepted_idle_states(abilities));
 }
 
 Parsed parse_time(Setting setting, std::string_view text, std::uint32_t most_us, std::string_view accepted) {

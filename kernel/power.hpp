@@ -66,7 +66,9 @@ struct CounterSample {
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default policy
-  bool mwait_sleeps = false;  ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
+  bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
+  bool timer_stops = false;    ///< in C3 and deeper, which are therefore left out of `idle_states`
+  bool writes_missed = false;  ///< an erratum: MWAIT may sleep through a write, so `monitor` is left out
 
   bool performance = false;        ///< PERF_CTL or HWP_REQUEST can be set
   bool hwp = false;                ///< by HWP_REQUEST, since firmware turned HWP on

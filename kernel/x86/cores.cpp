@@ -217,7 +217,7 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
 
 // Interrupts stay closed, and nobody sends any: what ends MWAIT now and then is no reason to stay up. The line is the core's own stack.
 [[noreturn]] void park() {
-  const auto plan = power::plan_sleep(machine::power_abilities().deepest, false);
+  const auto plan = power::plan_parked();
   if (plan.way != power::Way::mwait) halt_for_ever();
   const std::uint64_t line = 0;
   for (;;) {
@@ -239,6 +239,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
   if (start->entry == nullptr) {
+    power::park_this_core();
     start->ready.store(true, std::memory_order_release);
     park();
   }
@@ -336,16 +337,22 @@ class Starter {
     prepared_ = outcome == Outcome::absent;  // what was prepared is untouched: for the next one
     if (outcome != Outcome::started) print("neap: the core with APIC id ", core.apic_id, " did not start within 1 s, left out");
     if (outcome == Outcome::started) {
-      if (entry != nullptr) core.running = next_;
+      if (entry != nullptr) {
+        core.running = next_;
+      } else {
+        ++parked_;
+      }
       ++next_;
     }
     return outcome != Outcome::stuck;  // such a one holds this number's stack, and the words that cores are started by
   }
+  [[nodiscard]] unsigned parked() const { return parked_; }
 
  private:
   static inline std::array<CoreStart, cores_max> starts_{};
   std::uint64_t page_;
   unsigned next_ = 1;
+  unsigned parked_ = 0;
   bool prepared_ = false;
 };
 
@@ -364,11 +371,15 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   wait_ns(init_wait_ns);
 
   Starter starter(page);
-  for (const bool runs : {true, false}) {
-    for (unsigned i = 1; i < present_count; ++i) {
-      if (wanted.test(i) == runs && !starter.start(present_cores[i], runs ? entry : nullptr)) return running.load();
+  const auto start_all = [&] {
+    for (const bool runs : {true, false}) {
+      for (unsigned i = 1; i < present_count; ++i) {
+        if (wanted.test(i) == runs && !starter.start(present_cores[i], runs ? entry : nullptr)) return;
+      }
     }
-  }
+  };
+  start_all();
+  power::report_parked(starter.parked());
   return running.load();
 }
 

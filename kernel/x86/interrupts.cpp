@@ -32,6 +32,8 @@ constinit thread_local std::uint8_t first_vector = 0;
 // ends the sleep as it begins.
 struct SleepingCpu {
   void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
+  // CLFLUSH is ordered with the loads and stores around it by the fences alone on the CPUs that need this (SDM 2A, CLFLUSH).
+  void flush(const volatile void* line) { asm volatile("mfence; clflush (%0); mfence" ::"r"(line) : "memory"); }
   void halt() {
     first_vector = 0;
     asm volatile("sti; hlt; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);

@@ -44,7 +44,7 @@ extern const Constructor init_array_start[], init_array_end[];
   require(apic::initialise(), "this CPU has no local APIC");
   apic::enable_this_core(true);
   initialise_first_core();
-  power::find_abilities(options.assume_mwait);
+  power::find_abilities({.assume_mwait = options.assume_mwait, .keep_demotion = options.keep_demotion});
   power::start_this_core(0);
   initialise_clock();
   initialise_alarm();

@@ -17,11 +17,17 @@ bool is_intel(power::CpuAccess& cpu) noexcept {
   return leaf.ebx == 0x756e6547 && leaf.edx == 0x49656e69 && leaf.ecx == 0x6c65746e;  // "GenuineIntel"
 }
 
+bool is_amd(power::CpuAccess& cpu) noexcept {
+  const auto leaf = cpu.cpuid(0, 0);
+  return leaf.ebx == 0x68747541 && leaf.edx == 0x69746e65 && leaf.ecx == 0x444d4163;  // "AuthenticAMD"
+}
+
 }  // namespace
 
 Identity identify(power::CpuAccess& cpu) noexcept {
   Identity found;
   found.intel = is_intel(cpu);
+  found.amd = is_amd(cpu);
   const auto leaf1 = cpu.cpuid(1, 0);
   const auto family = leaf1.eax >> 8 & 0xf;
   found.family = static_cast<std::uint16_t>(family == 0xf ? family + (leaf1.eax >> 20 & 0xff) : family);

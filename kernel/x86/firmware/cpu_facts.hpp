@@ -15,7 +15,7 @@ namespace neap::x86::cpu_facts {
 struct Identity {
   std::array<char, 49> name{};  ///< the brand string, without blanks around it; empty if there is none
   std::uint16_t family = 0, model = 0, stepping = 0;
-  bool intel = false, hypervisor = false;
+  bool intel = false, amd = false, hypervisor = false;
 };
 [[nodiscard]] Identity identify(power::CpuAccess& cpu) noexcept;
 

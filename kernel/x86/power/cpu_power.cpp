@@ -41,14 +41,24 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
+/// False: the CPU goes on demoting. The lock bit is for the bits below it, so an attempt is made in any case; it may fault.
+bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
+  if (demotion == 0) return true;
+  const auto before = cpu.read_msr(msr::package_cstate_control);
+  if (!before || (*before & demotion) == 0) return true;
+  (void)cpu.write_msr(msr::package_cstate_control, *before & ~demotion);
+  return (cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion) == 0;
+}
+
 }  // namespace
 
-void CpuPower::find(CpuAccess& cpu, bool assume_mwait) noexcept {
+void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
   const Identity identity{cpu_facts::identify(cpu), cpu.cpuid(0, 0).eax, cpu.cpuid(1, 0)};
   model_ = identity.intel ? find_model(identity.family, identity.model) : nullptr;
   static_assert(sizeof abilities_.cpu == sizeof identity.name);
   std::ranges::copy(identity.name, abilities_.cpu);
-  find_idle_states(cpu, identity, assume_mwait);
+  find_idle_states(cpu, identity, options.assume_mwait);
+  find_demotion(identity, options.keep_demotion);
   find_performance(cpu, identity);
   find_turbo(cpu, identity);
   find_rapl(cpu, identity);
@@ -87,13 +97,38 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     mwait_lack_ = MwaitLack::assumed_none;
   }
   ways_.mwait_sleeps = abilities_.mwait_sleeps = true;
-  add(IdleState::monitor);
+  if (identity.intel) ways_.errata = monitor_errata(static_cast<std::uint8_t>(identity.family), static_cast<std::uint8_t>(identity.model));
+  abilities_.writes_missed = ways_.errata.writes_missed;
+  if (!abilities_.writes_missed) add(IdleState::monitor);
+  leave_out_states_without_timer(cpu, identity);
   for (const IdleState state : {IdleState::c1, IdleState::c1e, IdleState::c3, IdleState::c6, IdleState::c7}) {
     if (ways_.hints[static_cast<unsigned>(state)] == no_hint) continue;
     add(state);
     abilities_.deepest = state;
   }
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
+}
+
+// Where CPUID does not say that the APIC's timer runs on (ARAT: leaf 6, EAX bit 2), it stops in C3 and deeper, in TSC-deadline mode too
+// (SDM 3A, 11.5.4). The alarm is that timer, so a core may go as deep as C1E. A parked core has no alarm.
+void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
+  for (const std::uint8_t hint : ways_.hints) {
+    if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
+  }
+  constexpr std::uint64_t timer_always_runs_bit = bit(2);
+  if (identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & timer_always_runs_bit) != 0) return;
+  for (const IdleState state : {IdleState::c3, IdleState::c6, IdleState::c7}) {
+    std::uint8_t& hint = ways_.hints[static_cast<unsigned>(state)];
+    abilities_.timer_stops = abilities_.timer_stops || hint != no_hint;
+    hint = no_hint;
+  }
+}
+
+void CpuPower::find_demotion(const Identity& identity, bool keep) noexcept {
+  if (identity.hypervisor) return;
+  // AMD's erratum 400: in C1E, which firmware may have HLT mean, the timer stops on families 0Fh and 10h. FreeBSD turns it off likewise.
+  amd_c1e_ = identity.amd && (identity.family == 0x0f || identity.family == 0x10);
+  if (!keep) demotion_ = demotion_bits(model_);
 }
 
 void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexcept {
@@ -185,6 +220,8 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   if (abilities_.performance) at_boot.performance = cpu.read_msr(abilities_.hwp ? msr::hwp_request : msr::perf_ctl).value_or(0);
   if (abilities_.power_limit) at_boot.power_limit = cpu.read_msr(msr::package_power_limit).value_or(0);
   if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // else C1 is C1E, as firmware wished
+  if (amd_c1e_) (void)change_msr(cpu, msr::amd_interrupt_pending, amd_c1e_on_halt, 0);
+  at_boot.demotes = !turn_off_demotion(cpu, demotion_);
 
   const bool misses = (abilities_.counters & counter::llc_misses) != 0;
   if (fixed_counters_ == 0 && !misses) return at_boot;
@@ -197,6 +234,20 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   (void)cpu.write_msr(msr::fixed_counter_control, fixed_control_value(fixed_counters_));
   (void)cpu.write_msr(msr::perf_global_control, global_control_value(fixed_counters_, misses));
   return at_boot;
+}
+
+Result<void> CpuPower::park_core(CpuAccess& cpu) const noexcept {
+  (void)turn_off_demotion(cpu, demotion_);
+  if (!abilities_.performance) return {};
+  if (!abilities_.hwp) {
+    (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
+    return cpu.write_msr(msr::perf_ctl, perf_ctl_of(abilities_.ratio_min));
+  }
+  const auto before = cpu.read_msr(msr::hwp_request);
+  if (!before) return std::unexpected(before.error());
+  const auto range = cpu.read_msr(msr::hwp_capabilities);
+  if (!range) return std::unexpected(range.error());
+  return cpu.write_msr(msr::hwp_request, hwp_request_lowest(*before, *range, abilities_.energy_preference));
 }
 
 Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept {
@@ -276,10 +327,10 @@ void CpuPower::describe(Line& line) const noexcept {
   }
   switch (mwait_lack_) {
     case MwaitLack::none:
-      line << " monitor";
+      if (!abilities_.writes_missed) line << " monitor";
       break;
     case MwaitLack::assumed_none:
-      line << " monitor; MWAIT is assumed to sleep";
+      line << (abilities_.writes_missed ? "" : " monitor") << "; MWAIT is assumed to sleep";
       break;
     case MwaitLack::missing:
       line << "; MWAIT is missing, so halt is used";

@@ -20,21 +20,32 @@
 
 namespace neap::x86::power {
 
+/// What the command line says of the CPU.
+struct FindOptions {
+  bool assume_mwait = false;   ///< MWAIT sleeps, whatever CPUID says of its states
+  bool keep_demotion = false;  ///< the CPU may demote C-states where firmware allows it to
+};
+
 /// How a core stood when it was started, to go back to.
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
   std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
+  bool demotes = false;           ///< C-states, although it was told not to
 };
 
 class CpuPower {
  public:
   constexpr CpuPower() = default;
 
-  /// Looks at the CPU, changes nothing. Once, on the first core. `assume_mwait`: MWAIT sleeps, whatever CPUID says of its states.
-  void find(CpuAccess& cpu, bool assume_mwait = false) noexcept;
+  /// Looks at the CPU, changes nothing. Once, on the first core.
+  void find(CpuAccess& cpu, FindOptions options = {}) noexcept;
 
-  /// On each core as it starts: turns its counters on, and the CPU's own promotion of C1 to C1E off where both can be asked for.
+  /// On each core as it starts: turns its counters on, and off what the CPU makes of C-states on its own: promotion of C1 to C1E where both
+  /// can be asked for, and demotion of deeper ones.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
+  /// On each core that is parked: it asks for the lowest P-state. The highest request of the threads of a core wins, and on many CPUs that
+  /// of a package; firmware's request would stand for ever. Errors: the MSR faults.
+  Result<void> park_core(CpuAccess& cpu) const noexcept;
 
   [[nodiscard]] const PowerAbilities& abilities() const noexcept { return abilities_; }
   [[nodiscard]] const SleepWays& sleep_ways() const noexcept { return ways_; }
@@ -57,6 +68,8 @@ class CpuPower {
   };
 
   void find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept;
+  void leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept;
+  void find_demotion(const Identity& identity, bool keep) noexcept;
   void find_performance(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_turbo(CpuAccess& cpu, const Identity& identity) noexcept;
   void find_rapl(CpuAccess& cpu, const Identity& identity) noexcept;
@@ -69,6 +82,8 @@ class CpuPower {
   RaplUnits units_;
   MwaitLack mwait_lack_ = MwaitLack::missing;
   bool c1e_promotion_ = false;  // can be turned off
+  bool amd_c1e_ = false;        // likewise: C1E, which stops the timer (erratum 400)
+  std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;
 };
 

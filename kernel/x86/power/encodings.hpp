@@ -16,6 +16,7 @@ constexpr std::uint32_t pmc0 = 0xc1;
 constexpr std::uint32_t platform_info = 0xce;
 constexpr std::uint32_t package_cstate_control = 0xe2;
 constexpr std::uint32_t perf_event_select0 = 0x186;
+constexpr std::uint32_t perf_status = 0x198;
 constexpr std::uint32_t perf_ctl = 0x199;
 constexpr std::uint32_t misc_enable = 0x1a0;
 constexpr std::uint32_t turbo_ratio_limit = 0x1ad;
@@ -43,6 +44,7 @@ constexpr std::uint32_t cores_power_limit = 0x638;
 constexpr std::uint32_t hwp_enable = 0x770;
 constexpr std::uint32_t hwp_capabilities = 0x771;
 constexpr std::uint32_t hwp_request = 0x774;
+constexpr std::uint32_t amd_interrupt_pending = 0xc001'0055;
 }  // namespace msr
 
 /// `length` bits of `value` from bit `first` on.
@@ -54,6 +56,7 @@ constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
 
 /// IA32_PERF_CTL (15.1.1; the ratio's place: volume 4, tables of each model).
+constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
 /// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the
@@ -68,6 +71,13 @@ constexpr std::uint64_t hwp_preference_mask = std::uint64_t{0xff} << hwp_prefere
 constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::uint64_t preference_bits) {
   constexpr std::uint64_t own_request = 0x3ff'ffff'ffff;  // bits 41:0
   return (before & own_request & ~hwp_preference_mask) | (preference_bits & hwp_preference_mask);
+}
+
+/// The lowest request that a thread can make: least and most performance are the CPU's lowest, and the preference is for saving. Without a
+/// preference in CPUID its field is reserved and stays. IA32_HWP_CAPABILITIES (15.4.3): lowest performance in bits 31:24.
+constexpr std::uint64_t hwp_request_lowest(std::uint64_t before, std::uint64_t capabilities, bool has_preference) {
+  const std::uint64_t lowest = hwp_request_value(before, static_cast<std::uint8_t>(bits(capabilities, 24, 8)));
+  return has_preference ? hwp_request_with_preference(lowest, hwp_preference_mask) : lowest;
 }
 
 /// IA32_MISC_ENABLE: 16 enhanced SpeedStep on, 38 turbo off (volume 4, table 2-2).
@@ -168,6 +178,12 @@ constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
 /// MSR_PKG_CST_CONFIG_CONTROL: 2:0 how deep the package may go, 15 the register is locked.
 constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
 constexpr std::uint64_t package_cstate_lock = bit(15);
+/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may take that back ("undemotion"): bits 25 to 28, in
+/// each table of volume 4 from Sandy Bridge on.
+constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
+
+/// MSRC001_0055 of AMD's families 0Fh and 10h: 27 an SMI, 28 C1E when all cores halt (AMD 31116, "Interrupt Pending and CMP-Halt").
+constexpr std::uint64_t amd_c1e_on_halt = bit(27) | bit(28);
 
 /// MSR_PKG_POWER_LIMIT's second limit, for milliseconds; 0: off.
 constexpr std::uint32_t limit2_power_units(std::uint64_t raw) {

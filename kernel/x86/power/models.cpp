@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernel/x86/power/encodings.hpp"
+
 namespace neap::x86::power {
 
 namespace {
@@ -94,7 +96,31 @@ const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept {
   return found == models.end() ? nullptr : found;
 }
 
+// Sources: the lists of Linux (arch/x86/kernel/cpu/intel.c: X86_BUG_CLFLUSH_MONITOR and X86_BUG_MONITOR) with Intel's errata numbers.
+MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept {
+  if (family != family_core) return {};
+  switch (model) {
+    case 0x1d:  // Dunnington, Xeon 7400: AAI65
+    case 0x2e:  // Nehalem-EX
+    case 0x2f:  // Westmere-EX
+      return {.flush_before = true};
+    case 0x5c:  // Goldmont: APL30
+    case 0x6a:  // Ice Lake-SP: ICX143
+    case 0x6c:  // Ice Lake-D has the same core. Linux does not list it; an interrupt too many is harmless, a wake-up too few is not.
+    case 0xbd:  // Lunar Lake
+      return {.writes_missed = true};
+    default:
+      return {};
+  }
+}
+
 Hints usual_hints(bool intel) noexcept { return intel ? to_c7 : hints_of(0x00, no_hint, no_hint, no_hint, no_hint); }
+
+std::uint64_t demotion_bits(const Model* model) noexcept {
+  if (model == nullptr) return 0;
+  const bool has_c3 = model->hints[static_cast<unsigned>(IdleState::c3)] != no_hint;
+  return demote_to_c1 | undemote_c1 | (has_c3 ? demote_to_c3 | undemote_c3 : 0);
+}
 
 std::uint32_t ratio_step_khz(std::uint8_t model) noexcept {
   constexpr std::array<std::uint8_t, 7> nehalem_and_westmere{0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f};

@@ -49,12 +49,22 @@ struct Model {
   PackageLimits package_limits;
 };
 
+/// CPUs on which MONITOR does not do what the manual says.
+struct MonitorErrata {
+  bool flush_before = false;   ///< the line has to be flushed from the caches before MONITOR
+  bool writes_missed = false;  ///< a write to the line may not end MWAIT: a wake-up needs an interrupt
+};
+[[nodiscard]] MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept;
+
 /// Null: not in the table.
 [[nodiscard]] const Model* find_model(std::uint8_t family, std::uint8_t model) noexcept;
 
 /// For a model that is not in the table. Intel's Core and Xeon have had these places since Nehalem (an Atom or a Xeon Phi may mean another
 /// state by a hint: Xeon Phi's 10h is C6); of others only the first is known.
 [[nodiscard]] Hints usual_hints(bool intel) noexcept;
+
+/// The bits of MSR_PKG_CST_CONFIG_CONTROL by which this model demotes C-states and takes that back; 0 for a model that is not in the table.
+[[nodiscard]] std::uint64_t demotion_bits(const Model* model) noexcept;
 
 /// Frequency of one ratio step: 133.33 MHz on Nehalem and Westmere, 100 MHz since (SDM 4, MSR_PLATFORM_INFO of each).
 [[nodiscard]] std::uint32_t ratio_step_khz(std::uint8_t model) noexcept;

@@ -36,10 +36,12 @@ Report::Report(CpuAccess& cpu, const PowerAbilities& abilities) noexcept {
   const std::uint32_t largest_leaf = cpu.cpuid(0, 0).eax;
   const Model* const model = identity.intel ? find_model(identity.family, identity.model) : nullptr;
   if (model != nullptr) wake_times(*model, abilities);
+  left_out(abilities);
   if (identity.intel && identity.family == 6 && !identity.hypervisor) {
     if (largest_leaf >= 6) hwp(cpu);
     if (model != nullptr) turbo(cpu, *model);
     limits(cpu, model);
+    demotion(cpu, model);
   }
   counters(cpu, largest_leaf);
 }
@@ -130,6 +132,26 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
     if ((*control & package_cstate_lock) != 0) line << ", locked";
   }
   if (!line.text().empty()) next() << "firmware's limits: " << line.text();
+}
+
+// As firmware left it: each core turns it off as it starts, unless the command line says demotion=kept.
+void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
+  const std::uint64_t left = cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion_bits(model);
+  if (left == 0) return;
+  Line& line = next() << "firmware lets the CPU demote C-states:";
+  Separator between(" ");
+  if ((left & demote_to_c3) != 0) line << between() << "to C3";
+  if ((left & demote_to_c1) != 0) line << between() << "to C1";
+  if ((left & (undemote_c3 | undemote_c1)) != 0) line << between() << "with undemotion";
+}
+
+void Report::left_out(const PowerAbilities& abilities) noexcept {
+  if (abilities.timer_stops) {
+    next() << "this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so they are not used but by parked cores";
+  }
+  if (abilities.writes_missed) {
+    next() << "this CPU's MONITOR may miss a write (erratum): cores are called by interrupts, and idle=monitor is not offered";
+  }
 }
 
 // CPUID leaf 0Ah (SDM 3B, 20.2).

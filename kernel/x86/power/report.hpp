@@ -28,10 +28,12 @@ class Report {
   void hwp(CpuAccess& cpu) noexcept;
   void turbo(CpuAccess& cpu, const Model& model) noexcept;
   void limits(CpuAccess& cpu, const Model* model) noexcept;
+  void demotion(CpuAccess& cpu, const Model* model) noexcept;
+  void left_out(const PowerAbilities& abilities) noexcept;
   void counters(CpuAccess& cpu, std::uint32_t largest_leaf) noexcept;
   Line& next() noexcept { return lines_[count_++] << "power: "; }
 
-  static constexpr unsigned lines_max = 6;
+  static constexpr unsigned lines_max = 9;
   std::array<Line, lines_max> lines_;
   unsigned count_ = 0;
 };

@@ -58,6 +58,7 @@ TEST(Report, TellsWhatASandyBridgeHas) {
                 "power: waking takes some 2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7",
                 "power: turbo ratio 38 to 3 cores, 37 to 4 cores, 36 to 5 cores, 35 to 6 cores, 34 to 7 cores, 33 to 8 cores",
                 "power: firmware's limits: package 135 W, for moments 162 W; cores none; package sleeps to the deepest",
+                "power: firmware lets the CPU demote C-states: to C3, to C1, with undemotion",
                 "power: performance counters version 3, 4 of 48 bits and 3 fixed of 48",
             }));
 }
@@ -75,6 +76,17 @@ TEST(Report, TellsOfLocksGroupsHwpAndThreads) {
   cpu.msrs[msr::hwp_enable] = 0;
   cpu.msrs.erase(msr::hwp_capabilities);
   EXPECT_EQ(report_of(cpu)[1], "power: HWP is there, left off by firmware");
+}
+
+TEST(Report, TellsWhyStatesAreLeftOut) {
+  FakeCpu cpu = sandy_bridge_ep();
+  cpu.leaves[{6, 0}].eax &= ~4U;
+  EXPECT_EQ(report_of(cpu)[1],
+            "power: this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so they are not used but by parked cores");
+  FakeCpu ice_lake = skylake_sp();
+  ice_lake.model(0x6a, test::monitor_feature | test::speed_step_feature);
+  EXPECT_EQ(report_of(ice_lake)[1],
+            "power: this CPU's MONITOR may miss a write (erratum): cores are called by interrupts, and idle=monitor is not offered");
 }
 
 // Where two public sources differ the number is told as it is.

@@ -16,6 +16,9 @@
 // executed there again and again until what it waits for has come, and nothing else is looked at: so a line that nobody writes any more, or
 // a call by the wrong means, is slept through there as on a CPU.
 //
+// On some CPUs MONITOR misses writes (`MonitorErrata`). There a core in MWAIT is called by an interrupt as well, as one in HLT is, and
+// `watch` is not offered: the card's write would have to be seen.
+//
 // The instructions are behind `Cpu`, so that tests can put a wake-up into every gap.
 #pragma once
 
@@ -32,15 +35,19 @@ enum class Way : std::uint8_t { halt, mwait, watch };
 
 struct SleepPlan {
   Way way = Way::halt;
-  std::uint8_t hint = 0;         ///< EAX of MWAIT
-  bool returns_at_once = false;  ///< MWAIT does, so it is repeated
+  std::uint8_t hint = 0;             ///< EAX of MWAIT
+  bool returns_at_once = false;      ///< MWAIT does, so it is repeated
+  bool flush_line = false;           ///< before MONITOR: an erratum (models.hpp)
+  bool called_by_interrupt = false;  ///< `mwait`: a write alone may not end the sleep, likewise
 };
 
 /// What this CPU can sleep in; found once at boot.
 struct SleepWays {
   bool mwait_sleeps = false;
   bool mwait_returns_at_once = false;  ///< and is to be repeated until it may end
-  Hints hints{};                       ///< only those that the CPU lists
+  MonitorErrata errata{};
+  Hints hints{};                       ///< only those that the CPU lists, and that leave the core's timer running
+  std::uint8_t parked_hint = no_hint;  ///< the deepest that the CPU lists: a parked core has no timer to miss
 
   /// Halt for everything that is not there: a core must sleep somehow. `monitor` sleeps as lightly as MWAIT can: it is for quick answers.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
@@ -48,7 +55,16 @@ struct SleepWays {
     const bool watch = asked == IdleState::monitor;
     const std::uint8_t hint = hints[static_cast<unsigned>(watch ? IdleState::c1 : asked)];
     if (hint == no_hint || (watch && !watched)) return {};
-    return {.way = watch ? Way::watch : Way::mwait, .hint = hint, .returns_at_once = mwait_returns_at_once};
+    return {.way = watch ? Way::watch : Way::mwait,
+            .hint = hint,
+            .returns_at_once = mwait_returns_at_once,
+            .flush_line = errata.flush_before,
+            .called_by_interrupt = errata.writes_missed};
+  }
+  /// For a core that runs nothing and waits for nothing. Halt where MWAIT would return at once: nothing ends this sleep.
+  [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
+    if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
+    return {.way = Way::mwait, .hint = parked_hint};
   }
 };
 
@@ -56,9 +72,10 @@ struct SleepWays {
 class alignas(64) WakeWord {
  public:
   /// Own core. False: somebody called since it got up last.
-  [[nodiscard]] bool lie_down(Way way) noexcept {
+  [[nodiscard]] bool lie_down(SleepPlan plan) noexcept {
     auto expected = State::awake;
-    return state_.compare_exchange_strong(expected, way == Way::mwait ? State::dozing : State::halted, std::memory_order_seq_cst);
+    const bool write_ends_it = plan.way == Way::mwait && !plan.called_by_interrupt;
+    return state_.compare_exchange_strong(expected, write_ends_it ? State::dozing : State::halted, std::memory_order_seq_cst);
   }
   [[nodiscard]] bool was_called() const noexcept { return state_.load(std::memory_order_seq_cst) == State::woken; }
   /// Own core; true if somebody called.
@@ -88,14 +105,16 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// `Cpu`: `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), `first_vector_taken()` in the
-/// last of these two, 0 if none.
+/// `Cpu`: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), `first_vector_taken()`
+/// in the last of these two, 0 if none.
 template <typename Cpu>
 Sleep lie_down_and_sleep(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
                          OwnVectors own) noexcept {
   bool slept = false;
-  if (word.lie_down(plan.way)) {
+  if (word.lie_down(plan)) {
     const volatile void* const line = plan.way == Way::mwait ? word.line() : watched;
+    if (plan.flush_line) [[unlikely]]
+      cpu.flush(line);
     if (plan.way != Way::halt) cpu.monitor(line);
     const WatchedLine before = plan.returns_at_once ? WatchedLine(line) : WatchedLine();
     if (!word.was_called() && still_idle()) {

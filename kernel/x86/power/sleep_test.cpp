@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 namespace neap::x86::power {
 namespace {
@@ -43,6 +44,16 @@ TEST(SleepWays, WhereMwaitDoesNotSleepEverythingHalts) {
   for (const IdleState asked : {halt, c1, c1e, c3, c6, c7, monitor}) EXPECT_EQ(ways.plan(asked, true).way, Way::halt);
 }
 
+TEST(SleepWays, AParkedCoreSleepsAsDeepAsItCan) {
+  SleepWays ways = all_ways();
+  ways.parked_hint = 0x30;
+  EXPECT_EQ(ways.plan_parked().way, Way::mwait);
+  EXPECT_EQ(ways.plan_parked().hint, 0x30);
+  ways.mwait_returns_at_once = true;
+  EXPECT_EQ(ways.plan_parked().way, Way::halt) << "nothing ends it, so it would spin";
+  EXPECT_EQ(SleepWays{}.plan_parked().way, Way::halt);
+}
+
 TEST(SleepWays, AnMwaitThatReturnsAtOnceIsToBeRepeated) {
   SleepWays ways = all_ways();
   ways.mwait_returns_at_once = true;
@@ -69,6 +80,7 @@ struct Model {
   bool interrupt_pending = false;
   bool monitored_line_written = false;
   bool returns_at_once = false;  // the emulator's MWAIT
+  bool misses_writes = false;    // an erratum's MONITOR
   const volatile void* monitored = nullptr;
   std::uint8_t taken = 0;
   std::string steps;
@@ -82,7 +94,7 @@ struct Model {
   void call() {
     work_queued = true;
     const bool interrupt = word.wake();
-    if (monitored == word.line()) monitored_line_written = true;
+    if (monitored == word.line() && !misses_writes) monitored_line_written = true;
     if (interrupt) interrupt_pending = true;
   }
   // The card.
@@ -91,6 +103,10 @@ struct Model {
     if (monitored == card_line) monitored_line_written = true;
   }
   // The core's instructions.
+  void flush(const volatile void* line) {
+    EXPECT_EQ(line, word.line());
+    steps += "flush ";
+  }
   void monitor(const volatile void* line) {
     step("before-monitor");
     monitored = line;
@@ -177,6 +193,28 @@ TEST(Sleep, TheOrderIsMonitorLookSleep) {
   };
   static_cast<void>(sleep_once(now, {Way::mwait, 0}));
   EXPECT_EQ(now.steps, "before-lying-down before-monitor after-monitor before-look after-look before-sleep ");
+}
+
+// Where a write may be missed, the caller's interrupt ends the sleep.
+TEST(Sleep, NoCallIsLostWhereMonitorMissesWrites) {
+  for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+    Model now;
+    now.misses_writes = true;
+    bool called = false;
+    now.at = [&](const std::string& step) {
+      if (step == gap && !std::exchange(called, true)) now.call();
+    };
+    const Sleep how = sleep_once(now, {.way = Way::mwait, .hint = 0x20, .called_by_interrupt = true});
+    EXPECT_TRUE(called && now.work_queued) << gap;
+    EXPECT_TRUE(how.cause == WakeCause::not_asleep || how.cause == WakeCause::wake_up) << gap;
+  }
+}
+
+TEST(Sleep, TheLineIsFlushedBeforeMonitorWhereItMustBe) {
+  Model now;
+  now.interrupt_pending = true;
+  static_cast<void>(sleep_once(now, {.way = Way::mwait, .hint = 0, .flush_line = true}));
+  EXPECT_TRUE(now.steps.starts_with("before-lying-down flush before-monitor ")) << now.steps;
 }
 
 // Where MWAIT returns at once it is repeated until the watched line has changed or an interrupt came; nothing else ends the sleep, not even

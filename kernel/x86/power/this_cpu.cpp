@@ -29,6 +29,8 @@ class ThisCpu final : public CpuAccess {
 constinit ThisCpu this_cpu;
 constinit CpuPower cpu_power;
 constinit thread_local CoreAtBoot at_boot;
+constinit std::atomic<bool> demotion_said{false};
+constinit std::atomic<unsigned> parked_refused{0};
 
 // Cores start one after the other, each before core 0 counts it as running: so these are written by one core at a time, and read later.
 constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's own, by our number
@@ -47,8 +49,8 @@ std::uint8_t package_number(std::uint32_t id) {
 
 }  // namespace
 
-void find_abilities(bool assume_mwait) {
-  cpu_power.find(this_cpu, assume_mwait);
+void find_abilities(FindOptions options) {
+  cpu_power.find(this_cpu, options);
   Line line;
   cpu_power.describe(line);
   line.print();
@@ -58,8 +60,28 @@ void find_abilities(bool assume_mwait) {
 
 void start_this_core(unsigned core) {
   at_boot = cpu_power.start_core(this_cpu);
+  if (at_boot.demotes && !demotion_said.exchange(true)) {
+    print("neap: core ", core, " goes on demoting C-states: firmware has locked that");
+  }
   packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
 }
+
+void park_this_core() {
+  if (!cpu_power.park_core(this_cpu)) parked_refused.fetch_add(1);
+}
+
+void report_parked(unsigned parked) {
+  const PowerAbilities& has = cpu_power.abilities();
+  if (parked == 0 || !has.performance) return;
+  const unsigned refused = parked_refused.load();
+  if (refused == 0) {
+    print("power: ", parked, " parked cores ask for the lowest P-state");
+  } else {
+    print("neap: ", refused, " of ", parked, " parked cores keep firmware's P-state request: writing it faults. It may hold for others");
+  }
+}
+
+SleepPlan plan_parked() noexcept { return cpu_power.sleep_ways().plan_parked(); }
 
 CpuAccess& cpu_access() noexcept { return this_cpu; }
 

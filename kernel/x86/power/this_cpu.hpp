@@ -4,14 +4,18 @@
 
 #include "kernel/power.hpp"
 #include "kernel/x86/power/cpu_access.hpp"
+#include "kernel/x86/power/cpu_power.hpp"
 #include "kernel/x86/power/sleep.hpp"
 
 namespace neap::x86::power {
 
-/// Once, on core 0, when its APIC id is known: finds what there is and says it. `assume_mwait`: the command line says that MWAIT sleeps.
-/// Then each core as it starts, core 0 too.
-void find_abilities(bool assume_mwait);
+/// Once, on core 0, when its APIC id is known: finds what there is and reports it. Then each core as it starts, core 0 too.
+void find_abilities(FindOptions options);
 void start_this_core(unsigned core);
+/// On a core that is parked, before it sleeps; the state that it may sleep in. Core 0 reports what the parked cores asked for.
+void park_this_core();
+[[nodiscard]] SleepPlan plan_parked() noexcept;
+void report_parked(unsigned parked);
 
 /// The CPU that runs the caller.
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
