@@ -13,6 +13,8 @@
 #include <random>
 #include <string>
 
+#include "tests/host/progress_watchdog.hpp"
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace neap::fuzzing {
@@ -50,10 +52,13 @@ int run(const char* name, int count, char** words) {
   const auto start = std::chrono::steady_clock::now();
   const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   unsigned long long streams = 0, bytes = 0;
+  host::WatchedWork work(std::string("a stream of ") + name);
   for (; spent() < seconds; ++streams) {
     if (streams % 1000 == 0) std::fprintf(stderr, "%s: from stream %llu of seed %llu\n", name, streams, seed);
     const std::string stream = Own(seed * 1'000'003 + streams).stream();
+    work.begin_piece();
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
+    work.rest();
     bytes += stream.size();
   }
   std::printf("%s: %llu streams, %llu bytes, in %.1f s\n", name, streams, bytes, spent());

@@ -24,6 +24,7 @@
 #include "kernel/exception_text.hpp"
 #include "kernel/interrupts.hpp"
 #include "kernel/panic.hpp"
+#include "tests/host/progress_watchdog.hpp"
 
 namespace neap {
 namespace {
@@ -44,6 +45,7 @@ std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
 std::mutex cores_change;  // a test may move the clock, which wakes all cores, while a machine is made or ends
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
+constinit thread_local host::WatchedWork* own_work = nullptr;  // of a core's thread
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
@@ -93,6 +95,14 @@ Line read_line(const volatile void* watched) noexcept {
   return line;
 }
 
+void run_core(unsigned core, void (*entry)()) {
+  own_core = core;
+  host::WatchedWork work("an event of core " + std::to_string(core));
+  own_work = &work;
+  entry();
+  own_work = nullptr;
+}
+
 void make_core(unsigned core) {
   if (cores[core] != nullptr) return;
   const std::lock_guard lock(cores_change);
@@ -116,15 +126,14 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   for (unsigned i = 1; i < count; ++i) make_core(i);
   running_cores.store(count, std::memory_order_relaxed);
   for (unsigned i = 1; i < count; ++i) {
-    cores[i]->thread = std::thread([i, entry] {
-      own_core = i;
-      entry();
-    });
+    cores[i]->thread = std::thread(run_core, i, entry);
   }
   return count;
 }
 
+// The loop comes here between any two events.
 void open_interrupt_window() noexcept {
+  if (own_work != nullptr) own_work->begin_piece();
   HostCore* const self = cores[own_core].get();
   if (self != nullptr && self->any_raised.load(std::memory_order_relaxed)) take_interrupts(*self);
 }
@@ -136,6 +145,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
   const bool lies_down = still_idle();
   Sleep how;
   if (lies_down) {
+    if (own_work != nullptr) own_work->rest();
     std::unique_lock lock(self.mutex);
     self.asleep_in = state;
     const auto over = [&] {
@@ -247,10 +257,7 @@ HostMachine::HostMachine(unsigned count) {
   machine::CoreSet wanted;
   for (unsigned i = 0; i < count; ++i) wanted.set(i);
   machine::start_cores(wanted, [] { run_event_loop(); });
-  cores[0]->thread = std::thread([] {
-    own_core = 0;
-    run_event_loop();
-  });
+  cores[0]->thread = std::thread(run_core, 0, +[] { run_event_loop(); });
   own_core = no_core;
 }
 
