@@ -91,6 +91,7 @@ class EventLoop {
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
+  void look_for_hardware_errors(std::uint64_t now_tsc) noexcept;
   static bool still_idle() noexcept;
 
   Core* self_ = nullptr;
@@ -112,9 +113,10 @@ class EventLoop {
 
   IdleState idle_state_ = IdleState::halt;
   std::uint64_t poll_budget_ns_ = 0;
-  std::uint64_t idle_since_ns_ = 0;  // the first look in vain since there was work; 0: there was some
-  std::uint64_t looked_at_tsc_ = 0;  // `poll`: the last look, if it was in vain
-  WatchedLine watched_;              // `monitor`: where the card writes next, as it stood before the last look
+  std::uint64_t idle_since_ns_ = 0;        // the first look in vain since there was work; 0: there was some
+  std::uint64_t next_error_look_tsc_ = 0;  // when the hardware's error banks are read next
+  std::uint64_t looked_at_tsc_ = 0;        // `poll`: the last look, if it was in vain
+  WatchedLine watched_;                    // `monitor`: where the card writes next, as it stood before the last look
 };
 
 /// This core's loop.

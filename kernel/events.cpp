@@ -255,6 +255,8 @@ void EventLoop::poll() noexcept {
   const std::uint64_t now = machine::timestamp();
   if (looked_at_tsc_ != 0) log::slept(IdleState::poll, looked_at_tsc_, now, {});
   looked_at_tsc_ = now;
+  if (now >= next_error_look_tsc_) [[unlikely]]
+    look_for_hardware_errors(now);
   machine::pause();
 }
 
@@ -311,6 +313,15 @@ void EventLoop::sleep() noexcept {
   if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
   watched_ = {};
   log::slept(asked, from_tsc, until_tsc, how);
+  if (until_tsc >= next_error_look_tsc_) [[unlikely]]
+    look_for_hardware_errors(until_tsc);
+}
+
+// No core is woken for it: one that sleeps for an hour looks when it wakes.
+void EventLoop::look_for_hardware_errors(std::uint64_t now_tsc) noexcept {
+  constexpr std::uint64_t seconds_between = 60;
+  next_error_look_tsc_ = now_tsc + seconds_between * machine::timestamp_hz();
+  machine::look_for_hardware_errors();
 }
 
 // Only a test's loop ends. What was spawned is destroyed here, on its own core; other kinds of node belong to others.

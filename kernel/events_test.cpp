@@ -359,5 +359,31 @@ TEST(Errand, RunsOnceForAnyNumberOfAsksAndAgainForOneThatComesMeanwhile) {
   machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.errand.asked()); });
 }
 
+// Corrected errors are counted when the core is awake anyway: no alarm is armed for that.
+TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
+  constexpr std::uint64_t minute_ns = 60'000'000'000;
+  static_cast<void>(host::take_error_looks(0));  // of other tests
+  host::ManualClock clock(1'000'000'000);
+  HostMachine machine(1);
+  const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };
+  const auto wake_up = [&] {
+    machine.on(0, [] {});
+    ASSERT_TRUE(asleep());
+  };
+  wake_up();
+  wake_up();
+  EXPECT_EQ(host::take_error_looks(0), 1U);
+  wake_up();
+  clock.advance(std::chrono::nanoseconds(minute_ns - 1));
+  wake_up();
+  EXPECT_EQ(host::take_error_looks(0), 0U);
+  clock.advance(std::chrono::nanoseconds(1'000'000));
+  EXPECT_EQ(host::alarm_of(0), machine::alarm_none);
+  EXPECT_EQ(host::take_error_looks(0), 0U) << "nothing woke the core";
+  wake_up();
+  wake_up();
+  EXPECT_EQ(host::take_error_looks(0), 1U);
+}
+
 }  // namespace
 }  // namespace neap

@@ -103,6 +103,9 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 /// This core's frequency: `raw` goes into IA32_PERF_CTL (ratio in bits 15:8) or, with HWP on, its ratio into IA32_HWP_REQUEST as least and
 /// most. Errors: `unsupported`.
 [[nodiscard]] Result<void> set_performance(std::uint64_t raw) noexcept;
+/// The ratio at which this core runs now (IA32_PERF_STATUS): what it asked for, unless another thread or core that shares its clock asks
+/// for more, or a limit holds it down. Errors: `unsupported`.
+[[nodiscard]] Result<std::uint8_t> granted_ratio() noexcept;
 /// What HWP of this core prefers where it may choose: 0 speed to 255 saving; `firmwares_preference` as firmware had it. Errors:
 /// `unsupported`.
 constexpr unsigned firmwares_preference = 256;
@@ -118,6 +121,14 @@ constexpr unsigned firmwares_preference = 256;
 
 /// System management interrupts, in which firmware takes the machine away, that this core met since reset. None where that is not counted.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
+
+/// Errors of the hardware that stopped nothing, of all cores since boot. An uncorrected one here was not used by any core.
+struct HardwareErrors {
+  std::uint64_t corrected = 0, uncorrected = 0;
+};
+[[nodiscard]] HardwareErrors hardware_errors() noexcept;
+/// Reads and counts what this core's error banks hold: some microseconds. Two cores that share a bank may both count an error.
+void look_for_hardware_errors() noexcept;
 
 // --- Memory ------------------------------------------------------------------------------------------------------------------------------
 

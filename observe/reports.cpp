@@ -155,6 +155,9 @@ void tell_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned c
 
 // The CPU counts them for each core; firmware takes all cores at once.
 void tell_machine(const Emit& emit) {
+  const machine::HardwareErrors errors = machine::hardware_errors();
+  emit("machine.corrected_errors", errors.corrected);
+  emit("machine.uncorrected_errors", errors.uncorrected);
   if (const auto interrupts = machine::system_management_interrupts()) emit("machine.smis", *interrupts);
 }
 

@@ -18,6 +18,7 @@
 #include "kernel/x86/descriptors.hpp"
 #include "kernel/x86/firmware/this_machine.hpp"
 #include "kernel/x86/layout.hpp"
+#include "kernel/x86/machine_checks.hpp"
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/paging.hpp"
@@ -238,6 +239,7 @@ void neap_core_entered(CoreStart* start) noexcept {
   // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
+  machine_checks::start_this_core(core_number);
   if (start->entry == nullptr) {
     power::park_this_core();
     start->ready.store(true, std::memory_order_release);

@@ -15,6 +15,7 @@
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
+#include "kernel/x86/machine_checks.hpp"
 #include "kernel/x86/paging.hpp"
 
 namespace neap::x86 {
@@ -22,7 +23,7 @@ namespace neap::x86 {
 namespace {
 
 constexpr std::uint64_t vector_nmi = 2, vector_double_fault = 8, vector_stack_fault = 12, vector_general_protection = 13,
-                        vector_page_fault = 14;
+                        vector_page_fault = 14, vector_machine_check = 18;
 constexpr std::uint64_t flag_carry = 1 << 0;
 // SDM 3A, 4.7.
 constexpr std::uint64_t fault_present = 1 << 0, fault_write = 1 << 1, fault_reserved = 1 << 3, fault_fetch = 1 << 4;
@@ -145,6 +146,7 @@ constexpr unsigned reports_max = 20;
   } else {
     text << names[frame.vector % names.size()];
     if (frame.vector == vector_general_protection && frame.error_code == 0) add_what_is_no_address(text, frame);
+    if (frame.vector == vector_machine_check) machine_checks::report_here(machine::this_core(), text);
     if (frame.vector == vector_page_fault) text << ": " << page_fault_kind(frame.error_code, address) << " (" << hex(address) << ')';
   }
   print("neap: ", text.text(), ": core ", machine::this_core(), " at ", hex(frame.rip));
@@ -192,6 +194,24 @@ bool wait_while_looked_at(const ExceptionFrame& frame) {
   return true;
 }
 
+// --- Machine checks ----------------------------------------------------------------------------------------------------------------------
+//
+// The exception comes on all threads of the machine at once (SDM 3B, 16.10.4.1), parked ones too. One of them reports: one that sees the
+// error in a bank of its own if there is any, else whichever has waited in vain. The others halt; the panic's NMI finds them there.
+
+constinit std::atomic<unsigned> machine_check_reporter{nobody};
+constexpr std::uint64_t other_reporter_ns = 200'000'000;
+
+void wait_for_machine_check_reporter() {
+  machine_checks::leave_exception();
+  const auto start = rough_ns();
+  const auto there = [] { return machine_check_reporter.load() != nobody; };
+  while (!machine_checks::any_here() && !there() && rough_ns() - start < other_reporter_ns) pause();
+  unsigned reporter = nobody;
+  const unsigned self = machine::this_core();
+  if (!machine_check_reporter.compare_exchange_strong(reporter, self) && reporter != self) halt_for_ever();
+}
+
 }  // namespace
 
 extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
@@ -201,6 +221,7 @@ extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
     if (stopping.load()) stop_here(*frame);
     if (looked || late_look(machine::this_core())) return;
   }
+  if (frame->vector == vector_machine_check) wait_for_machine_check_reporter();
   const bool may_be_bad_memory =
       frame->vector == vector_page_fault || frame->vector == vector_general_protection || frame->vector == vector_stack_fault;
   if (may_be_bad_memory) leave_broken_walk();

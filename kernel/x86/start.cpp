@@ -19,6 +19,7 @@
 #include "kernel/x86/descriptors.hpp"
 #include "kernel/x86/firmware/this_machine.hpp"
 #include "kernel/x86/layout.hpp"
+#include "kernel/x86/machine_checks.hpp"
 #include "kernel/x86/memory.hpp"
 #include "kernel/x86/paging.hpp"
 #include "kernel/x86/pci.hpp"
@@ -46,6 +47,8 @@ extern const Constructor init_array_start[], init_array_end[];
   initialise_first_core();
   power::find_abilities({.assume_mwait = options.assume_mwait, .keep_demotion = options.keep_demotion});
   power::start_this_core(0);
+  machine_checks::find();
+  machine_checks::start_this_core(0);
   initialise_clock();
   initialise_alarm();
   firmware::look_at_machine();

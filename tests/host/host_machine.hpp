@@ -90,6 +90,12 @@ struct PowerCall {
 /// From now on such calls fail on `core`, with `unsupported`; `no_core`: nowhere.
 void fail_power_calls(unsigned core);
 
+/// The ratio that `core` is granted, whatever it asks for; 0: the machine does not tell.
+void set_granted_ratio(unsigned core, std::uint8_t ratio);
+
+/// How often `core` looked for errors of the hardware since the last call.
+[[nodiscard]] unsigned take_error_looks(unsigned core);
+
 /// What `machine::command_line` says from now on.
 void set_command_line(std::string_view line);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -22,6 +23,8 @@ unsigned cores_per_package = 0;
 unsigned failing_core = host::no_core;
 std::vector<host::PowerCall> calls;
 std::array<CounterSample, machine::cores_max> counters{};
+std::array<std::atomic<unsigned>, machine::cores_max> error_looks{};
+std::array<std::atomic<std::uint8_t>, machine::cores_max> granted_ratios{};
 
 Result<void> note(host::PowerCall::Kind kind, std::uint64_t value) {
   const std::lock_guard lock(mutex);
@@ -41,6 +44,11 @@ unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
 
 Result<void> set_performance(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::performance, raw); }
 Result<void> set_energy_preference(unsigned preference) noexcept { return note(host::PowerCall::Kind::energy_preference, preference); }
+Result<std::uint8_t> granted_ratio() noexcept {
+  const std::uint8_t ratio = granted_ratios[this_core()].load();
+  if (ratio == 0) return failure(ErrorCode::unsupported, "the host does not tell its ratio");
+  return ratio;
+}
 // Rounds to eighths of a watt, as most CPUs do.
 Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   const std::uint32_t rounded = (milliwatts + 62) / 125 * 125;
@@ -55,6 +63,9 @@ CounterSample sample_counters() noexcept {
 }
 
 std::optional<std::uint32_t> system_management_interrupts() noexcept { return std::nullopt; }
+
+HardwareErrors hardware_errors() noexcept { return {}; }
+void look_for_hardware_errors() noexcept { error_looks[this_core()].fetch_add(1); }
 
 }  // namespace machine
 
@@ -71,6 +82,8 @@ std::vector<PowerCall> take_power_calls() {
   const std::lock_guard lock(mutex);
   return std::exchange(calls, {});
 }
+void set_granted_ratio(unsigned core, std::uint8_t ratio) { granted_ratios[core] = ratio; }
+unsigned take_error_looks(unsigned core) { return error_looks[core].exchange(0); }
 void fail_power_calls(unsigned core) {
   const std::lock_guard lock(mutex);
   failing_core = core;

@@ -61,6 +61,39 @@ std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept {
   return revision == 0 ? std::nullopt : std::optional(revision);
 }
 
+bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexcept {
+  if (!identity.intel || identity.family != 6 || identity.hypervisor) return false;
+  constexpr std::uint16_t any_stepping = 0xffff;
+  struct Mended {
+    std::uint16_t model, stepping;
+    std::uint32_t microcode;  // the first revision without the erratum
+  };
+  constexpr Mended list[] = {
+      {0x3c, any_stepping, 0x22},        // Haswell
+      {0x3f, 2, 0x3a},                   // Haswell-EP
+      {0x3f, 4, 0x0f},                   // Haswell-EX
+      {0x45, any_stepping, 0x20},        // Haswell, low power
+      {0x46, any_stepping, 0x17},        // Haswell with embedded memory
+      {0x3d, any_stepping, 0x25},        // Broadwell
+      {0x47, any_stepping, 0x17},        // Broadwell with embedded memory
+      {0x4f, any_stepping, 0x0b000020},  // Broadwell-EP
+      {0x56, 2, 0x00000011},             // Broadwell-DE
+      {0x56, 3, 0x0700000e},
+      {0x56, 4, 0x0f00000c},
+      {0x56, 5, 0x0e000003},
+      {0x55, 3, 0x01000136},  // Skylake-SP
+      {0x55, 4, 0x02000014},
+      {0x4e, any_stepping, 0xb2},  // Skylake
+      {0x5e, any_stepping, 0xb2},
+      {0x8e, any_stepping, 0x52},  // Kaby Lake
+      {0x9e, any_stepping, 0x52},
+  };
+  return std::ranges::any_of(list, [&](const Mended& entry) {
+    return entry.model == identity.model && (entry.stepping == any_stepping || entry.stepping == identity.stepping) &&
+           microcode < entry.microcode;
+  });
+}
+
 std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept {
   const auto identity = identify(cpu);
   constexpr std::uint16_t nehalem = 0x1a;

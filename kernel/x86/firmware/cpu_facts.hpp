@@ -23,6 +23,10 @@ struct Identity {
 /// answers.
 [[nodiscard]] std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept;
 
+/// True if the timer's TSC-deadline mode may fail once IA32_TSC_ADJUST was written, which cores do as they start: an erratum that later
+/// microcode mends. Models, steppings and revisions as Linux has them (arch/x86/kernel/apic/apic.c, deadline_match).
+[[nodiscard]] bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexcept;
+
 /// System management interrupts since reset that this core took (SDM 4, MSR_SMI_COUNT, 34h). None on CPUs that are not Intel's, on models
 /// before Nehalem, and under a hypervisor, which answers zero.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept;

@@ -348,5 +348,27 @@ TEST(Remapping, WhereNothingAnswersNothingIsWritten) {
   EXPECT_TRUE(unit.writes.empty());
 }
 
+TEST(CpuFacts, DeadlineAlarmsFailUntilTheMicrocodeIsMended) {
+  const auto may_fail = [](std::uint16_t model, std::uint16_t stepping, std::uint32_t microcode) {
+    cpu_facts::Identity identity;
+    identity.intel = true;
+    identity.family = 6;
+    identity.model = model;
+    identity.stepping = stepping;
+    return cpu_facts::deadline_may_fail(identity, microcode);
+  };
+  EXPECT_TRUE(may_fail(0x3f, 2, 0x39));
+  EXPECT_FALSE(may_fail(0x3f, 2, 0x3a));
+  EXPECT_TRUE(may_fail(0x3f, 4, 0x0e));
+  EXPECT_FALSE(may_fail(0x3f, 4, 0x0f));
+  EXPECT_TRUE(may_fail(0x4f, 1, 0x0b00001f));
+  EXPECT_FALSE(may_fail(0x4f, 1, 0x0b000020));
+  EXPECT_TRUE(may_fail(0x55, 4, 0x02000013));
+  EXPECT_FALSE(may_fail(0x55, 7, 0)) << "Cascade Lake";
+  EXPECT_FALSE(may_fail(0x2d, 7, 0)) << "Sandy Bridge-EP has no such erratum";
+  cpu_facts::Identity guest{.family = 6, .model = 0x3c, .intel = true, .hypervisor = true};
+  EXPECT_FALSE(cpu_facts::deadline_may_fail(guest, 0)) << "its timer is the hypervisor's";
+}
+
 }  // namespace
 }  // namespace neap::x86

@@ -264,6 +264,15 @@ Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
 }
 
+Result<std::uint8_t> CpuPower::granted_ratio(CpuAccess& cpu) const noexcept {
+  if (!abilities_.performance) return failure(ErrorCode::unsupported, "this CPU has no P-states");
+  const auto status = cpu.read_msr(msr::perf_status);
+  if (!status) return std::unexpected(status.error());
+  const std::uint8_t ratio = ratio_of(*status);
+  if (ratio == 0) return failure(ErrorCode::unsupported, "the CPU does not tell its ratio");
+  return ratio;
+}
+
 Result<void> CpuPower::set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept {
   if (!abilities_.energy_preference) return failure(ErrorCode::unsupported, "this CPU has no energy preference that can be set");
   const auto before = cpu.read_msr(msr::hwp_request);

@@ -52,6 +52,7 @@ class CpuPower {
 
   // machine.hpp says what these do; `cpu` is the core that is meant, or one of its package.
   [[nodiscard]] Result<void> set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept;
+  [[nodiscard]] Result<std::uint8_t> granted_ratio(CpuAccess& cpu) const noexcept;
   [[nodiscard]] Result<void> set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept;
   [[nodiscard]] Result<std::uint32_t> set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept;
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;

@@ -55,7 +55,7 @@ constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
 
-/// IA32_PERF_CTL (15.1.1; the ratio's place: volume 4, tables of each model).
+/// IA32_PERF_CTL and, for the ratio that is granted, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 

@@ -99,6 +99,7 @@ unsigned package_of(unsigned core) noexcept { return power::packages_of_cores[co
 unsigned package_count() noexcept { return power::packages.load(std::memory_order_relaxed); }
 
 Result<void> set_performance(std::uint64_t raw) noexcept { return power::cpu_power.set_performance(power::this_cpu, power::at_boot, raw); }
+Result<std::uint8_t> granted_ratio() noexcept { return power::cpu_power.granted_ratio(power::this_cpu); }
 Result<void> set_energy_preference(unsigned preference) noexcept {
   return power::cpu_power.set_energy_preference(power::this_cpu, power::at_boot, preference);
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSL-1.0
+// Machine checks that QEMU's monitor injects: a corrected error is counted and stops nothing; target_test.py knows what an uncorrected one
+// must print. `look=no` leaves errors in the banks, for the next start to find.
+#include "tests/target/check.hpp"
+
+neap::task<int> neap::application(Arguments& arguments) {
+  const bool look = arguments.choice("look", {"no", "yes"}, 1, "count errors") != 0;
+  arguments.finish();
+  print("ready");
+  std::uint64_t counted = 0;
+  for (unsigned waited_ms = 0; waited_ms < 60'000; waited_ms += 20) {
+    co_await sleep_for(std::chrono::milliseconds(20));
+    if (!look) continue;
+    for (unsigned core = 0; core < core_count(); ++core) co_await on_core(core, [] { machine::look_for_hardware_errors(); });
+    const std::uint64_t now = machine::hardware_errors().corrected;
+    if (now != counted) print("counted ", now);
+    counted = now;
+  }
+  co_return 1;
+}
