@@ -6,6 +6,7 @@
 
 #include "boot/multiboot.h"
 #include "kernel/machine.hpp"
+#include "kernel/x86/firmware/multiboot_map.hpp"
 #include "kernel/x86/layout.hpp"
 
 namespace neap::x86 {
@@ -34,6 +35,8 @@ T read(const char* at, std::size_t offset) {
   std::memcpy(&value, at + offset, sizeof value);
   return value;
 }
+
+acpi::Bytes bytes_at(const char* from, std::size_t count) { return {reinterpret_cast<const std::byte*>(from), count}; }
 
 void add_range(std::uint64_t first, std::uint64_t bytes, std::uint32_t type) {
   if (bytes == 0) return;
@@ -98,13 +101,7 @@ void read_multiboot1(std::uint32_t information) {
     info.command_line = without_image_name(copy_text(line, command_line_bytes_max * 4, command_line_text, command_line_bytes_max));
   }
   if (flags & MULTIBOOT1_INFO_MEMORY_MAP) {
-    const auto bytes = read<std::uint32_t>(at, 44);
-    const auto* entry = boot_pointer(read<std::uint32_t>(at, 48));
-    const auto* const end = entry + bytes;
-    while (entry + 24 <= end) {  // the size field does not count itself
-      add_range(read<std::uint64_t>(entry, 4), read<std::uint64_t>(entry, 12), read<std::uint32_t>(entry, 20));
-      entry += read<std::uint32_t>(entry, 0) + 4;
-    }
+    multiboot::for_each_range_1(bytes_at(boot_pointer(read<std::uint32_t>(at, 48)), read<std::uint32_t>(at, 44)), add_range);
   } else if (flags & MULTIBOOT1_INFO_MEMORY) {
     constexpr std::uint64_t high_memory = 1 << 20;
     add_range(high_memory, std::uint64_t{read<std::uint32_t>(at, 8)} * 1024, MULTIBOOT_MEMORY_AVAILABLE);
@@ -120,7 +117,7 @@ void read_multiboot2(std::uint32_t information) {
   for (const auto* tag = at + 8; tag + 8 <= end;) {
     const auto type = read<std::uint32_t>(tag, 0);
     const auto bytes = read<std::uint32_t>(tag, 4);
-    if (type == MULTIBOOT2_INFO_END || bytes < 8) break;
+    if (type == MULTIBOOT2_INFO_END || bytes < 8 || bytes > static_cast<std::size_t>(end - tag)) break;
     const auto* const body = tag + 8;
     if (type == MULTIBOOT2_INFO_COMMAND_LINE) {
       line = body;
@@ -128,10 +125,7 @@ void read_multiboot2(std::uint32_t information) {
     } else if (type == MULTIBOOT2_INFO_LOADER_NAME) {
       info.loader = copy_text(body, bytes - 8, loader_text, loader_bytes_max);
     } else if (type == MULTIBOOT2_INFO_MEMORY_MAP && bytes >= 16) {
-      const auto entry_bytes = std::max<std::uint32_t>(read<std::uint32_t>(body, 0), 24);
-      for (const auto* entry = body + 8; entry + entry_bytes <= tag + bytes; entry += entry_bytes) {
-        add_range(read<std::uint64_t>(entry, 0), read<std::uint64_t>(entry, 8), read<std::uint32_t>(entry, 16));
-      }
+      multiboot::for_each_range_2(bytes_at(body, bytes - 8), add_range);
     } else if (type == MULTIBOOT2_INFO_ACPI_NEW || (type == MULTIBOOT2_INFO_ACPI_OLD && info.rsdp == 0)) {
       // The tag holds a copy of the RSDP, which we must copy again.
       std::memcpy(rsdp_copy, body, std::min<std::size_t>(bytes - 8, sizeof rsdp_copy));

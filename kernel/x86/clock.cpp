@@ -10,8 +10,10 @@
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/cpu.hpp"
+#include "kernel/x86/firmware/cpu_facts.hpp"
 #include "kernel/x86/msr.hpp"
 #include "kernel/x86/paging.hpp"
+#include "kernel/x86/power/this_cpu.hpp"
 #include "kernel/x86/rtc.hpp"
 
 namespace neap::x86 {
@@ -29,6 +31,7 @@ constinit std::uint64_t tsc_hz = guessed_hz;
 constinit std::uint64_t tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
 constinit std::uint64_t apic_timer_hz = 0;
+constinit bool by_deadline = false;  // the alarm is the timer's TSC-deadline mode
 constinit std::uint64_t wall_clock_ns = 0;
 constinit thread_local std::uint64_t alarm_deadline_ns = machine::alarm_none;
 
@@ -158,6 +161,7 @@ void measure(bool tsc_known) {
   const auto last = read_together(reference);
   apic::start_timer(0);
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
+  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // it stopped on the way: what it counted is no measure
   std::uint64_t hz = reference.hz;
   if (tsc_known) {  // the better reference by far
     ticks = last.tsc - first.tsc;
@@ -181,11 +185,21 @@ void wait_ns(std::uint64_t duration_ns) {
   while (rough_ns() - start < duration_ns) pause();
 }
 
+// Before the first core writes IA32_TSC_ADJUST.
+void choose_alarm() {
+  by_deadline = features().tsc_deadline;
+  auto& cpu = power::cpu_access();
+  if (!by_deadline || !cpu_facts::deadline_may_fail(cpu_facts::identify(cpu), cpu_facts::microcode(cpu).value_or(0))) return;
+  by_deadline = false;
+  print("neap: this microcode has an erratum of TSC-deadline alarms, so the APIC timer counts down instead: update the BIOS");
+}
+
 void initialise_clock() {
+  choose_alarm();
   if (tsc_at_boot == 0) tsc_at_boot = read_tsc();
   const auto stated = stated_tsc_hz();
   if (stated != 0) tsc_hz = stated;
-  if (stated == 0 || !features().tsc_deadline) measure(stated != 0);
+  if (stated == 0 || !by_deadline) measure(stated != 0);
   ns_factor = static_cast<std::uint64_t>((Wide{second_ns} << factor_shift) / tsc_hz);
   const auto seconds = rtc::read_unix_seconds();
   const auto since_boot_ns = machine::now_ns();
@@ -196,7 +210,7 @@ void mark_boot() { tsc_at_boot = read_tsc(); }
 
 void initialise_alarm() {
   alarm_deadline_ns = machine::alarm_none;
-  apic::set_timer(features().tsc_deadline ? apic::TimerMode::tsc_deadline : apic::TimerMode::one_shot, apic::vector_alarm, false);
+  apic::set_timer(by_deadline ? apic::TimerMode::tsc_deadline : apic::TimerMode::one_shot, apic::vector_alarm, false);
 }
 
 void alarm_arrived() {
@@ -224,7 +238,7 @@ std::uint64_t wall_clock_at_boot_ns() noexcept { return wall_clock_ns; }
 void set_alarm(std::uint64_t deadline_ns) noexcept {
   alarm_deadline_ns = deadline_ns;
   if (deadline_ns == alarm_none) {
-    if (features().tsc_deadline) {
+    if (by_deadline) {
       write_msr_known(msr_tsc_deadline, 0);
     } else {
       apic::start_timer(0);
@@ -233,7 +247,7 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   }
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
-  if (features().tsc_deadline) {
+  if (by_deadline) {
     // The MSR compares with this core's own counter. One tick more than the division says: never early. A deadline beyond 2^63 ticks is as
     // good as none.
     const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));

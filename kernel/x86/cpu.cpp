@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/cpu.hpp"
 
+#include <algorithm>
+
 namespace neap::x86 {
 
 namespace {
@@ -28,6 +30,9 @@ Features read_features() {
     f.rdseed = leaf7.ebx & bit(18);
   }
   f.huge_pages = cpuid(0x80000001).edx & bit(26);
+  constexpr std::uint8_t bits_without_leaf = 36, bits_most = 52;
+  f.physical_bits = bits_without_leaf;
+  if (cpuid(0x80000000).eax >= 0x80000008) f.physical_bits = std::min(static_cast<std::uint8_t>(cpuid(0x80000008).eax), bits_most);
   if (cpuid(0x80000000).eax >= 0x80000007) f.invariant_tsc = cpuid(0x80000007).edx & bit(8);
   return f;
 }

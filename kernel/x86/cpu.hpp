@@ -117,6 +117,7 @@ struct Features {
   std::uint32_t largest_leaf;
   bool intel;
   std::uint8_t family, model;  ///< with the extended parts added in
+  std::uint8_t physical_bits;  ///< of an address: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
 };
 [[nodiscard]] const Features& features();
 

@@ -8,6 +8,7 @@
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/panic.hpp"
 #include "kernel/x86/boot_info.hpp"
+#include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
 
 namespace neap::x86::memory {
@@ -62,8 +63,9 @@ constinit std::uint64_t kept_place = 0;
 
 bool initialise() {
   const auto& info = boot_info();
+  const auto reachable = std::min(direct_map_bytes, std::uint64_t{1} << features().physical_bits);
   for (const auto& range : info.available) {
-    const auto end = std::min(range.end, direct_map_bytes);
+    const auto end = std::min(range.end, reachable);
     ram.add(round_up(std::max(range.first, low_memory_end), page_bytes), round_down(end, page_bytes));
   }
   ram.tidy();

@@ -27,7 +27,6 @@ constexpr std::uint64_t global = 1 << 8;
 constexpr std::uint64_t no_execute = std::uint64_t{1} << 63;
 constexpr std::uint64_t address_mask = 0x000ffffffffff000;
 constexpr unsigned levels = 4;
-constexpr std::uint64_t physical_end = std::uint64_t{1} << 52;
 
 constinit std::uint64_t root_physical = 0;
 constinit SpinLock lock;
@@ -155,6 +154,7 @@ bool is_stack_guard(std::uint64_t address, unsigned& core) {
 }
 
 Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Access access, Cache cache) {
+  const std::uint64_t physical_end = std::uint64_t{1} << features().physical_bits;
   if (bytes == 0 || physical >= physical_end || bytes > physical_end - physical) {
     return failure(ErrorCode::invalid, "physical range cannot be mapped", physical);
   }
