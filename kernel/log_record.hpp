@@ -94,7 +94,8 @@ struct Settings {
   std::uint32_t poll_budget_us;
   std::uint64_t performance;     ///< raw value last written, 0: never set
   std::uint32_t power_limit_mw;  ///< 0: firmware's
-  std::uint32_t card_value;      ///< if `changed` is `epp` or a setting of the network card: what it was set to; switches: 0, 1
+  std::uint32_t card_value;      ///< if `changed` is `epp`, `tso` or a setting of the network card: what it was set to; switches: 0, 1.
+                                 ///< If it is `pstate`: 0, and in a second record 2 ms later the ratio that the CPU granted
   std::uint8_t reserved[24];
 };
 

@@ -3,11 +3,14 @@
 // them needs no more than a counter.
 #include "kernel/policy.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bitset>
+#include <chrono>
 #include <coroutine>
 #include <exception>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -70,6 +73,22 @@ void set_idle(PolicySlot& slot, IdleState state) noexcept {
   if (card != nullptr && wants_interrupts(before) != wants_interrupts(state)) card->set_interrupt(this_core(), wants_interrupts(state));
 }
 
+/// What holds on this core goes into its log.
+void log_settings(Setting setting, std::uint32_t card_value) noexcept {
+  const PolicySlot& slot = core_state(this_core()).policy;
+  log::Settings settings{};
+  settings.idle_state = static_cast<std::uint8_t>(load(slot.idle));
+  settings.changed = static_cast<std::uint8_t>(setting);
+  settings.turbo = load(slot.turbo);
+  settings.generation = load(slot.generation);
+  settings.itr_us = load(slot.itr_us);
+  settings.poll_budget_us = load(slot.poll_budget_us);
+  settings.performance = load(slot.performance);
+  settings.power_limit_mw = load(slot.power_limit_mw);
+  settings.card_value = card_value;
+  log::policy_changed(settings);
+}
+
 /// Returns the value that holds, which the CPU may have rounded. `tell_cpu`: false on those cores of a package that only take note.
 Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, bool tell_cpu) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
@@ -118,18 +137,15 @@ Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, boo
       break;
   }
   store(slot.generation, number);
-  log::Settings settings{};
-  settings.idle_state = static_cast<std::uint8_t>(load(slot.idle));
-  settings.changed = static_cast<std::uint8_t>(setting);
-  settings.turbo = load(slot.turbo);
-  settings.generation = number;
-  settings.itr_us = load(slot.itr_us);
-  settings.poll_budget_us = load(slot.poll_budget_us);
-  settings.performance = load(slot.performance);
-  settings.power_limit_mw = load(slot.power_limit_mw);
-  if (is_card_setting(setting) || setting == Setting::epp || setting == Setting::tso) settings.card_value = value.number;
-  log::policy_changed(settings);
+  log_settings(setting, is_card_setting(setting) || setting == Setting::epp || setting == Setting::tso ? value.number : 0);
   return value;
+}
+
+/// After a change of `pstate`: the ratio that this core runs at goes into its log. 0: the CPU does not tell.
+unsigned note_granted_ratio() noexcept {
+  const unsigned ratio = machine::granted_ratio().value_or(0);
+  if (ratio != 0) log_settings(Setting::pstate, ratio);
+  return ratio;
 }
 
 // --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
@@ -257,6 +273,22 @@ task<Outcome> change_card(Setting setting, Value value, unsigned core) {
   co_return Applied{.generation = number, .value = text_of(setting, value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
 }
 
+/// What the cores run at once the CPU has followed a change of `pstate`: "24", "24-29"; empty where it does not tell.
+task<std::string> granted_ratios(Cores cores) {
+  // A package is asked every 500 us or so; Haswell-EP and later do no more (Hackenberg et al., 2015).
+  constexpr std::chrono::milliseconds settled{2};
+  if (!machine::granted_ratio()) co_return "";
+  co_await sleep_for(settled);
+  unsigned least = ~0U, most = 0;
+  for (unsigned core = 0; core < core_count(); ++core) {
+    if (!cores[core]) continue;
+    const unsigned ratio = co_await on_core(core, [] { return note_granted_ratio(); });
+    least = std::min(least, ratio);
+    most = std::max(most, ratio);
+  }
+  co_return least == most ? std::to_string(least) : std::to_string(least) + '-' + std::to_string(most);
+}
+
 task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
   if (core != all_cores && core >= core_count()) {
     co_return refuse(ErrorCode::invalid, setting,
@@ -284,7 +316,9 @@ task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
     value->number = done->number;
     store(accepted_changes, number);  // a change is one once a core has it
   }
-  co_return Applied{.generation = number, .value = text_of(setting, *value), .cores = text_of(cores)};
+  std::string granted;
+  if (setting == Setting::pstate) granted = co_await granted_ratios(cores);
+  co_return Applied{.generation = number, .value = text_of(setting, *value), .cores = text_of(cores), .granted = std::move(granted)};
 }
 
 // --- The way there and back --------------------------------------------------------------------------------------------------------------

@@ -101,6 +101,7 @@ struct Applied {
   std::uint32_t generation = 0;
   std::string value;              ///< as it was understood and rounded: "itr=8us"
   std::string cores;              ///< those that it holds for: "0-3", "0,2,4"
+  std::string granted{};          ///< of `pstate`: the ratios that its cores run at then; empty where the CPU does not tell
   std::uint64_t lost_frames = 0;  ///< that the change of a card's setting cost
 };
 

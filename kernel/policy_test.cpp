@@ -276,6 +276,18 @@ TEST_F(PolicyTest, APStateGoesToEveryCore) {
   }
 }
 
+// Cores that share a clock run at the fastest one's request: the answer and the log say what came of a request.
+TEST_F(PolicyTest, WhatIsGrantedOfAPStateIsTold) {
+  EXPECT_EQ(set(Setting::pstate, "0x1800")->granted, "");
+  for (unsigned core = 0; core < cores; ++core) host::set_granted_ratio(core, 24);
+  EXPECT_EQ(set(Setting::pstate, "0x1800")->granted, "24");
+  host::set_granted_ratio(2, 29);
+  EXPECT_EQ(set(Setting::pstate, "0x1800")->granted, "24-29");
+  EXPECT_EQ(set(Setting::pstate, "0x1800", 2)->granted, "29");
+  EXPECT_EQ(set(Setting::epp, "5")->granted, "");
+  for (unsigned core = 0; core < cores; ++core) host::set_granted_ratio(core, 0);
+}
+
 TEST_F(PolicyTest, AnEnergyPreferenceIsACoresOwnAndGoesBack) {
   EXPECT_EQ(set(Setting::epp, "balance_power", 1)->cores, "1");
   EXPECT_EQ(of(1).epp, 192);

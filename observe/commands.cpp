@@ -26,7 +26,8 @@ task<std::string> change_policy(const Request& request) {
   fields.number("generation", applied->generation);
   fields.text("cores", applied->cores);
   const std::string lost = policy::is_card_setting(setting) ? " lost=" + std::to_string(applied->lost_frames) : std::string();
-  co_return "ok " + applied->value + lost + ' ' + fields.all();
+  const std::string granted = applied->granted.empty() ? std::string() : " granted=" + applied->granted;
+  co_return "ok " + applied->value + granted + lost + ' ' + fields.all();
 }
 
 /// The ancestor's `dvfs` took PERF_CTL as it is, in any base.

@@ -209,7 +209,7 @@ def change_text(setting: dict) -> str:
     value = {
         "idle": setting["idle"],
         "itr": f"{setting['itr_us']}us",
-        "pstate": setting["pstate"],
+        "pstate": setting["pstate"] + (f" granted {setting['card_value']}" if setting["card_value"] else ""),
         "power_limit": f"{setting['power_limit_mw'] / 1000:g}W" if setting["power_limit_mw"] else "off",
         "turbo": setting["turbo"],
         "poll_budget": f"{setting['poll_budget_us']}us",
