@@ -3,21 +3,33 @@
 
 The machines' file says which BMC is whose (tools/boot_machines.py). Its password comes from a file or from the environment, is given
 to ipmitool by its environment and to curl by its standard input, and so is seen in no list of processes and in nothing printed.
+
+A BMC is a computer of its own, which may be hostile: what it answers is bounded, and only paths that look like one go into a URL.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import resource
+import signal
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import IO
 
 from tools import boot_machines
 from tools.boot_machines import Bmc
 from tools.errors import Failure, UsageError
+from tools.foreign import parse_json
 
 ACTIONS = ("cycle", "on", "off", "status")
 TOOL_SECONDS = 60
+# The kernel lets a tool write so much to a file; its output goes to files.
+OUTPUT_BYTES = 1 << 20
+PASSWORD_BYTES = 1024
+SYSTEM_PATH = re.compile(r"/redfish/[A-Za-z0-9_./~-]{1,200}")
 ON, OFF = "on", "off"
 
 
@@ -57,13 +69,14 @@ def _password(bmc: Bmc) -> str:
         where = f"the environment has no {bmc.password_variable}"
     else:
         try:
-            secret = Path(bmc.password_file).read_text().partition("\n")[0]
-        except (OSError, UnicodeDecodeError):
+            with open(bmc.password_file, "rb") as data:
+                secret = data.read(PASSWORD_BYTES).decode().partition("\n")[0]
+        except (OSError, ValueError):
             raise Failure(f"cannot read the password file {bmc.password_file}") from None
         where = f"{bmc.password_file} has no password in its first line"
     if not secret:
         raise Failure(where)
-    if any(ord(character) < 0x20 for character in secret):
+    if not secret.isprintable():
         raise Failure("the password holds control characters")
     return secret
 
@@ -72,16 +85,17 @@ class _Ipmi:
     """By ipmitool, over the network (IPMI 2.0, RMCP+)."""
 
     def __init__(self, bmc: Bmc, secret: str):
-        # -E: the password is in the environment.
+        # -E: the password is in the environment. ipmitool takes IPMITOOL_PASSWORD if there is one, else IPMI_PASSWORD (ipmi_main.c); older
+        # ones know only the second. So both are set, whatever the user's environment has.
         self._argv = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-U", bmc.user, "-E", "chassis", "power"]
-        self._environment = {**os.environ, "IPMI_PASSWORD": secret}
+        self._environment = {**os.environ, "IPMITOOL_PASSWORD": secret, "IPMI_PASSWORD": secret}
 
     def state(self) -> str:
-        said = self._ask("status").lower()
+        said = self._ask("status").lower()[-80:]
         for state in (ON, OFF):
             if said.strip().endswith(f"is {state}"):
                 return state
-        raise Failure(f"ipmitool says '{said.strip()[:80]}' for the state of power")
+        raise Failure(f"ipmitool says '{said.strip()}' for the state of power")
 
     def switch(self, action: str) -> None:
         self._ask(action)
@@ -107,7 +121,7 @@ class _Redfish:
         if not isinstance(members, list) or len(members) != 1 or not isinstance(members[0], dict):
             raise Failure("its Redfish service has not exactly one system")
         self._system = str(members[0].get("@odata.id", ""))
-        if not self._system.startswith("/redfish/"):
+        if not SYSTEM_PATH.fullmatch(self._system) or ".." in self._system:
             raise Failure("its Redfish service names no path of its system")
         state = str(self._ask(self._system).get("PowerState", "")).lower()
         if state not in (ON, OFF):
@@ -119,10 +133,22 @@ class _Redfish:
         self._ask(f"{self._system}/Actions/ComputerSystem.Reset", ["--header", "Content-Type: application/json", "--data", body])
 
     def _ask(self, path: str, options: list[str] | None = None) -> dict:
-        argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", str(TOOL_SECONDS - 10), *self._options, "--config", "-"]
+        # Without --globoff a path with [1-1000000] would be a million requests.
+        argv = [
+            "curl",
+            "--globoff",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--max-time",
+            str(TOOL_SECONDS - 10),
+            *self._options,
+            "--config",
+            "-",
+        ]
         said = _output([*argv, *(options or []), self._base + path], self._configuration, None)
         try:
-            answer = json.loads(said) if said.strip() else {}
+            answer = parse_json(said) if said.strip() else {}
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
@@ -131,13 +157,28 @@ class _Redfish:
 
 
 def _output(argv: list[str], given: str, environment: dict[str, str] | None) -> str:
+    """Runs a tool and gives its standard output, which a file takes up: the kernel bounds its size."""
+
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
+
     try:
-        done = subprocess.run(argv, input=given, capture_output=True, text=True, errors="replace", timeout=TOOL_SECONDS, env=environment)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            text = given.encode(errors="surrogateescape")
+            done = subprocess.run(argv, input=text, stdout=out, stderr=err, timeout=TOOL_SECONDS, env=environment, preexec_fn=bound)
+            said, complaint = (_content(file) for file in (out, err))
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", f"apt-get install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise Failure(f"{argv[0]} gave no answer within {TOOL_SECONDS} s") from None
+    if done.returncode == -signal.SIGXFSZ or len(said) >= OUTPUT_BYTES:
+        raise Failure(f"{argv[0]} printed more than {OUTPUT_BYTES} bytes")
     if done.returncode != 0:
-        complaint = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
-        raise Failure(f"{argv[0]}: {complaint[-1]}")
-    return done.stdout
+        lines = (complaint.strip() or said.strip() or f"status {done.returncode}").splitlines()
+        raise Failure(f"{argv[0]}: {lines[-1]}")
+    return said
+
+
+def _content(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(OUTPUT_BYTES).decode(errors="replace")

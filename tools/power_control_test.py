@@ -128,3 +128,48 @@ def test_what_is_missing_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) 
     (place / "password").unlink()
     with pytest.raises(Failure, match="cannot read the password file"):
         _power(place, "on", "a")
+
+
+@pytest.mark.parametrize("name", ["IPMITOOL_PASSWORD", "IPMI_PASSWORD"])
+def test_ipmitool_gets_the_machines_password_whatever_the_environment_has(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # ipmitool takes the first of these that is set (ipmi_main.c, option -E); older ones know the second only.
+    real = IPMITOOL.replace('"$IPMI_PASSWORD" =', '"${IPMITOOL_PASSWORD-$IPMI_PASSWORD}" =')
+    for text in (real, IPMITOOL):
+        (place / "ipmitool").write_text(text)
+        monkeypatch.setenv(name, "of another machine")
+        assert _power(place, "status", "a") == 0
+    assert capsys.readouterr().out == "a is on\n" * 2
+
+
+@pytest.mark.parametrize(
+    "path", ["/redfish/\\u0000", "/redfish/\\ud800", "/redfish/v1/[1-100000]", "/redfish/../../x", "/redfish/a b", "/redfish/" + "a" * 300]
+)
+def test_a_bmc_names_a_path_of_redfish_or_is_refused(place: Path, path: str) -> None:
+    (place / "curl").write_text(CURL.replace('/redfish/v1/Systems/1"}', path.replace("\\", "\\\\") + '"}'))
+    with pytest.raises(Failure, match="names no path of its system"):
+        _power(place, "status", "b")
+    assert len(_asked(place)) == 1
+
+
+@pytest.mark.parametrize("answer", ["yes [", "printf '[%.0s' $(seq 100000)", "printf '1e999'", "printf '\\377'"])
+def test_a_bmc_that_answers_too_much_or_nonsense_is_one_line(place: Path, answer: str) -> None:
+    (place / "curl").write_text(f"#!/bin/sh\n{answer}\n")
+    with pytest.raises(Failure, match="printed more than|does not answer") as refused:
+        _power(place, "status", "b")
+    assert "\n" not in refused.value.report()
+
+
+def test_what_a_bmc_says_moves_no_cursor(place: Path) -> None:
+    (place / "ipmitool").write_text("#!/bin/sh\nprintf '\\033[2Jis gone'\n")
+    with pytest.raises(Failure) as refused:
+        _power(place, "status", "a")
+    assert "\\x1b[2j" in refused.value.report() and "\x1b" not in refused.value.report()
+
+
+def test_a_password_file_without_end_is_refused(place: Path) -> None:
+    (place / "password").unlink()
+    (place / "password").symlink_to("/dev/zero")
+    with pytest.raises(Failure, match="control characters"):
+        _power(place, "status", "a")
