@@ -20,6 +20,8 @@
     password_file = "/home/me/rack1"    # or: password_variable = "RACK1_PASSWORD"
     insecure = false                    # true: Redfish with a certificate that nobody signed
 
+The file may come from another administrator, so its size, nesting and numbers are bounded.
+
 A misspelt key would be a machine that boots something else than was meant: so whatever is not known here is refused by name.
 """
 
@@ -32,6 +34,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tools.errors import Failure
+from tools.foreign import read_bounded, shown
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -40,6 +43,10 @@ SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 WORDS = re.compile(r"[A-Za-z0-9_=.,:/+@%\[\] -]*")
 WORDS_BYTES_MAX = 1024
 TIMEOUT_SECONDS_MAX = 3600
+FILE_BYTES_MAX = 1 << 20
+DOTS_MAX = 16
+STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*')
+PASSWORD_PATH = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 LINUX = "linux"
 PROTOCOLS = ("ipmi", "redfish")
 
@@ -99,20 +106,25 @@ class Machines:
 def read(path: Path) -> Machines:
     """Reads and checks the file. Raises Failure with one line that names the key."""
     try:
-        text = path.read_bytes().decode()
+        text = read_bounded(path, FILE_BYTES_MAX).decode()
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise Failure(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:
+        raise Failure(f"{path}: {error}") from None
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> Machines:
     """As read(), of a text."""
     try:
+        _require_shallow(text)
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own error is one; int() of thousands of digits raises it too
         raise Failure(f"{where}: {error}") from None
+    except RecursionError:
+        raise Failure(f"{where}: values nested too deeply") from None
     top = _Table(where, "", values)
     boot = top.text("boot", NAME)
     timeout = top.number("timeout_s", 3, TIMEOUT_SECONDS_MAX)
@@ -129,6 +141,18 @@ def parse(text: str, where: str) -> Machines:
                 raise Failure(f"{where}: machines {seen[value]} and {machine.name} have the same {key} {value}")
             seen[value] = machine.name
     return Machines(boot, timeout, words, tuple(machines))
+
+
+def _require_shallow(text: str) -> None:
+    """tomllib's memory grows with the square of a key's dots: 200 KB of them take 20 GB. Raises ValueError.
+
+    Strings of several lines are refused, because without them each line shows by itself what is within a string.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if '"""' in line or "'''" in line:
+            raise ValueError(f"a text of several lines (at line {number})")
+        if STRING_OR_COMMENT.sub("", line).count(".") > DOTS_MAX:
+            raise ValueError(f"more than {DOTS_MAX} dots outside of texts (at line {number})")
 
 
 def as_mac(text: str) -> str:
@@ -165,10 +189,10 @@ def _machine(table: _Table, name: str) -> Machine:
 def _bmc(table: _Table, name: str) -> Bmc:
     plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,254}")
     bmc = Bmc(
-        address=table.text("address", plain),
+        address=table.text("address", re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")),
         user=table.text("user", plain),
         protocol=table.text("protocol", None) or "ipmi",
-        password_file=table.text("password_file"),
+        password_file=table.text("password_file", PASSWORD_PATH),
         password_variable=table.text("password_variable", re.compile(r"[A-Za-z_][A-Za-z0-9_]*")),
         insecure=table.flag("insecure"),
     )
@@ -203,7 +227,7 @@ class _Table:
         if not isinstance(value, str):
             raise Failure(f"{self.where}: {self._prefix}{key} must be a text in quotes")
         if pattern and not pattern.fullmatch(value):
-            raise Failure(f"{self.where}: {self._prefix}{key}: '{value}' is not acceptable")
+            raise Failure(f"{self.where}: {self._prefix}{key}: '{shown(value, 100)}' is not acceptable")
         return value
 
     def number(self, key: str, otherwise: int, most: int) -> int:

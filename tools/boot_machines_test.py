@@ -111,3 +111,32 @@ def test_an_image_that_the_tree_lacks_is_named_with_its_key() -> None:
         machines.require_entries(["memcached"], "f")
     with pytest.raises(Failure, match="boot names 'memcached'"):
         machines.require_entries(["hello"], "f")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("a = " + "{a=" * 5000, "nested too deeply"),
+        # Without a bound, tomllib takes 20 GB for the first of these.
+        ("a." * 100_000 + "a = 1", "more than 16 dots"),
+        ("[" + "a." * 50_000 + "a]", "more than 16 dots"),
+        ('boot = "" # "\n' + "a." * 50 + 'a = 1 #"', "more than 16 dots .*at line 2"),
+        ('boot = """\n"""', "a text of several lines"),
+        ("timeout_s = " + "9" * 3000, "a number from 0 to 3600"),
+        ("timeout_s = " + "9" * 5000, "Exceeds the limit"),
+        ("timeout_s = inf", "a number from 0 to 3600"),
+        ('"\\u001b[31m" = 1', r"no key '\\x1b\[31m'"),
+        ('[machines.a]\nserial="a"\n[machines.a.bmc]\naddress="a"\nuser="u"\npassword_file="\\u0000"', "is not acceptable"),
+        ('[machines.a]\nserial="a"\n[machines.a.bmc]\naddress="u@b"\nuser="u"\npassword_file="p"', "is not acceptable"),
+    ],
+)
+def test_a_hostile_file_is_one_printable_line(text: str, said: str) -> None:
+    with pytest.raises(Failure, match=said) as refused:
+        boot_machines.parse(text, "machines.toml")
+    assert all(line.isprintable() for line in refused.value.report().splitlines())
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(Failure, match="more than 1048576 bytes"):
+        boot_machines.read(Path("/dev/zero"))

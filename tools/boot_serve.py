@@ -7,6 +7,7 @@ proxy-DHCP: addresses stay with the other server, and dnsmasq adds only where a 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import fcntl
 import functools
@@ -16,6 +17,7 @@ import os
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,9 @@ from tools.process import spawn, stop
 SIOCGIFADDR = 0x8915
 SIOCGIFNETMASK = 0x891B
 HTTP_TIMEOUT_SECONDS = 30
+# Each connection is a thread here. A rack that boots at once has some for each machine; more of one address are closed.
+HTTP_CONNECTIONS = 256
+HTTP_CONNECTIONS_OF_ONE = 16
 
 
 def serve(out: Path, interface: str, http_port: int) -> int:
@@ -110,9 +115,42 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         progress.say(f"http: {self.client_address[0]} {format % arguments}")
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    """A bounded number of connections, in all and of each address, so that one that sends slowly holds up no other machine."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._guard = threading.Lock()
+        self._open: collections.Counter[str] = collections.Counter()
+        super().__init__(*arguments)
+
+    def process_request(self, request, client_address) -> None:
+        peer = client_address[0]
+        with self._guard:
+            admitted = self._open.total() < HTTP_CONNECTIONS and self._open[peer] < HTTP_CONNECTIONS_OF_ONE
+            self._open[peer] += admitted
+        if not admitted:
+            progress.say(f"http: {peer}: too many connections, one closed")
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._guard:
+                self._open[client_address[0]] -= 1
+                self._open += collections.Counter()  # drops addresses without connections
+
+    def handle_error(self, request, client_address) -> None:
+        """A peer that breaks off is no error of ours, and needs no traceback."""
+        error = sys.exc_info()[1]
+        progress.say(f"http: {client_address[0]}: {type(error).__name__}: {error}")
+
+
 def _start_http(out: Path, address: str, port: int) -> http.server.ThreadingHTTPServer:
     try:
-        server = http.server.ThreadingHTTPServer((address, port), functools.partial(_Handler, directory=str(out)))
+        server = _Server((address, port), functools.partial(_Handler, directory=str(out)))
     except OSError as error:
         raise Failure(f"cannot serve HTTP on {address}:{port}: {error.strerror}", "--http N takes another port, 0 none") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import re
 import signal
@@ -68,6 +69,8 @@ def main(argv: list[str]) -> int:
     """Runs one command; gives the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a peer's letters may lie outside the terminal's encoding
     try:
         return _dispatch(argv)
     except Failure as failure:
@@ -80,6 +83,9 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         # Nobody reads our output any more; keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except MemoryError:
+        print(Failure("not enough memory", "a smaller input, or a larger machine").report(), file=sys.stderr)
         return 1
     except OSError as error:
         failure = _from_the_system(error)
@@ -259,6 +265,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
     collect.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="how long to try again after a break (60)")
     fetch = action("fetch", "Bring each core's log here by get,N.")
     for bringing in (collect, fetch):
+        bringing.add_argument("--limit", type=float, default=64.0, metavar="GB", help="how much all logs in DIR may take (64)")
         _add_target(bringing)
         bringing.add_argument("--out", required=True, metavar="DIR")
         bringing.add_argument("--json", action="store_true", help="print run.json instead of a line a core")
@@ -393,12 +400,21 @@ def _log(arguments) -> int:
     from tools.log import collect, fetch
     from tools.running import find_control
 
+    if not 0 < arguments.limit <= 1e9:
+        raise UsageError("--limit takes gigabytes, more than 0 and at most 10^9")
+    limit_bytes = int(arguments.limit * 1e9)
     token = control.read_token(arguments.token_file)
     address = find_control(arguments.target, arguments.pid)
     if arguments.action == "fetch":
-        return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json)
+        return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json, limit_bytes=limit_bytes)
     return collect.collect(
-        address, Path(arguments.out), live=arguments.live, token=token, as_json=arguments.json, patience_seconds=arguments.patience
+        address,
+        Path(arguments.out),
+        live=arguments.live,
+        token=token,
+        as_json=arguments.json,
+        patience_seconds=arguments.patience,
+        limit_bytes=limit_bytes,
     )
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Talking to a machine's control server: one line out, one line back (docs/control.md).
 
-Every wait has a time-out, a line back has a bound, and the token is never part of an error.
+Every wait has a time-out, as has a whole answer, so that a peer that sends a byte now and then holds nothing up. A line back has a
+bound, and the token is never part of an error.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import time
 from pathlib import Path
 
 from tools.errors import Failure
+from tools.foreign import U64_MOST, decimal
 
 ANSWER_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 1 << 20
 MAX_LINE_BYTES = 4096
 MAX_TOKEN_BYTES = 1024
+RECEIVE_BYTES = 1 << 18
+# What is read takes at most the time of a silence, and this long for its bytes.
+SLOWEST_BYTES_PER_SECOND = 16_384
 
 
 class Lost(Failure):
@@ -66,7 +72,7 @@ class Control:
         """One line; no answer is waited for."""
         try:
             self._socket.settimeout(self._answer_seconds)
-            self._socket.sendall(line.encode() + b"\n")
+            self._socket.sendall(line.encode(errors="surrogateescape") + b"\n")
         except OSError as error:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
@@ -76,29 +82,38 @@ class Control:
         return self.read_line()
 
     def read_line(self) -> str:
+        deadline = time.monotonic() + self._answer_seconds
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > MAX_ANSWER_BYTES:
                 raise Lost(f"{self.name} answers with no end; that is no control server")
-            if not self._receive(self._answer_seconds):
+            if not self._receive(self._answer_seconds, deadline):
                 raise Lost(f"{self.name} ended the connection without an answer", "does that port lead to a machine that serves control?")
         line = bytes(self._buffer[:end]).decode("utf-8", "replace").rstrip("\r")
         del self._buffer[: end + 1]
         return line
 
     def read(self, count: int, seconds: float) -> bytes:
-        """Exactly `count` bytes, or what there was before the end. Raises Lost if nothing comes for `seconds`."""
-        while len(self._buffer) < count and self._receive(seconds):
+        """Exactly `count` bytes, or what there was before the end.
+
+        Raises Lost if nothing comes for `seconds`, or if all of it takes longer than SLOWEST_BYTES_PER_SECOND allow.
+        """
+        deadline = time.monotonic() + seconds + count / SLOWEST_BYTES_PER_SECOND
+        while len(self._buffer) < count and self._receive(seconds, deadline):
             pass
         data = bytes(self._buffer[:count])
         del self._buffer[: len(data)]
         return data
 
-    def _receive(self, seconds: float) -> bool:
+    def _receive(self, seconds: float, deadline: float) -> bool:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Lost(f"{self.name} sends too slowly")
         try:
-            self._socket.settimeout(seconds)
-            data = self._socket.recv(1 << 18)
+            self._socket.settimeout(min(seconds, left))
+            data = self._socket.recv(RECEIVE_BYTES)
         except TimeoutError:
-            raise Lost(f"{self.name} said nothing for {seconds:g} s") from None
+            trouble = "sends too slowly" if self._buffer else f"said nothing for {seconds:g} s"
+            raise Lost(f"{self.name} {trouble}") from None
         except OSError as error:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
         self._buffer += data
@@ -132,6 +147,16 @@ def text_of(answer: str) -> str | None:
         return "\n" if escape == "n" else escape
 
     return re.sub(r"\\(x[0-9a-f]{2}|n|\\)", letter, text)
+
+
+def next_piece(fields: dict[str, str]) -> int | None:
+    """Where the text that an answer carries goes on; None if that was all. Raises Refused for what is no number."""
+    if "next" not in fields or fields["next"] in (fields.get("end"), fields.get("first")):
+        return None
+    try:
+        return decimal(fields["next"], U64_MOST)
+    except ValueError as error:
+        raise Refused(f"the machine's text goes on nowhere: {error}") from None
 
 
 def fields_of(answer: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tools import control
 from tools.errors import EXIT_FAILURE, UsageError
+from tools.foreign import shown_lines
 from tools.running import find_control
 
 # Answered by bytes that are no line.
@@ -35,7 +36,7 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
             shown = "token,..." if line.strip().lower().startswith("token") else line
             answers.append({"line": shown, "ok": answer == "ok" or answer.startswith("ok "), "answer": answer})
             if not as_json:
-                print(answer, flush=True)
+                print(shown_lines(answer), flush=True)
     if as_json:
         print(json.dumps(answers, indent=2))
     return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
@@ -47,15 +48,11 @@ def show_text(connection: control.Control, line: str, answer: str) -> bool:
     if name not in TEXTS or control.text_of(answer) is None:
         return False
     for _ in range(MAX_PIECES):
-        print(
-            "".join(letter if letter == "\n" or letter.isprintable() else "?" for letter in control.text_of(answer) or ""),
-            end="",
-            flush=True,
-        )
-        fields = control.fields_of(answer)
-        if "next" not in fields or fields["next"] == fields.get("end") or fields["next"] == fields.get("first"):
+        print(shown_lines(control.text_of(answer) or ""), end="", flush=True)
+        following = control.next_piece(control.fields_of(answer))
+        if following is None:
             break
-        answer = connection.ask(f"{name},{fields['next']}")
+        answer = connection.ask(f"{name},{following}")
         if control.text_of(answer) is None:
             raise control.Refused(f"{connection.name} broke off: {answer}")
     return True
@@ -65,7 +62,7 @@ def check_line(line: str) -> None:
     """Raises UsageError for what is not one line of the protocol."""
     if not line.strip() or "\n" in line or "\r" in line:
         raise UsageError("ctl takes one command a word, in quotes", "./neap ctl memcached 'itr,8us' status")
-    if len(line.encode()) >= control.MAX_LINE_BYTES:
+    if len(line.encode(errors="surrogateescape")) >= control.MAX_LINE_BYTES:
         raise UsageError(f"a line has at most {control.MAX_LINE_BYTES - 1} bytes")
     name = line.split(",")[0].strip().lower()
     if name in NOT_LINES:

@@ -7,6 +7,8 @@ what is wrong, and, where we know, one more that says what to do next. A traceba
 
 from __future__ import annotations
 
+from tools.foreign import shown
+
 # The launcher's exit statuses. A guest's own code (16 and up, see machine.py) passes through `./neap run`.
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -14,15 +16,18 @@ EXIT_INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """Something outside the launcher went wrong. `message` is one line; `hint` says what to do; `details` are lines shown before it."""
+    """Something outside the launcher went wrong. `message` is one line; `hint` says what to do; `details` are lines shown before it.
+
+    All three may quote a peer: what a terminal would obey is escaped here, so no caller has to.
+    """
 
     exit_status = EXIT_FAILURE
 
     def __init__(self, message: str, hint: str | None = None, details: list[str] | None = None):
         super().__init__(message)
-        self.message = " ".join(message.split())
-        self.hint = hint
-        self.details = details or []
+        self.message = shown(" ".join(message.split()))
+        self.hint = None if hint is None else shown(hint)
+        self.details = [shown(line.replace("\t", "    ")) for line in details or []]
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} ({self.hint})"

@@ -3,6 +3,8 @@
 
 The file is a tar archive under zstd. Its first member says which recipe it was built from and the SHA-256 of every file, so that
 an import can refuse what belongs to another checkout or did not arrive whole, before anything becomes visible in the cache.
+
+An archive may be hostile. So nothing is written through a link that the archive itself brought, nor more than MAX_UNPACKED_BYTES.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ from pathlib import Path
 
 from tools import cache, progress, toolchain
 from tools.errors import DiskFull, Failure
+from tools.foreign import parse_json
 
 FORMAT = "neap-toolchain-1"
 MANIFEST = "neap-toolchain.json"
 LEVEL = "-10"
 MAX_MANIFEST_BYTES = 16_000_000
 NEEDED_BYTES = 400_000_000
+# No toolchain is ten times what one needs.
+MAX_UNPACKED_BYTES = 10 * NEEDED_BYTES
 
 
 def export_toolchain(file_name: str) -> None:
@@ -123,16 +128,21 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                     "export it from the same version of Neap, or build: ./neap toolchain build",
                 )
             files, links = dict(manifest["files"]), dict(manifest["links"])
+            left = MAX_UNPACKED_BYTES
             for member in members:
+                left -= member.size
+                if left < 0:
+                    raise broken
                 _take(archive, member, files, links, prefix, broken)
             for name in manifest["empty"]:
-                _inside(name, prefix, broken).mkdir(parents=True, exist_ok=True)
+                path = _inside(name, prefix, broken)
+                _make_folder(path, prefix, broken)
         if files or links:
             raise broken
         # To the end, so that zstd gets to check its own sum over all of it.
         while zstd.stdout.read(1 << 20):
             pass
-    except (tarfile.TarError, EOFError, ValueError, KeyError):
+    except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, OverflowError, NotADirectoryError):
         raise broken from None
     finally:
         zstd.stdout.close()
@@ -143,7 +153,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
 
 def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: Failure) -> dict:
     data = archive.extractfile(member) if member and member.name == MANIFEST and member.size <= MAX_MANIFEST_BYTES else None
-    manifest = json.loads(data.read()) if data else None
+    manifest = parse_json(data.read()) if data else None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise broken
     return manifest
@@ -156,11 +166,18 @@ def _inside(name: str, prefix: Path, broken: Failure) -> Path:
     return prefix / name
 
 
+def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
+    """Makes a folder below `prefix`, of which no part may be a link: the target would be checked against the name alone."""
+    if any(parent.is_symlink() for parent in (path, *path.parents) if parent.is_relative_to(prefix) and parent != prefix):
+        raise broken
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
     """One member: it must stand in the manifest, once, and lie below `prefix`, as must what a link points to."""
     name = member.name.removeprefix("prefix/")
     path = _inside(name, prefix, broken)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent, prefix, broken)
     if member.issym():
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
         if links.pop(name, None) != member.linkname or posixpath.isabs(member.linkname) or target.startswith(".."):

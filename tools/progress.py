@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
+from tools.foreign import shown, shown_lines
+
 QUIET_INTERVAL_SECONDS = 60.0
 TERMINAL_INTERVAL_SECONDS = 1.0
 
@@ -21,7 +23,8 @@ _status = ""
 
 
 def say(text: str) -> None:
-    """One line to standard error, above the status line if there is one."""
+    """One line to standard error, above the status line if there is one. What a terminal would obey is escaped."""
+    text = shown_lines(text)
     with _guard:
         if _status and on_terminal():
             sys.stderr.write(f"\r\x1b[K{text}\n{_status}")
@@ -37,6 +40,7 @@ def on_terminal() -> bool:
 def show_status(text: str) -> None:
     """On a terminal: replaces the status line ("" takes it away). Else: a line."""
     global _status
+    text = shown(text)
     with _guard:
         if on_terminal():
             sys.stderr.write(f"\r\x1b[K{text[:118]}")

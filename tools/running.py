@@ -16,10 +16,13 @@ from pathlib import Path
 
 from tools import build, cache
 from tools.errors import Failure, UsageError
+from tools.foreign import is_whole, is_word, parse_json, read_bounded
 
 DESCRIPTION = "machine.json"
 CONTROL_PORT = 5002
 MAX_DESCRIPTION_BYTES = 65536
+MAX_PORT = 65535
+MAX_PID = (1 << 31) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,17 +56,27 @@ def machines(base: Path, prefix: str) -> list[Running]:
     """This user's runs that live, by process number."""
     found = []
     for directory in base.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a description that makes no sense is none
             if directory.is_symlink() or directory.stat().st_uid != os.getuid():
                 continue
             if (held := cache.try_lock(directory / "lock")) is not None:
                 os.close(held)  # its owner is dead
                 continue
-            with open(directory / DESCRIPTION, "rb") as data:
-                fields = json.loads(data.read(MAX_DESCRIPTION_BYTES))
-            ports = {int(guest): int(host) for guest, host in fields["ports"].items()}
-            found.append(Running(str(fields["application"]), int(fields["pid"]), ports, fields.get("control_port")))
+            found.append(_parse(read_bounded(directory / DESCRIPTION, MAX_DESCRIPTION_BYTES)))
     return sorted(found, key=lambda running: running.pid)
+
+
+def _parse(data: bytes) -> Running:
+    """What describe() wrote. Raises ValueError, KeyError, TypeError or AttributeError for anything else."""
+    fields = parse_json(data)
+    ports = {int(guest): host for guest, host in fields["ports"].items()}
+    running = Running(fields["application"], fields["pid"], ports, fields.get("control_port"))
+    numbers = (*ports, *ports.values(), *(() if running.control_port is None else (running.control_port,)))
+    if not all(is_whole(number, MAX_PORT) for number in numbers) or not is_whole(running.pid, MAX_PID, 1):
+        raise ValueError("a port or process that cannot be")
+    if not is_word(running.application, 256):
+        raise ValueError("no name")
+    return running
 
 
 def find(target: str, pid: int | None = None) -> Running | None:

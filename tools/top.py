@@ -14,9 +14,13 @@ import time
 
 from tools import control
 from tools.errors import Failure, UsageError
+from tools.foreign import decimal, is_word, shown
 from tools.running import find_control
 
 SECONDS_LEAST, SECONDS_MOST = 0.1, 3600.0
+MAX_CORES = 256
+MAX_FIELDS = 64
+MAX_WORD = 64
 RATES = ("interrupts", "records", "rx_frames", "rx_bytes", "tx_frames", "tx_bytes", "sleeps", "unwritten")
 CLEAR = "\x1b[H\x1b[J"
 
@@ -54,7 +58,9 @@ def parse(answer: str, name: str) -> list[dict]:
             if not words:
                 continue
             fields = dict(word.split("=", 1) for word in words[1:])
-            rows.append({"core": int(words[0]), **{key: _value(value) for key, value in fields.items()}})
+            if len(rows) == MAX_CORES or len(fields) > MAX_FIELDS or "core" in fields:
+                raise ValueError
+            rows.append({"core": decimal(words[0], MAX_CORES - 1), **{key: _value(key, value) for key, value in fields.items()}})
             if not isinstance(rows[-1].get("now_ns"), int):
                 raise ValueError
     except ValueError:
@@ -64,8 +70,13 @@ def parse(answer: str, name: str) -> list[dict]:
     return rows
 
 
-def _value(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+def _value(key: str, text: str) -> int | str:
+    """Counters are numbers; a setting may be a word. Raises ValueError for what is neither."""
+    if key in (*RATES, "asleep_ns", "now_ns") or text.isdecimal():
+        return decimal(text)
+    if not is_word(key, MAX_WORD) or not is_word(text, MAX_WORD):
+        raise ValueError
+    return text
 
 
 def rates(before: dict, now: dict) -> dict:
@@ -126,4 +137,4 @@ def _cell(key: str, value) -> str:
         return f"{value / 1000:,.1f}"
     if key.endswith("_per_second"):
         return f"{value:,.0f}"
-    return str(value)
+    return shown(value)

@@ -15,14 +15,17 @@ from pathlib import Path
 
 from tools import control, progress
 from tools.errors import Failure
+from tools.foreign import shown
 from tools.log import layout
-from tools.log.folder import RUN, UNFINISHED, Folder, Identity, describe_run, log_files
+from tools.log.folder import LIMIT_BYTES, RUN, UNFINISHED, Folder, Identity, describe_run, log_files
 
 # The machine says something at least once a second.
 SILENCE_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = (0.1, 2.0)
 REFUSALS = 5
+# A machine that breaks off after each line would otherwise be asked for ever.
+MAX_BREAKS = 100_000
 STATUS_SECONDS_TERMINAL = 1.0
 STATUS_SECONDS_PIPE = 10.0
 
@@ -98,7 +101,7 @@ class Collector:
             if self.tally.lines > before or now - began > SILENCE_SECONDS + control.CONNECT_SECONDS:
                 # It went well for a while.
                 quiet_since, pause, refusals = now, PAUSE_SECONDS[0], 0
-            if not self._connected_before or now - quiet_since > self._patience_seconds:
+            if not self._connected_before or now - quiet_since > self._patience_seconds or self.tally.breaks >= MAX_BREAKS:
                 raise Failure(problem.message, self._advice(problem))
             self.tally.breaks += 1
             progress.say(f"neap: {problem.message}; going on from there")
@@ -187,12 +190,26 @@ class Collector:
             header = layout.parse_header(payload, f"core {core}'s header in the stream")
             if header.core != core or (header.boot_id, header.run) != (block.boot, block.run):
                 raise layout.DamagedBlock(f"core {core} was sent the header of something else")
-            self._cores = header.cores
+            self._learn_cores(header)
             self._headers[core] = header
         elif block.type == layout.BLOCK_CORE_END:
             self._ended.add(core)
+        self._require_known_cores()
         if core in self._ended and core in self._headers:
             self._folder.seal(self._headers[core])
+
+    def _learn_cores(self, header: layout.Header) -> None:
+        """How many cores there are stands in each header, behind that core's lines; the headers have to agree."""
+        other = next(iter(self._headers.values()), header)
+        if header.run_of != other.run_of:
+            raise Failure(f"{control_name(self._address)}: the headers of cores {other.core} and {header.core} contradict each other")
+        self._cores = header.cores
+
+    def _require_known_cores(self) -> None:
+        """Lines come before the first header. So parts of a core that does not exist show only now; they stay where they are."""
+        last = max(self._folder.parts, default=0)
+        if self._cores and last >= self._cores:
+            raise Failure(f"{control_name(self._address)} sent lines of core {last}, but has {self._cores} cores")
 
     def _take_lines(self, core: int, expected: int, block: layout.Block, payload: bytes) -> None:
         position, lines = block.position, payload
@@ -214,9 +231,18 @@ class Collector:
             raise layout.DamagedBlock(f"the stream ended without core {missing[0] if missing else 0}")
 
 
-def collect(address: tuple[str, int], out: Path, *, live: bool, token: str | None, as_json: bool, patience_seconds: float) -> int:
-    """Collects a run into `out`. Prints what came; as_json: run.json."""
-    with Folder(out) as folder:
+def collect(
+    address: tuple[str, int],
+    out: Path,
+    *,
+    live: bool,
+    token: str | None,
+    as_json: bool,
+    patience_seconds: float,
+    limit_bytes: int = LIMIT_BYTES,
+) -> int:
+    """Collects a run into `out`. Prints what came; as_json: run.json. `limit_bytes`: the most that all logs there may take."""
+    with Folder(out, limit_bytes) as folder:
         finished = folder.finished()
         collector = Collector(address, folder, live=live, token=token, patience_seconds=patience_seconds)
         if finished and collector.identity is None:
@@ -248,7 +274,7 @@ def report(content: dict, out: Path, lines: int, seconds: float, as_json: bool) 
     lost = sum(gap["lines"] for gap in content["gaps"]) + sum(row["unwritten"] for row in content["files"])
     rate = lines / max(seconds, 1e-3)
     print(
-        f"run {content['run']} of {content['application']}: {total:,} lines of {len(content['files'])} cores in {out}; "
+        f"run {content['run']} of {shown(content['application'])}: {total:,} lines of {len(content['files'])} cores in {out}; "
         f"{lines:,} came now in {seconds:.1f} s ({rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s); lost {lost:,}; "
         f"{len(content['settings'])} settings in {RUN}"
     )

@@ -8,6 +8,7 @@ entry a record, `counters` has for each counter a value and whether it was sampl
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tools.errors import Failure, UsageError
 from tools.log.folder import log_files
-from tools.log.layout import HEADER_BYTES, IDLE_STATES, KIND_SETTINGS, LINE_BYTES, Header, describe_settings, read_header
+from tools.log.layout import HEADER_BYTES, IDLE_STATES, KIND_SETTINGS, LINE_BYTES, Damaged, Header, describe_settings, read_header
 
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
 SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, KIND_SETTINGS, 19
@@ -116,6 +117,11 @@ COUNTERS = (
 )
 IN_SAMPLE = COUNTERS[:7]
 
+# Of one core: a line of settings becomes a dictionary, which takes ten times its memory.
+MAX_SETTINGS = 100_000
+# What decoding takes for each byte of a log, at least.
+MEMORY_FACTOR = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Counter:
@@ -140,6 +146,7 @@ class CoreLog:
     idle: np.ndarray  # IDLE_TYPE
     gaps: list[tuple[int, int]]  # first missing line, how many
     unknown: int  # lines of kinds that this version does not know
+    settings_left_out: int  # beyond MAX_SETTINGS
 
     @property
     def core(self) -> int:
@@ -147,8 +154,7 @@ class CoreLog:
 
     @property
     def package(self) -> int:
-        package = self.header.about.get("package", 0)
-        return package if isinstance(package, int) else 0
+        return self.header.about.get("package", 0)
 
     @property
     def tsc_hz(self) -> int:
@@ -169,7 +175,7 @@ class RunLog:
         """Joules of one count; None if the CPU has no such counter."""
         name = {"package_energy": "energy_unit_exponent", "dram_energy": "dram_energy_unit_exponent"}[counter]
         exponent = self.about.get(name)
-        return 2.0**-exponent if isinstance(exponent, int) and not isinstance(exponent, bool) and 0 <= exponent < 64 else None
+        return None if exponent is None else 2.0**-exponent
 
 
 def find_files(places: Sequence[str]) -> list[Path]:
@@ -197,10 +203,18 @@ def load(places: Sequence[str]) -> RunLog:
     for path in find_files(places):
         header = read_header(path)
         first = first or (header, path)
-        if (header.boot_id, header.run, header.tsc_hz) != (first[0].boot_id, first[0].run, first[0].tsc_hz):
+        if header.run_of != first[0].run_of:
             raise Failure(f"{path} and {first[1]} are of different runs", "give the files of one run")
         by_core.setdefault(header.core, []).append((header, path))
+    _require_memory(sum(header.lines for files in by_core.values() for header, _ in files) * LINE_BYTES)
     return RunLog([_load_core(by_core[core]) for core in sorted(by_core)])
+
+
+def _require_memory(log_bytes: int) -> None:
+    """Raises Failure for logs that this host cannot hold, before the attempt takes memory from everything else on it."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if MEMORY_FACTOR * log_bytes > there:
+        raise Failure(f"logs of {log_bytes / 1e9:.1f} GB are too large to decode in this host's memory of {there / 1e9:.1f} GB")
 
 
 def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
@@ -222,9 +236,12 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
 def _read_lines(path: Path, count: int) -> np.ndarray:
     try:
         with open(path, "rb") as data:
-            return np.fromfile(data, RECORD_TYPE, count, offset=HEADER_BYTES)
+            lines = np.fromfile(data, RECORD_TYPE, count, offset=HEADER_BYTES)
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
+    if len(lines) != count:
+        raise Damaged(f"{path}: became shorter while it was read")
+    return lines
 
 
 def _assemble(header: Header, paths: list[Path], lines: np.ndarray, starts: np.ndarray, gaps: list[tuple[int, int]]) -> CoreLog:
@@ -256,7 +273,8 @@ def _assemble(header: Header, paths: list[Path], lines: np.ndarray, starts: np.n
     follows_gap = np.zeros(len(records), bool)
     after = np.searchsorted(record_at, starts)
     follows_gap[after[after < len(records)]] = True
-    settings = [describe_settings(lines[at].tobytes()) for at in np.flatnonzero(kinds == SETTINGS)]
+    settings_at = np.flatnonzero(kinds == SETTINGS)
+    settings = [describe_settings(lines[at].tobytes()) for at in settings_at[:MAX_SETTINGS]]
     known = np.isin(kinds, [*KIND_NAMES, SAMPLE, RESIDENCY, SETTINGS, ANCHOR, IDLE])
     return CoreLog(
         header=header,
@@ -270,6 +288,7 @@ def _assemble(header: Header, paths: list[Path], lines: np.ndarray, starts: np.n
         idle=lines[kinds == IDLE].view(IDLE_TYPE),
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
+        settings_left_out=len(settings_at) - len(settings),
     )
 
 

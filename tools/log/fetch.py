@@ -6,6 +6,7 @@ Simple, and for a run that is over enough; a break costs the core at hand. `./ne
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -14,13 +15,13 @@ from tools import cache, control, progress
 from tools.errors import Failure
 from tools.log import layout
 from tools.log.collect import SILENCE_SECONDS, control_name, report
-from tools.log.folder import Folder, Identity, describe_run, log_files
+from tools.log.folder import LIMIT_BYTES, Folder, Identity, describe_run, log_files
 
 
-def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool) -> int:
-    """Fetches all cores into `out`. A file has its name only when it is whole."""
+def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool, limit_bytes: int = LIMIT_BYTES) -> int:
+    """Fetches all cores into `out`. A file has its name only when it is whole. `limit_bytes`: the most that all logs there may take."""
     start = time.monotonic()
-    with Folder(out) as folder:
+    with Folder(out, limit_bytes) as folder:
         found = folder.finished() or folder.unfinished()
         if found and folder.finished() is None:
             raise Failure(
@@ -55,8 +56,13 @@ def _fetch_core(
             raise Failure(f"{connection.name} sent core {header.core} for core {core}")
         if like and identity != Identity(like.boot_id, like.run):
             raise Failure(f"{connection.name}: run {header.run} began while run {like.run} was fetched", "fetch again when it is over")
+        if like and header.run_of != like.run_of:
+            raise Failure(f"{connection.name}: the headers of cores {like.core} and {core} contradict each other")
         if found:
             folder.require_same(found, identity)
+        with contextlib.suppress(FileNotFoundError):
+            folder.claim(-folder.log_path(core).stat().st_size)  # it is replaced
+        folder.claim(layout.HEADER_BYTES + header.lines * layout.LINE_BYTES)
         making = folder.log_path(core).with_suffix(".log.new")
         try:
             with cache.disk_full_named(str(folder.log_path(core))), open(making, "wb") as file:

@@ -5,6 +5,8 @@ A copy may end at any moment: the network breaks, the disk is full, somebody kil
 lines without a hole, `core3.from-20480.part`, whose size says how far it goes: there is no index that could be wrong. Room for the
 header is at the front of each from the beginning. When a core is whole, its header is written there and the part gets its last name.
 
+A machine fills a bounded number of bytes and of parts. Positions are bounded too, so that the name of each part fits PART.
+
 Where lines are missing between two parts, both become files: the last part of the run is `core3.log`, earlier ones keep their
 positions in their names. Files of one core put one after the other are what the machine had.
 """
@@ -22,11 +24,19 @@ from pathlib import Path
 
 from tools import cache
 from tools.errors import DiskFull, Failure
-from tools.log.layout import HEADER_BYTES, LINE_BYTES, Header, read_header, rebuild_header, settings_lines
+from tools.foreign import parse_json, read_bounded
+from tools.log.about import FIELDS
+from tools.log.layout import HEADER_BYTES, LINE_BYTES, MAX_CORES, Damaged, Header, read_header, rebuild_header, settings_lines
 
 RUN = "run.json"
 UNFINISHED = "collecting.json"
 CHUNK_BYTES = 1 << 20
+# How much a machine may fill: headers and lines of all files.
+LIMIT_BYTES = 64 * 10**9
+MAX_PARTS = 10_000
+# run.json may be large, because it lists settings; so many at most.
+MAX_SETTINGS = 100_000
+MAX_JSON_BYTES = 1 << 28
 PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
 LOG = re.compile(r"core([0-9]{1,3})(?:\.from-([0-9]{1,18}))?\.log")
 
@@ -54,10 +64,12 @@ class Identity:
 
 
 class Folder:
-    """A folder that one of us writes. A context manager: holds the folder's lock."""
+    """A folder that one of us writes. A context manager: holds the folder's lock. `limit_bytes`: what its logs may take in all."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES):
         self.path = path
+        self._limit_bytes = limit_bytes
+        self._used_bytes = 0
         self.parts: dict[int, list[Part]] = {}
         self._lock: int | None = None
         self._open: dict[int, int] = {}  # core -> descriptor of its last part
@@ -71,7 +83,9 @@ class Folder:
         if self._lock is None:
             raise Failure(f"another neap is writing to {self.path}", "choose another folder, or wait for it")
         for path in sorted(self.path.iterdir()):
-            if match := PART.fullmatch(path.name):
+            if LOG.fullmatch(path.name):
+                self._used_bytes += path.stat().st_size
+            if (match := PART.fullmatch(path.name)) and int(match.group(1)) < MAX_CORES:
                 self._take_up(Part(path, int(match.group(1)), int(match.group(2))))
         for parts in self.parts.values():
             parts.sort(key=lambda part: part.first)
@@ -92,6 +106,16 @@ class Folder:
         size = part.path.stat().st_size
         self._truncate(part, max(0, size - HEADER_BYTES) // LINE_BYTES)
         self.parts.setdefault(part.core, []).append(part)
+        self._used_bytes += HEADER_BYTES + part.lines * LINE_BYTES
+
+    def claim(self, count: int) -> None:
+        """Counts bytes that are about to be written. Raises Failure if that is more than the folder may hold."""
+        if self._used_bytes + count > self._limit_bytes:
+            raise Failure(
+                f"the logs in {self.path} come to more than {self._limit_bytes / 1e9:g} GB",
+                "what came is kept; --limit GB allows more, and the same command goes on",
+            )
+        self._used_bytes += count
 
     # ---- which run ----
 
@@ -103,12 +127,12 @@ class Folder:
 
     def _read_json(self, name: str) -> dict | None:
         try:
-            found = json.loads((self.path / name).read_text())
-            if isinstance(found, dict) and isinstance(found.get("boot_id"), str) and isinstance(found.get("run"), int):
+            found = parse_json(read_bounded(self.path / name, MAX_JSON_BYTES))
+            if isinstance(found, dict) and all(FIELDS[key](found.get(key)) for key in ("boot_id", "run")):
                 return found
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             pass
         raise Failure(f"{self.path / name} cannot be understood", "choose another folder, or remove it")
 
@@ -162,6 +186,7 @@ class Folder:
         if not parts or parts[-1].end != position:
             self._begin(core, position)
         part = parts[-1]
+        self.claim(len(lines))
         with self._disk(part):
             if core not in self._open:
                 self._open[core] = os.open(part.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -176,7 +201,10 @@ class Folder:
         parts = self.parts.setdefault(core, [])
         if parts and not parts[-1].lines:
             parts.pop().path.unlink(missing_ok=True)
+        if len(parts) >= MAX_PARTS:
+            raise Failure(f"core {core} has more than {MAX_PARTS} gaps", f"what came is kept in {self.path}")
         part = Part(self.path / f"core{core}.from-{position}.part", core, position)
+        self.claim(HEADER_BYTES)
         with self._disk(part):
             part.path.write_bytes(bytes(HEADER_BYTES))
         parts.append(part)
@@ -237,6 +265,8 @@ class Folder:
             left = tail.lines * LINE_BYTES
             while left:
                 data = source.read(min(left, CHUNK_BYTES))
+                if not data:
+                    raise Failure(f"{part.path} became shorter while it was read")
                 copy.write(data)
                 left -= len(data)
         making.rename(tail.path)
@@ -265,21 +295,30 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
     headers = [(path, read_header(path)) for path in paths]
     last = headers[-1][1]
     cores: dict[int, dict] = {}
-    settings = []
+    settings: list[dict] = []
+    left_out = 0
     gaps = []
     for path, header in headers:
+        if header.run_of != last.run_of:
+            raise Damaged(f"{path}: of another run or machine than {headers[-1][0].name}")
         row = cores.setdefault(header.core, {"core": header.core, "files": [], "lines": 0, "unwritten": header.unwritten, "next": 0})
         if header.first > row["next"]:
             gaps.append({"core": header.core, "first": row["next"], "lines": header.first - row["next"]})
         row["next"] = header.first + header.lines
         row["files"].append(path.name)
         row["lines"] += header.lines
-        settings += [{"core": header.core, **_when(setting, header), **setting} for setting in _settings_of(path)]
+        for setting in _settings_of(path):
+            if len(settings) < MAX_SETTINGS:
+                settings.append({"core": header.core, **_when(setting, header), **setting})
+            else:
+                left_out += 1
     for row in cores.values():
         row.pop("next")
     about = {
         name: last.about.get(name) for name in ("boot_id", "run", "application", "neap", "cores", "cpu", "sample_period_us", "when_full")
     }
+    if left_out:
+        more["settings_left_out"] = left_out
     settings.sort(key=lambda setting: (setting["tsc"], setting["core"]))
     return {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps, "settings": settings}
 
@@ -294,10 +333,10 @@ def _settings_of(path: Path) -> Iterator[dict]:
 def _when(setting: dict, header: Header) -> dict:
     """A moment in seconds since boot, and as Unix time in nanoseconds if the header has what that takes."""
     try:
-        ticks = setting["tsc"] - int(header.about["tsc_at_boot"])
+        ticks = setting["tsc"] - header.about["tsc_at_boot"]
         return {
             "seconds_since_boot": ticks / header.tsc_hz,
-            "wall_clock_ns": int(header.about["wall_clock_at_boot_ns"]) + ticks * 1_000_000_000 // header.tsc_hz,
+            "wall_clock_ns": header.about["wall_clock_at_boot_ns"] + ticks * 1_000_000_000 // header.tsc_hz,
         }
-    except (KeyError, TypeError, ValueError):
+    except KeyError:
         return {"seconds_since_boot": None, "wall_clock_ns": None}

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.errors import Failure
+from tools.foreign import shown
+from tools.log import about as about_text
+from tools.log.about import MAX_CORES as MAX_CORES
 from tools.log.crc32c import crc32c
 
 MAGIC = b"NEAPLOG\n"
@@ -21,7 +24,10 @@ VERSION = 1
 HEADER_BYTES = 4096
 LINE_BYTES = 64
 JSON_AT = 64
-MAX_CORES = 256
+# Byte 4095 is a line feed.
+MAX_JSON_BYTES = HEADER_BYTES - 1 - JSON_AT
+# Positions of a run's lines lie below this, so that each has at most 17 digits in a file's name.
+POSITIONS_END = 1 << 56
 
 _HEADER = struct.Struct("<8sIIIIQQQQII")
 
@@ -31,7 +37,8 @@ MAX_BLOCK_LINES = 1024
 MAX_PAYLOAD_BYTES = MAX_BLOCK_LINES * LINE_BYTES
 _BLOCK = struct.Struct("<IBBHQQIIQIIQII")
 
-BLOCK_HEADER, BLOCK_LINES, BLOCK_GAP, BLOCK_CORE_END, BLOCK_END, BLOCK_ALIVE = range(1, 7)
+BLOCK_TYPES = range(1, 7)
+BLOCK_HEADER, BLOCK_LINES, BLOCK_GAP, BLOCK_CORE_END, BLOCK_END, BLOCK_ALIVE = BLOCK_TYPES
 
 KIND_AT = 8
 KIND_SETTINGS = 18
@@ -52,7 +59,10 @@ class Damaged(Failure):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the first line that follows, in all lines of the run."""
+    """The first 4096 bytes of a log file. `first` is the position of the first line that follows, in all lines of the run.
+
+    `about` holds the fields of the header's JSON that tools/log/about.py knows and has checked.
+    """
 
     core: int
     lines: int
@@ -64,22 +74,32 @@ class Header:
 
     @property
     def boot_id(self) -> str:
-        return str(self.about.get("boot_id", ""))
+        return self.about["boot_id"]
 
     @property
     def run(self) -> int:
-        return int(self.about.get("run", 0))
+        return self.about["run"]
 
     @property
     def cores(self) -> int:
-        return int(self.about.get("cores", 1))
+        return self.about["cores"]
+
+    @property
+    def text(self) -> bytes:
+        """The JSON as the machine wrote it."""
+        return self.raw[JSON_AT : JSON_AT + _HEADER.unpack_from(self.raw)[-2]]
+
+    @property
+    def run_of(self) -> tuple:
+        """What the headers of all cores of one run have in common."""
+        return self.boot_id, self.run, self.cores, self.tsc_hz
 
 
 def parse_header(raw: bytes, name: str) -> Header:
     """Raises Damaged, which says what is wrong with `name`."""
     if len(raw) < HEADER_BYTES:
         if raw.startswith(b"error:"):
-            said = raw.split(b"\n")[0].decode("ascii", "replace")
+            said = shown(raw.split(b"\n")[0].decode("ascii", "replace"), 200)
             raise Damaged(f"{name}: not a log but the machine's answer '{said}'")
         raise Damaged(f"{name}: cut off in its header, {len(raw)} of {HEADER_BYTES} bytes are there")
     magic, version, header_bytes, line_bytes, core, lines, first, unwritten, tsc_hz, json_bytes, crc = _HEADER.unpack_from(raw)
@@ -87,35 +107,38 @@ def parse_header(raw: bytes, name: str) -> Header:
         raise Damaged(f"{name}: not a Neap log, it begins with {bytes(raw[:8])!r}")
     if version != VERSION:
         raise Damaged(f"{name}: format version {version}, this Neap reads version {VERSION}")
-    if header_bytes != HEADER_BYTES or line_bytes != LINE_BYTES or json_bytes > HEADER_BYTES - JSON_AT:
+    if header_bytes != HEADER_BYTES or line_bytes != LINE_BYTES or json_bytes > MAX_JSON_BYTES:
         raise Damaged(f"{name}: damaged header, it states {header_bytes} and {line_bytes} bytes with a text of {json_bytes}")
     text = bytes(raw[JSON_AT : JSON_AT + json_bytes])
     if crc32c(bytes(raw[: JSON_AT - 4]) + text) != crc:
         raise Damaged(f"{name}: damaged header, its checksum does not fit")
     try:
-        about = json.loads(text)
-        header = Header(core, lines, first, unwritten, tsc_hz, about, bytes(raw[:HEADER_BYTES]))
-        plausible = isinstance(about, dict) and tsc_hz > 0 and core < header.cores <= MAX_CORES and lines < 1 << 48 and first < 1 << 56
-        plausible = plausible and 0 <= header.run < 1 << 32
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        plausible = False
-    if not plausible:
-        raise Damaged(f"{name}: damaged header, its text is not what the format says")
-    return header
+        about = about_text.parse(text)
+        if tsc_hz == 0 or core >= about["cores"] or lines >= 1 << 48 or first + lines >= POSITIONS_END:
+            raise ValueError("its numbers do not fit together")
+    except ValueError as error:
+        raise Damaged(f"{name}: damaged header, its text is not what the format says: {error}") from None
+    return Header(core, lines, first, unwritten, tsc_hz, about, bytes(raw[:HEADER_BYTES]))
 
 
 def build_header(core: int, lines: int, first: int, unwritten: int, tsc_hz: int, about: dict) -> bytes:
     """The header of a log file, as the machine makes it."""
-    text = json.dumps(about, separators=(",", ":")).encode("ascii")
-    assert len(text) < HEADER_BYTES - JSON_AT
+    return _header_of(core, lines, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"))
+
+
+def _header_of(core: int, lines: int, first: int, unwritten: int, tsc_hz: int, text: bytes) -> bytes:
+    assert len(text) <= MAX_JSON_BYTES
     head = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, LINE_BYTES, core, lines, first, unwritten, tsc_hz, len(text), 0)[:-4]
     raw = head + struct.pack("<I", crc32c(head + text)) + text
     return raw + b" " * (HEADER_BYTES - 1 - len(raw)) + b"\n"
 
 
 def rebuild_header(header: Header, lines: int, first: int) -> bytes:
-    """The header of a part of the lines that `header` is about."""
-    return build_header(header.core, lines, first, header.unwritten, header.tsc_hz, header.about)
+    """The header of a part of the lines that `header` is about.
+
+    Its JSON is copied: written anew, a text close to 4 KB may come out longer than it came in.
+    """
+    return _header_of(header.core, lines, first, header.unwritten, header.tsc_hz, header.text)
 
 
 def read_header(path: Path) -> Header:
@@ -163,9 +186,13 @@ def parse_block(raw: bytes) -> Block:
     if crc32c(raw[:-4]) != crc:
         raise DamagedBlock("a block's header does not fit its checksum")
     block = Block(kind, core, number, position, payload_bytes, payload_crc, count, run, boot_id)
-    expected = {BLOCK_HEADER: HEADER_BYTES, BLOCK_LINES: count * LINE_BYTES}.get(kind, payload_bytes)
+    expected = {BLOCK_HEADER: HEADER_BYTES, BLOCK_LINES: count * LINE_BYTES}.get(kind, 0)
     if payload_bytes > MAX_PAYLOAD_BYTES or payload_bytes != expected or core >= MAX_CORES:
         raise DamagedBlock("a block states a size that cannot be")
+    if kind not in BLOCK_TYPES:
+        raise DamagedBlock(f"a block has the unknown type {kind}")
+    if position + (count if kind in (BLOCK_LINES, BLOCK_GAP) else 0) >= POSITIONS_END:
+        raise DamagedBlock(f"a block states position {position} and {count} lines, which cannot be")
     return block
 
 

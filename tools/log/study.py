@@ -26,6 +26,8 @@ COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "r
 UNITS_PER_JOULE = 65536
 NAME = re.compile(r"[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}")
 ROWS_AT_ONCE = 100_000
+# Of a file's name, whose limit is 255.
+APPLICATION_LETTERS = 100
 
 
 def check_name(text: str) -> str:
@@ -43,7 +45,7 @@ def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for core in cores:
-            application = str(run.about.get("application", "neap")).replace("/", "_")
+            application = re.sub(r"[^A-Za-z0-9_.-]", "_", run.about.get("application", "neap"))[:APPLICATION_LETTERS]
             path = folder / f"{application}.log.{repetition}_{core.log.core}_{name}"
             rows = table(core, energy[core.log.package])
             with Making(path) as making, open(making, "w") as out:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tools.foreign import shown
 from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog, idle_name
 from tools.log.layout import IDLE_STATES, SETTINGS
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
@@ -258,6 +259,10 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
         said += [f"core {log.core}: {count:,} lines from position {first:,} on are missing" for first, count in log.gaps]
         if log.unknown:
             said.append(f"core {log.core}: {log.unknown:,} lines are of kinds that this version does not know")
+        if log.settings_left_out:
+            said.append(f"core {log.core}: {log.settings_left_out:,} further changes of settings are not listed")
+        if np.any(log.records["tsc"][1:] < log.records["tsc"][:-1]):
+            said.append(f"core {log.core}: its records go back in time, so times are wrong")
     for row in package_rows:
         if row["energy_doubtful"]:
             said.append(f"package {row['package']}: between two energy readings the counter may have come around more than once")
@@ -268,7 +273,8 @@ def head(summary: dict) -> list[str]:
     """What a run was and came to, in a few lines."""
     total = summary["total"]
     return [
-        f"run {summary['run']} of {summary['application']} {summary['neap']} on {summary['cores']} cores, {summary['cpu']}, "
+        f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "
+        f"{shown(summary['cpu'])}, "
         f"TSC {summary['tsc_hz'] / 1e6:.1f} MHz",
         f"{total['seconds']:.6f} s, {total['interrupts']:,} interrupts, {total['polls']:,} polls, "
         f"{'no' if total['requests'] is None else _number(total['requests'])} requests counted, asleep {_percent(total['asleep_share'])}",

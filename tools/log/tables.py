@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log csv` and `parquet`: one table of a run, the same in both, made core by core.
 
+No cell holds text from a log: words come from tables of this version, everything else is a number. So a spreadsheet finds no formula.
+
 What was not sampled in a record, or what the CPU does not have, is an empty cell (CSV) or null (Parquet).
 """
 
