@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Fuzzes the readers of foreign bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
+
+A case plays a hostile machine, file or BMC (fuzz_inventions.py) to one of the launcher's commands, in this process. The command has to
+end in time and within MEMORY_BYTES, with success or with one clear error: no traceback, no control character, no file outside its
+folder, and only files there that the next command finds again.
+
+Each case is made from the seed and its number alone. A finding names the number; FIRST begins there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+from tools import boot_machines, control, ctl, power_control, progress, running, top
+from tools.errors import Failure
+from tools.log import collect, decode, fetch, folder, report, study, summary, synthetic, tables
+from tools.log.fuzz_inventions import CORES, Inventor
+
+NAME = "fuzz_collector"
+CASE_SECONDS = 10
+MEMORY_BYTES = 1 << 31
+FILES, _ = synthetic.make(synthetic.Shape(cores=CORES, records=12, changes=1, idle_records=True))
+ADDRESS = ("a-machine", 5002)
+SECRET = "the right one"
+ANSWER = "ok 0 now_ns=5000000000 idle=halt itr_us=16 interrupts=7 records=9 rx_frames=3 sleeps=2 asleep_ns=7; 1 now_ns=5 idle=poll"
+NEXT = "ok 0 now_ns=6000000000 idle=halt itr_us=16 interrupts=9 records=19 rx_frames=4 sleeps=3 asleep_ns=9; 1 now_ns=7 idle=poll"
+TEXT = "ok first=0; next=64; end=128; text=one\\ntwo\\x1b\\\\"
+
+
+class Hang(BaseException):
+    """A case took longer than CASE_SECONDS."""
+
+
+class Wrong(Exception):
+    """A command ended, but not as it has to."""
+
+
+@dataclasses.dataclass
+class Finding:
+    case: int
+    seconds: float
+    what: str
+    trace: str
+
+
+class Socket:
+    """A peer that sends what it was given, in pieces, and then ends, resets or falls silent."""
+
+    def __init__(self, data: bytes, piece: int, end: str) -> None:
+        self._data = memoryview(data)
+        self._piece = piece
+        self._end = end
+
+    def recv(self, most: int) -> bytes:
+        piece = bytes(self._data[: min(most, self._piece)])
+        self._data = self._data[len(piece) :]
+        if not piece and self._end == "reset":
+            raise ConnectionResetError(104, "Connection reset by peer")
+        if not piece and self._end == "silence":
+            raise TimeoutError
+        return piece
+
+    def sendall(self, data: bytes) -> None: ...
+    def settimeout(self, seconds: float) -> None: ...
+    def setsockopt(self, *arguments: int) -> None: ...
+    def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
+    """Each connection gets the next answer; behind the last one nothing listens."""
+    pieces = (1 << 18, 1 << 18, 1000, 63)
+
+    def connect(_address: tuple, _seconds: float) -> Socket:
+        if not answers:
+            raise ConnectionRefusedError(111, "Connection refused")
+        end = inventor.random.choice(("end", "end", "reset", "silence"))
+        return Socket(answers.pop(0), inventor.random.choice(pieces), end)
+
+    with mock.patch.object(control.socket, "create_connection", connect):
+        yield
+
+
+# ---- the commands ----
+
+
+def play_collect(inventor: Inventor, place: Path) -> None:
+    out = place / "out"
+    streams = [b"ok\n" + inventor.stream(FILES) for _ in range(inventor.random.choice((1, 1, 2, 3)))]
+    if inventor.chance(20):
+        streams[0] = inventor.answer("error: token needed")
+    if inventor.chance(10):
+        out.mkdir()
+        (out / folder.UNFINISHED).write_text(inventor.json_text({"boot_id": synthetic.BOOT_ID, "run": 1}))
+    try:
+        with machine(inventor, streams):
+            as_json = inventor.chance(2)
+            collect.collect(ADDRESS, out, live=inventor.chance(2), token=None, as_json=as_json, patience_seconds=0.001)
+    finally:
+        require_found_again(out)
+    require_whole(out)
+
+
+def play_fetch(inventor: Inventor, place: Path) -> None:
+    out = place / "out"
+    files = [inventor.file(core, file) for core, file in enumerate(FILES)]
+    if inventor.chance(10):
+        files[0] = inventor.answer("error: no such core")
+    try:
+        with machine(inventor, files):
+            fetch.fetch(ADDRESS, out, token=None, as_json=inventor.chance(2))
+    finally:
+        require_found_again(out)
+    require_whole(out)
+
+
+def play_decode(inventor: Inventor, place: Path) -> None:
+    out = place / "out"
+    out.mkdir()
+    for core, file in enumerate(FILES):
+        (out / f"core{core}.log").write_bytes(inventor.file(core, file))
+    run = decode.load([str(out)])
+    found = summary.summarise(run)
+    print(summary.text(found))
+    require_json(json.dumps(found))
+    which = inventor.random.choice(tables.TABLES)
+    for piece in tables.tables(run, which, inventor.chance(2)):
+        require_no_formula(piece)
+    action = inventor.random.randrange(4)
+    if action == 0:
+        with mock.patch.object(report, "get_plotlyjs", lambda: ""):
+            require_page(report.build(run))
+    elif action == 1:
+        study.write(run, "8_0x1800_135", 0, out / "study")
+    elif action == 2:
+        tables.write_csv(tables.tables(run, which, False), str(out / "table.csv"))
+    elif inventor.chance(4):
+        tables.write_parquet(tables.tables(run, which, False), run, str(out / "table.parquet"))
+
+
+def play_control(inventor: Inventor, place: Path) -> None:
+    action = inventor.random.randrange(3)
+    with machine(inventor, [b"".join(inventor.answer(text) for text in ((ANSWER, NEXT) if action == 0 else (TEXT, TEXT, TEXT)))]):
+        if action == 0:
+            top.top("a-machine", pid=None, token_file=None, seconds=1, once=True, as_json=inventor.chance(2))
+        else:
+            line = ("dmesg", "status")[action - 1]
+            ctl.ctl("a-machine", [line], pid=None, token_file=None, as_json=inventor.chance(3))
+
+
+def play_toml(inventor: Inventor, place: Path) -> None:
+    path = place / "machines.toml"
+    path.write_bytes(inventor.toml().encode("utf-8", "surrogatepass"))
+    found = boot_machines.read(path)
+    path.unlink()
+    for one in found.machines:
+        if one.bmc:
+            # As `neap power` goes on.
+            power_control._password(one.bmc)
+
+
+def play_power(inventor: Inventor, place: Path) -> None:
+    ipmi = inventor.chance(3)
+    bmc = boot_machines.Bmc("10.0.0.1", "admin", "ipmi" if ipmi else "redfish", "", "A_VARIABLE")
+
+    def output(argv: list[str], given: str, environment: dict | None) -> str:
+        # As Popen converts its arguments.
+        if any("\0" in word for word in [os.fsencode(word).decode("latin-1") for word in argv]):
+            raise ValueError("embedded null byte")
+        if environment is not None and environment.get("IPMITOOL_PASSWORD", environment.get("IPMI_PASSWORD")) != SECRET:
+            raise Wrong("ipmitool takes another password than the machines' file names")
+        if ipmi:
+            return inventor.answer("Chassis Power is on").decode("utf-8", "replace")
+        if argv[-1].endswith("/redfish/v1/Systems"):
+            return inventor.json_text(
+                {"Members": [{"@odata.id": inventor.random.choice(("/redfish/v1/Systems/1", "/redfish/\0", "/redfish/\ud800"))}]}
+            )
+        return inventor.json_text({"PowerState": "On"})
+
+    with mock.patch.object(power_control, "_output", output), mock.patch.dict(os.environ, inventor.environment()):
+        kind = power_control._Ipmi if ipmi else power_control._Redfish
+        print(kind(bmc, SECRET).state())
+
+
+def play_running(inventor: Inventor, place: Path) -> None:
+    held = place / "neap-run-x"
+    held.mkdir()
+    fields = {"application": "memcached", "pid": 7, "ports": {"11211": 2000}, "control_port": 5002}
+    (held / "machine.json").write_text(inventor.json_text(fields), "utf-8", "surrogatepass")
+    with mock.patch.object(running.cache, "try_lock", lambda _path: None):
+        for one in running.machines(place, "neap-run-"):
+            raise Failure(f"no {one.application}", one.line())
+    shutil.rmtree(held)
+
+
+PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
+    *(play_collect, play_collect, play_collect, play_fetch, play_decode, play_decode),
+    *(play_control, play_toml, play_power, play_running),
+)
+
+
+# ---- what must hold ----
+
+
+def require_found_again(out: Path) -> None:
+    """The next collection takes up each file that this one left."""
+    known = (folder.RUN, folder.UNFINISHED)
+    for path in out.iterdir() if out.is_dir() else ():
+        if path.name not in known and not folder.PART.fullmatch(path.name) and not folder.LOG.fullmatch(path.name):
+            raise Wrong(f"left {re.sub('[0-9]+', 'N', path.name)}, which no command takes up")
+
+
+def require_whole(out: Path) -> None:
+    """A collection that succeeded holds the cores that its headers name, and nothing else."""
+    if left := [path.name for path in out.iterdir() if path.name != folder.RUN and not folder.LOG.fullmatch(path.name)]:
+        raise Wrong(f"succeeded, and left {re.sub('[0-9]+', 'N', left[0])}")
+    content = json.loads((out / folder.RUN).read_text())
+    if sorted(row["core"] for row in content["files"]) != list(range(content["cores"])):
+        raise Wrong("succeeded without all of its cores")
+    decode.load([str(out)])
+
+
+def require_json(text: str) -> None:
+    def refuse(constant: str) -> None:
+        raise Wrong(f"wrote {constant} as JSON")
+
+    json.loads(text, parse_constant=refuse)
+
+
+def require_no_formula(piece) -> None:
+    for column in piece.columns:
+        if str(column.type) == "string" and any(text and not re.fullmatch(r"[0-9a-z][0-9a-z_]*", text) for text in column.to_pylist()):
+            raise Wrong("a table's cell holds text from a log")
+
+
+def require_page(page: str) -> None:
+    """The data island is JSON that a browser reads, and only the page's own scripts are scripts."""
+    if page.count("<script") != 3:
+        raise Wrong("a report has another script than its own")
+    require_json(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+
+
+def require_printable(text: str, what: str) -> None:
+    for line in text.split("\n"):
+        if not line.isprintable():
+            raise Wrong(f"{what} holds control characters")
+
+
+# ---- the driver ----
+
+
+def run_case(number: int, seed: int, place: Path) -> None:
+    """Raises whatever is a finding."""
+    inventor = Inventor(seed * 1_000_003 + number)
+    play = inventor.random.choice(PLAYS)
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            play(inventor, place)
+    except Failure as failure:
+        said = failure.report()
+        require_printable(said, "an error")
+        if said.count("\n") > 1 or len(said) > 20_000:
+            raise Wrong("an error is not one line with a hint") from None
+    require_printable(printed.getvalue(), "what was printed")
+    if outside := [path.name for path in place.iterdir() if path.name not in ("out", "machines.toml", "neap-run-x")]:
+        raise Wrong(f"wrote {outside[0]} outside its folder")
+
+
+@contextlib.contextmanager
+def surroundings() -> Iterator[Path]:
+    """Bounds, no waiting, and a place for files."""
+
+    def expired(_number: int, _frame: object) -> None:
+        raise Hang
+
+    progress.show_status("")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    handler = signal.signal(signal.SIGALRM, expired)
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{NAME}-", dir=base) as place,
+        mock.patch.object(collect.time, "sleep", lambda _seconds: None),
+        mock.patch.object(collect, "PAUSE_SECONDS", (0.0, 0.0)),
+        mock.patch.object(top.time, "sleep", lambda _seconds: None),
+        mock.patch.object(ctl, "find_control", lambda *_: ADDRESS),
+        mock.patch.object(top, "find_control", lambda *_: ADDRESS),
+        mock.patch.object(os, "fsync", lambda _descriptor: None),
+        warnings.catch_warnings(),
+    ):
+        # A warning prints lines of source code.
+        warnings.simplefilter("error")
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))
+        try:
+            yield Path(place)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def fuzz(seconds: float, seed: int, first: int = 0, most_cases: int | None = None) -> tuple[int, dict[str, Finding]]:
+    """Plays cases for so long. Gives how many, and the findings: one of each kind, by exception and place."""
+    findings: dict[str, Finding] = {}
+    start = time.monotonic()
+    number = first
+    with surroundings() as base:
+        while time.monotonic() - start < seconds and (most_cases is None or number - first < most_cases):
+            if (number - first) % 1000 == 0:
+                print(f"{NAME}: from case {number} of seed {seed}", file=sys.stderr, flush=True)
+            place = base / "case"
+            place.mkdir()
+            signal.setitimer(signal.ITIMER_REAL, CASE_SECONDS)
+            try:
+                run_case(number, seed, place)
+            except (Exception, Hang) as error:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                what = describe(error)
+                if what not in findings:
+                    trace = "".join(traceback.format_exception(error, limit=-6))
+                    findings[what] = Finding(number, time.monotonic() - start, what, trace)
+                del error
+                gc.collect()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                shutil.rmtree(place)
+            number += 1
+    return number - first, findings
+
+
+def describe(error: BaseException) -> str:
+    """The exception and the innermost function of the launcher. Findings of the same text count once."""
+    if isinstance(error, Wrong):
+        return str(error)
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "/tools/" in frame.filename and "/fuzz_" not in frame.filename
+    ]
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
+    return f"{type(error).__name__} in {where}"
+
+
+def main(words: list[str]) -> int:
+    seconds = float(words[0]) if words else 10.0
+    seed = int(words[1]) if len(words) > 1 else 1
+    first = int(words[2]) if len(words) > 2 else 0
+    start = time.monotonic()
+    count, findings = fuzz(seconds, seed, first)
+    for finding in findings.values():
+        print(f"{NAME}: finding after {finding.seconds:.1f} s, case {finding.case} of seed {seed}: {finding.what}")
+        print(finding.trace, file=sys.stderr)
+    print(f"{NAME}: {count} cases in {time.monotonic() - start:.1f} s, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
