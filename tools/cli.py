@@ -29,9 +29,9 @@ commands:
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
-  soak [LAYER ...|card|driver|kernel] [--minutes N]
+  soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
                                          tests over and over; card: its fuzzers alone; driver: random settings and faults;
-                                         kernel: its stress images
+                                         kernel: its stress images; fuzz: all other fuzzers
   pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]

@@ -19,7 +19,7 @@ import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import boot_programs, build, card_fuzz, kernel_soak, outside, packages, progress, pythons, qemu, run, style, toolchain
+from tools import boot_programs, build, card_fuzz, fuzz_soak, kernel_soak, outside, packages, progress, pythons, qemu, run, style, toolchain
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.process import run_logged, tail
 
@@ -78,7 +78,7 @@ def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
 
     `card` alone is the soft card's fuzzers, `driver` traffic under settings and faults at random, for all of the time; `kernel` the
-    kernel's stress images, which share it.
+    kernel's stress images, which share it; `fuzz` all other fuzzers.
 
     Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
     """
@@ -90,6 +90,8 @@ def soak(names: Sequence[str], minutes: float) -> int:
         return _soak_driver(minutes)
     if list(names) == ["kernel"]:
         return kernel_soak.soak(minutes)
+    if list(names) == ["fuzz"]:
+        return fuzz_soak.soak(minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fuzzes the readers of foreign bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
-A case plays a hostile machine, file or BMC (fuzz_inventions.py) to one of the launcher's commands, in this process. The command has to
+A case plays a hostile machine, file or BMC (inventions.py) to one of the launcher's commands, in this process. The command has to
 end in time and within MEMORY_BYTES, with success or with one clear error: no traceback, no control character, no file outside its
 folder, and only files there that the next command finds again.
 
@@ -32,7 +32,7 @@ from unittest import mock
 from tools import boot_machines, control, ctl, power_control, progress, running, top
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, folder, report, study, summary, synthetic, tables
-from tools.log.fuzz_inventions import CORES, Inventor
+from tools.log.inventions import CORES, Inventor
 
 NAME = "fuzz_collector"
 CASE_SECONDS = 10
@@ -351,7 +351,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, Wrong):
         return str(error)
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "/tools/" in frame.filename and "/fuzz_" not in frame.filename
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/tools/" in frame.filename and Path(frame.filename).name not in ("fuzz_collector.py", "inventions.py")
     ]
     where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
     return f"{type(error).__name__} in {where}"

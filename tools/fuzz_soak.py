@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap soak fuzz`: all fuzzers of the host side by side, each for as long as was asked for.
+
+A fuzzer is found by its name: an executable `fuzz_NAME` of the host preset, or a Python program `tools/**/fuzz_NAME.py`. It is called
+with SECONDS and SEED, names each thousandth case on the way (`NAME: from ... of seed ...`), and says at its end how many there were
+(`NAME: ... in N s`). A finding is a status other than 0. The soft card's fuzzers have a soak of their own, `./neap soak card`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import re
+import time
+from pathlib import Path
+
+from tools import build, packages, progress, pythons, run
+from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.process import output_of, run_logged
+
+PRESET = "host"
+# For the case in progress, and to free what a sanitizer keeps.
+SPARE_SECONDS = 180
+SHOWN_LINES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Fuzzer:
+    """A program, and the words before SECONDS and SEED."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+def programs(targets: str) -> list[str]:
+    """The paths of the executables named fuzz_* among ninja's targets, as `ninja -t targets all` prints them."""
+    return sorted(re.findall(r"^((?:[\w./-]*/)?fuzz_\w+): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
+
+
+def find() -> list[Fuzzer]:
+    """Builds and lists all fuzzers."""
+    packages.require("host-tests", "sources", "python-tests")
+    with build.building(PRESET) as directory:
+        build.configure_locked(PRESET)
+        paths = programs(output_of(["ninja", "-C", str(directory), "-t", "targets", "all"]))
+        build.build_locked(PRESET, [Path(path).name for path in paths])
+    found = [Fuzzer(Path(path).name, (str(directory / path),)) for path in paths]
+    python = str(pythons.environment() / "python")
+    for path in sorted((build.REPOSITORY / "tools").rglob("fuzz_*.py")):
+        if path.stem != Path(__file__).stem and not path.stem.endswith("_test"):
+            module = ".".join(path.relative_to(build.REPOSITORY).with_suffix("").parts)
+            found.append(Fuzzer(path.stem, (python, "-m", module)))
+    return found
+
+
+def soak(minutes: float) -> int:
+    """Runs all fuzzers, as many at a time as there are cores. Goes on after a finding, which makes status 1."""
+    if minutes <= 0:
+        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
+
+
+def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
+    """As soak(), with these fuzzers and this seed."""
+    if not fuzzers:
+        raise Failure("there are no fuzzers")
+    lanes = min(os.cpu_count() or 1, len(fuzzers))
+    seconds = max(1, round(60 * minutes * lanes / len(fuzzers)))
+    progress.say(f"neap: soak: {len(fuzzers)} fuzzers, {lanes} at a time, {progress.duration(seconds)} each, seed {seed}")
+    waiting = collections.deque(fuzzers)
+    outcomes: list[bool] = []
+
+    def lane() -> None:
+        while waiting:
+            try:
+                outcomes.append(run_one(waiting.popleft(), seconds, seed))
+            except IndexError:
+                return  # another lane was quicker
+
+    run.in_parallel([lane] * lanes)
+    found = outcomes.count(False)
+    print(f"{len(outcomes) - found} fuzzers without a finding, {found} with one, {progress.duration(seconds)} each", flush=True)
+    return EXIT_FAILURE if found else 0
+
+
+def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
+    """One fuzzer for so long; prints a line of what it came to, and of a finding where to look. True without a finding."""
+    log = build.log_path(f"soak-{fuzzer.name}")
+    log.unlink(missing_ok=True)
+    start = time.monotonic()
+    argv = [*fuzzer.argv, str(seconds), str(seed)]
+    try:
+        run_logged(argv, log, fuzzer.name, cwd=build.REPOSITORY, timeout_seconds=seconds + SPARE_SECONDS)
+    except Failure as failure:
+        took = progress.duration(time.monotonic() - start)
+        at = last_line(log, rf"{fuzzer.name}: from .*") or "from its first case"
+        lines = [f"neap: soak: {fuzzer.name}: FINDING within {took}: {failure.message}; seed {seed}; {at.removeprefix(fuzzer.name + ': ')}"]
+        lines += [f"    {line}" for line in failure.details[-SHOWN_LINES:]]
+        print("\n".join([*lines, f"    again: {' '.join(argv)}; log: {log}"]), flush=True)
+        return False
+    said = last_line(log, rf"{fuzzer.name}: .* in [0-9.]+ s.*")
+    if said is None:
+        print(f"neap: soak: {fuzzer.name}: FAILED: it ended without saying how many cases it played; log: {log}", flush=True)
+        return False
+    print(f"neap: soak: {said}; no finding, seed {seed}", flush=True)
+    return True
+
+
+def last_line(log: Path, pattern: str) -> str | None:
+    """The last line of a log that the pattern fits."""
+    with open(log, errors="replace") as lines:
+        return next(iter(collections.deque((line.rstrip("\n") for line in lines if re.fullmatch(pattern, line.rstrip("\n"))), 1)), None)
