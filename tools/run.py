@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools import build, debugger, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.foreign import shown_lines
 from tools.running import CONTROL_PORT
 
 # host port -> guest port, where the user names none for that guest port.
@@ -267,16 +268,19 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
 
 
 class Console:
-    """Shows the machine's console on standard output, and says where the application answers once it listens."""
+    """Shows the machine's console on standard output, and says where the application answers once it listens.
+
+    A line may quote what came over the network, so it is escaped.
+    """
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
-        self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:(\d+)")
+        self._listening = re.compile(rf"^({re.escape(application)}|control): listening on [^ ,]*:([0-9]{{1,5}})\b")
         self._forwards = {guest: host for host, guest in forwards}
         self.stop_machine_with: Callable[[], None] | None = None
 
     def show(self, line: str) -> None:
         try:
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(shown_lines(line) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
             # Whoever read our output has left; the machine has nobody to talk to.

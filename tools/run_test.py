@@ -131,3 +131,10 @@ def test_a_console_that_nobody_reads_ends_the_machine(monkeypatch: pytest.Monkey
     monkeypatch.setattr(run.sys, "stdout", Closed())
     console.show("a line")
     assert stopped.wait(10)
+
+
+def test_what_the_console_quotes_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    console = run.Console("memcached", [(22122, 11211)])
+    console.show("a key: \x1b[2J\x9b1m")
+    console.show("memcached: listening on 10.0.2.15:" + "9" * 5000)
+    assert capsys.readouterr().out.splitlines()[0] == "a key: \\x1b[2J\\x9b1m"
