@@ -16,6 +16,7 @@ pub mod report;
 pub mod run;
 pub mod search;
 pub mod team;
+pub mod terminal;
 pub mod trace;
 pub mod worker;
 pub mod workload;

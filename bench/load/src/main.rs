@@ -10,6 +10,7 @@ use load::report;
 use load::run::Outcomes;
 use load::search::Search;
 use load::team::Team;
+use load::terminal::shown;
 use load::worker::{Clock, Surroundings};
 use serde_json::{json, Value};
 use std::fs::File;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
 
 /// To standard error, as long as somebody reads it.
 fn say_aside(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", shown(line));
 }
 
 fn work(options: &Options) -> Result<(), String> {

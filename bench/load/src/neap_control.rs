@@ -5,12 +5,12 @@
 //! reading that came back soonest is the best, and half its way is how wrong the noted offset may be.
 
 use crate::reach;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const TIME_OUT: Duration = Duration::from_secs(5);
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 const CLOCK_READINGS: usize = 8;
 
 pub struct NeapControl {
@@ -34,7 +34,6 @@ impl NeapControl {
     pub fn connect(name: &str, token: Option<&str>) -> Result<Self, String> {
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
         let stream = reach::connect(name, TIME_OUT).map_err(|why| format!("control at {name}: {why}"))?;
-        stream.set_read_timeout(Some(TIME_OUT)).map_err(wrong)?;
         stream.set_write_timeout(Some(TIME_OUT)).map_err(wrong)?;
         stream.set_nodelay(true).map_err(wrong)?;
         let mut control = Self { name: name.to_string(), lines: BufReader::new(stream) };
@@ -46,11 +45,10 @@ impl NeapControl {
 
     /// The answer after `ok`.
     fn ask(&mut self, line: &str) -> Result<String, String> {
-        let name = &self.name;
+        let name = &self.name.clone();
         let wrong = |error: std::io::Error| format!("control at {name}: {error}");
         self.lines.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(wrong)?;
-        let mut answer = String::new();
-        self.lines.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(wrong)?;
+        let answer = self.read_answer().map_err(wrong)?;
         let command = line.split(',').next().unwrap_or_default();
         match answer.trim_end().split_once(' ').unwrap_or((answer.trim_end(), "")) {
             ("ok", text) => Ok(text.to_string()),
@@ -58,6 +56,29 @@ impl NeapControl {
             _ if answer.is_empty() => Err(format!("control at {name} closed the connection")),
             _ => Err(format!("control at {name} answered {command} with {answer:?}")),
         }
+    }
+
+    /// One line, within TIME_OUT as a whole. Empty: the connection ended.
+    fn read_answer(&mut self) -> std::io::Result<String> {
+        let until = Instant::now() + TIME_OUT;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\n") && answer.len() < ANSWER_BYTES_MAX {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.lines.get_ref().set_read_timeout(Some(left))?;
+            let bytes = match self.lines.fill_buf() {
+                Ok([]) => break,
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let taken = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+            answer.extend_from_slice(&bytes[..taken]);
+            self.lines.consume(taken);
+        }
+        String::from_utf8(answer).map_err(|_| ErrorKind::InvalidData.into())
     }
 
     /// Begins a run of the log; gives the answer (`run=1 …`).
@@ -124,6 +145,22 @@ mod tests {
         assert_eq!((offset.tsc, offset.tsc_hz), (5129440191, 1000000000));
         assert_eq!(control.start().unwrap(), "run=3");
         assert_eq!(control.stop().unwrap(), "run=3 lines=9 unwritten=0");
+    }
+
+    #[test]
+    fn a_machine_that_sends_a_byte_now_and_then_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let name = listener.local_addr().unwrap().to_string();
+        let writer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"o").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let start = Instant::now();
+        assert!(NeapControl::connect(&name, None).unwrap().start().is_err());
+        assert!(start.elapsed() < TIME_OUT * 3, "{:?}", start.elapsed());
+        writer.join().unwrap();
     }
 
     #[test]

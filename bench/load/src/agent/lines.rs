@@ -3,7 +3,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -49,15 +49,22 @@ impl Lines {
         mut look: impl FnMut(&mut TcpStream) -> Result<(), String>,
     ) -> Result<T, String> {
         loop {
-            let room = (LINE_BYTES_MAX - self.line.len()) as u64;
-            match self.reader.by_ref().take(room).read_until(b'\n', &mut self.line) {
-                Ok(_) if self.line.ends_with(b"\n") => {
-                    let line = std::mem::take(&mut self.line);
-                    return serde_json::from_slice(&line).map_err(|error| format!("a line that makes no sense: {error}"));
+            // One read at a time: a peer that sends a byte now and then must not keep this from looking at the clock.
+            match self.reader.fill_buf() {
+                Ok([]) => return Err("closed the connection".into()),
+                Ok(bytes) => {
+                    let end = bytes.iter().position(|&byte| byte == b'\n');
+                    let taken = end.map_or(bytes.len(), |end| end + 1);
+                    self.line.extend_from_slice(&bytes[..taken]);
+                    self.reader.consume(taken);
+                    if self.line.len() > LINE_BYTES_MAX || (end.is_none() && self.line.len() == LINE_BYTES_MAX) {
+                        return Err("a line without an end".into());
+                    }
+                    if end.is_some() {
+                        let line = std::mem::take(&mut self.line);
+                        return serde_json::from_slice(&line).map_err(|error| format!("a line that makes no sense: {error}"));
+                    }
                 }
-                Ok(_) if self.line.len() >= LINE_BYTES_MAX => return Err("a line without an end".into()),
-                Ok(0) => return Err("closed the connection".into()),
-                Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -118,6 +125,21 @@ mod tests {
         let (mut lines, _far) = pair();
         assert_eq!(lines.next::<u32>(Instant::now(), |_| Ok(())), Err("does not answer".into()));
         assert_eq!(lines.next::<u32>(soon(), |_| Err("enough".into())), Err("enough".into()));
+    }
+
+    #[test]
+    fn a_peer_that_sends_a_byte_now_and_then_is_given_up_in_time() {
+        let (mut lines, mut far) = pair();
+        let writer = std::thread::spawn(move || {
+            while far.write_all(b"1").is_ok() {
+                std::thread::sleep(LOOK / 5);
+            }
+        });
+        let start = Instant::now();
+        assert_eq!(lines.next::<u32>(start + LOOK * 4, |_| Ok(())), Err("does not answer".into()));
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        drop(lines);
+        writer.join().unwrap();
     }
 
     #[test]

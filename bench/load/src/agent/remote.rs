@@ -8,9 +8,11 @@ use crate::recorder::{Interval, Measurement};
 use crate::worker::{Clock, ConnectionCounts, Surroundings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
+/// From the order to stop to the end of what the agent is doing. It says that it is alive meanwhile, but not for ever.
+const STOP: Duration = Duration::from_secs(60);
 
 /// An agent's clocks beside ours: the reading with the shortest way there and back.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -30,7 +32,7 @@ pub struct Remote {
     arguments: Vec<String>,
     share: (u64, u64),
     stop: Arc<AtomicBool>,
-    told_to_stop: bool,
+    told_to_stop: Option<Instant>,
 }
 
 /// What an agent gives at a run's end.
@@ -47,7 +49,7 @@ impl Remote {
         let named = |why: String| format!("agent {name}: {why}");
         let lines = reach::connect(name, SILENCE).and_then(|stream| Lines::new(stream, SILENCE)).map_err(named)?;
         let clock = AgentClock { rtt_ns: u64::MAX, wall_offset_ns: 0, run_offset_ns: 0 };
-        let mut remote = Self { name: name.into(), clock, lines, arguments, share, stop: around.stop.clone(), told_to_stop: false };
+        let mut remote = Self { name: name.into(), clock, lines, arguments, share, stop: around.stop.clone(), told_to_stop: None };
         match remote.ask(&Order::Hello { version: VERSION })? {
             Answer::Hello { version: VERSION } => {}
             Answer::Hello { version } => return Err(remote.wrong(&format!("speaks version {version}, not {VERSION}"))),
@@ -79,21 +81,29 @@ impl Remote {
     }
 
     fn ask(&mut self, order: &Order) -> Result<Answer, String> {
-        self.lines.send(order).map_err(|why| self.wrong(&why))?;
-        self.answer()
+        self.ask_until(order, &|| false)
     }
 
-    /// The next word that says something. Ctrl-C meanwhile is handed on: the agent comes to its end and answers.
-    fn answer(&mut self) -> Result<Answer, String> {
+    fn ask_until(&mut self, order: &Order, is_late: &dyn Fn() -> bool) -> Result<Answer, String> {
+        self.lines.send(order).map_err(|why| self.wrong(&why))?;
+        self.answer(is_late)
+    }
+
+    /// The next word that says something. Ctrl-C meanwhile is handed on: the agent comes to its end and answers. An agent that only says
+    /// that it is alive is given up when `is_late`, or STOP after it was told to stop.
+    fn answer(&mut self, is_late: &dyn Fn() -> bool) -> Result<Answer, String> {
         loop {
             let (stop, told) = (&self.stop, &mut self.told_to_stop);
             let answer = self.lines.next(Instant::now() + SILENCE, |stream| {
-                if stop.load(Ordering::Relaxed) && !std::mem::replace(told, true) {
+                if stop.load(Ordering::Relaxed) && told.is_none() {
+                    *told = Some(Instant::now());
                     lines::send(stream, &Order::Stop {})?;
                 }
                 Ok(())
             });
             match answer.map_err(|why| self.wrong(&why))? {
+                Answer::Alive {} if is_late() => return Err(self.wrong("does not end its run")),
+                Answer::Alive {} if self.told_to_stop.is_some_and(|told| told.elapsed() > STOP) => return Err(self.wrong("does not stop")),
                 Answer::Alive {} => {}
                 Answer::Refused { why } => return Err(self.wrong(&why)),
                 answer => return Ok(answer),
@@ -127,7 +137,8 @@ impl Remote {
         mut tell: impl FnMut(Interval),
     ) -> Result<RemoteEnd, String> {
         let start_ns = start_ns.wrapping_add_signed(self.clock.run_offset_ns);
-        let mut answer = self.ask(&Order::Run { pace: pace.clone(), start_ns })?;
+        let is_late = || clock.now_ns() > late_ns;
+        let mut answer = self.ask_until(&Order::Run { pace: pace.clone(), start_ns }, &is_late)?;
         loop {
             match answer {
                 Answer::Second { second, latency, tally, backlog } => {
@@ -139,10 +150,10 @@ impl Remote {
                 }
                 _ => return Err(self.wrong("answered something else than was asked")),
             }
-            if clock.now_ns() > late_ns {
+            if is_late() {
                 return Err(self.wrong("does not end its run"));
             }
-            answer = self.answer()?;
+            answer = self.answer(&is_late)?;
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::run::Outcomes;
 use crate::team::Team;
+use crate::terminal::shown;
 use crate::worker::{Clock, Surroundings};
 use clap::Parser as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -37,17 +38,26 @@ pub fn serve(listen: &str) -> Result<(), String> {
             let _ = lines::send(&mut stream, &Answer::Refused { why: "is busy with another master".into() });
             continue;
         }
-        let is_busy = is_busy.clone();
+        let busy = Busy(is_busy.clone());
         std::thread::spawn(move || {
+            let _busy = busy;
             let from = stream.peer_addr().map_or("?".into(), |address| address.to_string());
             eprintln!("neap-load agent: master {from}");
             if let Err(why) = session(stream) {
-                eprintln!("neap-load agent: master {from}: {why}");
+                eprintln!("neap-load agent: master {from}: {}", shown(&why));
             }
-            is_busy.store(false, Ordering::Release);
         });
     }
     Ok(())
+}
+
+/// One master is being served. Also a session that panics makes room for the next master.
+struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 fn session(stream: TcpStream) -> Result<(), String> {

@@ -182,3 +182,53 @@ fn an_agent_takes_no_files_and_no_nonsense_from_a_master() {
         assert!(answered.is_empty() || answered.contains("busy"), "{answered}");
     }
 }
+
+// What an agent says is printed by the master, and an agent may be hostile.
+#[test]
+fn what_an_agent_says_moves_no_cursor() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let hostile = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(br#"{"refused":{"why":"\u001b[2J\u001b]0;title\u0007"}}"#).unwrap();
+        stream.write_all(b"\n").unwrap();
+        // Until the master has read it and left.
+        BufReader::new(stream).lines().for_each(drop);
+    });
+    let stub = Stub::start("");
+    let ended = load(&stub.address, &format!("--agents {address} --no-preload -q -s 1"));
+    hostile.join().unwrap();
+    assert!(!ended.is_good && ended.aside.contains("u{1b}[2J"), "{}", ended.aside);
+    assert!(!ended.aside.contains('\u{1b}') && !ended.aside.contains('\u{7}'));
+}
+
+// An agent that says for ever that it is alive must not hold the master for ever.
+#[test]
+fn an_agent_that_is_alive_but_does_not_end_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let hostile = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut out = stream.try_clone().unwrap();
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let answer = match line.as_str() {
+                line if line.contains("hello") => r#"{"hello":{"version":1}}"#,
+                line if line.contains("clock") => r#"{"clock":{"now_ns":0,"unix_ns":0}}"#,
+                line if line.contains("load") => r#"{"connected":{"open":1,"asked":1}}"#,
+                _ => {
+                    while out.write_all(b"{\"alive\":{}}\n").is_ok() {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                    return;
+                }
+            };
+            out.write_all(format!("{answer}\n").as_bytes()).unwrap();
+        }
+    });
+    let stub = Stub::start("");
+    let start = Instant::now();
+    let ended = load(&stub.address, &format!("--agents {address} --no-preload -q -w 0 -s 0.2 --rate 100"));
+    assert!(!ended.is_good && ended.aside.contains("does not end its run"), "{}", ended.aside);
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    hostile.join().unwrap();
+}
