@@ -2,7 +2,6 @@
 #include "apps/memcached/conversation.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <new>
 
@@ -20,27 +19,29 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   while (!reply.full() && !closing_) {
     const std::string_view rest = input.substr(used);
     if (transfer_.bytes_left > 0) {
-      assert(carry_ == nullptr);  // a head is carried up to its end and no further
+      if (carry_ != nullptr) {  // a head is carried up to its end and no further: the value would begin in it
+        overrun(context);
+        break;
+      }
       if (rest.empty()) break;
       used += receive_value(rest, context);
     } else if (carry_ != nullptr) {
-      const std::size_t carried = carry_->used;
+      const std::size_t carried = carry_->text().size();
       const std::size_t taken = step_carried(rest, context);
       used += taken;
-      if (taken == 0 && carry_ != nullptr && carry_->used == carried) break;  // neither more input nor anything done
+      if (taken == 0 && carry_ != nullptr && carry_->text().size() == carried && !context.closing) break;  // no input, nothing done
     } else {
       if (rest.empty()) break;
       const std::size_t done = step(rest, context);
       used += done;
       if (done == 0 && !reply.full()) {
-        carry(rest);
+        carry(rest, context);
         used = input.size();
-        break;
       }
     }
     closing_ = closing_ || context.closing;
   }
-  if (reply.failed()) closing_ = true;
+  closing_ = closing_ || context.closing || reply.failed();
   return closing_ ? input.size() : used;
 }
 
@@ -48,26 +49,26 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
 std::size_t Conversation::step_carried(std::string_view more, Context& context) noexcept {
   const std::size_t done = step(carry_->text(), context);
   if (done > 0) {
-    carry_->used -= done;
-    std::memmove(carry_->bytes, carry_->bytes + done, carry_->used);
-    if (carry_->used == 0 || context.closing) carry_.reset();
+    if (!carry_->drop_front(done)) overrun(context);
+    if (carry_->text().empty() || context.closing) carry_.reset();
     return 0;
   }
   if (context.reply.full() || more.empty()) return 0;
   const std::size_t wanted = protocol_ == Protocol::text ? text_.wants(carry_->text(), more) : binary_.wants(carry_->text(), more);
-  assert(carry_->used + wanted <= carry_bytes_max);
-  std::memcpy(carry_->bytes + carry_->used, more.data(), wanted);
-  carry_->used += wanted;
+  if (wanted == 0 || !carry_->add(more.substr(0, wanted))) {  // full, and the parser has not made anything of it
+    overrun(context);
+    return 0;
+  }
   return wanted;
 }
 
 std::size_t Conversation::receive_value(std::string_view input, Context& context) noexcept {
   const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(input.size(), transfer_.bytes_left));
-  transfer_.bytes_left -= bytes;
-  if (transfer_.to == nullptr) return bytes;
-  std::memcpy(transfer_.to, input.data(), bytes);
-  transfer_.to += bytes;
-  if (transfer_.bytes_left > 0) return bytes;
+  if (!transfer_.take(input.substr(0, bytes))) {
+    overrun(context);
+    return bytes;
+  }
+  if (transfer_.to == nullptr || transfer_.bytes_left > 0) return bytes;
   transfer_.to = nullptr;
   if (protocol_ == Protocol::text) {
     text_.transfer_done(context);
@@ -78,15 +79,32 @@ std::size_t Conversation::receive_value(std::string_view input, Context& context
   return bytes;
 }
 
-void Conversation::carry(std::string_view rest) noexcept {
-  assert(rest.size() < carry_bytes_max);  // a parser that has that much needs no more
+void Conversation::carry(std::string_view rest, Context& context) noexcept {
   carry_.reset(new (std::nothrow) Carry);
   if (carry_ == nullptr) {
-    closing_ = true;
+    context.closing = true;
     return;
   }
-  std::memcpy(carry_->bytes, rest.data(), rest.size());
-  carry_->used = rest.size();
+  if (!carry_->add(rest)) overrun(context);
+}
+
+void Conversation::overrun(Context& context) noexcept {
+  context.statistics.add(Count::protocol_overrun);
+  context.closing = true;
+}
+
+bool Carry::add(std::string_view more) noexcept {
+  if (more.size() > bytes_max - used_) return false;
+  std::memcpy(bytes_ + used_, more.data(), more.size());
+  used_ += more.size();
+  return true;
+}
+
+bool Carry::drop_front(std::size_t bytes) noexcept {
+  if (bytes > used_) return false;
+  used_ -= bytes;
+  std::memmove(bytes_, bytes_ + bytes, used_);
+  return true;
 }
 
 }  // namespace neap::memcached

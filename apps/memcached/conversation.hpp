@@ -5,6 +5,9 @@
 // lies. Only what was cut in two is put together in a small buffer that exists for just so long. Values are never gathered: they go from
 // where they were received straight into their item.
 //
+// Every copy of received bytes has a bound of its own that stays in release builds. Bytes beyond it would be a mistake in a parser; they
+// end the connection and are counted as `protocol_overrun`.
+//
 // Knows nothing of the network; session.hpp joins the two. Memory for each conversation is bounded: one command's head, the reply
 // (reply.hpp), and the item that is being received.
 #pragma once
@@ -19,6 +22,22 @@
 #include "apps/memcached/text_protocol.hpp"
 
 namespace neap::memcached {
+
+/// The front of a command whose rest has not arrived.
+class Carry {
+ public:
+  static constexpr std::size_t bytes_max = TextProtocol::input_bytes_max;
+  static_assert(BinaryProtocol::input_bytes_max <= bytes_max);
+  [[nodiscard]] std::string_view text() const noexcept { return {bytes_, used_}; }
+  /// False: there is no room for them, and nothing was written.
+  [[nodiscard]] bool add(std::string_view more) noexcept;
+  /// False: there are not so many, and nothing was dropped.
+  [[nodiscard]] bool drop_front(std::size_t bytes) noexcept;
+
+ private:
+  std::size_t used_ = 0;
+  char bytes_[bytes_max];
+};
 
 class Conversation {
  public:
@@ -38,20 +57,14 @@ class Conversation {
  private:
   enum class Protocol : std::uint8_t { unknown, text, binary };
 
-  static constexpr std::size_t carry_bytes_max = TextProtocol::input_bytes_max;
-  static_assert(BinaryProtocol::input_bytes_max <= carry_bytes_max);
-  struct Carry {
-    std::size_t used = 0;
-    char bytes[carry_bytes_max];
-    [[nodiscard]] std::string_view text() const noexcept { return {bytes, used}; }
-  };
-
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept {
     return protocol_ == Protocol::text ? text_.step(input, context) : binary_.step(input, context);
   }
   [[nodiscard]] std::size_t step_carried(std::string_view more, Context& context) noexcept;
   [[nodiscard]] std::size_t receive_value(std::string_view input, Context& context) noexcept;
-  void carry(std::string_view rest) noexcept;
+  void carry(std::string_view rest, Context& context) noexcept;
+  /// A parser asked for more than there is room for: the connection ends.
+  static void overrun(Context& context) noexcept;
 
   Service& service_;
   CoreState& core_;
@@ -60,7 +73,7 @@ class Conversation {
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;
-  std::unique_ptr<Carry> carry_;  ///< the front of a command whose rest has not arrived; null most of the time
+  std::unique_ptr<Carry> carry_;  ///< null most of the time
 };
 
 }  // namespace neap::memcached

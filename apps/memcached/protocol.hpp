@@ -27,6 +27,19 @@ struct Transfer {
     bytes_left = bytes;
     to = nullptr;
   }
+  /// Takes `bytes` of what follows. False: they do not fit where they should go; then nothing was written.
+  [[nodiscard]] bool take(std::string_view bytes) noexcept {
+    if (bytes.size() > bytes_left) return false;
+    if (to != nullptr) {
+      if (!item) return false;
+      const char* const end = item->value_line().data() + item->value_line().size();
+      if (to > end || bytes.size() > static_cast<std::size_t>(end - to)) return false;
+      std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
+    }
+    bytes_left -= bytes.size();
+    return true;
+  }
 };
 
 /// One connection's surroundings while some of its bytes are worked on.

@@ -35,17 +35,17 @@ class ReplyPool {
   ReplyPool& operator=(const ReplyPool&) = delete;
   ~ReplyPool();
 
-  /// A chunk with room for `bytes` (at most `chunk_bytes`) behind `used`; null without memory. The pool keeps a reference to it.
+  /// A chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference to it.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
-    return turn_page();
+    return turn_page(bytes);
   }
   /// Gives one reference back; has the shape of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< not free, the current one included
 
  private:
-  Chunk* turn_page() noexcept;
+  Chunk* turn_page(std::size_t bytes) noexcept;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
   unsigned free_count_ = 0;
@@ -65,8 +65,8 @@ class Reply {
   Reply& operator=(const Reply&) = delete;
   ~Reply() { clear(); }
 
-  /// Contiguous room for `bytes` (at most `ReplyPool::chunk_bytes`), to be filled and then counted by `advance`. Null without memory: then
-  /// the reply has `failed` and its connection can only be cut.
+  /// Contiguous room for `bytes`, to be filled and then counted by `advance`. Null without memory, and for more than
+  /// `ReplyPool::chunk_bytes`: then the reply has `failed` and its connection can only be cut.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -102,9 +102,10 @@ class Reply {
   void rewind(std::uint64_t position) noexcept;
   /// Bytes before `position` that were not taken yet.
   [[nodiscard]] std::size_t bytes_before(std::uint64_t position) const noexcept {
-    const std::uint64_t taken = written_ - bytes_;
-    return position > taken ? static_cast<std::size_t>(position - taken) : 0;
+    return position > taken() ? static_cast<std::size_t>(position - taken()) : 0;
   }
+  /// How much was ever taken: the position of the front.
+  [[nodiscard]] std::uint64_t taken() const noexcept { return written_ - bytes_; }
 
   /// Hands over up to `limit` bytes from the front: `take(data, bytes, release, owner)` for each piece, which then owes one
   /// `release(owner)`.

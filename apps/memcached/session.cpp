@@ -40,16 +40,17 @@ void Session::closed() {
   reply_.clear();
 }
 
-/// Parses and sends by turns until the input is used up or the connection takes no more.
+/// Parses and sends by turns until the input is used up or the connection takes no more. Each turn uses up input, writes a reply or hands
+/// some of it over. A turn that does none of these would be repeated for ever, so it ends the connection.
 void Session::work() {
   for (;;) {
+    const std::uint64_t written = reply_.position(), taken = reply_.taken();
+    std::size_t parsed = 0;
     while (!reply_.full()) {
-      const std::span<const std::byte> front = input_.front();
-      const std::uint64_t requests = core_.statistics.value(Count::requests);
-      const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
-      log::count_requests(core_.statistics.value(Count::requests) - requests);
-      input_.drop_front(used);
+      const std::size_t used = parse();
+      parsed += used;
       if (input_.empty() || conversation_.closing()) break;
+      if (used == 0 && !reply_.full()) return stuck();
     }
     const bool was_full = reply_.full();
     if (reply_.failed()) {
@@ -58,13 +59,31 @@ void Session::work() {
     }
     if (!send_reply()) return;  // `writable` comes back here
     if (conversation_.closing()) break;
-    if (was_full) continue;  // the parser stopped for want of room, and may stand in the middle of what it carries
+    if (was_full) {  // the parser stopped for want of room, and may stand in the middle of what it carries
+      if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return stuck();
+      continue;
+    }
     if (!peer_closed_) return;
     break;
   }
   ended_ = true;
   input_.clear();
   connection().close();  // after all that was sent
+}
+
+/// Works on the first piece of the input and drops what is used up of it. Returns how many bytes that were.
+std::size_t Session::parse() {
+  const std::span<const std::byte> front = input_.front();
+  const std::uint64_t requests = core_.statistics.value(Count::requests);
+  const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
+  log::count_requests(core_.statistics.value(Count::requests) - requests);
+  input_.drop_front(used);
+  return used;
+}
+
+void Session::stuck() {
+  core_.statistics.add(Count::no_progress);
+  cut();
 }
 
 /// Hands over what may leave. False: the connection takes no more just now, or is gone.

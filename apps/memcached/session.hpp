@@ -30,8 +30,11 @@ class Session final : public net::ConnectionHandler {
   static constexpr std::size_t send_bytes_max = 256 * 1024;
 
   void work();
+  std::size_t parse();
   [[nodiscard]] bool send_reply();
   void cut();
+  /// A mistake of ours, not the peer's: `cut`, counted as `no_progress`.
+  void stuck();
 
   CoreState& core_;
   Conversation conversation_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/memcached/test_server.hpp"
+#include "tests/host/time_limit.hpp"
 
 namespace neap::net {
 
@@ -203,6 +204,85 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   }
   EXPECT_EQ(server.store.find(server.store.key("a"), server.service.clock.now()).item->references.load(), 1U);
   EXPECT_LE(server.service.core(0).replies.chunks_out(), 1U);
+}
+
+// The values of an unfinished get are held back. While other connections are answered in between, each of them is a segment of its own, and
+// the reply is full by segments with few bytes in it: then the values must leave, or parser and connection wait for each other for ever.
+TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
+  const neap::test::TimeLimit limit("Session::work with a reply that is full by segments");
+  Server server;
+  Peer peer(server), other(server);
+  peer.send("set a 0 0 1\r\nx\r\n");
+  peer.read_all();
+  constexpr unsigned keys = 2 * Reply::full_segments;
+  peer.send("get ");
+  for (unsigned i = 0; i < keys; ++i) {
+    peer.send("a ");
+    other.send("get a\r\n");
+  }
+  EXPECT_EQ(server.service.total(Count::no_progress), 0U);
+  EXPECT_FALSE(peer.connection.aborted);
+  peer.send("\r\n");
+  std::string expected;
+  for (unsigned i = 0; i < keys; ++i) expected += "VALUE a 0 1\r\nx\r\n";
+  EXPECT_EQ(peer.read_all(), expected + "END\r\n");
+}
+
+// A parser that says "more" of an input that holds enough would have it copied into the small buffer for the fronts of commands.
+TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
+  const neap::test::TimeLimit limit("Session::work with a zero byte within a get");
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{3000}, std::size_t{65535}}) {
+    Server server;
+    Peer peer(server);
+    peer.send("get ");
+    peer.send(std::string(1, '\0') + std::string(bytes, 'A'));
+    EXPECT_EQ(peer.read_all(), "");
+    peer.send("\r\nget a\r\n");
+    EXPECT_EQ(peer.read_all(), "ERROR\r\nEND\r\n");
+    EXPECT_FALSE(peer.connection.aborted);
+    EXPECT_EQ(server.service.total(Count::protocol_overrun), 0U);
+  }
+}
+
+// The bounds below hold whatever a parser asks for.
+TEST(Carry, TakesNoMoreThanItHasRoomFor) {
+  const auto carry = std::make_unique<Carry>();
+  EXPECT_TRUE(carry->add(std::string(Carry::bytes_max - 1, 'a')));
+  EXPECT_FALSE(carry->add("bc"));
+  EXPECT_EQ(carry->text().size(), Carry::bytes_max - 1);
+  EXPECT_TRUE(carry->add("b"));
+  EXPECT_FALSE(carry->add("c"));
+  EXPECT_FALSE(carry->drop_front(Carry::bytes_max + 1));
+  EXPECT_TRUE(carry->drop_front(Carry::bytes_max - 1));
+  EXPECT_EQ(carry->text(), "b");
+}
+
+TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
+  Server server;
+  auto [item, outcome] = server.store.allocate(server.store.key("a"), 0, expires_never, 10, server.service.clock.now());
+  ASSERT_EQ(outcome, Outcome::stored);
+  Transfer transfer;
+  transfer.bytes_left = 1 << 20;  // a length that no item agreed to
+  transfer.to = item->value_data();
+  transfer.item = std::move(item);
+  EXPECT_TRUE(transfer.take("0123456789"));
+  EXPECT_FALSE(transfer.take("abc"));  // the line end has two bytes
+  EXPECT_TRUE(transfer.take("\r\n"));
+  EXPECT_FALSE(transfer.take("x"));
+  transfer.item.reset();
+  EXPECT_FALSE(transfer.take("x"));
+  transfer.swallow(3);
+  EXPECT_FALSE(transfer.take("four"));
+  EXPECT_TRUE(transfer.take("all"));
+}
+
+TEST(Reply, RoomIsNeverMoreThanAChunk) {
+  ReplyPool pool;
+  Reply reply(pool);
+  EXPECT_NE(reply.room(ReplyPool::chunk_bytes), nullptr);
+  EXPECT_FALSE(reply.failed());
+  EXPECT_EQ(reply.room(ReplyPool::chunk_bytes + 1), nullptr);
+  EXPECT_TRUE(reply.failed());
 }
 
 // Many connections with a reply under way each: small replies share chunks, so they do not cost a page each.

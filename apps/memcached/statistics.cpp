@@ -40,6 +40,8 @@ constexpr NamedCount named_counts[] = {
     {Count::bytes_written, "bytes_written"},
     {Count::reply_no_memory, "reply_no_memory"},
     {Count::protocol_errors, "protocol_errors"},
+    {Count::protocol_overrun, "protocol_overrun"},
+    {Count::no_progress, "no_progress"},
 };
 
 class Lines {

@@ -49,6 +49,8 @@ enum class Count : std::uint8_t {
   bytes_written,
   reply_no_memory,
   protocol_errors,
+  protocol_overrun,  ///< connections ended because received bytes did not fit where they should have gone
+  no_progress,       ///< connections ended because work on them made no progress
   size
 };
 

@@ -171,7 +171,7 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     if (*at == ' ') continue;
     if (*at == '\0') {
       reading_ = Reading::rest;
-      return static_cast<std::size_t>(at - begin);
+      return static_cast<std::size_t>(at - begin) + 1;  // with the byte itself: 0 would ask for more of an input that has enough
     }
     end_get(context);
     return static_cast<std::size_t>(at - begin) + (*at == '\r' ? 2 : 1);

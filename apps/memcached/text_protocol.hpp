@@ -28,12 +28,10 @@ class TextProtocol {
   /// How many of `more` should be put behind `input`, for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
   /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line; unless
-  /// they are more than `values_held_bytes`, which stand.
+  /// they stand (`get_stands`). Never 0 for a reply that is full.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
-  /// So far from `Reply::full_bytes` and `Reply::full_segments` that held values alone cannot fill a reply, and stop the connection for
-  /// ever.
   static constexpr std::size_t values_held_bytes = 64 * 1024;
   /// The value that a command announced is complete.
   void transfer_done(Context& context) noexcept;
@@ -53,7 +51,11 @@ class TextProtocol {
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
-  [[nodiscard]] bool get_stands(const Reply& reply) const noexcept { return reply.position() - get_start_ > values_held_bytes; }
+  /// The values of the get are not taken back any more: they are more than `values_held_bytes`, or some of them have left, or they alone
+  /// fill the reply, by bytes or by segments. Without the last rule the parser and the connection would wait for each other for ever.
+  [[nodiscard]] bool get_stands(const Reply& reply) const noexcept {
+    return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
+  }
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
