@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone. The
-// functions of `net::Connection` are defined here, so this links without a stack.
+// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone.
 #include "apps/memcached/session.hpp"
 
 #include <gtest/gtest.h>
@@ -9,52 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "apps/memcached/test_connection.hpp"
 #include "apps/memcached/test_server.hpp"
 #include "tests/host/time_limit.hpp"
-
-namespace neap::net {
-
-/// Takes up to `space` bytes and keeps them until `acknowledge`.
-struct PlayedConnection : Connection {
-  void begin(ConnectionHandler& handler) { bind(handler); }
-  std::size_t space = send_queue_bytes_max;
-  Buffer sent;
-  bool closed = false;
-  bool aborted = false;
-  unsigned refusals = 0;
-  std::size_t pieces_max = 0;
-
-  std::string acknowledge() {
-    std::string text;
-    while (!sent.empty()) {
-      const auto front = sent.front();
-      text.append(reinterpret_cast<const char*>(front.data()), front.size());
-      sent.drop_front(front.size());
-    }
-    return text;
-  }
-};
-
-Result<void> Connection::send(Buffer&& data) {
-  auto& self = static_cast<PlayedConnection&>(*this);
-  if (self.closed || self.aborted) return failure(ErrorCode::closed, "closed");
-  if (data.bytes() > send_space_bytes()) {
-    ++self.refusals;
-    return failure(ErrorCode::full, "full");
-  }
-  self.sent.append(std::move(data));
-  return {};
-}
-std::size_t Connection::send_space_bytes() const noexcept {
-  const auto& self = static_cast<const PlayedConnection&>(*this);
-  return self.space - std::min(self.space, self.sent.bytes());
-}
-std::size_t Connection::unacknowledged_bytes() const noexcept { return static_cast<const PlayedConnection&>(*this).sent.bytes(); }
-void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; }
-void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
-void ConnectionHandler::peer_closed() { connection().close(); }
-
-}  // namespace neap::net
 
 namespace neap::memcached {
 namespace {
@@ -64,7 +20,7 @@ using test::Server;
 struct Peer {
   explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
   ~Peer() {
-    connection.sent.clear();
+    connection.drop_all();
     if (session != nullptr) session->closed();
   }
   void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
@@ -198,7 +154,7 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
     peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
     peer.read_all();
     for (int i = 0; i < 10; ++i) peer.send("get a\r\n");
-    peer.connection.sent.clear();
+    peer.connection.drop_all();
     peer.session->closed();
     peer.session.reset();
   }

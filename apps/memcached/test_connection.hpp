@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSL-1.0
+// For tests of sessions: a connection that the test plays itself. It defines the functions of `net::Connection`, so one source of a program
+// includes it, and the program links without a stack.
+//
+// It keeps the contract of net/network.hpp and treats memory as the stack does: at the end of an event, pieces of up to
+// `Connection::copy_bytes_max` bytes are copied while the send buffer has room, and longer ones stay where they are until acknowledged.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "net/network.hpp"
+
+namespace neap::net {
+
+/// Takes up to `space` bytes and keeps them until `acknowledge`.
+struct PlayedConnection : Connection {
+  static constexpr std::size_t send_buffer_bytes = 256 * 1024;  ///< lwIP's TCP_SND_BUF
+  void begin(ConnectionHandler& handler) { bind(handler); }
+  std::size_t space = send_queue_bytes_max;
+  std::size_t wanted = 0;  ///< what the last refused `send` asked for
+  Buffer sent;             ///< not yet written to the stack
+  Buffer written;          ///< by the stack, not yet acknowledged
+  bool closed = false;
+  bool aborted = false;
+  unsigned refusals = 0;
+
+  [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
+  /// What the stack does with the queue at the end of an event.
+  void end_event() {
+    while (!sent.empty() && written.bytes() < send_buffer_bytes) {
+      Buffer::Piece* const first = sent.first();
+      Buffer rest;
+      if (first->bytes <= copy_bytes_max) {
+        written.append(Buffer::copy(sent.front()));
+        sent.drop_front(first->bytes);
+        continue;
+      }
+      Buffer::Piece* piece = sent.detach();
+      Buffer::Piece* next = piece->next;
+      written.append_piece(*piece);
+      while (next != nullptr) {
+        piece = next;
+        next = piece->next;
+        rest.append_piece(*piece);
+      }
+      sent = std::move(rest);
+    }
+  }
+  /// Acknowledges up to `limit` bytes and returns them.
+  std::string acknowledge(std::size_t limit = ~std::size_t{0}) {
+    std::string text;
+    for (Buffer* queue : {&written, &sent}) {
+      while (!queue->empty() && text.size() < limit) {
+        const auto front = queue->front().first(std::min(queue->front().size(), limit - text.size()));
+        text.append(reinterpret_cast<const char*>(front.data()), front.size());
+        queue->drop_front(front.size());
+      }
+    }
+    return text;
+  }
+  /// Whether the handler is due a call of `writable` after something was acknowledged.
+  [[nodiscard]] bool writable_due() {
+    if (closed || aborted) return false;
+    if (unacknowledged() > 0 && (wanted == 0 || send_space_bytes() < wanted)) return false;
+    wanted = 0;
+    return true;
+  }
+  void drop_all() {
+    sent.clear();
+    written.clear();
+  }
+};
+
+Result<void> Connection::send(Buffer&& data) {
+  auto& self = static_cast<PlayedConnection&>(*this);
+  if (self.closed || self.aborted) return failure(ErrorCode::closed, "closed");
+  if (data.bytes() > send_space_bytes()) {
+    ++self.refusals;
+    self.wanted = std::min(data.bytes(), send_queue_bytes_max);
+    return failure(ErrorCode::full, "full");
+  }
+  self.sent.append(std::move(data));
+  return {};
+}
+std::size_t Connection::send_space_bytes() const noexcept {
+  const auto& self = static_cast<const PlayedConnection&>(*this);
+  return self.space - std::min(self.space, self.unacknowledged());
+}
+std::size_t Connection::unacknowledged_bytes() const noexcept { return static_cast<const PlayedConnection&>(*this).unacknowledged(); }
+void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; }
+void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
+void ConnectionHandler::peer_closed() { connection().close(); }
+
+}  // namespace neap::net
