@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -35,9 +36,23 @@ ReplyPool::Chunk* ReplyPool::turn_page(std::size_t bytes) noexcept {
   chunk->pool = this;
   chunk->references = 1;
   chunk->used = 0;
+  chunk->own_bytes = 0;
   ++chunks_out_;
+  account_.charge(sizeof(Chunk));
   if (current_ != nullptr) release_chunk(current_);
   current_ = chunk;
+  return chunk;
+}
+
+ReplyPool::Chunk* ReplyPool::own_chunk(std::size_t bytes) noexcept {
+  void* const memory = std::malloc(offsetof(Chunk, bytes) + bytes);
+  if (memory == nullptr) return nullptr;
+  auto* const chunk = static_cast<Chunk*>(memory);
+  chunk->pool = this;
+  chunk->next = nullptr;
+  chunk->references = 1;
+  chunk->used = chunk->own_bytes = static_cast<std::uint32_t>(bytes);
+  account_.charge(footprint(bytes));
   return chunk;
 }
 
@@ -45,7 +60,13 @@ void ReplyPool::release_chunk(void* pointer) noexcept {
   auto* const chunk = static_cast<Chunk*>(pointer);
   if (--chunk->references > 0) return;
   ReplyPool& pool = *chunk->pool;
+  if (chunk->own_bytes > 0) {
+    pool.account_.discharge(footprint(chunk->own_bytes));
+    std::free(chunk);
+    return;
+  }
   --pool.chunks_out_;
+  pool.account_.discharge(sizeof(Chunk));
   if (pool.free_count_ >= free_chunks_max) {
     std::free(chunk);
     return;
@@ -97,9 +118,39 @@ bool Reply::grow() noexcept {
   if (larger == nullptr) return false;
   std::copy(segments_, segments_ + count_, larger);
   if (segments_ != inline_) std::free(segments_);
+  pool_.account().charge((capacity - (segments_ != inline_ ? capacity_ : 0)) * sizeof(Segment));
   segments_ = larger;
   capacity_ = capacity;
   return true;
+}
+
+bool Reply::is_moved(const Segment& segment) noexcept {
+  return segment.release == &ReplyPool::release_chunk && segment.bytes <= moved_bytes_max &&
+         static_cast<const ReplyPool::Chunk*>(segment.owner)->own_bytes == 0;
+}
+
+/// Neighbours become one segment in one chunk.
+void Reply::move_to_own_storage() noexcept {
+  unsigned kept = first_;
+  for (unsigned at = first_; at < count_;) {
+    unsigned end = at;
+    std::size_t bytes = 0;
+    while (end < count_ && is_moved(segments_[end])) bytes += segments_[end++].bytes;
+    ReplyPool::Chunk* const chunk = bytes > 0 ? pool_.own_chunk(bytes) : nullptr;
+    if (chunk == nullptr) {
+      end = std::max(end, at + 1);
+      while (at < end) segments_[kept++] = segments_[at++];
+      continue;
+    }
+    for (char* to = chunk->bytes; at < end; ++at) {
+      const Segment& segment = segments_[at];
+      std::memcpy(to, segment.data, segment.bytes);
+      to += segment.bytes;
+      segment.release(segment.owner);
+    }
+    segments_[kept++] = {chunk->bytes, static_cast<std::uint32_t>(bytes), &ReplyPool::release_chunk, chunk};
+  }
+  count_ = kept;
 }
 
 void Reply::share(Segment& segment) noexcept {
@@ -113,6 +164,7 @@ void Reply::share(Segment& segment) noexcept {
 void Reply::reset_segments() noexcept {
   first_ = count_ = 0;
   if (segments_ == inline_) return;
+  pool_.account().discharge(capacity_ * sizeof(Segment));
   std::free(segments_);
   segments_ = inline_;
   capacity_ = inline_segments;

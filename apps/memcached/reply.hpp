@@ -5,7 +5,9 @@
 // core's connections share (copying 200 bytes is cheaper than counting references to them); large values are referred to where they are
 // stored. What was written stays until the connection has taken it, and the chunk or item behind it until the peer has acknowledged it.
 //
-// The size is bounded: once `full()`, whoever produces stops at the next boundary and goes on when there is room again.
+// The size is bounded: once `full()`, the parser stops at the next boundary and goes on when there is room again. A reply that cannot leave
+// moves into storage of its own (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk. All memory is counted
+// (reply_memory.hpp), from the moment that it leaves the allocator or the list of spare chunks.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +15,7 @@
 #include <string_view>
 
 #include "apps/memcached/item.hpp"
+#include "apps/memcached/reply_memory.hpp"
 
 namespace neap::memcached {
 
@@ -22,11 +25,13 @@ class ReplyPool {
   static constexpr std::size_t chunk_bytes = 4096 - 32;
   static constexpr unsigned free_chunks_max = 64;  // beyond that they go back to the allocator
 
+  /// Shared by many replies, or one reply's own; the latter has as many bytes as were asked for.
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;
     std::uint32_t references;
     std::uint32_t used;
+    std::uint32_t own_bytes;  ///< 0: shared
     char bytes[chunk_bytes];
   };
 
@@ -40,12 +45,18 @@ class ReplyPool {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
     return turn_page(bytes);
   }
+  /// A chunk of `bytes` for one reply alone, with one reference; null without memory.
+  [[nodiscard]] Chunk* own_chunk(std::size_t bytes) noexcept;
   /// Gives one reference back; has the shape of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
-  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< not free, the current one included
+  [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
+  [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared ones that are not free, the current one included
 
  private:
+  /// What the allocator takes for a chunk of `bytes`: its rounding adds a quarter at most (kernel/memory/heap.hpp).
+  static constexpr std::size_t footprint(std::size_t bytes) noexcept { return (offsetof(Chunk, bytes) + bytes) * 5 / 4; }
   Chunk* turn_page(std::size_t bytes) noexcept;
+  ReplyAccount account_;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
   unsigned free_count_ = 0;
@@ -55,7 +66,7 @@ class ReplyPool {
 class Reply {
  public:
   static constexpr std::size_t copy_bytes_max = 1024;    ///< values up to this are copied, longer ones referred to
-  static constexpr std::size_t full_bytes = 256 * 1024;  ///< one value more may follow: at most this plus `max_item`
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one value more may follow: at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
 
   using Release = void (*)(void* owner) noexcept;
@@ -91,7 +102,9 @@ class Reply {
   /// Refers to `bytes` of `item`, which is held until they are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
-  [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes || count_ - first_ >= full_segments || failed_; }
+  [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments || failed_; }
+  /// From here on `full` at that many bytes, at most `full_bytes`.
+  void limit(std::size_t bytes) noexcept { full_bytes_ = bytes; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// There was no memory for something that had to be said.
@@ -129,6 +142,10 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
+  /// Copies what is little of a shared chunk, so that the reply keeps no memory but its own. Without memory it stays where it is.
+  void move_to_own_storage() noexcept;
+  /// Whether a piece given out by `take` refers to an item.
+  [[nodiscard]] static bool is_item(Release release) noexcept { return release == &release_item; }
 
  private:
   struct Segment {
@@ -137,6 +154,9 @@ class Reply {
     Release release;
     void* owner;
   };
+  /// Segments longer than this stay in their shared chunk: they are most of it.
+  static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
+  [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;
   static constexpr unsigned segments_max = full_segments * 2;  // a command adds a few more after `full`
 
@@ -152,6 +172,7 @@ class Reply {
   ReplyPool& pool_;
   ReplyPool::Chunk* filling_ = nullptr;  // from `room` to `advance`
   std::size_t bytes_ = 0;
+  std::size_t full_bytes_ = full_bytes;
   std::uint64_t written_ = 0;
   unsigned first_ = 0;
   unsigned count_ = 0;

@@ -11,6 +11,7 @@
 
 #include "apps/memcached/clock.hpp"
 #include "apps/memcached/reply.hpp"
+#include "apps/memcached/reply_memory.hpp"
 #include "apps/memcached/statistics.hpp"
 #include "apps/memcached/store.hpp"
 #include "kernel/spin_lock.hpp"
@@ -33,12 +34,15 @@ struct alignas(64) CoreState {
 class Service {
  public:
   Service(Store& store_, const Clock& clock_, Settings settings_, unsigned cores)
-      : store(store_), clock(clock_), settings(std::move(settings_)), core_count(cores), cores_(std::make_unique<CoreState[]>(cores)) {}
+      : store(store_), clock(clock_), settings(std::move(settings_)), core_count(cores), reply_memory(store_), cores_(std::make_unique<CoreState[]>(cores)) {
+    for (unsigned index = 0; index < cores; ++index) cores_[index].replies.account().report_to(reply_memory);
+  }
 
   Store& store;
   const Clock clock;
   const Settings settings;
   const unsigned core_count;
+  ReplyMemory reply_memory;
   [[nodiscard]] CoreState& core(unsigned index) noexcept { return cores_[index]; }
 
   /// Sum over all cores since start or the last reset.

@@ -11,11 +11,14 @@
 
 namespace neap::memcached {
 
-Session::Session(Service& service, CoreState& core) noexcept : core_(core), conversation_(service, core), reply_(core.replies) {
+Session::Session(Service& service, CoreState& core) noexcept : service_(service), core_(core), conversation_(service, core), reply_(core.replies) {
   core_.statistics.add(Count::total_connections);
 }
 
-Session::~Session() { core_.statistics.add(Count::closed_connections); }
+Session::~Session() {
+  settle_all();
+  core_.statistics.add(Count::closed_connections);
+}
 
 void Session::received(net::Buffer data) {
   if (ended_) return;
@@ -25,7 +28,11 @@ void Session::received(net::Buffer data) {
 }
 
 void Session::writable() {
-  if (!ended_) work();
+  if (ended_) {
+    settle();
+  } else {
+    work();
+  }
 }
 
 void Session::peer_closed() {
@@ -38,15 +45,24 @@ void Session::closed() {
   input_.clear();
   unsent_.clear();
   reply_.clear();
+  settle_all();
+}
+
+void Session::work() {
+  settle();
+  turns();
+  // What is left, values of an unfinished get or what the connection has no room for, may stay for long.
+  if (!reply_.empty()) reply_.move_to_own_storage();
 }
 
 /// Parses and sends by turns until the input is used up or the connection takes no more. Each turn uses up input, writes a reply or hands
 /// some of it over. A turn that does none of these would be repeated for ever, so it ends the connection.
-void Session::work() {
+void Session::turns() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
-    while (!reply_.full()) {
+    const bool may_go_on = may_parse();
+    while (may_go_on && !reply_.full()) {
       const std::size_t used = parse();
       parsed += used;
       if (input_.empty() || conversation_.closing()) break;
@@ -59,6 +75,7 @@ void Session::work() {
     }
     if (!send_reply()) return;  // `writable` comes back here
     if (conversation_.closing()) break;
+    if (!may_go_on) return;
     if (was_full) {  // the parser stopped for want of room, and may stand in the middle of what it carries
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return stuck();
       continue;
@@ -81,6 +98,31 @@ std::size_t Session::parse() {
   return used;
 }
 
+void Session::settle() noexcept {
+  const std::size_t in_flight = in_flight_bytes();
+  if (in_flight == 0) return settle_all();
+  if (reply_.taken() - in_flight < boundary_) return;
+  core_.replies.account().discharge(older_cost_);
+  older_cost_ = newer_cost_;
+  newer_cost_ = 0;
+  boundary_ = reply_.taken();
+}
+
+void Session::settle_all() noexcept {
+  core_.replies.account().discharge(older_cost_ + newer_cost_);
+  older_cost_ = newer_cost_ = 0;
+}
+
+bool Session::may_parse() noexcept {
+  const std::size_t in_flight = older_cost_ + newer_cost_;
+  const ReplyMemory& memory = service_.reply_memory;
+  const bool may = in_flight == 0 || in_flight < memory.share_bytes();
+  if (!may && !waits_) core_.statistics.add(Count::reply_waits);
+  waits_ = !may;
+  reply_.limit(memory.scarce() ? ReplyMemory::small_bytes : Reply::full_bytes);
+  return may;
+}
+
 void Session::stuck() {
   core_.statistics.add(Count::no_progress);
   cut();
@@ -92,12 +134,16 @@ bool Session::send_reply() {
     if (unsent_.empty()) {
       const std::size_t bytes = std::min(conversation_.sendable_bytes(reply_), send_bytes_max);
       if (bytes == 0) return true;
-      std::size_t referred = 0;
+      if (service_.reply_memory.scarce() || in_flight_bytes() > shared_bytes_max) reply_.move_to_own_storage();
+      std::size_t referred = 0, added = 0;
       reply_.take(bytes, [&](const char* data, std::size_t count, Reply::Release release, void* owner) {
         net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
         referred += piece.bytes();
+        added += cost(count, Reply::is_item(release));
         unsent_.append(std::move(piece));
       });
+      newer_cost_ += added;
+      core_.replies.account().charge(added);
       if (referred != bytes) {  // no memory for a piece: the stream has a hole now, so it must end
         core_.statistics.add(Count::reply_no_memory);
         cut();

@@ -39,6 +39,7 @@ constexpr NamedCount named_counts[] = {
     {Count::bytes_read, "bytes_read"},
     {Count::bytes_written, "bytes_written"},
     {Count::reply_no_memory, "reply_no_memory"},
+    {Count::reply_waits, "reply_waits"},
     {Count::protocol_errors, "protocol_errors"},
     {Count::protocol_overrun, "protocol_overrun"},
     {Count::no_progress, "no_progress"},
@@ -77,6 +78,8 @@ void show_general(Service& service, Lines lines) {
   lines.number("hash_is_expanding", service.store.table().is_growing() ? 1 : 0);
   lines.number("bytes", store.bytes);
   lines.number("held_bytes", service.store.held_bytes());
+  lines.number("reply_bytes", service.reply_memory.bytes());
+  lines.number("reply_limit_bytes", service.reply_memory.limit_bytes());
   lines.number("curr_items", store.items);
   lines.number("total_items", store.items_ever);
   lines.number("expired_unfetched", store.expired_unfetched);
@@ -172,6 +175,9 @@ void tell_counters(Service& service, std::optional<unsigned> core, const Emit& e
   const StoreCounters store = service.store.counters();
   emit("curr_connections", service.connections());
   emit("bytes", store.bytes);
+  emit("held_bytes", service.store.held_bytes());
+  emit("reply_bytes", service.reply_memory.bytes());
+  emit("reply_limit_bytes", service.reply_memory.limit_bytes());
   emit("curr_items", store.items);
   emit("evictions", store.evictions);
 }

@@ -148,6 +148,9 @@ class Store {
     return used_bytes_.load(std::memory_order_relaxed);
   }  ///< linked or being received
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies alone
+  /// Memory of replies beside the items they refer to; it counts against the limit. On any core.
+  void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  void discharge_held(std::size_t bytes) noexcept { held_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   [[nodiscard]] std::size_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] const Table& table() const noexcept { return table_; }
 

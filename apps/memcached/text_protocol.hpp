@@ -32,7 +32,7 @@ class TextProtocol {
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
-  static constexpr std::size_t values_held_bytes = 64 * 1024;
+  static constexpr std::size_t values_held_bytes = 32 * 1024;
   /// The value that a command announced is complete.
   void transfer_done(Context& context) noexcept;
 

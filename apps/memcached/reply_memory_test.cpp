@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSL-1.0
+// Clients that ask and do not read, many at once: what their replies take has a bound, is counted, and is no other client's loss.
+#include "apps/memcached/reply_memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/memcached/session.hpp"
+#include "apps/memcached/test_connection.hpp"
+#include "apps/memcached/test_memory.hpp"
+#include "apps/memcached/test_server.hpp"
+#include "tests/host/time_limit.hpp"
+
+namespace neap::memcached {
+namespace {
+
+using test::allocated_bytes;
+using test::Server;
+
+struct Peer {
+  explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
+  ~Peer() {
+    connection.drop_all();
+    session->closed();
+  }
+  void send(std::string_view text) {
+    session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()}));
+    connection.end_event();
+  }
+  std::string read_all() {
+    std::string text;
+    for (;;) {
+      const std::string part = connection.acknowledge();
+      if (part.empty()) return text;
+      text += part;
+      if (!connection.closed && !connection.aborted) session->writable();
+      connection.end_event();
+    }
+  }
+  net::PlayedConnection connection;
+  std::unique_ptr<Session> session;
+};
+
+std::string store(const std::string& key, std::size_t bytes) {
+  return "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
+}
+
+struct Level {
+  std::size_t allocated = 0, held = 0, account = 0;
+  explicit Level(Server& server) : held(server.store.held_bytes()), account(server.service.core(0).replies.account().bytes()) {
+    net::Buffer::trim_free_list();
+    allocated = allocated_bytes();
+  }
+};
+
+constexpr std::size_t core_spare_bytes = 1 << 20;  // chunks and what a core need not report
+
+class StalledReaders : public testing::Test {
+ protected:
+  static StoreOptions options() {
+    StoreOptions options = test::small_store();
+    options.memory_bytes = std::size_t{16} << 20;
+    return options;
+  }
+  void stall(unsigned clients, unsigned requests, const std::string& request) {
+    for (unsigned i = 0; i < clients; ++i) stalled.push_back(std::make_unique<Peer>(server));
+    for (unsigned round = 0; round < requests; ++round) {
+      for (auto& peer : stalled) peer->send(request);
+    }
+  }
+  /// The bystander reads its answers, and is served at once.
+  void expect_served() {
+    for (int i = 0; i < 100; ++i) {
+      bystander.send(store("mine", 1000) + "get mine\r\n");
+      ASSERT_EQ(bystander.read_all(), "STORED\r\nVALUE mine 0 1000\r\n" + std::string(1000, 'v') + "\r\nEND\r\n");
+    }
+    EXPECT_EQ(server.service.total(Count::store_no_memory), 0U);
+  }
+  void expect_level(const Level& before) {
+    std::vector<std::unique_ptr<Peer>>().swap(stalled);
+    const Level after(server);
+    EXPECT_LE(after.allocated, before.allocated + ReplyPool::free_chunks_max * sizeof(ReplyPool::Chunk) + 2 * sizeof(ReplyPool::Chunk));
+    EXPECT_EQ(after.held, before.held);
+    EXPECT_LE(after.account, before.account + sizeof(ReplyPool::Chunk));
+  }
+  const neap::test::TimeLimit limit{"stalled readers", 50};
+  Server server{options()};
+  Peer bystander{server};
+  std::vector<std::unique_ptr<Peer>> stalled;
+};
+
+// 13 bytes of a client made the server keep a chunk of 4 KiB: 650 KB of requests took 203 MB.
+TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
+  bystander.send(store("a", 1000) + store("mine", 1000));
+  bystander.read_all();
+  const Level before(server);
+  stall(50, 1000, "get a a a a\r\n");
+  const std::size_t requests_bytes = std::size_t{50} * 1000 * (13 + sizeof(net::Buffer::Piece));
+  EXPECT_LT(allocated_bytes() - before.allocated, server.service.reply_memory.limit_bytes() + requests_bytes + core_spare_bytes);
+  EXPECT_LE(server.service.reply_memory.bytes(), server.service.reply_memory.limit_bytes());
+  EXPECT_EQ(server.service.total(Count::reply_waits), 50U);
+  expect_served();
+  expect_level(before);
+}
+
+// More clients than the limit has room for: each may have one small reply in flight, which keeps no chunk that it shares with others.
+TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
+  bystander.send(store("a", 900) + store("mine", 1000));
+  bystander.read_all();
+  const Level before(server);
+  constexpr std::size_t clients = 3000;
+  stall(clients, 12, "get a\r\n");
+  EXPECT_TRUE(server.service.reply_memory.scarce());
+  const std::size_t each = ReplyMemory::small_bytes + 2 * 1024 + sizeof(Session) + sizeof(Peer) + 1024;
+  EXPECT_LT(allocated_bytes() - before.allocated, server.service.reply_memory.limit_bytes() + clients * each);
+  expect_served();
+  expect_level(before);
+}
+
+// What replies take is taken from the cache: items go, and nothing is refused.
+TEST_F(StalledReaders, ShrinkTheCache) {
+  for (unsigned i = 0; i < 20'000; ++i) bystander.send(store("k" + std::to_string(i), 1000));
+  bystander.read_all();
+  const std::size_t full = server.store.used_bytes();
+  EXPECT_GT(full, std::size_t{15} << 20);
+  const Level before(server);
+  bystander.send(store("a", 1000));
+  bystander.read_all();
+  stall(100, 300, "get a a a a\r\n");
+  EXPECT_GT(server.service.reply_memory.bytes(), server.service.reply_memory.limit_bytes() / 2);
+  expect_served();
+  EXPECT_LE(server.store.used_bytes() + server.store.held_bytes(), server.store.memory_bytes());
+  EXPECT_LT(server.store.used_bytes(), full);
+  stalled.clear();
+  EXPECT_EQ(server.store.held_bytes(), 0U);
+  EXPECT_EQ(server.service.reply_memory.bytes(), 0U);
+}
+
+// Values of an unfinished get wait for the end of its line, a few bytes an event. They keep no chunk each.
+TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
+  bystander.send(store("a", 1) + store("mine", 1000));
+  bystander.read_all();
+  const Level before(server);
+  stall(20, 1, "get");
+  for (unsigned key = 0; key < 200; ++key) {
+    for (auto& peer : stalled) {
+      peer->send(" a");
+      bystander.send("get mine mine mine\r\n");  // most of a chunk
+      bystander.read_all();
+    }
+  }
+  EXPECT_LT(allocated_bytes() - before.allocated, std::size_t{20} * 200 * 300);  // a chunk each would be 16 MB
+  expect_level(before);
+}
+
+// One client that reads may have as much in flight as the stack cuts into segments, whatever its requests are.
+TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
+  bystander.send(store("a", 1000));
+  bystander.read_all();
+  stall(200, 100, "get a a a a\r\n");
+  stalled.clear();
+  for (int i = 0; i < 1000; ++i) bystander.send("get a a a a\r\n");
+  EXPECT_GT(bystander.connection.unacknowledged_bytes(), ReplyMemory::share_bytes_max / 2);
+  bystander.read_all();
+  EXPECT_EQ(server.service.total(Count::cmd_get) % 4, 0U);
+}
+
+TEST(ReplyAccount, ReportsWhatIsOverItsFreePartAndTakesItBack) {
+  Server server;
+  ReplyMemory memory(server.store);
+  ReplyAccount account;
+  account.report_to(memory);
+  account.charge(ReplyAccount::unreported_bytes_max);
+  EXPECT_EQ(memory.bytes(), 0U);
+  std::size_t most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    account.charge(333);
+    ASSERT_GE(memory.bytes() + ReplyAccount::unreported_bytes_max, account.bytes());
+    most = std::max(most, memory.bytes());
+  }
+  EXPECT_EQ(server.store.held_bytes(), most);
+  for (int i = 0; i < 5000; ++i) {
+    account.discharge(333);
+    ASSERT_GE(memory.bytes() + ReplyAccount::unreported_bytes_max, account.bytes());
+  }
+  account.discharge(ReplyAccount::unreported_bytes_max);
+  EXPECT_EQ(memory.bytes(), 0U);
+  EXPECT_EQ(server.store.held_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace neap::memcached
