@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of sessions: several connections of one core, whose clients send, read, stall and leave as one input says.
 //
-// What one client does must not stop the core, take memory that is not counted, or change another client's service. After each step the
-// memory that is allocated is compared with the store's accounts; at the end of each case everything must have been given back. A step that
-// does not end is named and ends the process.
+// No client may stop the core or make it keep memory that is in no account. Every few steps the allocated memory is compared with the
+// store's accounts; at the end of each case all of it must have been given back. A step that does not end is named and ends the process.
 //
 // With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up
 // inputs: `fuzz_session [SECONDS] [SEED]`.
@@ -37,9 +36,9 @@ constexpr unsigned steps = 8, connections_max = 8;
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned step_seconds = 10;
 constexpr unsigned steps_per_check = 16;  // the sanitizer's sum of what is allocated takes long
-// What a connection may take without being in an account: its objects, and the carried front of a command.
+// For each connection, in no account: its objects, and the carried front of a command.
 constexpr std::size_t connection_bytes = 8 << 10;
-// What a core keeps beside the accounts: spare chunks and headers, and the table.
+// For each core, in no account: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;
 
 using test::allocated_bytes;
@@ -67,7 +66,9 @@ struct CardBuffer {
 };
 
 struct Peer {
-  explicit Peer(test::Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
+  explicit Peer(test::Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) {
+    connection.begin(*session);
+  }
   ~Peer() {
     connection.drop_all();
     session->closed();
@@ -305,7 +306,9 @@ class Inventor : public neap::fuzzing::Inventor {
   }
   std::string setup() {
     std::string text;
-    for (char letter = 'a'; letter < 'h' && text.size() < 40'000; ++letter) text += store(std::string(1, letter), std::min<std::size_t>(value_bytes(), 5000));
+    for (char letter = 'a'; letter < 'h' && text.size() < 40'000; ++letter) {
+      text += store(std::string(1, letter), std::min<std::size_t>(value_bytes(), 5000));
+    }
     return text;
   }
   std::string get() {

@@ -53,7 +53,7 @@ class ReplyPool {
   [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared ones that are not free, the current one included
 
  private:
-  /// What the allocator takes for a chunk of `bytes`: its rounding adds a quarter at most (kernel/memory/heap.hpp).
+  /// Bytes taken from the allocator for a chunk of `bytes`: rounding adds a quarter at most (kernel/memory/heap.hpp).
   static constexpr std::size_t footprint(std::size_t bytes) noexcept { return (offsetof(Chunk, bytes) + bytes) * 5 / 4; }
   Chunk* turn_page(std::size_t bytes) noexcept;
   ReplyAccount account_;
@@ -142,9 +142,9 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
-  /// Copies what is little of a shared chunk, so that the reply keeps no memory but its own. Without memory it stays where it is.
+  /// Copies the parts that are little of their shared chunk, so that the reply keeps only its own memory. Without memory, they stay.
   void move_to_own_storage() noexcept;
-  /// Whether a piece given out by `take` refers to an item.
+  /// True if a piece given out by `take` refers to an item.
   [[nodiscard]] static bool is_item(Release release) noexcept { return release == &release_item; }
 
  private:

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-// What replies in flight may take, of one core and of all.
+// The account of replies in flight: of one core, and of all.
 //
-// A client that asks and does not read makes the server keep its answers. Each byte of that is counted against the cache's limit (`memory=`),
-// so a crowd of such clients makes the cache smaller, not the machine fail; and replies as a whole have a limit of their own, so the
-// crowd cannot take the cache's place either.
+// A client that asks and does not read makes the server keep its answers. Each byte of them counts against the cache's limit (`memory=`),
+// so a crowd of such clients makes the cache smaller, not the machine fail. Replies as a whole have a limit of their own, so the crowd
+// cannot take the cache's place either.
 //
 // The share of one connection follows from what is left: an eighth of it (a dynamic threshold; Choudhury and Hahne, 1998). One connection
-// alone may have a whole send buffer in flight; a thousand get little each, and room for those that read always remains. A small reply with
-// nothing else in flight is always allowed, so every client that reads is served whatever others do. These alone can exceed the limit. Beyond
-// half of the cache's memory they are counted, but not taken from the cache, so that a `set` always finds room.
+// alone may have a whole send buffer in flight. A thousand get little each, and room for connections that read always remains.
+//
+// A small reply with nothing else in flight is always allowed, so every client that reads is served whatever others do. These alone can
+// exceed the limit. Beyond half of the cache's memory they are counted but not taken from the cache, so that a `set` finds room.
 //
 // Each core counts in a plain number of its own. It reports to the shared sum in steps, so that a request does not touch a shared line.
 #pragma once
@@ -28,18 +29,19 @@ class ReplyMemory {
   static constexpr std::size_t memory_divisor = 8;
   /// Of what is left of the limit, for one connection: one part in so many.
   static constexpr std::size_t share_divisor = 8;
-  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< lwIP cuts no more into segments (TCP_SND_BUF); more would only wait
+  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: lwIP cuts no more into segments
   static constexpr std::size_t small_bytes = 4096;            ///< of a small reply
-  /// Of `memory=`, what replies may take from the cache at most: one part in so many.
+  /// Of `memory=`, at most taken from the cache by replies: one part in so many.
   static constexpr std::size_t taken_divisor = 2;
 
-  explicit ReplyMemory(Store& store) noexcept : store_(store), limit_bytes_(store.memory_bytes() / memory_divisor), taken_bytes_max_(store.memory_bytes() / taken_divisor) {}
+  explicit ReplyMemory(Store& store) noexcept
+      : store_(store), limit_bytes_(store.memory_bytes() / memory_divisor), taken_bytes_max_(store.memory_bytes() / taken_divisor) {}
 
   [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Over half of the limit is taken: from here on memory counts more than the cost of a copy.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
-  /// What one connection may have in flight before its input waits; 0 at the limit.
+  /// A connection's input waits once it has this much in flight; 0 at the limit.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
     const std::size_t taken = bytes();
     return taken >= limit_bytes_ ? 0 : std::clamp((limit_bytes_ - taken) / share_divisor, small_bytes, share_bytes_max);
@@ -65,7 +67,7 @@ class ReplyMemory {
 /// One core's part. Used there only.
 class ReplyAccount {
  public:
-  /// What a core takes without reporting it. Replies of an ordinary load stay below it.
+  /// A core's first bytes are not reported. Replies of an ordinary load stay below this.
   static constexpr std::size_t unreported_bytes_max = 256 * 1024;
   static constexpr std::size_t step_bytes = 64 * 1024;
 

@@ -120,7 +120,7 @@ TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   expect_level(before);
 }
 
-// What replies take is taken from the cache: items go, and nothing is refused.
+// Memory of replies is taken from the cache: items go, and nothing is refused.
 TEST_F(StalledReaders, ShrinkTheCache) {
   for (unsigned i = 0; i < 20'000; ++i) bystander.send(store("k" + std::to_string(i), 1000));
   bystander.read_all();

@@ -34,7 +34,12 @@ struct alignas(64) CoreState {
 class Service {
  public:
   Service(Store& store_, const Clock& clock_, Settings settings_, unsigned cores)
-      : store(store_), clock(clock_), settings(std::move(settings_)), core_count(cores), reply_memory(store_), cores_(std::make_unique<CoreState[]>(cores)) {
+      : store(store_),
+        clock(clock_),
+        settings(std::move(settings_)),
+        core_count(cores),
+        reply_memory(store_),
+        cores_(std::make_unique<CoreState[]>(cores)) {
     for (unsigned index = 0; index < cores; ++index) cores_[index].replies.account().report_to(reply_memory);
   }
 

@@ -11,7 +11,8 @@
 
 namespace neap::memcached {
 
-Session::Session(Service& service, CoreState& core) noexcept : service_(service), core_(core), conversation_(service, core), reply_(core.replies) {
+Session::Session(Service& service, CoreState& core) noexcept
+    : service_(service), core_(core), conversation_(service, core), reply_(core.replies) {
   core_.statistics.add(Count::total_connections);
 }
 
@@ -51,7 +52,7 @@ void Session::closed() {
 void Session::work() {
   settle();
   turns();
-  // What is left, values of an unfinished get or what the connection has no room for, may stay for long.
+  // Values of an unfinished get, and bytes for which the connection has no room, may stay for long.
   if (!reply_.empty()) reply_.move_to_own_storage();
 }
 

@@ -2,9 +2,9 @@
 // One connection: where the network meets the conversation.
 //
 // All that one event brought is worked on before anything is sent, so pipelined requests are answered together. A client that sends more
-// than it reads is stopped by its own window: when its replies in flight are more than its share (reply_memory.hpp), or the connection takes
-// no more, parsing stops, received buffers are kept, and the peer may send no more until it has read. So one connection holds at most a
-// receive window, its share, and one reply (reply.hpp), whatever it asks for.
+// than it reads is stopped by its own window. Parsing stops when its replies in flight are more than its share (reply_memory.hpp), or when
+// the connection takes no more. Received buffers are then kept, and the peer may send no more until it has read. So one connection holds at
+// most a receive window, its share, and one reply (reply.hpp), whatever it asks for.
 //
 // A piece in flight costs its bytes, and headers in this folder, in the connection and in lwIP. The session counts an upper bound of these
 // (`cost`), against its share and against the whole. Acknowledgements come as a count of bytes, so what is in flight is kept as two parts,

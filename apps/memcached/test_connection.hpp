@@ -28,7 +28,7 @@ struct PlayedConnection : Connection {
   unsigned refusals = 0;
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
-  /// What the stack does with the queue at the end of an event.
+  /// Does with the queue as the stack does at the end of an event.
   void end_event() {
     while (!sent.empty() && written.bytes() < send_buffer_bytes) {
       Buffer::Piece* const first = sent.first();
@@ -61,7 +61,7 @@ struct PlayedConnection : Connection {
     }
     return text;
   }
-  /// Whether the handler is due a call of `writable` after something was acknowledged.
+  /// True if the handler is due a call of `writable` after an acknowledgement.
   [[nodiscard]] bool writable_due() {
     if (closed || aborted) return false;
     if (unacknowledged() > 0 && (wanted == 0 || send_space_bytes() < wanted)) return false;

@@ -27,8 +27,8 @@ class TextProtocol {
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
   /// How many of `more` should be put behind `input`, for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// What of the reply may leave: a get that turns out to be malformed takes its values back, so they wait for the end of its line; unless
-  /// they stand (`get_stands`). Never 0 for a reply that is full.
+  /// Bytes of the reply that may leave. A get that turns out to be malformed takes its values back, so they wait for the end of its line,
+  /// unless they stand (`get_stands`). Never 0 for a reply that is full.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
