@@ -70,12 +70,17 @@ struct Peer {
     connection.begin(*session);
   }
   ~Peer() {
+    if (!gone) leave();
+  }
+  void leave() {
+    gone = true;
     connection.drop_all();
     session->closed();
   }
   void settle() {
+    if (gone) return;
     connection.end_event();
-    gone = gone || connection.aborted || (connection.closed && connection.unacknowledged() == 0);
+    if (connection.aborted || (connection.closed && connection.unacknowledged() == 0)) leave();
   }
   void send(std::string_view text) {
     if (gone || connection.closed || peer_closed || text.empty()) return;
@@ -128,9 +133,11 @@ class Case {
       }
       limit_.restart();
       play(step, peers_[head / steps % connections_max], number, text);
+      for (auto& peer : peers_) peer->settle();  // one connection's event may reset another
       if (++played_ % steps_per_check == 0) check_memory();
     }
     check_memory();
+    check_service();
     finish();
   }
 
@@ -177,6 +184,14 @@ class Case {
                                 connections_max * connection_bytes + core_bytes + CardBuffer::out_bytes;
     const std::size_t bytes = allocated_bytes();
     if (bytes > before_bytes_ + allowed) fail("more memory is allocated than the accounts say", bytes - before_bytes_, allowed);
+  }
+
+  /// Whatever the others do, a client that reads is served.
+  void check_service() {
+    Peer peer(server_);
+    peer.send("set z 0 0 1\r\nx\r\nget z\r\n");
+    const std::string answer = peer.connection.acknowledge();
+    if (answer != "STORED\r\nVALUE z 0 1\r\nx\r\nEND\r\n") fail(("a bystander was answered: " + answer).c_str(), answer.size(), 33);
   }
 
   /// Everything is read, so that everything that was asked for is answered; then nothing is in flight, and nothing is held.

@@ -39,6 +39,8 @@ class ReplyMemory {
 
   [[nodiscard]] std::size_t limit_bytes() const noexcept { return limit_bytes_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// Of these, taken from the cache.
+  [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
   /// Over half of the limit is taken: from here on memory counts more than the cost of a copy.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
   /// A connection's input waits once it has this much in flight; 0 at the limit.

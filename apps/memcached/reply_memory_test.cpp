@@ -156,6 +156,55 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   expect_level(before);
 }
 
+// Each connection may have one large value in flight. Enough of them, each with a value that was replaced since, would hold all memory.
+TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
+  const Level before(server);
+  constexpr unsigned clients = 300;
+  constexpr std::size_t bytes = 100'000;  // 30 MB together, of 16
+  for (unsigned i = 0; i < clients; ++i) {
+    bystander.send(store("large", bytes));
+    ASSERT_EQ(bystander.read_all(), "STORED\r\n") << "client " << i;
+    stall(1, 0, "");
+    stalled.back()->send("get large\r\n");
+    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does at the end of the event
+  }
+  const std::size_t values = server.store.held_bytes() - server.service.reply_memory.taken_bytes();
+  EXPECT_LE(values, server.store.memory_bytes() / Holders::any_divisor + 2 * bytes);
+  EXPECT_GT(server.service.total(Count::holders_reset), 0U);
+  EXPECT_GT(stalled.size(), 50U);  // no more than needed
+  expect_served();
+  bystander.send("delete large\r\ndelete mine\r\n");
+  bystander.read_all();
+  expect_level(before);
+}
+
+// A quarter of the memory is enough to reset connections that made no progress for seconds, and only these.
+TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
+  constexpr std::size_t bytes = 100'000;
+  std::size_t asked = 0;
+  for (unsigned i = 0; i < 60; ++i) {
+    bystander.send(store("large", bytes));
+    bystander.read_all();
+    stall(1, 0, "");
+    stalled.back()->send("get large\r\n");
+    ++asked;
+  }
+  Peer& slow = *stalled.front();
+  EXPECT_EQ(server.service.total(Count::holders_reset), 0U);
+  for (unsigned second = 0; second < 6; ++second) {
+    test::advance_s(1);
+    (void)slow.connection.acknowledge(10'000);
+    for (unsigned i = 0; i < 100; ++i) bystander.send("version\r\n");
+    bystander.read_all();
+    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });
+  }
+  EXPECT_GT(server.service.total(Count::holders_reset), 0U);
+  EXPECT_LE(server.store.held_bytes() - server.service.reply_memory.taken_bytes(),
+            server.store.memory_bytes() / Holders::stalled_divisor);
+  EXPECT_LT(stalled.size(), asked);
+  EXPECT_EQ(stalled.front().get(), &slow);
+}
+
 // One client that reads may have as much in flight as the stack cuts into segments, whatever its requests are.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.send(store("a", 1000));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/memcached/clock.hpp"
+#include "apps/memcached/holders.hpp"
 #include "apps/memcached/reply.hpp"
 #include "apps/memcached/reply_memory.hpp"
 #include "apps/memcached/statistics.hpp"
@@ -29,6 +30,13 @@ struct Settings {
 struct alignas(64) CoreState {
   Statistics statistics;
   ReplyPool replies;
+  Holders holders;
+  std::size_t unchecked_bytes = 0;  ///< parsed since the held bytes were looked at (holders.hpp)
+  Service* service = nullptr;
+  Errand shed_there{&shed_here, this};
+
+ private:
+  static void shed_here(void* core) noexcept;
 };
 
 class Service {
@@ -40,7 +48,10 @@ class Service {
         core_count(cores),
         reply_memory(store_),
         cores_(std::make_unique<CoreState[]>(cores)) {
-    for (unsigned index = 0; index < cores; ++index) cores_[index].replies.account().report_to(reply_memory);
+    for (unsigned index = 0; index < cores; ++index) {
+      cores_[index].service = this;
+      cores_[index].replies.account().report_to(reply_memory);
+    }
   }
 
   Store& store;

@@ -54,6 +54,10 @@ void Session::work() {
   turns();
   // Values of an unfinished get, and bytes for which the connection has no room, may stay for long.
   if (!reply_.empty()) reply_.move_to_own_storage();
+  if (core_.unchecked_bytes >= Holders::bytes_per_check) {
+    core_.unchecked_bytes = 0;
+    shed_holders_everywhere(service_, core_, this);
+  }
 }
 
 /// Parses and sends by turns until the input is used up or the connection takes no more. Each turn uses up input, writes a reply or hands
@@ -96,6 +100,7 @@ std::size_t Session::parse() {
   const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
   log::count_requests(core_.statistics.value(Count::requests) - requests);
   input_.drop_front(used);
+  core_.unchecked_bytes += used + Holders::piece_bytes;
   return used;
 }
 
@@ -112,6 +117,12 @@ void Session::settle() noexcept {
 void Session::settle_all() noexcept {
   core_.replies.account().discharge(older_cost_ + newer_cost_);
   older_cost_ = newer_cost_ = 0;
+  if (listed()) core_.holders.remove(*this);
+}
+
+void Session::reset_connection() noexcept {
+  core_.statistics.add(Count::holders_reset);
+  cut();
 }
 
 bool Session::may_parse() noexcept {
@@ -141,6 +152,7 @@ bool Session::send_reply() {
         net::Buffer piece = net::Buffer::reference({reinterpret_cast<const std::byte*>(data), count}, release, owner);
         referred += piece.bytes();
         added += cost(count, Reply::is_item(release));
+        if (Reply::is_item(release) && !listed()) core_.holders.add(*this, service_.clock.now());
         unsent_.append(std::move(piece));
       });
       newer_cost_ += added;

@@ -19,7 +19,7 @@
 
 namespace neap::memcached {
 
-class Session final : public net::ConnectionHandler {
+class Session final : public net::ConnectionHandler, private Holder {
  public:
   /// `core` is the state of the core on which the connection lives.
   Session(Service& service, CoreState& core) noexcept;
@@ -41,6 +41,9 @@ class Session final : public net::ConnectionHandler {
   [[nodiscard]] static constexpr std::size_t cost(std::size_t bytes, bool is_item) noexcept {
     return piece_bytes + bytes / 4 + (is_item ? 0 : bytes);
   }
+
+  [[nodiscard]] std::size_t held_in_flight() noexcept override { return in_flight_bytes(); }
+  void reset_connection() noexcept override;
 
   void work();
   void turns();

@@ -39,6 +39,7 @@ constexpr NamedCount named_counts[] = {
     {Count::bytes_read, "bytes_read"},
     {Count::bytes_written, "bytes_written"},
     {Count::reply_no_memory, "reply_no_memory"},
+    {Count::holders_reset, "holders_reset"},
     {Count::reply_waits, "reply_waits"},
     {Count::protocol_errors, "protocol_errors"},
     {Count::protocol_overrun, "protocol_overrun"},

@@ -48,7 +48,8 @@ enum class Count : std::uint8_t {
   bytes_read,
   bytes_written,
   reply_no_memory,
-  reply_waits,  ///< times that a connection's input began to wait for its replies to be read
+  holders_reset,  ///< connections reset because of the values that they held by not reading (holders.hpp)
+  reply_waits,     ///< times that a connection's input began to wait for its replies to be read
   protocol_errors,
   protocol_overrun,  ///< connections ended because received bytes did not fit where they should have gone
   no_progress,       ///< connections ended because work on them made no progress

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "apps/memcached/holders.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "apps/memcached/service.hpp"
+
+namespace neap::memcached {
+
+void Holders::add(Holder& holder, Seconds now) noexcept {
+  holder.listed_ = true;
+  holder.seen_bytes_ = ~std::size_t{0};
+  holder.seen_at_ = now;
+  holder.newer_ = nullptr;
+  holder.older_ = newest_;
+  (newest_ != nullptr ? newest_->newer_ : oldest_) = &holder;
+  newest_ = &holder;
+}
+
+void Holders::remove(Holder& holder) noexcept {
+  (holder.newer_ != nullptr ? holder.newer_->older_ : newest_) = holder.older_;
+  (holder.older_ != nullptr ? holder.older_->newer_ : oldest_) = holder.newer_;
+  holder.listed_ = false;
+}
+
+std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seconds now) noexcept {
+  std::size_t given_up = 0;
+  for (unsigned looks = 0; looks < looks_max && oldest_ != nullptr && given_up < excess; ++looks) {
+    Holder& holder = *oldest_;
+    const std::size_t bytes = holder.held_in_flight();
+    const bool reads = bytes < holder.seen_bytes_;
+    if (reads) {
+      holder.seen_bytes_ = bytes;
+      holder.seen_at_ = now;
+    }
+    remove(holder);
+    if (&holder != self && (any || (!reads && now - holder.seen_at_ >= stall_s))) {
+      given_up += bytes;
+      holder.reset_connection();
+      continue;
+    }
+    const auto [seen_bytes, seen_at] = std::pair{holder.seen_bytes_, holder.seen_at_};
+    add(holder, now);  // to the end, so that the next call looks at others
+    holder.seen_bytes_ = seen_bytes;
+    holder.seen_at_ = seen_at;
+  }
+  return given_up;
+}
+
+namespace {
+/// Bytes over the limit at which connections are reset; 0: none. `any`: not only stalled ones.
+std::size_t excess_bytes(Service& service, bool& any) noexcept {
+  const std::size_t held = service.store.held_bytes() - std::min(service.store.held_bytes(), service.reply_memory.taken_bytes());
+  const std::size_t memory = service.store.memory_bytes();
+  any = held > memory / Holders::any_divisor;
+  return held - std::min(held, memory / Holders::stalled_divisor);
+}
+}  // namespace
+
+bool shed_holders(Service& service, CoreState& core, const Holder* self) noexcept {
+  bool any = false;
+  const std::size_t excess = excess_bytes(service, any);
+  return excess > 0 && core.holders.shed(excess, any, self, service.clock.now()) < excess;
+}
+
+void shed_holders_everywhere(Service& service, CoreState& core, const Holder* self) noexcept {
+  if (!shed_holders(service, core, self)) return;
+  for (unsigned index = 0; index < service.core_count; ++index) {
+    CoreState& other = service.core(index);
+    if (&other != &core) other.shed_there.ask(index);
+  }
+}
+
+void CoreState::shed_here(void* core) noexcept {
+  auto& self = *static_cast<CoreState*>(core);
+  (void)shed_holders(*self.service, self, nullptr);
+}
+
+}  // namespace neap::memcached
