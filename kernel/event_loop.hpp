@@ -133,8 +133,8 @@ extern constinit thread_local MarkedInterrupts marked_interrupts;
 [[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.words != 0; }
 bool run_marked_interrupts() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
-/// Arms the alarm for the earliest timer, if that is not what it is armed for.
-void arm_alarm_for_sleep() noexcept;
+/// Arms the alarm for the earliest timer or `at_latest_ns`, if that is not what it is armed for.
+void arm_alarm_for_sleep(std::uint64_t at_latest_ns) noexcept;
 /// After a sleep: the alarm may have gone off.
 void alarm_may_have_fired() noexcept;
 

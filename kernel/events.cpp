@@ -297,7 +297,7 @@ void EventLoop::sleep() noexcept {
   free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
   if (idle_state_ == IdleState::monitor && !watch_card()) return;
-  arm_alarm_for_sleep();
+  arm_alarm_for_sleep(watchdog::on ? watchdog::next_look_ns() : machine::alarm_none);
   rcu::go_offline();
   self_->asleep.store(true, std::memory_order_seq_cst);
   self_->counters.sleeps.add();

@@ -85,8 +85,8 @@ PendingTimers pending_timers() noexcept {
 
 bool run_due_timers(unsigned budget) noexcept { return wheel.run_due(budget); }
 
-void arm_alarm_for_sleep() noexcept {
-  const std::uint64_t earliest = wheel.earliest_ns();
+void arm_alarm_for_sleep(std::uint64_t at_latest_ns) noexcept {
+  const std::uint64_t earliest = std::min(wheel.earliest_ns(), at_latest_ns);
   if (earliest == armed_ns) return;
   machine::set_alarm(earliest);
   armed_ns = earliest;

@@ -26,7 +26,12 @@ struct alignas(64) Watched {
 constinit std::array<Watched, machine::cores_max> all{};
 
 constinit thread_local std::uintptr_t present_code = 0;
-constinit thread_local std::uint64_t next_look_ns = 0;
+constinit thread_local std::uint64_t awake_look_ns = 0;
+
+constexpr unsigned guards = 2;  // cores 0 and 1: one looks when the other is in an event itself
+/// When the guards look next, by their alarms. In the past: they have none.
+alignas(64) constinit std::atomic<std::uint64_t> guarded_until_ns{0};
+constinit thread_local std::uint64_t guard_alarm_ns = machine::alarm_none;
 
 std::uint64_t milliseconds(std::uint64_t ns) { return ns / 1'000'000; }
 
@@ -36,9 +41,8 @@ void name_finished(unsigned core, std::uint64_t took_ns) noexcept {
   print("watchdog: an event of core ", core, " took ", milliseconds(took_ns), " ms: ", machine::code_name(present_code, buffer));
 }
 
-/// Looks at all others, four times in a limit.
 void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
-  next_look_ns = now_ns + limit_ns / 4;
+  awake_look_ns = now_ns + limit_ns / 4;
   for (unsigned core = 0; core < machine::core_count(); ++core) {
     if (core == self) continue;
     Watched& other = all[core];
@@ -52,6 +56,35 @@ void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
     print("watchdog: core ", core, " has been in an event for ", milliseconds(now_ns - began_ns), " ms: ", name.empty() ? "?" : name,
           " (seen by core ", self, ')');
   }
+}
+
+bool another_is_in_an_event(unsigned self) noexcept {
+  for (unsigned core = 0; core < machine::core_count(); ++core) {
+    if (core != self && all[core].began_ns.load(std::memory_order_acquire) != 0) return true;
+  }
+  return false;
+}
+
+/// An event begins: the guards must be going to look. An eighth of a limit is kept in hand, so that a guard which finds no event at its
+/// alarm does not miss one that began a moment before.
+void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
+  std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
+  if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;
+  if (!guarded_until_ns.compare_exchange_strong(until_ns, now_ns + limit_ns / 2)) return;  // another core wakes them
+  for (unsigned core = 0; core < std::min(guards, machine::core_count()); ++core) {
+    if (core != self) machine::wake(core);
+  }
+}
+
+/// A guard found nothing to do: looks if its alarm went off, and says when the next one is due.
+void guard(unsigned self, std::uint64_t now_ns) noexcept {
+  std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_acquire);
+  if (until_ns != 0 && now_ns >= until_ns) {
+    look_at_others(self, now_ns);
+    if (another_is_in_an_event(self)) guarded_until_ns.compare_exchange_strong(until_ns, now_ns + limit_ns / 2);
+    until_ns = guarded_until_ns.load(std::memory_order_acquire);
+  }
+  guard_alarm_ns = until_ns > now_ns ? until_ns : machine::alarm_none;
 }
 
 /// The present event, if there is one, is over.
@@ -69,6 +102,8 @@ void configure(Arguments& arguments) {
 void configure(std::chrono::nanoseconds limit) noexcept {
   limit_ns = static_cast<std::uint64_t>(limit.count());
   on = limit_ns != 0;
+  guarded_until_ns.store(0, std::memory_order_relaxed);
+  for (Watched& core : all) core.told_of_ns.store(0, std::memory_order_relaxed);
 }
 
 void begin(std::uintptr_t code) noexcept {
@@ -79,7 +114,8 @@ void begin(std::uintptr_t code) noexcept {
   // What was said above, on a slow console, is nobody's time.
   present_code = code;
   own.began_ns.store(std::max<std::uint64_t>(machine::now_ns(), 1), std::memory_order_release);
-  if (now_ns >= next_look_ns) look_at_others(self, now_ns);
+  wake_guards(self, now_ns);
+  if (now_ns >= awake_look_ns) look_at_others(self, now_ns);
 }
 
 void idle() noexcept {
@@ -87,8 +123,11 @@ void idle() noexcept {
   const std::uint64_t now_ns = machine::now_ns();
   end(all[self], self, now_ns);
   all[self].began_ns.store(0, std::memory_order_release);
-  if (now_ns >= next_look_ns) look_at_others(self, now_ns);
+  if (self < guards) guard(self, now_ns);
+  if (now_ns >= awake_look_ns) look_at_others(self, now_ns);
 }
+
+std::uint64_t next_look_ns() noexcept { return guard_alarm_ns; }
 
 std::uint64_t named() noexcept { return names_given.load(std::memory_order_relaxed); }
 

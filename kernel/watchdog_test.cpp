@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "kernel/events.hpp"
 #include "kernel/timer.hpp"
@@ -93,6 +94,83 @@ TEST(Watchdog, AnotherCoreThatIsAwakeTellsOfAnEventThatDoesNotEnd) {
     said += host::take_console_text();
     return said.find("watchdog: an event of core 1 took 300 ms") != said.npos;
   })) << said;
+}
+
+// An event that hangs in an idle machine is the watchdog's main purpose, and sleeping cores do not look by themselves.
+TEST(Watchdog, AnEventThatDoesNotEndIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
+  for (const unsigned cores : {2U, 3U}) {
+    const Watching watching(100ms);
+    ManualClock clock(1'000'000'000);
+    std::atomic<bool> inside{false}, leave{false};
+    HostMachine machine{cores};
+    for (unsigned core = 0; core < cores; ++core) wait_until_asleep(core);
+    clock.advance(10s);
+    static_cast<void>(host::take_console_text());
+    for (unsigned stuck = 0; stuck < cores; ++stuck) {
+      inside = leave = false;
+      machine.on(stuck, [&] {
+        spawn([&] {
+          inside = true;
+          while (!leave) {
+          }
+        });
+      });
+      EXPECT_TRUE(HostMachine::wait_until([&] { return inside.load(); }));
+      const auto others_sleep = [&] {
+        for (unsigned core = 0; core < cores; ++core) {
+          if (core != stuck) wait_until_asleep(core);
+        }
+      };
+      const std::string name = "watchdog: core " + std::to_string(stuck) + " has been in an event for ";
+      std::string said;
+      for (int step = 1; step <= 15; ++step) {
+        others_sleep();
+        clock.advance(10ms);
+        std::this_thread::sleep_for(2ms);
+        said += host::take_console_text();
+        if (step < 10) EXPECT_EQ(said, "") << step;
+      }
+      others_sleep();
+      EXPECT_TRUE(HostMachine::wait_until([&] {
+        said += host::take_console_text();
+        return said.find(name) != said.npos;
+      })) << said;
+      EXPECT_EQ(said.find(name), said.rfind(name)) << "once";
+      leave = true;
+      machine.on(stuck, [] {});
+      wait_until_asleep(stuck);
+      static_cast<void>(host::take_console_text());
+    }
+  }
+}
+
+TEST(Watchdog, AMachineThatIsIdleIsNotWokenAndOneAtWorkFourTimesInALimit) {
+  const Watching watching(100ms);
+  ManualClock clock(1'000'000'000);
+  HostMachine machine{3};
+  const auto sleeps = [] { return event_counters(0).sleeps + event_counters(1).sleeps; };
+  const auto all_asleep = [] {
+    for (unsigned core = 0; core < 3; ++core) wait_until_asleep(core);
+  };
+  all_asleep();
+  // A thousand events of core 2 within a limit: the guards are woken for the first, and by their alarms.
+  const std::uint64_t before = sleeps();
+  for (int i = 0; i < 1000; ++i) {
+    clock.advance(100us);
+    machine.on(2, [] {});
+    if (i % 100 == 0) all_asleep();
+  }
+  all_asleep();
+  EXPECT_LE(sleeps() - before, 2 * 4U + 2);
+  clock.advance(1s);
+  std::this_thread::sleep_for(20ms);
+  all_asleep();
+  EXPECT_EQ(host::alarm_of(0), machine::alarm_none);
+  EXPECT_EQ(host::alarm_of(1), machine::alarm_none);
+  const std::uint64_t idle = sleeps();
+  clock.advance(100s);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(sleeps(), idle);
 }
 
 }  // namespace
