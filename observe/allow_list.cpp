@@ -14,6 +14,13 @@ constexpr const char* form = "not any and not a list of A.B.C.D or A.B.C.D/LEN, 
 
 constexpr std::uint32_t mask_of(unsigned bits) { return bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits); }
 
+/// The mask that the default list uses for the own network.
+constexpr std::uint32_t strict_mask(net::Ipv4Address netmask) {
+  const std::uint32_t hosts = ~netmask.value;
+  const bool has_gaps = (hosts & (hosts + 1)) != 0;
+  return has_gaps || std::popcount(netmask.value) < 16 ? mask_of(24) : netmask.value;
+}
+
 std::string text_of(std::uint32_t address, std::uint32_t mask) {
   return net::Ipv4Address{address}.to_string() + '/' + std::to_string(std::popcount(mask));
 }
@@ -44,13 +51,15 @@ std::expected<AllowList, const char*> AllowList::parse(std::string_view text) {
 }
 
 bool AllowList::allows(net::Ipv4Address peer, net::Ipv4Address own, net::Ipv4Address netmask) const noexcept {
-  if (networks_.empty()) return own.value != 0 && ((peer.value ^ own.value) & netmask.value) == 0;
+  if (networks_.empty()) return own.value != 0 && ((peer.value ^ own.value) & strict_mask(netmask)) == 0;
   return std::any_of(networks_.begin(), networks_.end(),
                      [&](const Network& network) { return (peer.value & network.mask) == network.address; });
 }
 
+bool AllowList::narrowed(net::Ipv4Address netmask) const noexcept { return networks_.empty() && strict_mask(netmask) != netmask.value; }
+
 std::string AllowList::to_string(net::Ipv4Address own, net::Ipv4Address netmask) const {
-  if (networks_.empty()) return text_of(own.value & netmask.value, netmask.value);
+  if (networks_.empty()) return text_of(own.value & strict_mask(netmask), strict_mask(netmask));
   std::string text;
   for (const Network& network : networks_) {
     if (!text.empty()) text += ',';

@@ -64,6 +64,12 @@ constexpr std::string_view counter_names[] = {"instructions", "cycles",     "ref
                                               "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
                                               "package_c3",   "package_c6", "package_c7"};
 
+std::string bounded(std::string_view text) {
+  constexpr std::string_view mark = "...";
+  if (text.size() <= header_text_bytes_max) return std::string(text);
+  return std::string(text.substr(0, header_text_bytes_max - mark.size())) + std::string(mark);
+}
+
 /// Puts a JSON object together, member by member.
 class Json {
  public:
@@ -142,13 +148,13 @@ std::string make_header_json(const BootFacts& boot, const LogPart& part) {
   json.number("version", log::format_version);
   json.text("boot_id", hex_id(boot.boot_id));
   json.number("run", part.run);
-  json.text("application", application_name);
-  json.text("neap", neap_version);
+  json.text("application", bounded(boot.application));
+  json.text("neap", bounded(boot.version));
   json.number("core", part.core);
   json.number("cores", core_count());
   json.number("package", machine::package_of(part.core));
   json.number("packages", machine::package_count());
-  json.text("cpu", abilities.cpu);
+  json.text("cpu", bounded(abilities.cpu));
   json.number("tsc_hz", machine::timestamp_hz());
   json.number("wall_clock_at_boot_ns", machine::wall_clock_at_boot_ns());
   json.number("tsc_at_boot", boot.tsc_at_boot);

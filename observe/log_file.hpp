@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "kernel/application.hpp"
 #include "kernel/log.hpp"
 
 namespace neap::observe {
@@ -24,7 +26,11 @@ struct BootFacts {
   std::uint64_t boot_id = 0;
   std::uint64_t tsc_at_boot = 0;  ///< when `machine::now_ns` was 0
   std::optional<unsigned> control_core;
+  std::string_view application = application_name;
+  std::string_view version = neap_version;
 };
+/// Texts from outside in the header are cut to this length and end with `...` then: whatever they are, the header has room for them.
+constexpr std::size_t header_text_bytes_max = 128;
 /// With a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
 
