@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernel/task.hpp"
+#include "observe/admission.hpp"
 #include "observe/command.hpp"
 #include "observe/control.hpp"
 
@@ -32,6 +33,10 @@ void tell_own_statistics(const Server& server, std::optional<unsigned> core, con
 // log_sending.cpp: the log's way out.
 [[nodiscard]] task<std::string> send_log_file(const Request& request);
 [[nodiscard]] task<std::string> send_log_stream(const Request& request);
+
+/// Why a client that has proven itself has to go.
+constexpr std::string_view all_places_taken = "all 16 places are taken by clients at work";
+static_assert(clients_max == 16);
 
 /// Fields of an answer: "name=value; name=value".
 class Fields {

@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "kernel/machine.hpp"
 #include "observe/server.hpp"
@@ -18,16 +19,54 @@ using std::chrono::milliseconds;
 constexpr milliseconds last_answer_limit{200};
 constexpr milliseconds last_acknowledgement{5};
 
+/// Of an unproven client's output, and of a peer that does not close after all was acknowledged.
+constexpr milliseconds close_limit{1'000};
+constexpr milliseconds close_look{100};
+/// A client that reads slowly is looked at this often: the connection reports room only when all was acknowledged.
+constexpr milliseconds log_room_look{10};
+
 }  // namespace
 
-Client::Client(Server& server, net::Connection& connection) : server_(server), connection_(&connection), active_ns_(machine::now_ns()) {}
+Client::Client(Server& server, net::Connection& connection)
+    : server_(server), connection_(&connection), address_(connection.remote().address), progress_ns_(machine::now_ns()) {}
 
 // --- From the network --------------------------------------------------------------------------------------------------------------------
 
 void Client::received(net::Buffer data) {
   if (over()) return;
+  if (!keep_input(std::move(data))) {
+    count(server_.counters().input_cut);
+    cut();
+    return;
+  }
+  if (activity() == Activity::idle) touch();
+  note_held();
+  bell_.ring();
+}
+
+bool Client::keep_input(net::Buffer data) {
+  const auto pieces_of = [](const net::Buffer& buffer) {
+    std::size_t pieces = 0;
+    for (const net::Buffer::Piece* piece = buffer.first(); piece != nullptr; piece = piece->next) ++pieces;
+    return pieces;
+  };
+  input_pieces_ += pieces_of(data);
   input_.append(std::move(data));
-  if (active_ns() != busy) touch();
+  if (!proven && activity() != Activity::idle && input_.bytes() > unproven_input_bytes_max) return false;
+  if (input_pieces_ <= input_pieces_max) return true;
+  input_pieces_ = pieces_of(input_);  // some may have been used up
+  if (input_pieces_ <= input_pieces_max || input_.bytes() / input_pieces_ >= net::Connection::copy_bytes_max) return true;
+  if (input_.bytes() > input_copied_bytes_max) return false;
+  std::vector<std::byte> together(input_.bytes());
+  static_cast<void>(input_.peek(together));
+  input_ = net::Buffer::copy(together);
+  if (input_.empty()) throw std::bad_alloc();
+  input_pieces_ = 1;
+  return true;
+}
+
+void Client::writable() noexcept {
+  note_held();
   bell_.ring();
 }
 
@@ -39,30 +78,60 @@ void Client::peer_closed() noexcept {
 void Client::connection_gone() noexcept {
   connection_ = nullptr;
   input_.clear();
+  note_held();
   bell_.ring();
 }
 
-void Client::displace() noexcept {
-  displaced_ = true;
+bool Client::displace() noexcept {
+  // A client that does not read would keep the close waiting, too.
+  const bool reads = connection_ != nullptr && connection_->unacknowledged_bytes() <= unproven_answers_bytes_max;
+  const bool at_once = !proven || activity() == Activity::closing || !reads;
+  if (at_once) {
+    cut();
+  } else {
+    end("error: closed, since others need the place and this client was idle for longest");
+  }
+  return at_once;
+}
+
+void Client::end(std::string_view why) noexcept {
+  ended_ = true;
+  why_ended_ = why;
   bell_.ring();
 }
 
-void Client::touch() noexcept { set_active(machine::now_ns()); }
+void Client::touch() noexcept { progress_ns_.store(machine::now_ns(), std::memory_order_relaxed); }
+
+void Client::note_held() noexcept {
+  const std::size_t output = connection_ == nullptr ? 0 : connection_->unacknowledged_bytes();
+  held_bytes_.store(input_.bytes() + output, std::memory_order_relaxed);
+}
 
 void Client::cut() noexcept {
   finished_ = true;
+  input_.clear();
   if (connection_ != nullptr) connection_->abort();
+  bell_.ring();
 }
 
 // --- The conversation --------------------------------------------------------------------------------------------------------------------
 
 task<void> Client::converse(std::shared_ptr<Client> client) {
   try {
+    client->proof_limit_.arm(client->server_.surroundings().proof_limit, [&self = *client] {
+      if (self.proven || self.over()) return;
+      count(self.server_.counters().unproven_expired);
+      self.end(self.server_.options().token.empty() ? "error: closed, since no valid line came in time"
+                                                    : "error: closed, since no token came in time");
+    });
     co_await client->serve();
+    client->proof_limit_.cancel();
+    co_await client->close();
   } catch (const std::bad_alloc&) {
     count(client->server_.counters().out_of_memory);
     client->cut();
   }
+  client->proof_limit_.cancel();
   client->input_.clear();
   client->server_.clients().leave(*client);
 }
@@ -75,6 +144,7 @@ task<Client::Got> Client::next_line() {
       std::string_view bytes(reinterpret_cast<const char*>(front.data()), front.size());
       const LineReader::Outcome outcome = lines_.take(bytes);
       input_.drop_front(front.size() - bytes.size());
+      note_held();
       if (outcome == LineReader::Outcome::line) co_return Got::line;
       if (outcome == LineReader::Outcome::too_long) co_return Got::too_long;
     }
@@ -89,9 +159,9 @@ task<void> Client::serve() {
     if (got == Got::nothing) break;
     std::string answer;
     if (got == Got::line) {
-      set_active(busy);
-      answer = co_await server_.answer(*this, lines_.text());
+      set_activity(Activity::busy);
       touch();
+      answer = co_await server_.answer(*this, lines_.text());
     } else if (got == Got::too_long) {
       count(server_.counters().lines_too_long);
       answer = server_.refuse("line too long (" + std::to_string(line_bytes_max) + " bytes at most)");
@@ -101,26 +171,50 @@ task<void> Client::serve() {
       finish();
     }
     bool said = true;
+    set_activity(Activity::busy);
     if (!answer.empty()) {
       const bool finished = std::exchange(finished_, false);  // this much is still to be said
       said = co_await say(std::move(answer));
-      finished_ = finished;
+      finished_ = finished_ || finished;
     }
     if (act_ != nullptr) co_await end_machine();  // also if nobody waits for the answer any more
     if (!said || over() || last_line_) break;
+    set_activity(Activity::idle);
+    touch();
     co_await next_event();
   }
+}
+
+/// Ends the connection after all output has left. The place is kept until then: otherwise a peer could have any number of connections that
+/// hold output which it does not read.
+task<void> Client::close() {
+  set_activity(Activity::closing);
+  input_.clear();
   if (connection_ == nullptr) co_return;
-  if (displaced_) {
-    // A client that does not even read would keep the close waiting, too.
-    if (!all_acknowledged()) {
-      connection_->abort();
-      co_return;
-    }
-    constexpr std::string_view why = "error: closed after a long silence, since others need the place\n";
-    static_cast<void>(connection_->send(net::Buffer::copy(std::as_bytes(std::span(why)))));
+  if (!why_ended_.empty()) {
+    const std::string line = std::string(why_ended_) + '\n';
+    static_cast<void>(connection_->send(net::Buffer::copy(std::as_bytes(std::span(line)))));
   }
   connection_->close();
+  std::size_t left = ~std::size_t{0};
+  std::uint64_t since_ns = 0;
+  while (connection_ != nullptr) {
+    note_held();
+    const std::uint64_t now_ns = machine::now_ns();
+    const std::size_t unacknowledged = connection_->unacknowledged_bytes();
+    if (unacknowledged < left) {
+      left = unacknowledged;
+      since_ns = now_ns;
+      touch();
+    }
+    const std::chrono::nanoseconds limit = proven && !ended_ && left > 0 ? server_.surroundings().drain_limit : close_limit;
+    if (now_ns - since_ns >= static_cast<std::uint64_t>(limit.count())) {
+      count(server_.counters().closes_cut);
+      cut();
+      co_return;
+    }
+    co_await bell_.wait_for(close_look);
+  }
 }
 
 task<void> Client::end_machine() {
@@ -139,6 +233,7 @@ task<bool> Client::send(net::Buffer data) {
     const Result<void> sent = connection_->send(std::move(data));
     if (sent) {
       touch();
+      note_held();
       co_return true;
     }
     if (sent.error().code != ErrorCode::full) co_return false;
@@ -146,11 +241,21 @@ task<bool> Client::send(net::Buffer data) {
   }
 }
 
+task<bool> Client::log_room() {
+  while (!over() && connection_->unacknowledged_bytes() >= log_bytes_max) co_await bell_.wait_for(log_room_look);
+  co_return !over();
+}
+
 task<bool> Client::say(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
   text += '\n';
   // `writable` comes when all of it is acknowledged.
-  while (!over() && connection_->unacknowledged_bytes() > answers_bytes_max) co_await bell_.wait();
+  const auto room = [this] {
+    if (all_acknowledged()) answers_bytes_ = 0;
+    return answers_bytes_ <= (proven ? answers_bytes_max : unproven_answers_bytes_max);
+  };
+  while (!over() && !room()) co_await bell_.wait();
+  answers_bytes_ += text.size() + answer_overhead_bytes;
   net::Buffer line = net::Buffer::copy(std::as_bytes(std::span(text)));
   if (line.empty()) throw std::bad_alloc();
   co_return co_await send(std::move(line));

@@ -3,7 +3,7 @@
 //
 // A command may have to visit every core, so the conversation is a task; the network's calls only leave word for it and ring its bell. A
 // client that sends more than it reads is stopped by its own window: while an answer waits for room, received buffers are kept and nothing
-// is parsed. So a client holds at most one line, a receive window, what the connection queues and one piece of a log.
+// is parsed. The constants below bound all that a client holds. A client that has proven nothing may hold little.
 //
 // All of it lives on the connection's core, but for what Clients (clients.hpp) asks of it.
 #pragma once
@@ -16,7 +16,9 @@
 #include <string_view>
 
 #include "kernel/task.hpp"
+#include "kernel/timer.hpp"
 #include "net/network.hpp"
+#include "observe/admission.hpp"
 #include "observe/bell.hpp"
 #include "observe/line.hpp"
 
@@ -26,8 +28,19 @@ class Server;
 
 class Client {
  public:
-  /// Answers that wait to be acknowledged; with more of them, no further line is looked at.
+  /// Answers that wait to be acknowledged, each with `answer_overhead_bytes` for what the connection keeps with it; with more of them, no
+  /// further line is looked at.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
+  static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024;
+  static constexpr std::size_t answer_overhead_bytes = 128;
+  /// Log blocks that wait to be acknowledged, after which the next one is not read.
+  static constexpr std::size_t log_bytes_max = 512 * 1024;
+  /// Unread input of an unproven client while a line of it is answered. Of a proven one it is the receive window.
+  static constexpr std::size_t unproven_input_bytes_max = 16 * 1024;
+  /// Unread input in more pieces than this is copied together, since a piece of one byte keeps a whole buffer of the card. Such a copy no
+  /// longer closes the window, so it has a bound of its own.
+  static constexpr std::size_t input_pieces_max = 64;
+  static constexpr std::size_t input_copied_bytes_max = 64 * 1024;
   static constexpr unsigned wrong_tokens_max = 3;
 
   Client(Server& server, net::Connection& connection);
@@ -39,13 +52,15 @@ class Client {
 
   // From the network.
   void received(net::Buffer data);
-  void writable() noexcept { bell_.ring(); }
+  void writable() noexcept;
   void peer_closed() noexcept;
   void connection_gone() noexcept;
 
   // For commands.
   /// Waits until the connection takes it. False: the client is gone.
   [[nodiscard]] task<bool> send(net::Buffer data);
+  /// Waits until fewer than `log_bytes_max` bytes are unacknowledged. False: the client is gone.
+  [[nodiscard]] task<bool> log_room();
   /// One line; what is no printable ASCII in it is shown as a question mark.
   [[nodiscard]] task<bool> say(std::string text);
   /// No further line is answered; what was sent still leaves.
@@ -56,39 +71,57 @@ class Client {
   void cut() noexcept;
   /// After the answer has left: what to do to the machine, which does not return.
   void end_with(void (*act)() noexcept) noexcept { act_ = act; }
-  [[nodiscard]] bool over() const noexcept { return connection_ == nullptr || displaced_ || finished_; }
+  /// Ends the conversation with a last line, `why`: a static text.
+  void end(std::string_view why) noexcept;
+  [[nodiscard]] bool over() const noexcept { return connection_ == nullptr || ended_ || finished_; }
   [[nodiscard]] bool all_acknowledged() const noexcept { return connection_ != nullptr && connection_->unacknowledged_bytes() == 0; }
   [[nodiscard]] Bell& bell() noexcept { return bell_; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
 
   bool authorised = false;  ///< has sent the token
+  bool proven = false;      ///< has a place among the proven clients (Server::prove)
   unsigned wrong_tokens = 0;
 
   // For Clients.
-  /// Somebody else needs the place; on the client's core.
-  void displace() noexcept;
-  /// When something of this client's last went through; `busy` while a command works for it. Any core.
-  static constexpr std::uint64_t busy = ~std::uint64_t{0};
-  [[nodiscard]] std::uint64_t active_ns() const noexcept { return active_ns_.load(std::memory_order_relaxed); }
-  void set_active(std::uint64_t now_ns) noexcept { active_ns_.store(now_ns, std::memory_order_relaxed); }
+  /// Another client needs the place; on the client's core. True: the connection is being reset, so the place is free.
+  [[nodiscard]] bool displace() noexcept;
+  // Any core:
+  [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
+  [[nodiscard]] Activity activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t progress_ns() const noexcept { return progress_ns_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
+
+  void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
+  /// Something of this client went through.
   void touch() noexcept;
 
  private:
   enum class Got : std::uint8_t { nothing, line, too_long, half };
   [[nodiscard]] task<Got> next_line();
   [[nodiscard]] task<void> serve();
+  [[nodiscard]] task<void> close();
   [[nodiscard]] task<void> end_machine();
+  /// Appends `data`; false: that is more than this client may have unread.
+  [[nodiscard]] bool keep_input(net::Buffer data);
+  void note_held() noexcept;
 
   Server& server_;
   net::Connection* connection_;  // null: gone
+  const net::Ipv4Address address_;
   unsigned core_ = this_core();
-  std::atomic<std::uint64_t> active_ns_;
+  std::atomic<std::uint64_t> progress_ns_;
+  std::atomic<std::uint64_t> held_bytes_{0};
+  std::atomic<Activity> activity_{Activity::idle};
   Bell bell_;
+  Timer proof_limit_;
   net::Buffer input_;
+  std::size_t input_pieces_ = 0;   // of `input_`, at most
+  std::size_t answers_bytes_ = 0;  // since all was last acknowledged
   LineReader lines_;
   void (*act_)() noexcept = nullptr;
+  std::string_view why_ended_;
   bool peer_closed_ = false;
-  bool displaced_ = false;
+  bool ended_ = false;
   bool finished_ = false;
   bool last_line_ = false;  ///< this one
 };

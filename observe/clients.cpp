@@ -4,58 +4,98 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <span>
 
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
 
 namespace neap::observe {
 
-bool Clients::admit(Client& client, bool& displaced) {
-  const std::uint64_t now_ns = machine::now_ns();
-  Place* victim = nullptr;
-  std::uint64_t victim_id = 0;
-  unsigned victim_core = 0;
+Clients::Present Clients::present() noexcept {
+  Present present;
+  for (Place& place : places_) {
+    if (place.client == nullptr || place.leaving) continue;
+    present.places[present.count] = &place;
+    present.occupants[present.count++] = {.address = place.client->address(),
+                                          .id = place.id,
+                                          .progress_ns = place.client->progress_ns(),
+                                          .activity = place.client->activity(),
+                                          .proven = place.proven};
+  }
+  return present;
+}
+
+Clients::Displaced Clients::begin_displacing(Place& place) noexcept {
+  place.leaving = true;
+  return {.place = &place, .id = place.id, .core = place.client->core()};
+}
+
+std::expected<bool, Refusal> Clients::admit(Client& client) {
+  Displaced displaced;
   {
     const std::lock_guard lock(lock_);
-    Place* free = nullptr;
-    unsigned staying = 0;
-    for (Place& place : places_) {
-      if (place.client == nullptr) {
-        free = &place;
-        continue;
-      }
-      if (place.leaving) continue;
-      ++staying;
-      const std::uint64_t active_ns = place.client->active_ns();
-      if (active_ns == Client::busy || now_ns - std::min(now_ns, active_ns) < static_cast<std::uint64_t>(silence_.count())) continue;
-      if (victim == nullptr || active_ns < victim->client->active_ns()) victim = &place;
-    }
-    if (free == nullptr) return false;
-    if (staying < clients_max) {
-      victim = nullptr;
-    } else if (victim == nullptr) {
-      return false;
-    } else {
-      victim->leaving = true;
-      victim_id = victim->id;
-      victim_core = victim->client->core();
-    }
-    *free = {.client = &client, .id = ++last_id_, .leaving = false};
+    const auto free = std::find_if(places_.begin(), places_.end(), [](const Place& place) { return place.client == nullptr; });
+    if (free == places_.end()) return std::unexpected(Refusal::full);
+    Present others = present();
+    const Victim victim = victim_for_newcomer(std::span(others.occupants).first(others.count), client.address());
+    if (!victim) return std::unexpected(victim.error());
+    if (*victim) displaced = begin_displacing(*others.places[**victim]);
+    *free = {.client = &client, .id = ++last_id_};
   }
-  if (victim == nullptr) return true;
-  displaced = true;
-  bool told = false;
+  if (displaced.place == nullptr) return false;
+  if (displace(displaced)) return true;
+  leave(client);
+  return std::unexpected(Refusal::full);
+}
+
+std::expected<bool, Refusal> Clients::prove(Client& client) {
+  Displaced displaced;
+  {
+    const std::lock_guard lock(lock_);
+    const auto own =
+        std::find_if(places_.begin(), places_.end(), [&](const Place& place) { return place.client == &client && !place.leaving; });
+    if (own == places_.end()) return std::unexpected(Refusal::full);  // displaced a moment ago
+    Present others = present();
+    const Victim victim = victim_for_proven(std::span(others.occupants).first(others.count), machine::now_ns());
+    if (!victim) return std::unexpected(victim.error());
+    if (*victim) displaced = begin_displacing(*others.places[**victim]);
+    own->proven = true;
+  }
+  if (displaced.place == nullptr) return false;
+  if (displace(displaced)) return true;
+  const std::lock_guard lock(lock_);
+  for (Place& place : places_) {
+    if (place.client == &client) place.proven = false;
+  }
+  return std::unexpected(Refusal::full);
+}
+
+bool Clients::displace(const Displaced& displaced) noexcept {
+  // At once where that is possible: a flood of newcomers in one event displaces more clients than there are places to remember.
+  if (displaced.core == this_core()) {
+    end_client(displaced.id);
+    return true;
+  }
   try {
-    told = spawn_on(victim_core, [this, victim_id] { displace(victim_id); }).has_value();
+    if (spawn_on(displaced.core, [this, id = displaced.id] { end_client(id); }).has_value()) return true;
   } catch (const std::bad_alloc&) {
   }
-  if (!told) {  // then it stays, and the new one goes
-    leave(client);
-    displaced = false;
+  const std::lock_guard lock(lock_);
+  if (displaced.place->id == displaced.id) displaced.place->leaving = false;
+  return false;
+}
+
+void Clients::end_client(std::uint64_t id) noexcept {
+  Client* client = nullptr;
+  {
     const std::lock_guard lock(lock_);
-    if (victim->id == victim_id) victim->leaving = false;
+    for (const Place& place : places_) {
+      if (place.id == id && place.client != nullptr) client = place.client;
+    }
   }
-  return told;
+  if (client == nullptr) return;
+  // A client leaves on its own core alone, so it is still there.
+  if (client->displace()) leave(*client);
 }
 
 void Clients::leave(Client& client) noexcept {
@@ -65,21 +105,20 @@ void Clients::leave(Client& client) noexcept {
   }
 }
 
-void Clients::displace(std::uint64_t id) noexcept {
-  Client* client = nullptr;
-  {
-    const std::lock_guard lock(lock_);
-    for (const Place& place : places_) {
-      if (place.id == id && place.client != nullptr) client = place.client;
-    }
-  }
-  if (client != nullptr) client->displace();  // it leaves on this core alone, so it is still there
+unsigned Clients::count(bool proven) const noexcept {
+  const std::lock_guard lock(lock_);
+  return static_cast<unsigned>(std::count_if(places_.begin(), places_.end(), [&](const Place& place) {
+    return place.client != nullptr && !place.leaving && place.proven == proven;
+  }));
 }
 
-unsigned Clients::count() const noexcept {
+std::uint64_t Clients::held_bytes() const noexcept {
   const std::lock_guard lock(lock_);
-  return static_cast<unsigned>(
-      std::count_if(places_.begin(), places_.end(), [](const Place& place) { return place.client != nullptr && !place.leaving; }));
+  std::uint64_t bytes = 0;
+  for (const Place& place : places_) {
+    if (place.client != nullptr) bytes += place.client->held_bytes();
+  }
+  return bytes;
 }
 
 }  // namespace neap::observe

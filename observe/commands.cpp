@@ -118,11 +118,13 @@ task<std::string> take_token(const Request& request) {
   Server& server = request.server;
   if (server.options().token.empty()) co_return "ok no token is needed";
   if (server.token_fits(request.words[0])) {
+    if (!server.prove(client)) co_return "error: " + std::string(all_places_taken);
     client.authorised = true;
     client.wrong_tokens = 0;
     co_return "ok";
   }
   count(server.counters().tokens_wrong);
+  client.set_activity(Activity::delayed);
   co_await sleep_for(server.surroundings().wrong_token_delay);
   if (++client.wrong_tokens >= Client::wrong_tokens_max) client.finish();
   co_return "error: wrong token";

@@ -215,39 +215,6 @@ TEST(Control, HalfALineIsNotCarriedOut) {
   EXPECT_EQ(world.server.counters().lines_half.load(), 1U);
 }
 
-TEST(Control, OfManyClientsSixteenAreServed) {
-  World world;
-  for (int i = 0; i < 200; ++i) world.peer();
-  unsigned served = 0;
-  for (auto& peer : world.peers) {
-    const auto told = peer->take();
-    if (!told.empty()) EXPECT_EQ(told, "error: all 16 places are taken\n");
-    if (told.empty() && peer->ask("rdtsc").starts_with("ok ")) ++served;
-  }
-  EXPECT_EQ(served, Clients::clients_max);
-  EXPECT_EQ(world.server.counters().refused_full.load(), 200U - Clients::clients_max);
-  // A place is free again as soon as somebody leaves.
-  const auto gone = std::find_if(world.peers.begin(), world.peers.end(), [](auto& peer) { return !peer->ended(); });
-  (*gone)->close();
-  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().count() == Clients::clients_max - 1; }));
-  EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-}
-
-TEST(Control, ASilentClientGoesOnlyWhenItsPlaceIsNeeded) {
-  WorldOptions options = small_log();
-  options.silence = 300ms;
-  World world(options);
-  Peer& silent = world.peer();
-  EXPECT_TRUE(silent.ask("rdtsc").starts_with("ok "));
-  std::this_thread::sleep_for(400ms);
-  for (unsigned i = 1; i < Clients::clients_max; ++i) EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  EXPECT_FALSE(silent.ended());
-  for (unsigned i = 1; i < Clients::clients_max; ++i) EXPECT_TRUE(world.peers[i]->ask("rdtsc").starts_with("ok "));
-  EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  EXPECT_EQ(silent.rest(), "error: closed after a long silence, since others need the place\n");
-  EXPECT_EQ(world.server.counters().clients_displaced.load(), 1U);
-}
-
 // Answers that nobody reads must not pile up: no further line is looked at until there is room.
 TEST(Control, WhoDoesNotReadIsNotReadFrom) {
   World world;

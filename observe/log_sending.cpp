@@ -6,6 +6,7 @@
 // acknowledged it; when the connection holds as much as it may, the task waits for the client.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -24,14 +25,38 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream is not silent for longer
 constexpr milliseconds live_period{50};     ///< lines of a live stream wait at most so long for company
 
-/// `bytes` of `block` from `first_byte` on, as a buffer that owns the block.
-net::Buffer hand_over_block(std::unique_ptr<LinesBlock> block, std::size_t first_byte, std::size_t bytes) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(block.get());
-  net::Buffer buffer = net::Buffer::reference(
-      {begin + first_byte, bytes}, [](void* owner) noexcept { delete static_cast<LinesBlock*>(owner); }, block.release());
-  if (buffer.empty()) throw std::bad_alloc();
-  return buffer;
-}
+/// Memory for a block: room for its header, then for so many lines. No more than that, since a client that does not read keeps it: a live
+/// stream of an idle machine sends a line or two at a time.
+class LinesBlock {
+ public:
+  explicit LinesBlock(std::size_t lines)
+      : lines_(lines), memory_(std::make_unique_for_overwrite<std::byte[]>(sizeof(BlockHeader) + lines * log::record_bytes)) {}
+
+  [[nodiscard]] std::span<log::Record> lines() noexcept {
+    return {reinterpret_cast<log::Record*>(memory_.get() + sizeof(BlockHeader)), lines_};
+  }
+  /// The lines alone, as a buffer that owns the memory.
+  [[nodiscard]] static net::Buffer without_header(LinesBlock block, std::size_t lines) {
+    return hand_over(std::move(block), sizeof(BlockHeader), lines * log::record_bytes);
+  }
+  /// The same with `header` in front.
+  [[nodiscard]] static net::Buffer with_header(LinesBlock block, const BlockHeader& header, std::size_t lines) {
+    std::memcpy(block.memory_.get(), &header, sizeof header);
+    return hand_over(std::move(block), 0, sizeof header + lines * log::record_bytes);
+  }
+
+ private:
+  static net::Buffer hand_over(LinesBlock block, std::size_t first_byte, std::size_t bytes) {
+    std::byte* const memory = block.memory_.release();
+    net::Buffer buffer =
+        net::Buffer::reference({memory + first_byte, bytes}, [](void* owner) noexcept { delete[] static_cast<std::byte*>(owner); }, memory);
+    if (buffer.empty()) throw std::bad_alloc();
+    return buffer;
+  }
+
+  std::size_t lines_;
+  std::unique_ptr<std::byte[]> memory_;
+};
 
 net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   net::Buffer buffer = net::Buffer::copy(bytes);
@@ -108,6 +133,8 @@ task<bool> Stream::send_sealed(net::Buffer block) {
 }
 
 task<bool> Stream::send_block(BlockHeader header, std::span<const std::byte> payload) {
+  const bool room = co_await client_.log_room();
+  if (!room) co_return false;
   header.seal(payload);
   net::Buffer block = copy_or_throw(std::as_bytes(std::span(&header, 1)));
   if (!payload.empty()) block.append(copy_or_throw(payload));
@@ -127,10 +154,11 @@ task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
 task<bool> Stream::send_present_lines(unsigned core, std::uint64_t end, bool in_whole_blocks) {
   std::uint64_t& position = positions_[core];
   while (position < end) {
-    if (in_whole_blocks && end - position < LinesBlock::lines_max) break;
-    auto block = std::make_unique_for_overwrite<LinesBlock>();
-    const std::size_t wanted = std::min<std::uint64_t>(LinesBlock::lines_max, end - position);
-    const std::size_t lines = log::read(core, position, std::span(block->lines).first(wanted));
+    if (in_whole_blocks && end - position < block_lines_max) break;
+    const bool room = co_await client_.log_room();
+    if (!room) co_return false;
+    LinesBlock block(std::min<std::uint64_t>(block_lines_max, end - position));
+    const std::size_t lines = log::read(core, position, block.lines());
     const std::uint64_t first = log::extent(core).first;
     if (!still(run_)) {
       overtaken();
@@ -142,12 +170,11 @@ task<bool> Stream::send_present_lines(unsigned core, std::uint64_t end, bool in_
       if (!told) co_return false;
       continue;
     }
-    block->header = header_of(BlockType::lines, core);
-    block->header.count = lines;
-    const auto payload = std::as_bytes(std::span(block->lines).first(lines));
-    block->header.seal(payload);
+    BlockHeader header = header_of(BlockType::lines, core);
+    header.count = lines;
+    header.seal(std::as_bytes(block.lines().first(lines)));
     position += lines;
-    const bool sent = co_await send_sealed(hand_over_block(std::move(block), 0, sizeof(BlockHeader) + payload.size()));
+    const bool sent = co_await send_sealed(LinesBlock::with_header(std::move(block), header, lines));
     if (!sent) co_return false;
     count(server_.counters().stream_lines, lines);
   }
@@ -246,9 +273,10 @@ task<std::string> send_log_file(const Request& request) {
   const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
   bool sent = co_await client.send(copy_or_throw(header));
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
-    auto block = std::make_unique_for_overwrite<LinesBlock>();
-    const std::size_t wanted = std::min<std::uint64_t>(LinesBlock::lines_max, extent.end - position);
-    const std::size_t lines = log::read(core, position, std::span(block->lines).first(wanted));
+    const bool room = co_await client.log_room();
+    if (!room) break;
+    LinesBlock block(std::min<std::uint64_t>(block_lines_max, extent.end - position));
+    const std::size_t lines = log::read(core, position, block.lines());
     if (lines == 0 || !still(state.run)) {  // the file cannot become what its header promised
       count(server.counters().gets_overtaken);
       client.cut();
@@ -256,7 +284,7 @@ task<std::string> send_log_file(const Request& request) {
     }
     position += lines;
     count(server.counters().get_lines, lines);
-    sent = co_await client.send(hand_over_block(std::move(block), sizeof(BlockHeader), lines * log::record_bytes));
+    sent = co_await client.send(LinesBlock::without_header(std::move(block), lines));
     co_await next_event();
   }
   co_return std::string();

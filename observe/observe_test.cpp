@@ -15,6 +15,7 @@
 #include "observe/log_file.hpp"
 #include "observe/options.hpp"
 #include "observe/stream_block.hpp"
+#include "tests/host/host_machine.hpp"
 
 namespace neap::observe {
 namespace {
@@ -115,6 +116,24 @@ TEST(AllowList, IsTheOwnNetworkUnlessSaidOtherwise) {
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
+// A DHCP offer without a mask gives the address its class's: all of 10.0.0.0/8 could then end the machine.
+TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
+  const net::Ipv4Address own{0x0A000205}, near{0x0A0002FE}, far{0x0A000302};
+  const AllowList list;
+  for (const std::uint32_t mask : {0xFF000000U, 0xFFFE0000U, 0x00000000U, 0xFF00FF00U, 0x00FFFFFFU}) {
+    EXPECT_FALSE(list.allows(far, own, {mask})) << mask;
+    EXPECT_TRUE(list.allows(near, own, {mask})) << mask;
+    EXPECT_TRUE(list.narrowed({mask})) << mask;
+    EXPECT_EQ(list.to_string(own, {mask}), "10.0.2.0/24");
+  }
+  EXPECT_TRUE(list.allows(far, own, {0xFFFF0000}));
+  EXPECT_FALSE(list.narrowed({0xFFFF0000}));
+  EXPECT_FALSE(list.allows({0x0A000204}, own, {0xFFFFFFFF}));
+  const auto said = AllowList::parse("10.0.0.0/8");
+  EXPECT_TRUE(said->allows(far, own, {0xFF000000}));
+  EXPECT_FALSE(said->narrowed({0xFF000000}));
+}
+
 TEST(AllowList, TakesAddressesAndNetworks) {
   const auto list = AllowList::parse("10.1.2.3,192.168.0.0/16");
   ASSERT_TRUE(list.has_value());
@@ -173,6 +192,27 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
                              R"("32":"idle")", R"("idle_states":["halt","c1","c1e","c3","c6","c7","poll","monitor"])"}) {
     EXPECT_NE(json.find(member), std::string::npos) << member << " in " << json;
   }
+}
+
+// A client asks for the header, so text that is too long for it may not panic the machine.
+TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
+  const PowerAbilities before = machine::power_abilities();
+  PowerAbilities most = before;
+  std::fill(std::begin(most.cpu), std::end(most.cpu) - 1, '"');
+  most.counters = 0xFFFF;
+  most.energy_unit_exponent = most.dram_energy_unit_exponent = 255;
+  host::set_power_abilities(most);
+  const std::string quotes(5000, '"');
+  const std::uint64_t all = ~std::uint64_t{0};
+  const BootFacts boot{.boot_id = all, .tsc_at_boot = all, .control_core = ~0U, .application = quotes, .version = quotes};
+  const LogPart part{.run = ~0U, .core = machine::core_count() - 1, .extent = {.first = 0, .end = all, .unwritten = all}};
+  const Header header = make_header(boot, part);
+  EXPECT_LT(at<std::uint32_t>(header, 56), 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
+  const std::string json = make_header_json(boot, part);
+  std::string shown;
+  for (unsigned i = 0; i < header_text_bytes_max - 3; ++i) shown += "\\\"";
+  EXPECT_NE(json.find("\"application\":\"" + shown + "...\""), std::string::npos) << json;
+  host::set_power_abilities(before);
 }
 
 /// "name:type:unit …" of one form, as the header has it, to offsets by name.

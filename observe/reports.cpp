@@ -116,10 +116,17 @@ constexpr NamedCount<net::Waits> net_waits[] = {
 };
 
 constexpr NamedCount<Counters, Counters::Count> control_counts[] = {
+    {"control.connections", &Counters::connections},
+    {"control.unproven_displaced", &Counters::unproven_displaced},
+    {"control.unproven_expired", &Counters::unproven_expired},
     {"control.clients_served", &Counters::clients},
     {"control.clients_displaced", &Counters::clients_displaced},
     {"control.refused_full", &Counters::refused_full},
+    {"control.refused_delayed", &Counters::refused_delayed},
     {"control.refused_address", &Counters::refused_address},
+    {"control.refused_unheard", &Counters::refused_unheard},
+    {"control.input_cut", &Counters::input_cut},
+    {"control.closes_cut", &Counters::closes_cut},
     {"control.lines", &Counters::lines},
     {"control.refused", &Counters::refused},
     {"control.lines_too_long", &Counters::lines_too_long},
@@ -266,6 +273,9 @@ void tell_own_statistics(const Server& server, std::optional<unsigned> core, con
   tell_machine(emit);
   tell_memory(emit);
   for (const auto& [name, member] : control_counts) emit(name, (server.counters().*member).load(std::memory_order_relaxed));
+  emit("control.clients", server.clients().proven());
+  emit("control.unproven", server.clients().unproven());
+  emit("control.held_bytes", server.clients().held_bytes());
 }
 
 task<std::string> tell_statistics(const Request& request) {

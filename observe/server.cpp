@@ -8,24 +8,34 @@
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/timer.hpp"
 #include "observe/built_in.hpp"
 #include "observe/line.hpp"
 
 namespace neap::observe {
 namespace {
 
-/// A connection that hears one line and is closed.
+/// So many connections hear why they are refused, each for this long; the rest is reset.
+constexpr unsigned turned_away_max = 8;
+constexpr std::chrono::seconds turned_away_limit{1};
+
+/// A connection that hears one line and is closed. A peer that does not close its side is reset.
 class Refused final : public net::ConnectionHandler {
  public:
+  explicit Refused(std::atomic<unsigned>& present) noexcept : present_(present) {}
+  ~Refused() override { present_.fetch_sub(1, std::memory_order_relaxed); }
+  Refused(const Refused&) = delete;
+  Refused& operator=(const Refused&) = delete;
+  void begin(net::Connection& connection) {
+    limit_.arm(turned_away_limit, [&connection] { connection.abort(); });
+  }
   void received(net::Buffer) override {}
-};
+  void closed() override { limit_.cancel(); }
 
-std::unique_ptr<net::ConnectionHandler> turn_away(net::Connection& connection, const std::string& why) {
-  const std::string line = "error: " + why + '\n';
-  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // what can be done was done
-  connection.close();
-  return std::make_unique<Refused>();
-}
+ private:
+  std::atomic<unsigned>& present_;
+  Timer limit_;
+};
 
 }  // namespace
 
@@ -34,10 +44,7 @@ Surroundings real_surroundings() noexcept {
 }
 
 Server::Server(Options options, Surroundings surroundings)
-    : options_(std::move(options)),
-      surroundings_(surroundings),
-      boot_(find_boot_facts(options_.control_core)),
-      clients_(surroundings.silence) {}
+    : options_(std::move(options)), surroundings_(surroundings), boot_(find_boot_facts(options_.control_core)) {}
 
 task<Result<void>> Server::serve(net::Network& network) {
   network_ = &network;
@@ -49,6 +56,10 @@ task<Result<void>> Server::serve(net::Network& network) {
   if (!listening) co_return listening;
   print("control: listening on ", network.address().to_string(), ":", port, ", for ",
         options_.allow.to_string(network.address(), network.netmask()), options_.token.empty() ? ", without a token" : ", with a token");
+  if (options_.allow.narrowed(network.netmask())) {
+    print("control: the network's mask (", network.netmask().to_string(), ") is shorter than /16 or was not given, so only ",
+          options_.allow.to_string(network.address(), network.netmask()), " may use control: control_allow= names others");
+  }
   co_return Result<void>{};
 }
 
@@ -61,15 +72,44 @@ std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connecti
   auto client = std::make_shared<Client>(*this, connection);
   auto handler = std::make_unique<ClientHandler>(client);
   task<void> conversation = Client::converse(client);
-  bool displaced = false;
-  if (!clients_.admit(*client, displaced)) {
-    count(counters_.refused_full);
-    return turn_away(connection, "all " + std::to_string(Clients::clients_max) + " places are taken");
+  const auto displaced = clients_.admit(*client);
+  if (!displaced) {
+    const bool delayed = displaced.error() == Refusal::delayed;
+    count(delayed ? counters_.refused_delayed : counters_.refused_full);
+    return turn_away(connection, delayed ? "too many wrong tokens from this address: wait a second" : "all places are taken");
   }
-  count(counters_.clients);
-  if (displaced) count(counters_.clients_displaced);
+  count(counters_.connections);
+  if (*displaced) count(counters_.unproven_displaced);
   start(std::move(conversation));
   return handler;
+}
+
+std::unique_ptr<net::ConnectionHandler> Server::turn_away(net::Connection& connection, const std::string& why) {
+  if (turned_away_.fetch_add(1, std::memory_order_relaxed) >= turned_away_max) {
+    turned_away_.fetch_sub(1, std::memory_order_relaxed);
+    count(counters_.refused_unheard);
+    return nullptr;
+  }
+  auto refused = std::make_unique<Refused>(turned_away_);
+  const std::string line = "error: " + why + '\n';
+  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // what can be done was done
+  connection.close();
+  refused->begin(connection);
+  return refused;
+}
+
+bool Server::prove(Client& client) {
+  if (client.proven) return true;
+  const auto displaced = clients_.prove(client);
+  if (!displaced) {
+    count(counters_.refused_full);
+    client.finish();
+    return false;
+  }
+  client.proven = true;
+  count(counters_.clients);
+  if (*displaced) count(counters_.clients_displaced);
+  return true;
 }
 
 // --- A line ------------------------------------------------------------------------------------------------------------------------------
@@ -105,6 +145,8 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
   const auto checked = check_words(command->usage, *words, core_count());
   if (!checked) co_return refuse(checked.error());
 
+  // Without a token, a line that can be carried out is what tells a client from a program that strayed here.
+  if (!locked && !prove(client)) co_return refuse(all_places_taken);
   const Request request{.server = *this, .client = client, .name = name, .words = checked->words, .core = checked->core};
   std::string text = co_await command->run(request);
   if (text.starts_with("error")) count(counters_.refused);

@@ -24,7 +24,9 @@ namespace neap::observe {
 /// What control has done since boot; rare events of any core.
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
-  Count clients, clients_displaced, refused_full, refused_address;
+  Count connections, unproven_displaced, unproven_expired;
+  Count clients, clients_displaced, refused_full, refused_delayed, refused_address, refused_unheard;
+  Count input_cut, closes_cut;
   Count lines, refused, lines_too_long, lines_half, tokens_missing, tokens_wrong;
   Count gets, get_lines, gets_overtaken;
   Count streams, stream_blocks, stream_lines, stream_gaps, stream_lines_lost, streams_overtaken;
@@ -36,8 +38,9 @@ inline void count(Counters::Count& which, std::uint64_t amount = 1) noexcept { w
 struct Surroundings {
   void (*power_off)() noexcept;
   void (*reboot)() noexcept;
-  std::chrono::nanoseconds silence{std::chrono::seconds(60)};                  ///< after which a client may be displaced
+  std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< until a client must have proven itself
   std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< makes guessing slow
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< of output after the end, without an acknowledgement
 };
 [[nodiscard]] Surroundings real_surroundings() noexcept;
 
@@ -56,6 +59,8 @@ class Server final : public Control {
 
   /// The whole way of a line to its answer.
   [[nodiscard]] task<std::string> answer(Client& client, std::string_view line);
+  /// Gives the client a place among the proven ones, if it has none. False: all are taken by clients at work.
+  [[nodiscard]] bool prove(Client& client);
   /// "error: why", counted.
   [[nodiscard]] std::string refuse(std::string_view why);
 
@@ -75,6 +80,7 @@ class Server final : public Control {
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
   [[nodiscard]] Clients& clients() noexcept { return clients_; }
+  [[nodiscard]] const Clients& clients() const noexcept { return clients_; }
   /// Held by whoever changes the machine's settings or its run.
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
 
@@ -88,6 +94,8 @@ class Server final : public Control {
     Statistics tell;
   };
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
+  /// One line and the end; null, which resets the connection, if too many others are being told theirs.
+  [[nodiscard]] std::unique_ptr<net::ConnectionHandler> turn_away(net::Connection& connection, const std::string& why);
 
   Options options_;
   Surroundings surroundings_;
@@ -96,6 +104,7 @@ class Server final : public Control {
   Counters counters_{};
   Clients clients_;
   Turns turns_;
+  std::atomic<unsigned> turned_away_{0};
   // Applications add theirs while clients may already ask; what is below the counts never changes again.
   std::array<std::unique_ptr<Added>, commands_max> added_;
   std::atomic<std::size_t> added_count_{0};

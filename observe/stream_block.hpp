@@ -49,12 +49,7 @@ struct BlockHeader {
 };
 static_assert(sizeof(BlockHeader) == 64);
 
-/// Lines with room for a header in front: as much as is read, summed up and sent in one event.
-struct LinesBlock {
-  static constexpr std::size_t lines_max = 127;
-  BlockHeader header;
-  std::array<log::Record, lines_max> lines;
-};
-static_assert(sizeof(LinesBlock) == 8192);
+/// Lines at most in a block: with its header 8 KiB, as much as is read, summed up and sent in one event.
+constexpr std::size_t block_lines_max = 127;
 
 }  // namespace neap::observe

@@ -72,6 +72,10 @@ class Peer {
       }
     });
   }
+  /// The same for a connection that may be closed or full.
+  void try_send(std::string_view text) {
+    on_connection([&](net::Connection& connection) { (void)connection.send(net::Buffer::copy(std::as_bytes(std::span(text)))); });
+  }
   /// The next line, without its end; nothing if none comes.
   std::optional<std::string> line(std::chrono::seconds limit = 20s) {
     std::optional<std::string> result;
@@ -187,7 +191,9 @@ class Peer {
 
 struct WorldOptions {
   Options control;
-  std::chrono::nanoseconds silence{std::chrono::seconds(60)};
+  std::chrono::nanoseconds proof_limit{std::chrono::seconds(60)};
+  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(1)};
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};
   net::testing::TwoMachinesOptions wire;
   unsigned serving_cores = 2;
 };
@@ -206,8 +212,9 @@ class World {
   explicit World(WorldOptions options = small_log())
       : server((prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
                                                     .reboot = []() noexcept { ++reboots; },
-                                                    .silence = options.silence,
-                                                    .wrong_token_delay = 1ms}),
+                                                    .proof_limit = options.proof_limit,
+                                                    .wrong_token_delay = options.wrong_token_delay,
+                                                    .drain_limit = options.drain_limit}),
         machines(wire_of(options)) {
     machines.machine.run(0, [&]() -> task<void> {
       policy::use(&device);

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSL-1.0
+// Which client gets a place, which one keeps it, and how much each may hold.
+#include "observe/admission.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "observe/testing.hpp"
+
+namespace neap::observe::testing {
+namespace {
+
+constexpr const char* token = "correct-horse";
+
+WorldOptions with_token() {
+  WorldOptions options = small_log();
+  options.control.token = token;
+  return options;
+}
+
+// --- The choice --------------------------------------------------------------------------------------------------------------------------
+
+/// Admits as the server does.
+class Places {
+ public:
+  bool admit(net::Ipv4Address address) {
+    const Victim victim = victim_for_newcomer(present, address);
+    if (!victim) return false;
+    if (*victim) present.erase(present.begin() + static_cast<std::ptrdiff_t>(**victim));
+    present.push_back({.address = address, .id = ++last_id});
+    return true;
+  }
+  bool holds(net::Ipv4Address address) const {
+    return std::any_of(present.begin(), present.end(), [&](const Occupant& one) { return one.address == address; });
+  }
+  std::size_t unproven() const {
+    return static_cast<std::size_t>(std::count_if(present.begin(), present.end(), [](const Occupant& one) { return !one.proven; }));
+  }
+  std::vector<Occupant> present;
+  std::uint64_t last_id = 0;
+};
+
+TEST(Admission, NewcomersFromManyAddressesLeaveTheOwnerTimeForItsToken) {
+  constexpr net::Ipv4Address owner{0x0A000001};
+  std::minstd_rand random(1);
+  for (const std::uint32_t addresses : {1U, 2U, 4U, 100U, 1'000'000U}) {
+    Places places;
+    for (int tried = 0; tried < 16'384; ++tried) {
+      ASSERT_TRUE(places.admit({0x0B000000 + static_cast<std::uint32_t>(random()) % addresses}));
+      ASSERT_LE(places.unproven(), unproven_max);
+      if (tried % 64 != 0) continue;
+      ASSERT_TRUE(places.admit(owner));
+      for (unsigned others = 0; others < unproven_max - 1; ++others) {
+        ASSERT_TRUE(places.admit({0x0B000000 + static_cast<std::uint32_t>(random()) % addresses}));
+        ASSERT_TRUE(places.holds(owner)) << others << " newcomers of " << addresses << " addresses";
+      }
+      const auto own =
+          std::find_if(places.present.begin(), places.present.end(), [&](const Occupant& one) { return one.address == owner; });
+      places.present.erase(own);
+    }
+  }
+}
+
+TEST(Admission, OneAddressTakesItsOwnPlacesAlone) {
+  Places places;
+  ASSERT_TRUE(places.admit({1}));
+  for (int tried = 0; tried < 1000; ++tried) ASSERT_TRUE(places.admit({2}));
+  EXPECT_TRUE(places.holds({1}));
+  EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
+}
+
+// An address that could end a delay by another connection could guess as fast as it connects.
+TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
+  Places places;
+  for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
+  for (Occupant& one : places.present) one.activity = Activity::delayed;
+  EXPECT_EQ(victim_for_newcomer(places.present, {1}).error(), Refusal::delayed);
+  for (std::uint32_t address = 2; address < 100; ++address) EXPECT_TRUE(places.admit({address})) << address;
+  places.present.front().activity = Activity::idle;
+  EXPECT_TRUE(places.admit({1}));
+}
+
+TEST(Admission, OfProvenClientsTheLongestIdleGivesWayAndNoneThatMakesProgress) {
+  std::vector<Occupant> clients;
+  const std::uint64_t now_ns = 100'000'000'000;
+  for (unsigned i = 0; i + 1 < clients_max; ++i) {
+    clients.push_back({.address = {1}, .id = i, .progress_ns = now_ns - i, .activity = Activity::busy, .proven = true});
+  }
+  clients.push_back({.address = {1}, .id = 90, .progress_ns = 0, .activity = Activity::idle});  // unproven: of no account
+  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(std::nullopt)) << "a place is free";
+  clients.push_back({.address = {1}, .id = 91, .progress_ns = now_ns, .activity = Activity::busy, .proven = true});
+  EXPECT_EQ(victim_for_proven(clients, now_ns).error(), Refusal::full);
+  clients[3].progress_ns = now_ns - stalled_ns;
+  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(3U)) << "stalled";
+  clients[5].activity = clients[7].activity = Activity::idle;
+  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(7U)) << "idle for longest";
+  clients[9].activity = Activity::closing;
+  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(9U)) << "ended anyway";
+}
+
+// --- The server --------------------------------------------------------------------------------------------------------------------------
+
+TEST(Control, ConnectionsWithoutTheTokenKeepTheOwnerNotOut) {
+  World world(with_token());
+  for (unsigned i = 0; i < 3 * clients_max; ++i) world.peer();
+  Peer& owner = world.peer();
+  EXPECT_EQ(owner.ask(std::string("token,") + token), "ok");
+  EXPECT_TRUE(owner.ask("status").starts_with("ok "));
+  EXPECT_EQ(world.server.clients().proven(), 1U);
+  EXPECT_LE(world.server.clients().unproven(), unproven_per_address_max);
+  EXPECT_GE(world.server.counters().unproven_displaced.load(), 3 * clients_max - unproven_per_address_max);
+}
+
+/// A connection that is opened and says nothing, or something.
+class Stray final : public net::ConnectionHandler {
+ public:
+  void received(net::Buffer) override {}
+};
+
+TEST(Control, TheOwnerIsAdmittedAmongSixteenThousandConnections) {
+  WorldOptions options = with_token();
+  options.proof_limit = 2s;
+  World world(options);
+  constexpr unsigned tries = 16'384, at_once = 256;
+  unsigned owners = 0;
+  for (unsigned tried = 0; tried < tries; tried += at_once) {
+    world.machines.machine.run(world.machines.client_core, [&]() -> task<void> {
+      for (unsigned i = 0; i < at_once; ++i) {
+        const auto connected = co_await world.machines.client->connect(
+            control_endpoint, [&](net::Connection& connection) -> std::unique_ptr<net::ConnectionHandler> {
+              static constexpr std::string_view texts[] = {"", "status\n", "token,wrong-horse\n", "half a li"};
+              const std::string_view text = texts[i % std::size(texts)];
+              (void)connection.send(net::Buffer::copy(std::as_bytes(std::span(text))));
+              return std::make_unique<Stray>();
+            });
+        static_cast<void>(connected);  // some are reset at once
+      }
+    });
+    if (tried % (8 * at_once) != 0) continue;
+    Peer& owner = world.peer();
+    ASSERT_EQ(owner.ask(std::string("token,") + token), "ok") << "after " << tried;
+    ASSERT_TRUE(owner.ask("rdtsc").starts_with("ok "));
+    owner.close();
+    ++owners;
+  }
+  EXPECT_EQ(owners, 8U);
+  EXPECT_LE(world.server.clients().count(), clients_max + unproven_max);
+  EXPECT_GT(world.server.counters().unproven_displaced.load(), tries / 2);
+}
+
+TEST(Control, AClientThatProvesNothingInTimeIsClosed) {
+  for (const bool token_needed : {false, true}) {
+    WorldOptions options = token_needed ? with_token() : small_log();
+    options.proof_limit = 300ms;
+    World world(options);
+    Peer& proven = world.peer();
+    EXPECT_TRUE(proven.ask(token_needed ? std::string("token,") + token : "rdtsc").starts_with("ok"));
+    Peer& silent = world.peer();
+    Peer& wrong = world.peer();
+    EXPECT_TRUE(wrong.ask("no_such_command").starts_with("error: "));
+    EXPECT_EQ(silent.rest(),
+              token_needed ? "error: closed, since no token came in time\n" : "error: closed, since no valid line came in time\n");
+    EXPECT_TRUE(HostMachine::wait_until([&] { return wrong.ended(); }));
+    EXPECT_TRUE(proven.ask("rdtsc").starts_with("ok "));
+    EXPECT_EQ(world.server.counters().unproven_expired.load(), 2U);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().count() == 1; }));
+  }
+}
+
+TEST(Control, GuessersWaitAndProvenClientsDoNot) {
+  WorldOptions options = with_token();
+  options.wrong_token_delay = 1s;
+  World world(options);
+  Peer& owner = world.peer();
+  EXPECT_EQ(owner.ask(std::string("token,") + token), "ok");
+  for (unsigned i = 0; i < unproven_per_address_max; ++i) world.peer().send("token,wrong-horse\n");
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.counters().tokens_wrong.load() == unproven_per_address_max; }));
+  EXPECT_EQ(world.peer().rest(), "error: too many wrong tokens from this address: wait a second\n");
+  EXPECT_EQ(world.server.counters().refused_delayed.load(), 1U);
+  EXPECT_TRUE(owner.ask("rdtsc").starts_with("ok "));
+  for (unsigned i = 0; i < unproven_per_address_max; ++i) EXPECT_EQ(world.peers[1 + i]->line(), "error: wrong token");
+  EXPECT_EQ(world.peer().ask(std::string("token,") + token), "ok");
+}
+
+TEST(Control, TheLongestIdleOfSixteenGivesWay) {
+  World world;
+  for (unsigned i = 0; i < clients_max; ++i) EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
+  EXPECT_TRUE(world.peers[0]->ask("rdtsc").starts_with("ok "));
+  EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
+  EXPECT_EQ(world.peers[1]->rest(), "error: closed, since others need the place and this client was idle for longest\n");
+  for (unsigned i = 2; i <= clients_max; ++i) EXPECT_FALSE(world.peers[i]->ended());
+  EXPECT_EQ(world.server.counters().clients_displaced.load(), 1U);
+  EXPECT_EQ(world.server.clients().proven(), clients_max);
+}
+
+TEST(Control, SixteenClientsAtWorkKeepTheirPlaces) {
+  World world;
+  EXPECT_EQ(world.peer().ask("start"), "ok run=1");
+  world.peers[0]->close();
+  for (unsigned i = 0; i < clients_max; ++i) EXPECT_EQ(world.peer().ask("stream,live"), "ok");
+  EXPECT_EQ(world.peer().ask("rdtsc"), "error: all 16 places are taken by clients at work");
+  EXPECT_EQ(world.server.counters().refused_full.load(), 1U);
+  world.peers[1]->abort();
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().proven() < clients_max; }));
+  EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
+}
+
+// --- What a client holds -----------------------------------------------------------------------------------------------------------------
+
+// A piece of one byte keeps a buffer of the card, so that a window of them would keep thousands.
+TEST(Control, SmallPiecesOfAClientThatDoesNotReadKeepFewBuffers) {
+  World world;
+  Peer& peer = world.peer(false);
+  EXPECT_TRUE(peer.ask("help").starts_with("ok "));
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += "help\n";
+  peer.send(lines);
+  std::uint64_t before = ~0ULL;
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    std::this_thread::sleep_for(100ms);
+    return std::exchange(before, world.server.counters().lines.load()) == world.server.counters().lines.load();
+  }));
+  for (int i = 0; i < 2000; ++i) peer.send("x");
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
+  EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
+  EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
+  // More than may be copied together ends it.
+  const std::string small(40, 'x');
+  for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
+    const std::uint64_t held = world.server.clients().held_bytes();
+    peer.send(small);  // each in a segment of its own: the one before has arrived
+    EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; }));
+  }
+  EXPECT_TRUE(HostMachine::wait_until([&] { return peer.reset(); }));
+  EXPECT_EQ(world.server.counters().input_cut.load(), 1U);
+}
+
+TEST(Control, AnUnprovenClientHoldsLittle) {
+  World world(with_token());
+  Peer& peer = world.peer(false);
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += "help\n";
+  peer.send(lines);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.counters().lines.load() > 0; }));
+  std::uint64_t before = ~0ULL;
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    std::this_thread::sleep_for(100ms);
+    return std::exchange(before, world.server.counters().lines.load()) == world.server.counters().lines.load();
+  }));
+  EXPECT_LE(world.server.clients().held_bytes(), Client::unproven_input_bytes_max + 2 * Client::unproven_answers_bytes_max);
+}
+
+// A log that a slow client does not take must not become memory, neither while it is sent nor after the end.
+TEST(Control, ALogThatIsNotReadHoldsABoundedPartAndThePlaceUntilItIsCut) {
+  WorldOptions options = small_log(log::WhenFull::stop, 65536);
+  options.drain_limit = 500ms;
+  World world(options);
+  Peer& owner = world.peer();
+  EXPECT_EQ(owner.ask("start"), "ok run=1");
+  world.record(40'000);
+  EXPECT_TRUE(owner.ask("stop").starts_with("ok "));
+  Peer& slow = world.peer(false);
+  slow.send("get,0\n");
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() >= Client::log_bytes_max; }));
+  std::this_thread::sleep_for(200ms);
+  EXPECT_LE(world.server.clients().held_bytes(), Client::log_bytes_max + 16384);
+  slow.begin_reading();
+  EXPECT_GE(slow.rest().size(), 40'000U * 64);
+  // A short one is queued as a whole, and its end does not free the place of a client that reads nothing.
+  EXPECT_EQ(owner.ask("start"), "ok run=2");
+  world.record(6'000);
+  EXPECT_TRUE(owner.ask("stop").starts_with("ok "));
+  Peer& short_one = world.peer(false);
+  short_one.send("get,0\n");
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 64 * 1024; }));
+  EXPECT_EQ(world.server.clients().proven(), 2U);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.counters().closes_cut.load() == 1; }));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() == 0; }));
+}
+
+}  // namespace
+}  // namespace neap::observe::testing
