@@ -6,7 +6,7 @@
 // must be within what its command says.
 //
 // With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up inputs from the
-// commands' own table: `fuzz_control [SECONDS] [SEED]`.
+// commands' own table: `fuzz_control [SECONDS] [SEED]`. Half of the time goes to many clients at once (fuzz_clients.hpp).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -114,6 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 #ifndef NEAP_LIBFUZZER
 
+#include "observe/fuzz_clients.hpp"
 #include "tests/host/fuzzing.hpp"
 
 namespace {
@@ -162,6 +163,12 @@ class Inventor : public neap::fuzzing::Inventor {
 
 }  // namespace
 
-int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_control", count, words); }
+int main(int count, char** words) {
+  const double seconds = (count > 1 ? std::atof(words[1]) : 10) / 2;
+  neap::observe::testing::fuzz_clients(seconds, count > 2 ? std::strtoull(words[2], nullptr, 10) : 1);
+  std::string half = std::to_string(seconds);
+  char* parsers[] = {words[0], half.data(), count > 2 ? words[2] : nullptr};
+  return neap::fuzzing::run<Inventor>("fuzz_control", count > 2 ? 3 : 2, parsers);
+}
 
 #endif

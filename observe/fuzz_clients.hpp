@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSL-1.0
+// The second half of fuzz_control: many clients at once against the whole server.
+//
+// What the parsers accept is only a part of what peers can do. They also connect and say nothing, stop reading, end in the middle of a
+// line, guess tokens, and do so all at once. Whatever they do, a client with the token is served, the event loops go on, and afterwards
+// nothing is held for them any more.
+#pragma once
+
+#include <cstdint>
+
+namespace neap::observe::testing {
+
+/// Runs cases for so long. Ends the process by SIGABRT at a finding, by SIGALRM if a case makes no progress.
+void fuzz_clients(double seconds, std::uint64_t seed);
+
+}  // namespace neap::observe::testing
