@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from tools import run
-from tools.bench import card, driver, instructions, kernel, linux_card, load_accuracy, netpipe, stream
+from tools.bench import card, driver, hostile, instructions, kernel, linux_card, load_accuracy, netpipe, stream
 from tools.bench.rows import Row, table
 from tools.errors import UsageError
 
@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "card": Benchmark(card.rows),
     "driver": Benchmark(driver.rows),
     "linux-card": Benchmark(linux_card.rows),
+    "hostile": Benchmark(hostile.rows),
     "load": Benchmark(load_accuracy.load, load_accuracy.show),
 }
 

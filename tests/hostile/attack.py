@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What all attacks have in common: how they run, and how they open, use and end connections of this machine's kernel.
+
+Each begins, presses for as long as the bystander measures, and ends by resetting its connections. What it stores it deletes. All of them
+pace themselves: the host's two cores also emulate the machine, and an attack that starves the emulator would measure the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hostile.scene import Scene
+
+MEMCACHED, CONTROL = 11211, 5002
+SMALLEST_RECEIVE_BUFFER = 2048
+PAUSE_SECONDS = 0.002
+CONNECT_SECONDS = 20.0
+
+
+def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
+    """A connection of this machine's kernel. `reads`: False leaves it the smallest window that the kernel allows."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if not reads:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.settimeout(CONNECT_SECONDS)
+    made.connect((scene.address, port))
+    return made
+
+
+def reset(connection: socket.socket) -> None:
+    """Closes with a RST, which needs no memory of the other end."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def send_some(connection: socket.socket, data: bytes) -> int:
+    """As much of `data` as leaves at once. 0: nothing, or the connection is gone."""
+    connection.setblocking(False)
+    try:
+        return connection.send(data)
+    except OSError:
+        return 0
+
+
+def store(connection: socket.socket, key: bytes, value: bytes) -> None:
+    """Raises AssertionError if the value is refused."""
+    connection.settimeout(CONNECT_SECONDS)
+    connection.sendall(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
+    answer = connection.recv(100)
+    assert answer == b"STORED\r\n", answer
+
+
+class Attack:
+    """One row of the table in docs/threat-model.md. `words`: of the image's command line, beside the scene's own."""
+
+    row = 0
+    words: Sequence[str] = ("memory=64M",)
+    # Keys that it leaves in the store.
+    keys: Sequence[bytes] = ()
+    # What the heap may grow by during the attack, if that is what it is about.
+    limit_bytes: int | None = None
+    # Of the machine.
+    memory = "768M"
+    # Further words for the bystander's load.
+    load_words: Sequence[str] = ()
+
+    # The bystander measures at least so long.
+    seconds_least = 0.0
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.connections: list[socket.socket] = []
+
+    @classmethod
+    def address_word(cls, address: str, gateway: str) -> str:
+        """The word that gives the image its address."""
+        return f"ip={address}/24,{gateway}"
+
+    def prepare(self) -> None:
+        """Before the level of memory is taken."""
+
+    def begin(self) -> None:
+        """Opens what it needs."""
+
+    def press(self) -> None:
+        """One step of some milliseconds."""
+        time.sleep(PAUSE_SECONDS)
+
+    def end(self) -> None:
+        for connection in self.connections:
+            reset(connection)
+        self.connections.clear()
+
+    def findings(self) -> dict[str, int]:
+        """What only this attack can count; each has to be 0."""
+        return {}
+
+    def end_of_scene(self) -> None:
+        """After the last measurement."""

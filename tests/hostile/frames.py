@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSL-1.0
+"""Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: every field is the caller's. Formats: RFC 826, 791, 9293, 768."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+ETHERTYPE_IP, ETHERTYPE_ARP = 0x0800, 0x0806
+PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+SEQUENCE_MASK = 0xFFFFFFFF
+BROADCAST = b"\xff" * 6
+# Payload of an IP fragment: a multiple of 8 that fits into 1,500 bytes.
+FRAGMENT_BYTES = 1480
+ANY_ADDRESS = "0.0.0.0"
+
+_IP = struct.Struct("!BBHHHBBH4s4s")
+_TCP = struct.Struct("!HHIIBBHHH")
+_ARP = struct.Struct("!HHBBH6s4s6s4s")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A received TCP segment."""
+
+    source: tuple[str, int]
+    destination: tuple[str, int]
+    sequence: int
+    acknowledgement: int
+    flags: int
+    window: int
+    payload: bytes
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def ethernet(destination: bytes, source: bytes, ethertype: int, payload: bytes) -> bytes:
+    return destination + source + struct.pack("!H", ethertype) + payload
+
+
+def arp_reply(mac: bytes, address: bytes, target_mac: bytes, target_address: bytes) -> bytes:
+    return ethernet(target_mac, mac, ETHERTYPE_ARP, _ARP.pack(1, ETHERTYPE_IP, 6, 4, 2, mac, address, target_mac, target_address))
+
+
+def ip_packets(source: str, destination: str, protocol: int, payload: bytes, *, identification: int = 0) -> list[bytes]:
+    """One packet, or the fragments of one whose payload is longer than a frame takes."""
+    packets = []
+    for at in range(0, max(1, len(payload)), FRAGMENT_BYTES):
+        piece = payload[at : at + FRAGMENT_BYTES]
+        more = 0x2000 if at + FRAGMENT_BYTES < len(payload) else 0
+        addresses = socket.inet_aton(source), socket.inet_aton(destination)
+        head = _IP.pack(0x45, 0, 20 + len(piece), identification, more | at // 8, 64, protocol, 0, *addresses)
+        packets.append(head[:10] + struct.pack("!H", checksum(head)) + head[12:] + piece)
+    return packets
+
+
+def tcp(
+    source: tuple[str, int], destination: tuple[str, int], sequence: int, acknowledgement: int, flags: int, window: int,
+    payload: bytes = b"", options: bytes = b"",
+) -> bytes:  # fmt: skip
+    """A segment with a valid checksum. `options`: a multiple of four bytes."""
+    sequence, acknowledgement = sequence & SEQUENCE_MASK, acknowledgement & SEQUENCE_MASK
+    offset = (20 + len(options)) // 4 << 4
+    head = _TCP.pack(source[1], destination[1], sequence, acknowledgement, offset, flags, window, 0, 0)
+    segment = head + options + payload
+    pseudo = socket.inet_aton(source[0]) + socket.inet_aton(destination[0]) + struct.pack("!HH", PROTOCOL_TCP, len(segment))
+    return segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + segment[18:]
+
+
+def udp(source: tuple[str, int], destination: tuple[str, int], payload: bytes) -> bytes:
+    """A datagram without a checksum, which IPv4 allows."""
+    return struct.pack("!HHHH", source[1], destination[1], 8 + len(payload), 0) + payload
+
+
+def mss_option(mss: int) -> bytes:
+    return struct.pack("!BBH", 2, 4, mss)
+
+
+def parse_tcp(frame: bytes) -> Segment | None:
+    """The TCP segment in an Ethernet frame; None if there is none."""
+    if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != PROTOCOL_TCP:
+        return None
+    at = 14 + (frame[14] & 0xF) * 4
+    end = 14 + int.from_bytes(frame[16:18], "big")
+    if end > len(frame) or at + 20 > end:
+        return None
+    source_port, destination_port, sequence, acknowledgement, offset, flags, window, _sum, _urgent = _TCP.unpack_from(frame, at)
+    addresses = socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])
+    payload = frame[at + (offset >> 4) * 4 : end]
+    return Segment((addresses[0], source_port), (addresses[1], destination_port), sequence, acknowledgement, flags, window, payload)

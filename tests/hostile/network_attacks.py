@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSL-1.0
+"""What a machine on the same network can do: forged and half-open connections, a crowd at control, a DHCP server of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hostile import frames
+from hostile.attack import CONTROL, MEMCACHED, PAUSE_SECONDS, Attack, client, reset, send_some
+from hostile.dhcp_server import DhcpServer
+from hostile.raw_peer import RawConnection
+
+if TYPE_CHECKING:
+    from hostile.scene import Scene
+
+
+class ForgedSegments(Attack):
+    """Segments in the name of the bystander, whose sequence numbers are guesses. Their options ask for one byte a segment."""
+
+    row = 8
+    load_words = ("--value-size", "30000")
+    kinds: Sequence[tuple[int, bytes]] = (
+        (frames.ACK, frames.mss_option(1)),
+        (frames.PSH | frames.ACK, frames.mss_option(1)),
+        (frames.SYN, frames.mss_option(1)),
+        (frames.RST, b""),
+        (frames.ACK, b"\x03\x03\x0e\x00"),
+        (frames.FIN | frames.ACK, frames.mss_option(0)),
+    )
+
+    def begin(self) -> None:
+        self._count = 0
+
+    def press(self) -> None:
+        for port in self.scene.bystander_ports():
+            flags, options = self.kinds[self._count % len(self.kinds)]
+            sequence, acknowledgement = (self.scene.peer.random.randrange(1 << 32) for _ in range(2))
+            self.scene.peer.send_tcp((self.scene.own_address, port), MEMCACHED, sequence, acknowledgement, flags, 1000, b"x", options)
+            self._count += 1
+        time.sleep(10 * PAUSE_SECONDS)
+
+
+class SynFlood(Attack):
+    """SYNs from addresses that never answer."""
+
+    row = 10
+    batch = 20
+    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); there is no route to them
+
+    def press(self) -> None:
+        draw = self.scene.peer.random
+        for _ in range(self.batch):
+            source = f"{draw.choice(self.networks)}.{draw.randrange(1, 255)}", draw.randrange(1024, 65536)
+            port = MEMCACHED if draw.random() < 0.8 else CONTROL
+            self.scene.peer.send_tcp(source, port, draw.randrange(1 << 32), 0, frames.SYN, 1000, options=frames.mss_option(1460))
+        time.sleep(5 * PAUSE_SECONDS)
+
+
+class ControlCrowd(Attack):
+    """Clients of control without the token, more than there are places, that go on speaking."""
+
+    row = 11
+    count = 40
+    raw_count = 200
+
+    def begin(self) -> None:
+        self._raw: list[RawConnection] = []
+        self._next = 0
+
+    def press(self) -> None:
+        self._next += 1
+        if len(self.connections) < self.count:
+            with contextlib.suppress(OSError):
+                self.connections.append(client(self.scene, CONTROL))
+        for at, connection in enumerate(self.connections):
+            if at % 8 == self._next % 8 and not send_some(connection, b"help\nstatus\n"):
+                reset(connection)
+                self.connections[at] = client(self.scene, CONTROL)
+        if len(self._raw) < self.raw_count:
+            source = (self.scene.foreign_address(self._next % 64), 40_000 + self._next)
+            with contextlib.suppress(TimeoutError):
+                self._raw.append(self.scene.peer.connect(source, CONTROL))
+        for connection in self._raw[self._next % 10 :: 10]:
+            if not connection.ended:
+                connection.send(b"help\n")
+        self.scene.peer.poll(5 * PAUSE_SECONDS)
+
+    def end(self) -> None:
+        for connection in self._raw:
+            connection.reset()
+        super().end()
+
+
+class ShortLeases(Attack):
+    """A DHCP server that gives leases of seconds, and then refuses every request."""
+
+    row = 12
+    # A client that counts its lease in minutes loses the address in this time.
+    seconds_least = 70.0
+    lease_seconds = 40
+    refusal_seconds = 25.0
+    # In that time a client that backs off sends two or three of each (RFC 2131, 4.1).
+    messages_max = 12
+    recovery_seconds = 60.0
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._server = DhcpServer(scene.device, scene.own_address, scene.address, self.lease_seconds)
+        self._server.start()
+
+    @classmethod
+    def address_word(cls, _address: str, _gateway: str) -> str:
+        return "ip=dhcp"
+
+    def findings(self) -> dict[str, int]:
+        """How many messages too many were sent while every request was refused."""
+        self._server.refuses = True
+        before = self._server.messages
+        time.sleep(self.refusal_seconds)
+        sent = self._server.messages - before
+        self._server.refuses = False
+        deadline = time.monotonic() + self.recovery_seconds
+        while True:
+            try:
+                client(self.scene).close()
+                return {"messages_in_excess": max(0, sent - self.messages_max)}
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def end_of_scene(self) -> None:
+        self._server.end()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSL-1.0
+"""A booted memcached, a bystander with a latency, and one attack.
+
+The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, every reply checked. It measures undisturbed, during the
+attack, and undisturbed again. Beside it a newcomer opens a connection to memcached and one, as the owner with the token, to control, over
+and over. Memory is read before and after, by control.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from linux_guest.namespace import TAP
+
+from hostile.attack import CONTROL, MEMCACHED, Attack
+from hostile.attacks import ATTACKS
+from hostile.raw_peer import RawPeer, mac_of
+from tools import build, control
+from tools.errors import Failure
+from tools.machine import Machine
+from tools.process import spawn
+
+NETWORK = "10.0.3"
+OWN_ADDRESS, ADDRESS = f"{NETWORK}.1", f"{NETWORK}.2"
+CARD_MAC = "02:82:59:90:00:03"
+TOKEN = "owner-of-this-machine"
+START_SECONDS = 60.0
+CONNECTIONS = 8
+NEWCOMER_PAUSE_SECONDS = 0.25
+NEWCOMER_SECONDS = 10.0
+LEVEL_SECONDS = 45.0
+# A few connections in TIME-WAIT, free lists of cores, what the log of a run holds.
+LEVEL_SLACK_BYTES = 2 << 20
+REQUEST_SECONDS = 20
+# Counters that the result repeats: what was turned away, and what memory holds.
+REPORTED = ("net.", "control.", "memory.", "memcached.")
+
+
+class Newcomer(threading.Thread):
+    """Opens connections and is served, or is not."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._end_wanted = threading.Event()
+        self.served = 0
+        self.failures: list[str] = []
+        self.slowest_seconds = 0.0
+
+    def run(self) -> None:
+        while not self._end_wanted.wait(NEWCOMER_PAUSE_SECONDS):
+            for name, ask in (("memcached", self._version), ("control", self._status)):
+                began = time.monotonic()
+                try:
+                    ask()
+                    self.served += 1
+                except Exception as error:
+                    self.failures.append(f"{name}: {error}")
+                self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+
+    def end(self) -> None:
+        self._end_wanted.set()
+        if self.is_alive():
+            self.join(3 * NEWCOMER_SECONDS)
+
+    @staticmethod
+    def _version() -> None:
+        with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
+            connection.sendall(b"version\r\n")
+            assert connection.recv(100).startswith(b"VERSION")
+
+    @staticmethod
+    def _status() -> None:
+        with control.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
+            assert connection.ask("status").startswith("ok")
+
+
+class Scene:
+    """What an attack sees of its target."""
+
+    device = TAP
+    own_address = OWN_ADDRESS
+    address = ADDRESS
+
+    def __init__(self, peer: RawPeer) -> None:
+        self.peer = peer
+
+    @staticmethod
+    def foreign_address(number: int) -> str:
+        """One of up to 200 addresses of the network that this machine's kernel does not have."""
+        return f"{NETWORK}.{50 + number}"
+
+    @staticmethod
+    def bystander_ports() -> list[int]:
+        """Local ports of this machine's open connections to memcached (proc_pid_net(5))."""
+        remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
+        lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+        return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
+
+
+def numbers(command: str) -> dict[str, int]:
+    """The counters that control's `stats` gives."""
+    with control.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
+        answer = connection.ask(command)
+    fields = (field.partition("=") for field in answer.removeprefix("ok ").split("; "))
+    return {name: int(value) for name, _, value in fields if value.isdecimal()}
+
+
+class Load:
+    """The bystander: one run of the load generator."""
+
+    def __init__(self, seconds: float, rate: float, words: Sequence[str] = ()) -> None:
+        argv = [str(build.LOAD), f"{ADDRESS}:{MEMCACHED}", "--quiet", "--json", "-", "--warm-up", "0.5", "--check-bytes"]
+        argv += [
+            "--keys",
+            "500",
+            "--update",
+            "1:1",
+            "--connections",
+            str(CONNECTIONS),
+            "--seconds",
+            f"{seconds:g}",
+            "--rate",
+            f"{rate:g}",
+            *words,
+        ]
+        self._process = spawn([*argv, "--time-out", str(REQUEST_SECONDS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def result(self) -> dict:
+        """Its figures. Raises RuntimeError if it broke off."""
+        assert self._process.stdout
+        text = self._process.stdout.read().decode()
+        self._process.wait()
+        _, brace, found = text.partition("\n{\n")
+        if not brace:
+            raise RuntimeError(f"the load ended with status {self._process.returncode}: {text[-500:]}")
+        run = json.loads(brace + found)["runs"][0]
+        requests = run["loading"]["requests"]
+        return {
+            "p50_us": run["loading"]["latency"]["p50_ns"] / 1000,
+            "p99_us": run["loading"]["latency"]["p99_ns"] / 1000,
+            "count": run["loading"]["latency"]["count"],
+            "errors": requests["errors"],
+            "outcomes": {name: count for name, count in {**requests["outcomes"], **requests["failures"]}.items() if count},
+        }
+
+
+def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
+    """Boots, attacks, and gives what was seen. `calm`: also measures undisturbed, before and after."""
+    kind = ATTACKS[name]
+    result: dict = {"attack": name, "row": kind.row, "cores": cores}
+    words = [kind.address_word(ADDRESS, OWN_ADDRESS), f"control_token={TOKEN}", *kind.words]
+    seconds = max(seconds, kind.seconds_least)
+
+    def measure() -> dict:
+        return Load(seconds, rate, kind.load_words).result()
+
+    with RawPeer(TAP, ADDRESS, mac_of(CARD_MAC)) as peer:
+        attack = kind(Scene(peer))
+        image = build.image("memcached", "image")
+        machine = Machine(image, cores=cores, memory=kind.memory, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC)
+        newcomer = Newcomer()
+        with contextlib.ExitStack() as stack:
+            stack.callback(attack.end_of_scene)
+            stack.enter_context(machine)
+            machine.wait_for_line("memcached: listening on", START_SECONDS)
+            try:
+                Load(1, rate, kind.load_words).result()  # the free lists fill
+                attack.prepare()
+                if calm:
+                    result["before"] = measure()
+                level = numbers("stats")
+                attack.begin()
+                stack.callback(attack.end)
+                load = Load(seconds, rate, kind.load_words)
+                newcomer.start()
+                while load.running:
+                    attack.press()
+                result["during"] = load.result()
+                counters = numbers("stats")
+                newcomer.end()
+                attack.end()
+                result["findings"] = attack.findings() | over_limit(attack, level, counters)
+                result["counters"] = {name: count for name, count in counters.items() if count and name.startswith(REPORTED)}
+                result["memory"] = settle(level, attack)
+                if calm:
+                    result["after"] = measure()
+            except (OSError, RuntimeError, AssertionError, Failure) as error:
+                result["broken"] = f"{type(error).__name__}: {error}"
+            newcomer.end()
+            result["alive"] = machine.running
+            result["console"] = machine.lines[-20:]
+    result["newcomers"] = newcomer.served
+    result["newcomers_failed"] = newcomer.failures[:5]
+    result["newcomer_slowest_s"] = round(newcomer.slowest_seconds, 3)
+    return result
+
+
+def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) -> dict[str, int]:
+    """By how many bytes the heap grew beyond what the attack may make it grow by."""
+    if attack.limit_bytes is None:
+        return {}
+    grown = during["memory.heap_used_bytes"] - level["memory.heap_used_bytes"]
+    return {"bytes_over_limit": max(0, grown - attack.limit_bytes - LEVEL_SLACK_BYTES)}
+
+
+def settle(level: dict[str, int], attack: Attack) -> dict[str, int]:
+    """Deletes what the attack stored and waits until the heap is back at its level; gives the level, the end, and what lies between."""
+    with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
+        connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
+        connection.recv(100)
+    before = level["memory.heap_used_bytes"]
+    deadline = time.monotonic() + LEVEL_SECONDS
+    while True:
+        now = numbers("stats")["memory.heap_used_bytes"]
+        if now <= before + LEVEL_SLACK_BYTES or time.monotonic() > deadline:
+            return {"before": before, "after": now, "left": max(0, now - before - LEVEL_SLACK_BYTES)}
+        time.sleep(0.5)

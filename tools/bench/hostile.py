@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSL-1.0
+"""`./neap bench hostile`: what each attack of tests/hostile costs a bystander, on 1, 2 and 4 cores.
+
+The bystander's p99 during the attack is compared with its p99 undisturbed, before and after it in the same run. The host emulates the
+machine and runs the attacker as well, so the figure says most on a host that has nothing else to do. Counted beside it: requests of the
+bystander that failed or were refused, newcomers that were not served, and bytes that the heap kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tools import build, progress
+from tools.bench.rows import Row
+from tools.errors import Failure
+
+CORES = (1, 2, 4)
+SECONDS = 8
+RATE = 200
+RATIO_MAX = 3
+RUN_SECONDS = 600
+
+
+def rows() -> list[Row]:
+    build.build_soft_card()
+    build.build_load()
+    build.build("image", ["memcached.elf"])
+    sys.path.insert(0, str(build.REPOSITORY / "tests"))
+    from hostile.attacks import ATTACKS  # noqa: PLC0415
+
+    only = os.environ.get("NEAP_HOSTILE_ATTACKS", "").split()
+    found = []
+    for name in only or ATTACKS:
+        for cores in CORES:
+            with progress.step(f"{name} on {cores} cores"):
+                found += rows_of(f"{name}.{cores}", attack(name, cores))
+    return found
+
+
+def attack(name: str, cores: int) -> dict:
+    """One attack in a network namespace of its own; gives its result (tests/hostile/scene.py)."""
+    from linux_guest.namespace import Namespace  # noqa: PLC0415
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
+    words = ["--cores", str(cores), "--seconds", str(SECONDS), "--rate", str(RATE), "--calm"]
+    with Namespace() as namespace:
+        argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
+        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    if done.returncode:
+        raise Failure(f"the attack {name} on {cores} cores did not run", details=done.stderr.splitlines()[-10:])
+    return json.loads(done.stdout)
+
+
+def rows_of(name: str, result: dict) -> list[Row]:
+    if "broken" in result:
+        return [Row(f"{name}.p99_ratio", f"the service broke off: {result['broken']}", None, RATIO_MAX)]
+    calm_us = max(result["before"]["p99_us"], result["after"]["p99_us"])
+    turned_away = result["during"]["errors"] + len(result["newcomers_failed"])
+    return [
+        Row(f"{name}.p99_ratio", f"p99 {result['during']['p99_us']:.0f} us / undisturbed", result["during"]["p99_us"] / calm_us, RATIO_MAX),
+        Row(f"{name}.turned_away", "requests and newcomers that were not served", turned_away, 1),
+        Row(f"{name}.findings", "what only this attack counts", sum(result["findings"].values()), 1),
+        Row(f"{name}.memory_left", "bytes above the level before", result["memory"]["left"], 1),
+    ]
