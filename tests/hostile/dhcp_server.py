@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A DHCP server (RFC 2131) for one client, whose lease is as short as wanted, or that refuses every request."""
+"""A DHCP server (RFC 2131) for one client: at first it takes back what it offers, then its leases are short."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import threading
+import time
 
 SERVER_PORT, CLIENT_PORT = 67, 68
 COOKIE = bytes.fromhex("63825363")
@@ -15,15 +16,15 @@ POLL_SECONDS = 0.2
 
 
 class DhcpServer(threading.Thread):
-    """Serves on `device` from `own` until `end`. `refuses` may be changed at any time."""
+    """Serves on `device` from `own` until `end`. For `refusal_seconds` from the first message on, each request is answered by a NAK."""
 
-    def __init__(self, device: str, own: str, address: str, lease_seconds: int) -> None:
+    def __init__(self, device: str, own: str, address: str, *, refusal_seconds: float, lease_seconds: int) -> None:
         super().__init__(daemon=True)
         self._own, self._address = socket.inet_aton(own), socket.inet_aton(address)
-        self._lease_seconds = lease_seconds
+        self._refusal_seconds, self._lease_seconds = refusal_seconds, lease_seconds
         self._end_wanted = threading.Event()
-        self.refuses = False
-        self.messages = 0
+        self.messages_while_refusing = 0
+        self.leases = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
@@ -31,6 +32,7 @@ class DhcpServer(threading.Thread):
         self._socket.settimeout(POLL_SECONDS)
 
     def run(self) -> None:
+        grants_from = None
         while not self._end_wanted.is_set():
             try:
                 message = self._socket.recv(2048)
@@ -39,11 +41,15 @@ class DhcpServer(threading.Thread):
             kind = message_kind(message)
             if kind not in (DISCOVER, REQUEST):
                 continue
-            self.messages += 1
-            if self.refuses:
-                self._answer(message, NAK)
+            if grants_from is None:
+                grants_from = time.monotonic() + self._refusal_seconds
+            refuses = time.monotonic() < grants_from
+            self.messages_while_refusing += refuses
+            if kind == DISCOVER:
+                self._answer(message, OFFER)
             else:
-                self._answer(message, OFFER if kind == DISCOVER else ACK)
+                self.leases += not refuses
+                self._answer(message, NAK if refuses else ACK)
 
     def end(self) -> None:
         self._end_wanted.set()

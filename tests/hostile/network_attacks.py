@@ -95,20 +95,21 @@ class ControlCrowd(Attack):
 
 
 class ShortLeases(Attack):
-    """A DHCP server that gives leases of seconds, and then refuses every request."""
+    """A DHCP server that takes back what it offered, for some seconds, and then gives leases of seconds."""
 
     row = 12
-    # A client that counts its lease in minutes loses the address in this time.
-    seconds_least = 70.0
-    lease_seconds = 40
-    refusal_seconds = 25.0
-    # In that time a client that backs off sends two or three of each (RFC 2131, 4.1).
+    seconds_least = 25.0
+    lease_seconds = 12
+    refusal_seconds = 10.0
+    # In that time a client that backs off sends three or four of each kind (RFC 2131, 4.1).
     messages_max = 12
-    recovery_seconds = 60.0
+    # Lease and half of it, which is when a client renews.
+    renewals_least = 2
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._server = DhcpServer(scene.device, scene.own_address, scene.address, self.lease_seconds)
+        addresses = scene.device, scene.own_address, scene.address
+        self._server = DhcpServer(*addresses, refusal_seconds=self.refusal_seconds, lease_seconds=self.lease_seconds)
         self._server.start()
 
     @classmethod
@@ -116,20 +117,11 @@ class ShortLeases(Attack):
         return "ip=dhcp"
 
     def findings(self) -> dict[str, int]:
-        """How many messages too many were sent while every request was refused."""
-        self._server.refuses = True
-        before = self._server.messages
-        time.sleep(self.refusal_seconds)
-        sent = self._server.messages - before
-        self._server.refuses = False
-        deadline = time.monotonic() + self.recovery_seconds
-        while True:
-            try:
-                client(self.scene).close()
-                return {"messages_in_excess": max(0, sent - self.messages_max)}
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
+        """How many messages too many were sent while requests were refused, and how many renewals lacked."""
+        return {
+            "messages_in_excess": max(0, self._server.messages_while_refusing - self.messages_max),
+            "renewals_missing": max(0, 1 + self.renewals_least - self._server.leases),
+        }
 
     def end_of_scene(self) -> None:
         self._server.end()
