@@ -88,13 +88,13 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """300 connections with a closed window go on sending requests: what they sent is held, as their answers are not taken."""
+    """400 connections with a closed window go on sending requests: what they sent is held, as their answers are not taken."""
 
     row = 3
     keys = (b"pending",)
-    count = 300
+    count = 400
     request = b"get pending\r\n" * 5000
-    fill_seconds = 30.0
+    fill_seconds = 40.0
     idle_passes_max = 25
 
     def begin(self) -> None:
@@ -234,11 +234,11 @@ class OtherSizes(Attack):
 
     row = 7
     # Most of what the machine has, so that the heap has to give memory from one size to another.
-    memory = "160M"
-    words = ("memory=96M",)
-    small_values = 430_000
-    hot_every = 300
-    large_values = 2000
+    memory = "96M"
+    words = ("memory=56M",)
+    small_values = 250_000
+    hot_every = 250
+    large_values = 1200
     refused = 0
 
     def prepare(self) -> None:
@@ -263,7 +263,7 @@ class OtherSizes(Attack):
         other.sendall(b"set large-%d 0 0 100000\r\n" % self._stored + b"L" * 100_000 + b"\r\n")
         self.refused += other.recv(100) != b"STORED\r\n"
         self._stored += 1
-        time.sleep(5 * PAUSE_SECONDS)
+        time.sleep(PAUSE_SECONDS)
         return None
 
     def end(self) -> None:
