@@ -186,7 +186,7 @@ class Case {
     if (bytes > before_bytes_ + allowed) fail("more memory is allocated than the accounts say", bytes - before_bytes_, allowed);
   }
 
-  /// Whatever the others do, a client that reads is served.
+  /// A client that reads is served, in spite of all the others.
   void check_service() {
     Peer peer(server_);
     peer.send("set z 0 0 1\r\nx\r\nget z\r\n");
