@@ -29,7 +29,8 @@ void Session::received(net::Buffer data) {
 }
 
 void Session::writable() {
-  if (ended_) {
+  // All was acknowledged, as a rule together with the next request, which is answered by now: nothing waits for room.
+  if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
     work();
