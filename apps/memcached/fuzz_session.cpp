@@ -23,7 +23,6 @@
 #include "apps/memcached/test_connection.hpp"
 #include "apps/memcached/test_memory.hpp"
 #include "apps/memcached/test_server.hpp"
-#include "tests/host/time_limit.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -34,7 +33,6 @@ enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, en
 constexpr unsigned steps = 8, connections_max = 8;
 
 constexpr std::size_t memory_bytes = 4 << 20;
-constexpr unsigned step_seconds = 10;
 constexpr unsigned steps_per_check = 16;  // the sanitizer's sum of what is allocated takes long
 // For each connection, in no account: its objects, and the carried front of a command.
 constexpr std::size_t connection_bytes = 8 << 10;
@@ -116,7 +114,7 @@ std::uint64_t statistic(test::Server& server, std::string_view wanted) {
 
 class Case {
  public:
-  Case() : server_(options()), limit_("a step of fuzz_session", step_seconds) {
+  Case() : server_(options()) {
     before_bytes_ = allocated_bytes();
     for (auto& peer : peers_) peer = std::make_unique<Peer>(server_);
   }
@@ -131,7 +129,6 @@ class Case {
         text = input.substr(0, number);
         input.remove_prefix(text.size());
       }
-      limit_.restart();
       play(step, peers_[head / steps % connections_max], number, text);
       for (auto& peer : peers_) peer->settle();  // one connection's event may reset another
       if (++played_ % steps_per_check == 0) check_memory();
@@ -164,7 +161,8 @@ class Case {
         peer->read(number);
         return;
       case Step::read_all:
-        while (peer->read(~std::size_t{0}) > 0) limit_.restart();
+        while (peer->read(~std::size_t{0}) > 0) {
+        }
         return;
       case Step::end:
         return peer->end();
@@ -198,10 +196,12 @@ class Case {
   void finish() {
     for (auto& peer : peers_) {
       peer->connection.space = net::Connection::send_queue_bytes_max;
-      while (peer->read(~std::size_t{0}) > 0) limit_.restart();
+      while (peer->read(~std::size_t{0}) > 0) {
+      }
       if (!peer->gone && !peer->connection.closed && CardBuffer::out_bytes > 0) peer->session->writable();
     }
-    while (std::any_of(peers_.begin(), peers_.end(), [](auto& peer) { return peer->read(~std::size_t{0}) > 0; })) limit_.restart();
+    while (std::any_of(peers_.begin(), peers_.end(), [](auto& peer) { return peer->read(~std::size_t{0}) > 0; })) {
+    }
     for (const char* counter : {"no_progress", "protocol_overrun"}) {
       if (const std::uint64_t count = statistic(server_, counter); count > 0) fail(counter, count, 0);
     }
@@ -214,7 +214,6 @@ class Case {
   }
 
   test::Server server_;
-  neap::test::TimeLimit limit_;
   std::size_t before_bytes_ = 0;
   unsigned played_ = 0;
   std::array<std::unique_ptr<Peer>, connections_max> peers_;

@@ -20,7 +20,7 @@ ReplyPool::~ReplyPool() {
 }
 
 ReplyPool::Chunk* ReplyPool::turn_page(std::size_t bytes) noexcept {
-  if (bytes > chunk_bytes) return nullptr;  // the caller would write beyond the chunk
+  if (bytes > chunk_bytes) return nullptr;                 // the caller would write beyond the chunk
   if (current_ != nullptr && current_->references == 1) {  // all that lay in it is acknowledged: begin it anew
     current_->used = 0;
     return current_;

@@ -65,7 +65,7 @@ class ReplyPool {
 
 class Reply {
  public:
-  static constexpr std::size_t copy_bytes_max = 1024;    ///< values up to this are copied, longer ones referred to
+  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this are copied, longer ones referred to
   static constexpr std::size_t full_bytes = 64 * 1024;  ///< one value more may follow: at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
 

@@ -12,7 +12,7 @@
 #include "apps/memcached/test_connection.hpp"
 #include "apps/memcached/test_memory.hpp"
 #include "apps/memcached/test_server.hpp"
-#include "tests/host/time_limit.hpp"
+#include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -60,6 +60,7 @@ constexpr std::size_t core_spare_bytes = 1 << 20;  // chunks and what a core nee
 
 class StalledReaders : public testing::Test {
  protected:
+  StalledReaders() { work.begin_piece(); }
   static StoreOptions options() {
     StoreOptions options = test::small_store();
     options.memory_bytes = std::size_t{16} << 20;
@@ -86,7 +87,7 @@ class StalledReaders : public testing::Test {
     EXPECT_EQ(after.held, before.held);
     EXPECT_LE(after.account, before.account + sizeof(ReplyPool::Chunk));
   }
-  const neap::test::TimeLimit limit{"stalled readers", 50};
+  host::WatchedWork work{"stalled readers"};
   Server server{options()};
   Peer bystander{server};
   std::vector<std::unique_ptr<Peer>> stalled;
@@ -199,8 +200,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
     std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });
   }
   EXPECT_GT(server.service.total(Count::holders_reset), 0U);
-  EXPECT_LE(server.store.held_bytes() - server.service.reply_memory.taken_bytes(),
-            server.store.memory_bytes() / Holders::stalled_divisor);
+  EXPECT_LE(server.store.held_bytes() - server.service.reply_memory.taken_bytes(), server.store.memory_bytes() / Holders::stalled_divisor);
   EXPECT_LT(stalled.size(), asked);
   EXPECT_EQ(stalled.front().get(), &slow);
 }

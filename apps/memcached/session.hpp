@@ -64,12 +64,12 @@ class Session final : public net::ConnectionHandler, private Holder {
   CoreState& core_;
   Conversation conversation_;
   Reply reply_;
-  net::Buffer input_;   ///< received, not yet parsed
-  net::Buffer unsent_;  ///< taken from the reply, but the connection had no room
-  std::size_t older_cost_ = 0;    ///< of pieces up to `boundary_`
-  std::size_t newer_cost_ = 0;    ///< of pieces behind it
-  std::uint64_t boundary_ = 0;    ///< as `Reply::taken`
-  bool waits_ = false;            ///< the input waits, for replies to be read
+  net::Buffer input_;           ///< received, not yet parsed
+  net::Buffer unsent_;          ///< taken from the reply, but the connection had no room
+  std::size_t older_cost_ = 0;  ///< of pieces up to `boundary_`
+  std::size_t newer_cost_ = 0;  ///< of pieces behind it
+  std::uint64_t boundary_ = 0;  ///< as `Reply::taken`
+  bool waits_ = false;          ///< the input waits, for replies to be read
   bool peer_closed_ = false;
   bool ended_ = false;  ///< closed or cut by us; what still arrives is dropped
 };

@@ -10,7 +10,7 @@
 
 #include "apps/memcached/test_connection.hpp"
 #include "apps/memcached/test_server.hpp"
-#include "tests/host/time_limit.hpp"
+#include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -165,7 +165,8 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
 // The values of an unfinished get are held back. While other connections are answered in between, each of them is a segment of its own, and
 // the reply is full by segments with few bytes in it: then the values must leave, or parser and connection wait for each other for ever.
 TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
-  const neap::test::TimeLimit limit("Session::work with a reply that is full by segments");
+  neap::host::WatchedWork work("Session::work with a reply that is full by segments");
+  work.begin_piece();
   Server server;
   Peer peer(server), other(server);
   peer.send("set a 0 0 1\r\nx\r\n");
@@ -186,7 +187,8 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
 
 // A parser that says "more" of an input that holds enough would have it copied into the small buffer for the fronts of commands.
 TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
-  const neap::test::TimeLimit limit("Session::work with a zero byte within a get");
+  neap::host::WatchedWork work("Session::work with a zero byte within a get");
+  work.begin_piece();
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{3000}, std::size_t{65535}}) {
     Server server;
     Peer peer(server);

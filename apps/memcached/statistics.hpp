@@ -49,7 +49,7 @@ enum class Count : std::uint8_t {
   bytes_written,
   reply_no_memory,
   holders_reset,  ///< connections reset because of the values that they held by not reading (holders.hpp)
-  reply_waits,     ///< times that a connection's input began to wait for its replies to be read
+  reply_waits,    ///< times that a connection's input began to wait for its replies to be read
   protocol_errors,
   protocol_overrun,  ///< connections ended because received bytes did not fit where they should have gone
   no_progress,       ///< connections ended because work on them made no progress
