@@ -50,7 +50,7 @@ bool any_here() {
 
 void leave_exception() { (void)power::cpu_access().write_msr(machine_check::msr::global_status, 0); }
 
-// What the banks hold stays there: after a warm restart it is reported again, whether or not a panic was kept.
+// The banks keep their errors. After a warm restart they are reported again, whether or not a panic was kept.
 void report_here(unsigned core, Line& text) {
   bool first = true;
   for (unsigned bank = 0; bank < banks.count; ++bank) {

@@ -34,7 +34,7 @@ namespace {
 constexpr int report_signal = SIGUSR1;
 std::atomic<unsigned> limit{progress_limit};
 
-// Runs on the thread that hangs. What it calls is not for signal handlers, but the process ends here.
+// Runs on the thread that hangs. Its calls are not safe in a signal handler, but the process ends here.
 void report_and_abort(int) {
   if (__sanitizer_print_stack_trace != nullptr) {
     __sanitizer_print_stack_trace();

@@ -68,7 +68,7 @@ void take_silent_errors(power::CpuAccess& cpu, const Banks& banks, Found found) 
   }
 }
 
-/// What an error code (bits 15:0 of a status) is about (SDM 3B, 16.9).
+/// The part of the hardware that an error code names: bits 15:0 of a status (SDM 3B, 16.9).
 [[nodiscard]] const char* kind_of(std::uint16_t code) noexcept;
 
 }  // namespace neap::x86::machine_check
