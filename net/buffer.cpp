@@ -8,6 +8,8 @@
 #include <limits>
 #include <new>
 
+#include "net/gathered_piece.hpp"
+
 namespace neap::net {
 
 namespace {
@@ -53,6 +55,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     first_ = std::exchange(other.first_, nullptr);
     last_ = std::exchange(other.last_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
+    pieces_ = std::exchange(other.pieces_, 0);
   }
   return *this;
 }
@@ -93,16 +96,30 @@ void Buffer::append_piece(Piece& piece) noexcept {
   (first_ == nullptr ? first_ : last_->next) = &piece;
   last_ = &piece;
   bytes_ += piece.bytes;
+  ++pieces_;
 }
 
 void Buffer::append(Buffer tail) noexcept {
   if (tail.first_ == nullptr) return;
+  if (first_ != nullptr && GatheredPiece::continues(*last_, *tail.first_)) {
+    Piece& joined = *std::exchange(tail.first_, tail.first_->next);
+    bytes_ += joined.bytes;
+    tail.bytes_ -= joined.bytes;
+    --tail.pieces_;
+    GatheredPiece::join(*last_, joined);
+    if (tail.first_ == nullptr) {
+      tail.last_ = nullptr;
+      return;
+    }
+  }
   (first_ == nullptr ? first_ : last_->next) = tail.first_;
   last_ = tail.last_;
   bytes_ += tail.bytes_;
+  pieces_ += tail.pieces_;
   tail.first_ = nullptr;
   tail.last_ = nullptr;
   tail.bytes_ = 0;
+  tail.pieces_ = 0;
 }
 
 void Buffer::drop_front(std::size_t bytes) noexcept {
@@ -114,6 +131,7 @@ void Buffer::drop_front(std::size_t bytes) noexcept {
     bytes -= used_up->bytes;
     first_ = used_up->next;
     if (first_ == nullptr) last_ = nullptr;
+    --pieces_;
     release_piece(used_up);
   }
   if (bytes > 0) {
@@ -135,6 +153,7 @@ std::size_t Buffer::peek(std::span<std::byte> out) const noexcept {
 Buffer::Piece* Buffer::detach() noexcept {
   last_ = nullptr;
   bytes_ = 0;
+  pieces_ = 0;
   return std::exchange(first_, nullptr);
 }
 

@@ -29,7 +29,10 @@ class Buffer {
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
-      : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : first_(std::exchange(other.first_, nullptr)),
+        last_(std::exchange(other.last_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        pieces_(std::exchange(other.pieces_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -42,6 +45,8 @@ class Buffer {
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Pieces; each costs a header and the rounding of the heap besides its bytes.
+  [[nodiscard]] std::size_t pieces() const noexcept { return pieces_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] const Piece* first() const noexcept { return first_; }
   [[nodiscard]] Piece* first() noexcept { return first_; }
@@ -49,6 +54,7 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
+  /// A tail that continues the last piece in the same block of gathered bytes (gathered_piece.hpp) becomes one piece with it.
   void append(Buffer tail) noexcept;
   /// Drops the first `bytes`, releasing the pieces that are used up.
   void drop_front(std::size_t bytes) noexcept;
@@ -68,6 +74,7 @@ class Buffer {
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
   std::size_t bytes_ = 0;
+  std::size_t pieces_ = 0;
 };
 
 }  // namespace neap::net

@@ -7,9 +7,11 @@
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
 #include "net/connection_state.hpp"
+#include "net/control_frames.hpp"
 #include "net/payload_reference.hpp"
 #include "net/received_piece.hpp"
 #include "net/stack.hpp"
+#include "net/stack_memory.hpp"
 
 namespace neap::net {
 
@@ -17,7 +19,12 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-constexpr unsigned closing_polls_max = 60;  // seconds without progress after our side closed; the stack's clock runs for them
+/// Seconds without progress after our side closed; the stack's clock runs for them. Only the peer's acknowledgements are progress.
+constexpr unsigned quiet_polls_max = 60;
+/// Seconds after our side closed, with or without progress: a peer that acknowledges a byte a minute must not keep a closed connection.
+constexpr std::uint32_t closing_s_max = 600;
+
+std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }
 
 void piece_goes_home(RemoteNode* node) noexcept;
 
@@ -31,8 +38,9 @@ void release_received(void* owner) noexcept {
   }
   ConnectionState& connection = *piece.connection;
   const std::uint32_t bytes = piece.custom.pbuf.len;
+  const std::size_t memory_bytes = Stack::memory_of(piece.buffer());
   pbuf_free(&piece.custom.pbuf);
-  connection.piece_released(bytes);
+  connection.piece_released(bytes, memory_bytes);
 }
 
 void piece_goes_home(RemoteNode* node) noexcept {
@@ -57,6 +65,13 @@ Result<void> Connection::send(Buffer&& data) {
   return {};
 }
 
+std::size_t Connection::held_bytes() const noexcept {
+  const ConnectionState& self = ConnectionState::of(*this);
+  std::size_t bytes = self.received_memory_ + self.reordered_memory_ + self.queued_.bytes() + self.queued_.pieces() * memory::piece_bytes;
+  if (self.pcb_ != nullptr) bytes += self.written_bytes_ + self.pcb_->snd_queuelen * memory::segment_bytes;
+  return bytes;
+}
+
 std::size_t Connection::send_space_bytes() const noexcept {
   return send_queue_bytes_max - std::min(send_queue_bytes_max, unacknowledged_bytes());
 }
@@ -78,6 +93,7 @@ void Connection::close() {
   if (self.gone() || self.close_wanted_) return;
   self.close_wanted_ = self.end_wanted_ = true;
   self.quiet_polls_ = 0;
+  self.closing_since_s_ = now_s();
   self.stack_.mark_dirty(self);
 }
 
@@ -97,6 +113,7 @@ ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
   tcp_nagle_disable(pcb);
   ip_set_option(pcb, SOF_KEEPALIVE);
   remember_addresses();
+  control_ = is_control_port(pcb->local_port);
   stack_.add(*this);
 }
 
@@ -133,9 +150,15 @@ void ConnectionState::detach() noexcept {
   tcp_sent(pcb_, nullptr);
   tcp_err(pcb_, nullptr);
   tcp_poll(pcb_, nullptr, 0);
-  pcb_ = nullptr;
+  clear_lwip();
   orderly_ = true;
   stack_.mark_gone(*this);
+}
+
+void ConnectionState::clear_lwip() noexcept {
+  pcb_ = nullptr;
+  reordered_memory_ = 0;
+  charge();
 }
 
 void ConnectionState::finish() noexcept {
@@ -149,12 +172,20 @@ void ConnectionState::finish() noexcept {
     handler_.reset();
   }
   queued_.clear();
+  charge();
   stack_.forget(*this);
-  drop_reference();
+  drop_references(1);
 }
 
-void ConnectionState::drop_reference() noexcept {
-  if (--references_ == 0) delete this;
+void ConnectionState::drop_references(std::uint32_t count) noexcept {
+  references_ -= count;
+  if (references_ == 0) delete this;
+}
+
+void ConnectionState::charge() noexcept {
+  const std::size_t now = held_bytes();
+  if (now == charged_bytes_) return;
+  stack_.charge(std::exchange(charged_bytes_, now), now);
 }
 
 template <typename Call>
@@ -171,6 +202,13 @@ void ConnectionState::call_handler(Call call) noexcept {
 
 Buffer ConnectionState::take_received(pbuf* chain) noexcept {
   Buffer data;
+  if (stack_.card_buffers_short(held_bytes_ > 0)) [[unlikely]] {
+    if (!gather(chain, data)) {
+      stack_.counters().dropped_memory.add();
+      request_abort();  // the bytes are acknowledged already
+    }
+    return data;
+  }
   while (chain != nullptr) {
     pbuf* const next = chain->next;
     chain->next = nullptr;
@@ -183,6 +221,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
       piece.piece = {
           .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_received, .owner = &piece};
       data.append_piece(piece.piece);
+      received_memory_ += Stack::memory_of(piece.buffer());
       ++references_;
     }
     chain = next;
@@ -191,14 +230,17 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
   return data;
 }
 
-void ConnectionState::piece_released(std::uint32_t bytes) noexcept {
+void ConnectionState::piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references) noexcept {
   require(held_bytes_ >= bytes, "more bytes released than received", bytes);
   held_bytes_ -= bytes;
+  received_memory_ -= memory_bytes;
   if (!gone()) {
     released_bytes_ += bytes;
     stack_.mark_dirty(*this);
+  } else {
+    charge();
   }
-  drop_reference();
+  drop_references(references);
 }
 
 void ConnectionState::open_window() noexcept {
@@ -211,7 +253,6 @@ void ConnectionState::open_window() noexcept {
 
 err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  self.quiet_polls_ = 0;
   if (data == nullptr) {
     self.end_received_ = true;
     if (!self.close_wanted_ && !self.abort_wanted_ && self.handler_ != nullptr) {
@@ -226,7 +267,9 @@ err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) 
     pbuf_free(data);
     return ERR_OK;
   }
-  self.call_handler([&](ConnectionHandler& handler) { handler.received(self.take_received(data)); });
+  Buffer received = self.take_received(data);
+  if (received.empty()) return ERR_OK;
+  self.call_handler([&](ConnectionHandler& handler) { handler.received(std::move(received)); });
   return ERR_OK;
 }
 
@@ -275,6 +318,8 @@ void ConnectionState::settle() noexcept {
       call_handler([](ConnectionHandler& handler) { handler.writable(); });
   }
   if (gone()) return;
+  if (pcb_->ooseq != nullptr || reordered_memory_ != 0) [[unlikely]]
+    settle_out_of_order();
   if (abort_wanted_) {
     tcp_abort(pcb_);  // on_error follows
     return;
@@ -288,21 +333,23 @@ void ConnectionState::settle() noexcept {
       complete = false;
     }
   }
-  if (close_wanted_ && end_sent_) tcp_poll(pcb_, &on_poll, poll_ticks);
+  if (close_wanted_) tcp_poll(pcb_, &on_poll, poll_ticks);
   if (tcp_output(pcb_) != ERR_OK || !complete) stack_.mark_blocked(*this);
+  if (!gone()) charge();
 }
 
 // --- lwIP's news -------------------------------------------------------------------------------------------------------------------------
 
 err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  if (self.close_wanted_ && ++self.quiet_polls_ > closing_polls_max) self.request_abort();
+  if (!self.close_wanted_) return ERR_OK;
+  if (++self.quiet_polls_ > quiet_polls_max || now_s() - self.closing_since_s_ > closing_s_max) self.request_abort();
   return ERR_OK;
 }
 
 void ConnectionState::on_error(void* argument, err_t error) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
-  self.pcb_ = nullptr;
+  self.clear_lwip();
   self.orderly_ = error == ERR_CLSD;
   if (self.attempt_ != nullptr) {
     ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);

@@ -25,6 +25,8 @@ struct tcp_pcb;
 namespace neap::net {
 
 class Stack;
+struct GatheredBlock;
+struct GatheredPiece;
 
 /// A `connect` in progress; lives in its task.
 struct ConnectAttempt {
@@ -58,8 +60,16 @@ class ConnectionState final : public Connection {
   void settle() noexcept;
   /// Says `closed` and destroys the handler. The object may be gone when this returns.
   void finish() noexcept;
-  /// A piece of `bytes` that the application held was released; on the connection's core. The object may be gone when this returns.
-  void piece_released(std::uint32_t bytes) noexcept;
+  /// A piece of `bytes` that the application held was released, and `memory_bytes` with it; on the connection's core. The object may be
+  /// gone when this returns.
+  void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
+  void gathered_released(GatheredPiece& piece) noexcept;
+  /// The header of a gathered piece went away by a join.
+  void header_joined() noexcept;
+  /// Tells the core's account what the connection holds now.
+  void charge() noexcept;
+  [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
+  [[nodiscard]] bool control() const noexcept { return control_; }
   /// lwIP is about to forget the connection, in order (TIME-WAIT).
   void detach() noexcept;
 
@@ -84,23 +94,33 @@ class ConnectionState final : public Connection {
   template <typename Call>
   void call_handler(Call call) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
+  /// Copies `chain` into blocks and frees it. False: no memory, and `data` lacks bytes.
+  [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
+  /// Memory of lwIP's out-of-order queue. Copies its payload where card buffers are short, gives it up where memory is.
+  void settle_out_of_order() noexcept;
+  void clear_lwip() noexcept;
   void open_window() noexcept;
   /// Hands queued bytes to lwIP; false if it had no room or memory though the window is open.
   bool write_queued() noexcept;
   void remember_addresses() noexcept;
-  void drop_reference() noexcept;
+  void drop_references(std::uint32_t count) noexcept;
 
   Stack& stack_;
   tcp_pcb* pcb_;
   std::unique_ptr<ConnectionHandler> handler_;
   ConnectAttempt* attempt_ = nullptr;
-  Buffer queued_;                     // sent by the handler, not yet lwIP's
-  std::size_t written_bytes_ = 0;     // lwIP's, not yet acknowledged
-  std::size_t wanted_bytes_ = 0;      // what the last refused `send` wanted; 0: none
-  std::uint32_t released_bytes_ = 0;  // released by the application, not yet told to lwIP
-  std::uint32_t held_bytes_ = 0;      // delivered and not released
-  std::uint32_t references_ = 1;      // the connection's own, and one for each received piece
-  std::uint32_t quiet_polls_ = 0;     // seconds without progress since `close`
+  Buffer queued_;                      // sent by the handler, not yet lwIP's
+  std::size_t written_bytes_ = 0;      // lwIP's, not yet acknowledged
+  std::size_t wanted_bytes_ = 0;       // what the last refused `send` wanted; 0: none
+  std::uint32_t released_bytes_ = 0;   // released by the application, not yet told to lwIP
+  std::uint32_t held_bytes_ = 0;       // delivered and not released
+  std::uint32_t references_ = 1;       // the connection's own, and one for each received piece
+  std::size_t received_memory_ = 0;    // behind `held_bytes_`: buffers, blocks and headers in whole
+  std::size_t reordered_memory_ = 0;   // lwIP's out-of-order queue
+  std::size_t charged_bytes_ = 0;      // what the core's account knows
+  GatheredBlock* block_ = nullptr;     // the one that is being filled
+  std::uint32_t quiet_polls_ = 0;      // seconds without progress since `close`
+  std::uint32_t closing_since_s_ = 0;  // of the boot clock
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;
@@ -110,6 +130,7 @@ class ConnectionState final : public Connection {
   bool end_sent_ = false;
   bool end_received_ = false;
   bool orderly_ = false;
+  bool control_ = false;  // its memory is not refused
 };
 
 }  // namespace neap::net

@@ -35,9 +35,7 @@ bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where
   if (std::to_integer<unsigned>(ip[9]) != protocol_tcp || (read_u16(ip + 6) & fragment_mask) != 0) return false;
   const std::size_t port_at = ethernet_bytes + (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4 + static_cast<std::size_t>(where);
   if (bytes < port_at + 2) return false;
-  const unsigned port = read_u16(frame + port_at);
-  const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
-  return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
+  return is_control_port(static_cast<std::uint16_t>(read_u16(frame + port_at)));
 }
 
 }  // namespace neap::net

@@ -27,13 +27,20 @@ void release_piece(void* owner) noexcept {
     hand_over(piece.stack->core(), piece.way_home);
     return;
   }
-  pbuf_free(&piece.custom.pbuf);
+  const std::size_t memory_bytes = Stack::memory_of(piece.buffer());
+  Stack& stack = *piece.stack;
+  pbuf_free(&piece.custom.pbuf);  // and the piece with it
+  stack.datagram_released(memory_bytes);
 }
 
 void piece_goes_home(RemoteNode* node) noexcept { release_piece(reinterpret_cast<std::byte*>(node) - offsetof(ReceivedPiece, way_home)); }
 
 Buffer take(Stack& stack, pbuf* chain) noexcept {
   Buffer data;
+  if (stack.card_buffers_short(true)) {
+    pbuf* const copy = stack.copy_of(*chain);
+    if (copy != nullptr) pbuf_free(std::exchange(chain, copy));
+  }
   while (chain != nullptr) {
     pbuf* const next = std::exchange(chain->next, nullptr);
     chain->tot_len = chain->len;
@@ -45,6 +52,7 @@ Buffer take(Stack& stack, pbuf* chain) noexcept {
       piece.piece = {
           .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_piece, .owner = &piece};
       data.append_piece(piece.piece);
+      stack.datagram_held(Stack::memory_of(piece.buffer()));
     }
     chain = next;
   }
@@ -57,6 +65,11 @@ struct DatagramCallbacks {
   static void received(void* argument, udp_pcb* pcb, pbuf* data, const ip_addr_t* from, u16_t port) noexcept {
     auto& receiver = *static_cast<Stack::DatagramPort*>(argument);
     Stack& stack = *Stack::here();
+    if (stack.memory_short()) {
+      stack.counters().dropped_memory.add();
+      pbuf_free(data);
+      return;
+    }
     Datagram datagram{.from = {.address = {lwip_ntohl(from->addr)}, .port = port},
                       .to = {.address = {lwip_ntohl(ip_current_dest_addr()->addr)}, .port = pcb->local_port},
                       .data = take(stack, data)};

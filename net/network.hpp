@@ -84,12 +84,15 @@ class Connection {
   /// acknowledged them and the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
+  /// Memory that this connection holds: received and not released, received out of order, queued, and not yet acknowledged. Buffers count
+  /// in whole, headers and the rounding of the heap included; bytes that `send` got by reference count too.
+  [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
   /// Says that nothing more will be sent, after all that was; receiving goes on. `closed` follows when the peer has closed too.
   void end_sending();
-  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too, or after 60 s in which
-  /// it did not answer.
+  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too. The connection is reset
+  /// after 60 s in which the peer acknowledged nothing, and after 10 min in any case.
   void close();
   /// Reset; `closed` follows in an event of its own.
   void abort();
@@ -115,7 +118,7 @@ struct CountersOf {
   Count dropped_checksum{};   ///< by the card's or our check
   Count dropped_protocol{};   ///< nobody here wants it (addresses, protocols, ports)
   Count dropped_memory{};     ///< a bound or the allocator refused
-  Count receive_copied{};     ///< frames copied because too many of the card's buffers were held
+  Count receive_copied{};     ///< frames whose payload was copied because too many of the card's buffers were held
   Count receive_held_max{};   ///< most of the card's buffers held at once
   Count transmit_full{};      ///< frames that found the card's ring full (sent again later)
   Count transmit_failed{};    ///< no link, or the card refused
@@ -128,16 +131,29 @@ struct CountersOf {
   Count passed_on{};             ///< frames given to the core they belong to
   Count pass_on_refused{};       ///< its queue was full
   Count neighbours_published{};  ///< ARP entries told to other cores
+  Count neighbours_withheld{};   ///< not told: known already, or too many a second
   Count address_conflicts{};     ///< another machine claims our address
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};
-  Count connections_refused{};    ///< the acceptor said no, or no memory
-  Count connections_reset{};      ///< ended by a reset or a time-out
-  Count segments_refused{};       ///< of open connections: sequence or acknowledgement number unacceptable, or a reset or SYN out of place
-  Count challenge_acks{};         ///< answers to them (RFC 5961), at most two a second for each connection
-  Count dhcp_renewals{};          ///< a lease was prolonged
-  Count dhcp_naks{};              ///< a server refused an address or took it back
-  Count dhcp_refused{};           ///< offers and acknowledgements of DHCP that make no sense, dropped
+  Count connections_refused{};  ///< the acceptor said no, or no memory
+  Count connections_reset{};    ///< ended by a reset or a time-out
+  Count segments_refused{};     ///< of open connections: sequence or acknowledgement number unacceptable, or a reset or SYN out of place
+  Count challenge_acks{};       ///< answers to them (RFC 5961), at most two a second for each connection
+  Count dhcp_renewals{};        ///< a lease was prolonged
+  Count dhcp_naks{};            ///< a server refused an address or took it back
+  Count dhcp_refused{};         ///< offers and acknowledgements of DHCP that make no sense, dropped
+  // Memory that connections hold (stack_memory.hpp).
+  Count held_bytes{};            ///< now
+  Count held_bytes_max{};        ///< most at once
+  Count payload_refused{};       ///< segments whose payload was dropped: their connection was over its share
+  Count out_of_order_dropped{};  ///< connections whose out-of-order segments were given up for memory
+  Count connections_evicted{};   ///< connections reset because they held most
+  // Floods of SYNs (stack_cookies.cpp).
+  Count half_open{};              ///< connections in SYN-RECEIVED now
+  Count syns_refused{};           ///< SYNs, or ACKs with a valid cookie, that found no room for another connection
+  Count cookies_sent{};           ///< SYNs answered by a cookie, as the backlog was full
+  Count cookies_accepted{};       ///< connections made from a cookie
+  Count cookies_rejected{};       ///< ACKs that brought no valid cookie, while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
   // Of frames and bytes, those of the ports that are counted as control.
   Count control_frames_received{}, control_bytes_received{};

@@ -17,6 +17,7 @@
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/stats.h"
 #include "lwip/tcp.h"
+#include "net/control_frames.hpp"
 #include "net/payload_reference.hpp"
 #include "netif/ethernet.h"
 
@@ -29,8 +30,10 @@ namespace {
 /// A stack's own core writes its place, any core reads it.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
-/// Half-open connections that a listener keeps on one core. A flood of SYNs holds these and no more, each for 20 s.
+/// Half-open connections that a listener keeps on one core, each for 20 s. Further SYNs are answered by cookies (stack_cookies.cpp).
 constexpr std::uint16_t backlog = 1024;
+/// Those of control come out of the connections that are reserved for it.
+constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
 /// lwIP's own start-up, which works out nothing that could be done twice: once a core, however many stacks a test starts there.
 void start_lwip_once() noexcept {
@@ -152,6 +155,8 @@ void Stack::end_of_event() noexcept {
     while (ConnectionState* connection = blocked_.pop_front()) dirty_.push_back(*connection);
   }
   if (!dirty_.empty()) wake_clock(true);
+  if (counters_.held_bytes.value() > memory_limit_bytes_ * memory::reset_factor) [[unlikely]]
+    evict();
   while (ConnectionState* connection = dirty_.pop_front()) connection->settle();
   send_held();
   if (primary() && addresses() != published_) publish_addresses();
@@ -231,6 +236,7 @@ struct ListenerCallbacks {
     Stack& stack = *Stack::here();
     if (pcb == nullptr || error != ERR_OK) {
       stack.counters().connections_refused.add();  // no room for another connection
+      stack.counters().syns_refused.add();
       return ERR_VAL;
     }
     auto* const connection = new (std::nothrow) ConnectionState(stack, pcb);
@@ -253,7 +259,9 @@ Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_p
     tcp_abort(pcb);
     return failure(ErrorCode::invalid, "the port is taken", port);
   }
-  tcp_pcb* const listening = tcp_listen_with_backlog(pcb, backlog);
+  const bool control = is_control_port(port);
+  if (control) tcp_setprio(pcb, TCP_PRIO_MAX);
+  tcp_pcb* const listening = tcp_listen_with_backlog(pcb, control ? control_backlog : backlog);
   if (listening == nullptr) {
     tcp_abort(pcb);
     return failure(ErrorCode::out_of_memory, "no memory for a listener", port);

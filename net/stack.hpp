@@ -7,6 +7,7 @@
 // data, and no handler ever runs inside lwIP. Internal to net/.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +23,10 @@
 #include "net/connection_state.hpp"
 #include "net/groups.hpp"
 #include "net/intrusive_list.hpp"
+#include "net/lwip/lwip_hooks.h"
 #include "net/network.hpp"
 #include "net/segment_joiner.hpp"
+#include "net/stack_memory.hpp"
 
 struct memp_per_core;
 struct stats_;
@@ -72,11 +75,10 @@ struct StackTimes {
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that may be held (by handlers, or out of order) before further frames are copied: the card must never run dry because a
-  /// peer or an application is slow.
+  /// Card buffers that may be held (by handlers, or out of order) before what is retained is copied: the card must never run dry because a
+  /// peer or an application is slow. A connection that retains nothing so far gets up to `held_buffers_hard_max` all the same.
   static constexpr unsigned held_buffers_max = 128;
-  /// And what those copies may hold in all.
-  static constexpr std::size_t copied_bytes_max = 32 * 1024 * 1024;
+  static constexpr unsigned held_buffers_hard_max = 512;
   /// Pieces of a frame, whatever the card takes.
   static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
 
@@ -128,6 +130,32 @@ class Stack final : public FrameReceiver {
   /// The same for a lease, before anything that may change it.
   void wake_lease_clock() noexcept;
 
+  // Memory (stack_memory.hpp).
+  /// A connection, or the datagrams of this core, hold `now` bytes instead of `before`.
+  void charge(std::size_t before, std::size_t now) noexcept;
+  /// True if the core is short of memory and the connection is over its share.
+  [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
+  [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
+  /// What is to be retained is to be copied. `retains`: its connection retains more already.
+  [[nodiscard]] bool card_buffers_short(bool retains) const noexcept {
+    return held_buffers_ > (retains ? held_buffers_max : held_buffers_hard_max);
+  }
+  /// `chain` with the `header_bytes` in front of its payload, in memory of its size and as one pbuf; null without memory. `chain` stays.
+  [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
+  /// What gives back a received buffer that lies in memory of its own, not in the card's pool.
+  static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
+  /// Of a received buffer in whole.
+  [[nodiscard]] static std::size_t memory_of(const ReceiveBuffer& buffer) noexcept {
+    return buffer.return_to == &free_heap_buffer ? memory::heap_bytes(sizeof(ReceiveBuffer) + buffer.bytes) : memory::card_buffer_bytes;
+  }
+  void datagram_held(std::size_t bytes) noexcept { charge(datagram_bytes_, datagram_bytes_ + bytes), datagram_bytes_ += bytes; }
+  void datagram_released(std::size_t bytes) noexcept { charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes; }
+  /// Another first limit than the core's memory gives (tests).
+  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
+
+  // Half-open connections (stack_cookies.cpp).
+  void count_half_open(int change) noexcept { counters_.half_open.add(static_cast<std::uint64_t>(std::int64_t{change})); }
+
   // For connections (connection.cpp).
   void mark_dirty(ConnectionState& connection) noexcept {
     dirty_.push_back(connection);
@@ -159,6 +187,7 @@ class Stack final : public FrameReceiver {
 
  private:
   friend struct ListenerCallbacks;
+  friend struct CookieCallbacks;
   friend struct DatagramCallbacks;
   struct DatagramPort {
     DatagramReceiver receiver;
@@ -169,9 +198,24 @@ class Stack final : public FrameReceiver {
     std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor;
     tcp_pcb* pcb = nullptr;
     std::uint16_t port = 0;
+    std::uint64_t cookie_sent_ms = 0;  ///< the last one; 0: none yet
+    std::uint64_t overflow_ms = 0;     ///< when the backlog was full last; 0: never
     Listener* next = nullptr;
   };
+  /// What was published of a neighbour (stack_neighbours.cpp).
+  struct PublishedNeighbour {
+    std::uint32_t address = 0;
+    MacAddress mac{};
+    std::uint64_t at_ms = 0;
+  };
 
+  [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
+  void evict() noexcept;
+  void note_asked(const pbuf& arp) noexcept;
+  /// True if this core sent an ARP request for the address, and no answer was published since. Any core.
+  [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
+  /// False: the other cores know it, or have been told of too many in this second.
+  [[nodiscard]] bool worth_publishing(std::uint32_t address, const MacAddress& mac) noexcept;
   void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
@@ -215,7 +259,14 @@ class Stack final : public FrameReceiver {
   unsigned held_buffers_ = 0;
   unsigned frames_in_flight_ = 0;  ///< the card holds them
   bool silent_ = false;
-  std::size_t copied_bytes_ = 0;
+  std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
+  std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
+  unsigned heavy_connections_ = 0;  ///< those above what each is guaranteed
+  std::array<PublishedNeighbour, 256> published_neighbours_{};
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in ARP requests of this core, until they are published
+  unsigned asked_count_ = 0;
+  std::uint64_t publishing_second_ = 0;
+  unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
   // lwIP's, of this core. Kept because other cores cannot name them.
   const stats_* const lwip_counters_;

@@ -64,9 +64,13 @@ std::uint32_t group_of(const std::byte* frame, std::size_t bytes) noexcept {
   return address >> 28 == 0xE ? address : 0;
 }
 
-void free_heap_buffer(ReceiveBuffer* buffer) noexcept { std::free(buffer); }
+void pbuf_freed(pbuf* freed) noexcept { Stack::here()->received_buffer_freed(&ReceivedPiece::of(*freed).buffer()); }
 
-ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept {
+}  // namespace
+
+void Stack::free_heap_buffer(ReceiveBuffer* buffer) noexcept { std::free(buffer); }
+
+ReceiveBuffer* Stack::allocate_heap_buffer(std::size_t bytes) noexcept {
   void* const block = std::malloc(sizeof(ReceiveBuffer) + bytes);
   if (block == nullptr) return nullptr;
   auto* const buffer = new (block) ReceiveBuffer;
@@ -75,10 +79,6 @@ ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept {
   buffer->return_to = &free_heap_buffer;
   return buffer;
 }
-
-void pbuf_freed(pbuf* freed) noexcept { Stack::here()->received_buffer_freed(&ReceivedPiece::of(*freed).buffer()); }
-
-}  // namespace
 
 void Stack::release_chain(ReceiveBuffer* frame) noexcept {
   while (frame != nullptr) {
@@ -145,16 +145,6 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
   wake_clock(outside.tcp);
   if (outside.for_dhcp_client) wake_lease_clock();
 
-  if (held_buffers_ >= held_buffers_max) {
-    ReceiveBuffer* const copy = copied_bytes_ + bytes <= copied_bytes_max ? copy_to_heap(frame, bytes) : nullptr;
-    release_chain(frame);
-    if (copy == nullptr) {
-      counters_.dropped_memory.add();
-      return;
-    }
-    counters_.receive_copied.add();
-    frame = copy;
-  }
   // Whatever was looked at of a fragment, it was not the datagram.
   if (outside.fragment) info = ReceiveInfo(info.ip_checksum_good() ? ReceiveInfo::ip_good : 0);
   input(frame, info);
@@ -178,9 +168,7 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
   pbuf* chain = nullptr;
   while (frame != nullptr) {
     ReceiveBuffer* const next = std::exchange(frame->next, nullptr);
-    if (frame->return_to == &free_heap_buffer) {
-      copied_bytes_ += frame->bytes;
-    } else {
+    if (frame->return_to != &free_heap_buffer) {
       ++held_buffers_;
       const std::uint64_t most = counters_.receive_held_max.value();
       if (held_buffers_ > most) counters_.receive_held_max.add(held_buffers_ - most);
@@ -200,11 +188,7 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
 }
 
 void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
-  if (buffer->return_to == &free_heap_buffer) {
-    copied_bytes_ -= buffer->bytes;
-  } else {
-    --held_buffers_;
-  }
+  if (buffer->return_to != &free_heap_buffer) --held_buffers_;
   buffer->release();
 }
 
@@ -223,10 +207,6 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
       Stack* const stack = Stack::here();
       if (stack == nullptr) return;
       stack->want_event_end();
-      if (stack->copied_bytes_ + frame->bytes > copied_bytes_max) {
-        stack->counters_.dropped_memory.add();
-        return;
-      }
       const Outside outside = look(frame->data, frame->bytes);
       if (outside.fragment) {
         stack->times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
@@ -284,40 +264,6 @@ bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   return true;
 }
 
-void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept {
-  arp_dirty_ = true;
-  want_event_end();
-  if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) counters_.address_conflicts.add();
-  if (!primary() || !for_us || from_us) return;
-  for (unsigned core = group_.first + 1; core < group_.first + group_.cores; ++core) {
-    try {
-      const Result<void> told = spawn_on(core, [address, mac] {
-        Stack* const stack = Stack::here();
-        if (stack == nullptr) return;
-        eth_addr neighbour;
-        std::memcpy(neighbour.addr, mac.data(), mac.size());
-        const ip4_addr_t ip{.addr = address};
-        etharp_learn(&stack->netif_, &ip, &neighbour, 1);
-        stack->arp_dirty_ = true;
-        stack->want_event_end();
-      });
-      if (told.has_value()) {
-        counters_.neighbours_published.add();
-      } else {
-        counters_.pass_on_refused.add();  // it will ask again
-      }
-    } catch (const std::bad_alloc&) {
-      counters_.dropped_memory.add();
-    }
-  }
-}
-
 }  // namespace neap::net
-
-extern "C" void neap_lwip_neighbour_learned(const ip4_addr_t* address, const eth_addr* mac, u8_t for_us, u8_t from_us) {
-  neap::MacAddress copy;
-  std::memcpy(copy.data(), mac->addr, copy.size());
-  neap::net::Stack::here()->neighbour_learned(address->addr, copy, for_us != 0, from_us != 0);
-}
 
 extern "C" int neap_lwip_reassembled(pbuf* datagram) { return neap::net::Stack::here()->pass_on_reassembled(datagram) ? 1 : 0; }

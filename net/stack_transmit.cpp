@@ -49,7 +49,10 @@ err_t Stack::transmit(pbuf* frame) noexcept {
   const TransmitOffload offload = limits_.checksum_offload ? offload_checksums(*held) : TransmitOffload{};
   std::uint16_t ethertype;
   std::memcpy(&ethertype, static_cast<const std::byte*>(held->payload) + 12, sizeof ethertype);
-  if (ethertype == PP_HTONS(ETHTYPE_ARP)) arp_dirty_ = true;
+  if (ethertype == PP_HTONS(ETHTYPE_ARP)) {
+    arp_dirty_ = true;
+    note_asked(*held);
+  }
 
   const err_t error = give({pieces.data(), count}, offload, held, held->tot_len);
   if (error != ERR_OK) pbuf_free(held);

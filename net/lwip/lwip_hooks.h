@@ -16,6 +16,7 @@ struct eth_addr;
 struct netif;
 struct pbuf;
 struct tcp_pcb;
+struct tcp_pcb_listen;
 
 /* RFC 6528: initial sequence numbers that nobody else can foresee. */
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port);
@@ -36,6 +37,22 @@ void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_add
 /* 0008: true if the datagram was taken away to its core. */
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
+
+/* 0020: true if the payload of this segment is to be dropped unacknowledged. The flag is set while the core is short of memory. */
+extern LWIP_PER_CORE u8_t neap_lwip_memory_short;
+int neap_lwip_refuse_payload(const struct tcp_pcb* pcb, u16_t bytes);
+#define LWIP_HOOK_TCP_REFUSE_PAYLOAD(pcb, bytes) (neap_lwip_memory_short != 0 && neap_lwip_refuse_payload(pcb, bytes))
+
+/* 0021. The first is true if a SYN-ACK with `*cookie` as its sequence number shall be sent; the second returns the MSS that the cookie
+   holds, 0 if it is none of ours. Addresses are those of the current packet. The third counts half-open connections up and down. */
+int neap_lwip_make_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u16_t mss, u32_t* cookie);
+u16_t neap_lwip_check_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u32_t cookie);
+void neap_lwip_half_open(int change);
+#define LWIP_HOOK_TCP_SYN_COOKIE(listener, port, sequence, mss, cookie) neap_lwip_make_cookie(listener, port, sequence, mss, cookie)
+#define LWIP_HOOK_TCP_CHECK_COOKIE(listener, port, sequence, cookie) neap_lwip_check_cookie(listener, port, sequence, cookie)
+int neap_lwip_cookies_only(const struct tcp_pcb_listen* listener); /* true for a while after the backlog was full */
+#define LWIP_HOOK_TCP_COOKIES_ONLY(listener) neap_lwip_cookies_only(listener)
+#define LWIP_HOOK_TCP_HALF_OPEN(change) neap_lwip_half_open(change)
 
 /* 0012: true if this core has joined the group. */
 int neap_lwip_wants_group(const ip4_addr_t* group);

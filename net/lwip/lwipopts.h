@@ -24,12 +24,15 @@
 #define MEMP_MEM_MALLOC 1
 #define LWIP_MEMP_PER_CORE 1
 #define MEM_USE_POOLS 0
-#define MEMP_NUM_TCP_PCB 16384 /* connections of one core, TIME-WAIT included; the oldest TIME-WAIT gives way to a new connection */
+#define TCP_PCB_RESERVED 64                         /* connections that only control may take (lwip-patches/0022) */
+#define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* of one core, TIME-WAIT included; the oldest TIME-WAIT makes room for a new one */
 #define MEMP_NUM_TCP_PCB_LISTEN 32
-#define MEMP_NUM_TCP_SEG 262144 /* segments waiting to be sent or acknowledged, or received out of order */
+/* Segments and references to payload. Their memory is charged to connections (net/stack_memory.hpp), which is the tighter bound: a peer
+   cannot take the last segment of a core. */
+#define MEMP_NUM_TCP_SEG 4194304
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
-#define MEMP_NUM_PBUF 262144    /* references to payload */
+#define MEMP_NUM_PBUF 4194304
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
 #define MEMP_NUM_ARP_QUEUE 256

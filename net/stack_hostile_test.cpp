@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSL-1.0
+// Peers that take what others need: memory, half-open connections, wake-ups. What must go on beside them.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "net/stack.hpp"
+#include "net/testing/handlers.hpp"
+#include "net/testing/raw_peer.hpp"
+#include "net/testing/two_machines.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
+
+Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
+/// Off the server's network, and the server has no gateway: nothing it sends there asks by ARP.
+Endpoint spoofed(unsigned number) {
+  return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
+}
+
+bool ended(const Record& record) { return record.destroyed > 0; }
+
+/// A bystander's connection: opens, gets `rounds` times what it sends back, closes. Returns how long it took.
+std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, std::size_t bytes = 20'000) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto record = std::make_shared<Record>();
+  const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = bytes, .expect_bytes = bytes});
+  EXPECT_EQ(world.connect(service(port), acceptor), std::nullopt) << port;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); })) << port;
+  EXPECT_EQ(record->received, bytes) << port;
+  expect_ended_well(*record);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+}
+
+auto echoing() {
+  return [](Connection&) { return std::make_unique<EchoHandler>(); };
+}
+
+/// Lets frames arrive no faster than the core takes them.
+void arrive_all(TwoMachines& world, std::deque<Bytes> frames) {
+  while (!frames.empty()) {
+    const std::uint64_t before = world.server_card.frames_arrived();
+    std::uint64_t sent = 0;
+    for (; sent < 500 && !frames.empty(); ++sent) {
+      world.server_card.arrive(std::move(frames.front()), 0);
+      frames.pop_front();
+    }
+    EXPECT_TRUE(HostMachine::wait_until([&] { return world.server_card.frames_arrived() >= before + sent; }));
+  }
+}
+
+void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned count) {
+  std::deque<Bytes> frames;
+  for (unsigned i = first; i < first + count; ++i) {
+    frames.push_back(frame_of({.from = spoofed(i), .to = service(port), .sequence = i * 7919, .flags = syn_flag}, world.server_card.mac()));
+  }
+  arrive_all(world, std::move(frames));
+}
+
+// 200 peers fill their windows towards an application that does not read: 50 MB. Nothing else may notice.
+TEST(Hostile, UnreadRequestsDoNotStopACore) {
+  constexpr unsigned attackers = 200;
+  TwoMachines world;
+  for (const unsigned core : {0U, 1U}) world.machine.on(core, [] { Stack::here()->set_memory_limit(std::size_t{128} << 20); });
+  world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
+  auto kept = std::make_shared<std::deque<Buffer>>();
+  std::atomic<std::size_t> received{0};
+  bool reads = false;
+  auto server = std::make_shared<Record>();
+  world.listen(attacked_port, [&, kept](Connection&) {
+    kept->emplace_back();
+    Buffer& own = kept->back();
+    return std::make_unique<RecordingHandler>(
+        server, RecordingHandler::Behaviour{.on_received = [&own, &received, &reads](RecordingHandler&, Buffer data) {
+          received += data.bytes();
+          if (!reads) own.append(std::move(data));
+        }});
+  });
+  world.listen(other_port, echoing());
+  world.listen(control_port, echoing());
+  served(world, other_port);
+  std::vector<std::shared_ptr<Record>> clients;
+  for (unsigned i = 0; i < attackers; ++i) {
+    clients.push_back(std::make_shared<Record>());
+    const auto refused =
+        world.connect(service(attacked_port), recording(clients.back(), {.send_seed = 1, .send_bytes = 400'000, .by_reference = false}));
+    EXPECT_EQ(refused, std::nullopt) << i;
+    if (refused.has_value()) break;
+  }
+  std::size_t before = 1;
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    std::this_thread::sleep_for(500ms);
+    return std::exchange(before, received.load()) == received;
+  }));
+  EXPECT_GT(received, std::size_t{32} * 1024 * 1024);
+  std::atomic<int> answers{0};
+  world.server_card.tap([&](const Bytes& frame) {
+    if (frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{2}) ++answers;
+    return true;
+  });
+  world.server_card.arrive(arp_answer({0x0A000042}, server_address, world.server_card.mac(), 1));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return answers > 0; }, 2s)) << "ARP";
+  EXPECT_LT(served(world, control_port), 5s);
+  EXPECT_LT(served(world, other_port), 5s);
+  // Resets are taken, and everything comes back.
+  world.machine.on(0, [&] {
+    reads = true;
+    for (Buffer& buffer : *kept) buffer.clear();
+  });
+  if (HasFailure()) return;
+  EXPECT_TRUE(
+      HostMachine::wait_until([&] { return std::ranges::all_of(clients, [](const auto& client) { return ended(*client); }); }, 50s));
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.server_card.buffers_out() == 0; }));
+  EXPECT_EQ(received, attackers * std::size_t{400'000});
+}
+
+// 10,000 SYNs from addresses that do not exist, and more all the time: a client gets in on that port, and on others as ever.
+TEST(Hostile, AFloodOfSynsDoesNotCloseAPort) {
+  TwoMachines world;
+  world.listen(attacked_port, echoing());
+  world.listen(other_port, echoing());
+  flood(world, attacked_port, 0, 10'000);
+  EXPECT_LT(served(world, other_port), 5s);
+  std::atomic<bool> over{false}, ended{false};
+  world.machine.on(world.client_core, [&] {
+    start([](TwoMachines& attacked, std::atomic<bool>& stop, std::atomic<bool>& stopped) -> task<void> {
+      for (unsigned first = 10'000; !stop; first += 100) {
+        for (unsigned i = first; i < first + 100; ++i) {
+          attacked.server_card.arrive(
+              frame_of({.from = spoofed(i), .to = service(attacked_port), .sequence = i, .flags = syn_flag}, attacked.server_card.mac()),
+              0);
+        }
+        co_await sleep_for(10ms);  // 10,000 a second
+      }
+      stopped = true;
+    }(world, over, ended));
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_LT(served(world, attacked_port), 5s);
+  over = true;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended.load(); }));
+}
+
+// The connections of a core are all taken, by half-open ones of many ports. Control is served all the same.
+TEST(Hostile, ControlHasConnectionsOfItsOwn) {
+  constexpr unsigned ports = 18;
+  TwoMachines world;
+  world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
+  world.listen(control_port, echoing());
+  for (std::uint16_t port = 0; port < ports; ++port) world.listen(static_cast<std::uint16_t>(100 + port), echoing());
+  for (std::uint16_t port = 0; port < ports; ++port) {
+    flood(world, static_cast<std::uint16_t>(100 + port), port * 1024U, 1024);
+  }
+  EXPECT_GT(world.counters_of(0).connections_refused, 0U) << "the attack fills the core";
+  EXPECT_LT(served(world, control_port), 5s);
+}
+
+// --- Closed connections that a peer would keep -------------------------------------------------------------------------------------------
+
+class Closing : public ::testing::TestWithParam<bool> {};
+
+// A peer that sends, or acknowledges, a byte every half minute does not keep a connection that was closed.
+TEST_P(Closing, EndsWhateverThePeerDoes) {
+  const bool acknowledges = GetParam();
+  host::ManualClock clock(1'000'000'000);
+  std::atomic<bool> running{true}, done{false};
+  std::thread runner([&] {
+    while (!done) {
+      if (running) clock.advance(5ms);
+      std::this_thread::sleep_for(100us);
+    }
+  });
+  {
+    TwoMachines world;
+    auto server = std::make_shared<Record>();
+    world.listen(attacked_port, [&](Connection& connection) {
+      auto handler = std::make_unique<RecordingHandler>(
+          server, RecordingHandler::Behaviour{.send_seed = 1, .send_bytes = acknowledges ? 100'000U : 0});
+      if (acknowledges) handler->begin_sending();
+      if (!acknowledges) connection.close();
+      return handler;
+    });
+    const Endpoint address{.address = {0x0A000042}, .port = 4000};
+    RawPeer peer(world.server_card, address, service(attacked_port));
+    std::mutex lock;
+    world.server_card.tap([&](const Bytes& frame) {
+      const RawSegment segment = segment_in(frame);
+      if (segment.flags == 0 || segment.to.address != address.address) return true;
+      const std::lock_guard guard(lock);
+      peer.heard(segment);
+      return false;
+    });
+    world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+    peer.send(syn_flag);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return peer.answered.load(); }));
+    peer.window = acknowledges ? 1 : 0xFFFF;
+    peer.send(ack_flag);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return acknowledges ? server->sent == 100'000 : peer.finished.load(); }));
+    running = false;
+    std::this_thread::sleep_for(5ms);
+    int seconds = 0;
+    for (; seconds < 1'200 && !ended(*server); ++seconds) {
+      for (int step = 0; step < 20; ++step) {
+        clock.advance(50ms);
+        world.machine.on(0, [] {});
+      }
+      const std::lock_guard guard(lock);
+      if (!acknowledges) peer.acknowledge = peer.highest;
+      if (seconds % 30 == 0 && !acknowledges) peer.send(ack_flag | psh_flag, Bytes(1));
+      if (seconds % 30 == 0 && acknowledges) {
+        ++peer.acknowledge;
+        world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
+      }
+      // It answers every probe of its window.
+      peer.send(ack_flag);
+    }
+    EXPECT_LT(seconds, 700);
+    EXPECT_TRUE(ended(*server));
+    EXPECT_TRUE(peer.reset);
+    running = true;
+  }
+  done = true;
+  runner.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Hostile, Closing, ::testing::Bool(), [](const auto& tested) { return tested.param ? "Acknowledges" : "Sends"; });
+
+// --- ARP ---------------------------------------------------------------------------------------------------------------------------------
+
+// The same question again and again, and questions of thousands of neighbours: other cores are not woken for each.
+TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
+  TwoMachinesOptions options;
+  options.server.cores = 2;
+  TwoMachines world(options);
+  std::deque<Bytes> frames;
+  for (unsigned i = 0; i < 2'000; ++i) frames.push_back(arp_answer({0x0A000042}, server_address, world.server_card.mac(), 1));
+  arrive_all(world, std::move(frames));
+  EXPECT_LE(world.counters_of(0).neighbours_published, 10U) << "the same neighbour";
+  frames.clear();
+  for (unsigned i = 0; i < 2'000; ++i) {
+    frames.push_back(arp_answer({0x0A000100 + i % 128}, server_address, world.server_card.mac(), 1, 0x0200'0000'1000 + i));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  arrive_all(world, std::move(frames));
+  const auto seconds = static_cast<unsigned>((std::chrono::steady_clock::now() - begin) / 1s);
+  EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
+}
+
+}  // namespace
+}  // namespace neap::net::testing

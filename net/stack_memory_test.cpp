@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSL-1.0
+// What connections hold is counted in whole, bounded, and given back.
+#include "net/stack_memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "net/stack.hpp"
+#include "net/testing/handlers.hpp"
+#include "net/testing/two_machines.hpp"
+
+namespace neap::net::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using host::HostMachine;
+
+constexpr std::size_t limit_bytes = std::size_t{8} << 20;
+constexpr Endpoint service{.address = server_address, .port = 7};
+constexpr Endpoint other_service{.address = server_address, .port = 8};
+
+/// A server that keeps what it gets, on a core that may hold 8 MiB.
+class MemoryTest : public ::testing::Test {
+ protected:
+  MemoryTest() {
+    world.machine.on(0, [] { Stack::here()->set_memory_limit(limit_bytes); });
+    world.machine.on(world.client_core, [] { Stack::here()->set_memory_limit(std::size_t{1} << 30); });
+    world.listen(7, [this](Connection& connection) {
+      kept.emplace_back();
+      Buffer& own = kept.back();
+      connections.push_back(&connection);
+      return std::make_unique<RecordingHandler>(server,
+                                                RecordingHandler::Behaviour{.on_received = [this, &own](RecordingHandler&, Buffer data) {
+                                                  if (!reads) own.append(std::move(data));
+                                                }});
+    });
+    world.listen(8, [](Connection&) { return std::make_unique<EchoHandler>(); });
+  }
+  ~MemoryTest() override {
+    world.machine.on(0, [this] { kept.clear(); });
+  }
+
+  void attack(std::size_t bytes, std::size_t piece_bytes) {
+    clients.push_back(std::make_shared<Record>());
+    const RecordingHandler::Behaviour behaviour{.send_seed = 1, .send_bytes = bytes, .piece_bytes = piece_bytes, .by_reference = false};
+    EXPECT_EQ(world.connect(service, recording(clients.back(), behaviour)), std::nullopt);
+  }
+  /// Until the server gets nothing for half a second.
+  void wait_for_silence() {
+    std::size_t before = 1;
+    EXPECT_TRUE(HostMachine::wait_until([&] {
+      std::this_thread::sleep_for(500ms);
+      return std::exchange(before, server->received.load()) == server->received;
+    }));
+  }
+  void expect_served() {
+    auto record = std::make_shared<Record>();
+    const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = 20'000, .expect_bytes = 20'000});
+    EXPECT_EQ(world.connect(other_service, acceptor), std::nullopt);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }, 5s));
+    expect_ended_well(*record);
+  }
+
+  std::shared_ptr<Record> server = std::make_shared<Record>();
+  std::deque<Buffer> kept;
+  std::vector<Connection*> connections;
+  std::vector<std::shared_ptr<Record>> clients;
+  bool reads = false;
+  TwoMachines world;
+};
+
+// A window's worth of bytes costs at most about twice its bytes, however small the segments are.
+TEST_F(MemoryTest, SmallSegmentsAreGathered) {
+  attack(200'000, 16'384);  // takes the card's buffers that may be held
+  wait_for_silence();
+  const std::size_t before = world.counters_of(0).held_bytes;
+  std::size_t bytes = 0;
+  Connection* client = nullptr;
+  auto record = std::make_shared<Record>();
+  EXPECT_EQ(world.connect(service,
+                          [&](Connection& connection) {
+                            client = &connection;
+                            return std::make_unique<RecordingHandler>(record, RecordingHandler::Behaviour{.close_when_sent = false});
+                          }),
+            std::nullopt);
+  for (; bytes < 20'000; ++bytes) {
+    world.machine.on(world.client_core, [&] {
+      const std::byte one{pattern(bytes, 5)};
+      EXPECT_TRUE(client->send(Buffer::copy({&one, 1})).has_value());
+    });
+  }
+  EXPECT_TRUE(HostMachine::wait_until([&] { return server->received == 220'000; }));
+  EXPECT_LT(world.counters_of(0).held_bytes - before, 2 * bytes + 3 * memory::card_buffer_bytes);
+  world.machine.on(0, [&] {
+    EXPECT_EQ(kept.back().bytes(), bytes);
+    std::vector<std::byte> all(bytes);
+    EXPECT_EQ(kept.back().peek(all), bytes);
+    for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(all[i], pattern(i, 5)) << i;
+    EXPECT_GE(connections.back()->held_bytes(), bytes);
+    for (Buffer& buffer : kept) buffer.clear();
+    EXPECT_LT(connections.back()->held_bytes(), memory::card_buffer_bytes);
+  });
+}
+
+// Over its limit a core refuses those that hold most and serves all others. What was refused comes again later.
+TEST_F(MemoryTest, ThoseOverTheirShareAreRefused) {
+  for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
+  wait_for_silence();
+  Counters counters = world.counters_of(0);
+  EXPECT_GT(counters.payload_refused, 0U);
+  EXPECT_GT(counters.held_bytes, limit_bytes / 2);
+  EXPECT_LE(counters.held_bytes_max, limit_bytes * memory::reset_factor + (std::size_t{1} << 20));
+  for (int i = 0; i < 3; ++i) expect_served();
+  world.machine.on(0, [&] {
+    reads = true;
+    for (Buffer& buffer : kept) buffer.clear();
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).connections_open == 0; }, 60s));
+  counters = world.counters_of(0);
+  EXPECT_EQ(counters.held_bytes, 0U);
+}
+
+// What cannot be refused any more is reset: replies that a peer does not take.
+TEST_F(MemoryTest, TheOneThatHoldsMostIsReset) {
+  std::vector<std::byte> reply(1'900'000);
+  world.listen(9, [&](Connection& connection) {
+    EXPECT_TRUE(connection.send(Buffer::copy(reply)).has_value());
+    connection.close();
+    return std::make_unique<RecordingHandler>(server, RecordingHandler::Behaviour{});
+  });
+  auto stalled = std::make_shared<std::deque<Buffer>>();
+  bool clients_read = false;
+  for (int i = 0; i < 16; ++i) {
+    clients.push_back(std::make_shared<Record>());
+    EXPECT_EQ(world.connect({.address = server_address, .port = 9},
+                            recording(clients.back(), {.on_received =
+                                                           [stalled, &clients_read](RecordingHandler&, Buffer data) {
+                                                             if (!clients_read) stalled->push_back(std::move(data));
+                                                           }})),
+              std::nullopt);
+  }
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).held_bytes <= limit_bytes * memory::reset_factor; }));
+  EXPECT_GT(world.counters_of(0).connections_evicted, 0U);
+  expect_served();
+  world.machine.on(world.client_core, [&] {
+    clients_read = true;
+    stalled->clear();
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).connections_open == 0; }));
+  EXPECT_EQ(world.counters_of(0).held_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace neap::net::testing
