@@ -125,7 +125,7 @@ TEST_F(MemoryTest, ThoseOverTheirShareAreRefused) {
 // What cannot be refused any more is reset: replies that a peer does not take.
 TEST_F(MemoryTest, TheOneThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
-  world.listen(9, [&](Connection& connection) {
+  world.listen(10, [&](Connection& connection) {
     EXPECT_TRUE(connection.send(Buffer::copy(reply)).has_value());
     connection.close();
     return std::make_unique<RecordingHandler>(server, RecordingHandler::Behaviour{});
@@ -134,7 +134,7 @@ TEST_F(MemoryTest, TheOneThatHoldsMostIsReset) {
   bool clients_read = false;
   for (int i = 0; i < 16; ++i) {
     clients.push_back(std::make_shared<Record>());
-    EXPECT_EQ(world.connect({.address = server_address, .port = 9},
+    EXPECT_EQ(world.connect({.address = server_address, .port = 10},
                             recording(clients.back(), {.on_received =
                                                            [stalled, &clients_read](RecordingHandler&, Buffer data) {
                                                              if (!clients_read) stalled->push_back(std::move(data));
@@ -148,8 +148,7 @@ TEST_F(MemoryTest, TheOneThatHoldsMostIsReset) {
     clients_read = true;
     stalled->clear();
   });
-  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).connections_open == 0; }));
-  EXPECT_EQ(world.counters_of(0).held_bytes, 0U);
+  EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).held_bytes == 0; }, 60s));
 }
 
 }  // namespace

@@ -291,8 +291,8 @@ TEST(Stack, SynFloodIsBounded) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.counters_of(0).frames_received >= 5000; }));
   const Counters counters = world.counters_of(0);
   EXPECT_EQ(counters.connections_accepted, 0U);
-  EXPECT_EQ(counters.half_open, 1024U);
-  EXPECT_EQ(counters.cookies_sent, 5000U - 1024);
+  EXPECT_LE(counters.half_open, 1024U);
+  EXPECT_EQ(counters.half_open + counters.cookies_sent, 5000U);
   EXPECT_EQ(counters.cookies_accepted, 0U);
 }
 
