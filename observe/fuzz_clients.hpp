@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // The second half of fuzz_control: many clients at once against the whole server.
 //
-// What the parsers accept is only a part of what peers can do. They also connect and say nothing, stop reading, end in the middle of a
+// Peers do more than send lines. They also connect and say nothing, stop reading, end in the middle of a
 // line, guess tokens, and do so all at once. Whatever they do, a client with the token is served, the event loops go on, and afterwards
 // nothing is held for them any more.
 #pragma once
