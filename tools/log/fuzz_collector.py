@@ -35,7 +35,9 @@ from tools.log import collect, decode, fetch, folder, report, study, summary, sy
 from tools.log.inventions import CORES, Inventor
 
 NAME = "fuzz_collector"
+# Of the processor; a busy host may let a case stand still for much longer.
 CASE_SECONDS = 10
+CASE_SECONDS_WAITING = 180
 MEMORY_BYTES = 1 << 31
 FILES, _ = synthetic.make(synthetic.Shape(cores=CORES, records=12, changes=1, idle_records=True))
 ADDRESS = ("a-machine", 5002)
@@ -285,6 +287,12 @@ def run_case(number: int, seed: int, place: Path) -> None:
         raise Wrong(f"wrote {outside[0]} outside its folder")
 
 
+def bound_case(processor_seconds: float, seconds: float) -> None:
+    """Raises Hang after so long; 0 and 0: no more."""
+    signal.setitimer(signal.ITIMER_PROF, processor_seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
 @contextlib.contextmanager
 def surroundings() -> Iterator[Path]:
     """Bounds, no waiting, and a place for files."""
@@ -294,7 +302,7 @@ def surroundings() -> Iterator[Path]:
 
     progress.show_status("")
     before = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGALRM, expired)
+    handlers = [(number, signal.signal(number, expired)) for number in (signal.SIGALRM, signal.SIGPROF)]
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with (
         tempfile.TemporaryDirectory(prefix=f"{NAME}-", dir=base) as place,
@@ -312,8 +320,9 @@ def surroundings() -> Iterator[Path]:
         try:
             yield Path(place)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, handler)
+            bound_case(0, 0)
+            for number, handler in handlers:
+                signal.signal(number, handler)
             resource.setrlimit(resource.RLIMIT_AS, before)
 
 
@@ -328,11 +337,11 @@ def fuzz(seconds: float, seed: int, first: int = 0, most_cases: int | None = Non
                 print(f"{NAME}: from case {number} of seed {seed}", file=sys.stderr, flush=True)
             place = base / "case"
             place.mkdir()
-            signal.setitimer(signal.ITIMER_REAL, CASE_SECONDS)
+            bound_case(CASE_SECONDS, CASE_SECONDS_WAITING)
             try:
                 run_case(number, seed, place)
             except (Exception, Hang) as error:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                bound_case(0, 0)
                 what = describe(error)
                 if what not in findings:
                     trace = "".join(traceback.format_exception(error, limit=-6))
@@ -340,7 +349,7 @@ def fuzz(seconds: float, seed: int, first: int = 0, most_cases: int | None = Non
                 del error
                 gc.collect()
             finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                bound_case(0, 0)
                 shutil.rmtree(place)
             number += 1
     return number - first, findings
