@@ -317,6 +317,10 @@ void Heap::give_back() noexcept {
   checks::release_quarantine();
   send_all();
   take_in(~0U);
+  // The last slab of a class stays with it as long as memory is there; no object may be in it.
+  for (Slab* const slab : with_room_) {
+    if (slab != &no_slab && slab->used == 0) retire_slab(*slab);
+  }
   while (empty_ != nullptr) {
     Slab* const slab = empty_;
     empty_ = slab->next;
@@ -332,7 +336,7 @@ void Heap::ask_others() noexcept {
   const unsigned count = core_count();
   for (unsigned core = 0; core < count; ++core) {
     Heap& other = heaps[core];
-    const bool has_something = other.counters.empty_slabs.value() != 0 || cached_pages(core) != 0 ||
+    const bool has_something = other.counters.slab_bytes.value() != 0 || cached_pages(core) != 0 ||
                                other.incoming_bytes_.load(std::memory_order_relaxed) != 0 || checks::quarantined(core);
     if (&other == this || !has_something) continue;
     other.asked_.store(true, std::memory_order_relaxed);
@@ -458,6 +462,15 @@ void* reallocate(void* pointer, std::size_t bytes) noexcept {
   std::memcpy(moved, pointer, std::min(usable, bytes));
   deallocate(pointer);
   return moved;
+}
+
+bool shrink(void* pointer, std::size_t bytes) noexcept {
+  const std::size_t pages = std::max<std::size_t>((bytes + page_bytes - 1) / page_bytes, 1);
+  const std::size_t had = pages_of(pointer);
+  if (checks::on() || bytes <= object_bytes_max || had < pages) return false;
+  shorten_run(pointer, pages);
+  own_heap().counters.run_bytes.subtract((had - pages) * page_bytes);
+  return true;
 }
 
 bool pass_boundary() noexcept {

@@ -33,6 +33,10 @@ void deallocate(void* pointer) noexcept;
 /// As realloc: the content moves, up to the smaller size; null leaves the old object as it was. The new one is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
+/// Gives back what an object of more than `bytes` bytes does not need. In place, so that no other core can take it first: true. False: the
+/// object is as it was, because it is too small for that, or `heap=checked` holds.
+[[nodiscard]] bool shrink(void* pointer, std::size_t bytes) noexcept;
+
 /// Bytes that the object may use: what was asked for or some more.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 

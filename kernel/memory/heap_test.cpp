@@ -272,5 +272,52 @@ TEST_F(Heap, WhatASleepingCoreKeepsIsThereForTheNextTry) {
   });
 }
 
+// A slab in which no object is left is memory for every class and every core: also the last slab of its class, which its core keeps as long
+// as memory is there.
+TEST_F(Heap, EmptySlabsOfEveryClassAreThereForOthers) {
+  HostMachine machine{2};
+  machine.on(1, [&] {
+    for (std::size_t bytes = 16; bytes <= object_bytes_max; bytes += bytes / 8) deallocate(allocate(bytes));
+  });
+  const std::uint64_t slab_bytes = heap_counters().slab_bytes;
+  std::vector<void*> taken;
+  machine.on(0, [&] {
+    while (void* const run = allocate(100'000)) taken.push_back(run);
+    while (void* const page = allocate(2 * page_bytes + 1)) taken.push_back(page);
+  });
+  EXPECT_TRUE(HostMachine::wait_until([&] {
+    machine.on(0, [&] {
+      if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
+    });
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // of 32 classes, 64 KiB each
+  }));
+  machine.on(0, [&] {
+    for (void* const pointer : taken) deallocate(pointer);
+  });
+}
+
+TEST_F(Heap, ARunShrinksInPlace) {
+  const std::uint64_t free_bytes = page_counters().free_bytes;
+  void* const run = allocate(1'000'000);
+  ASSERT_NE(run, nullptr);
+  std::memset(run, 7, 20'000);
+  EXPECT_FALSE(shrink(run, 2'000'000));
+  EXPECT_FALSE(shrink(run, 100));  // an object of that size lies in a slab
+  EXPECT_TRUE(shrink(run, 20'000));
+  EXPECT_EQ(usable_bytes(run), 5 * page_bytes);
+  EXPECT_EQ(page_counters().free_bytes, free_bytes - 5 * page_bytes);
+  EXPECT_EQ(heap_counters().used_bytes, used_before_ + 5 * page_bytes);
+  void* const next = allocate(500'000);
+  EXPECT_NE(next, nullptr);
+  std::memset(next, 8, 500'000);
+  EXPECT_EQ(static_cast<unsigned char*>(run)[19'999], 7);
+  deallocate(run);
+  deallocate(next);
+  EXPECT_EQ(heap_counters().used_bytes, used_before_);
+  void* const small = allocate(64);
+  EXPECT_FALSE(shrink(small, 16));
+  deallocate(small);
+}
+
 }  // namespace
 }  // namespace neap::memory

@@ -44,6 +44,7 @@ class Zone {
   void initialise(const machine::MemoryRange& range) noexcept;
   void* allocate(std::uint64_t pages, unsigned order) noexcept;
   void release(void* pointer, std::uint64_t pages) noexcept;
+  void shorten(void* pointer, std::uint64_t from, std::uint64_t to) noexcept;
   void set_word(const void* pointer, std::uint32_t word) noexcept { word_of(pointer).store(word, std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t word(const void* pointer) noexcept { return word_of(pointer).load(std::memory_order_relaxed); }
   [[nodiscard]] bool contains(const void* pointer) const noexcept {
@@ -202,6 +203,12 @@ void Zone::release(void* pointer, std::uint64_t pages) noexcept {
   free_pages_at({index_of(pointer), pages});
 }
 
+void Zone::shorten(void* pointer, std::uint64_t from, std::uint64_t to) noexcept {
+  const std::lock_guard guard(lock_);
+  words_[index_of(pointer)].store(run | static_cast<std::uint32_t>(to), std::memory_order_relaxed);
+  free_pages_at({index_of(pointer) + to, from - to});
+}
+
 constinit std::array<Zone, ranges_max> zones;
 constinit unsigned zone_count = 0;
 constinit std::uint64_t ignored_bytes = 0;
@@ -339,6 +346,13 @@ void free_run(void* pointer) noexcept {
   zone->release(pointer, zone->word(pointer) & ~kind_mask);
 }
 
+void shorten_run(void* pointer, std::size_t pages) noexcept {
+  Zone* const zone = zone_of(pointer);
+  const std::size_t had = run_pages(pointer);
+  require(pages != 0 && pages <= had, "a run was made longer, or is none", reinterpret_cast<std::uintptr_t>(pointer));
+  if (pages != had) zone->shorten(pointer, had, pages);
+}
+
 std::size_t run_pages(const void* pointer) noexcept {
   Zone* const zone = zone_of(pointer);
   if (zone == nullptr || (zone->word(pointer) & kind_mask) != run) return 0;
@@ -369,6 +383,12 @@ PageCounters page_counters() noexcept {
   }
   for (const PageCache& cache : caches) counters.free_bytes += cache.count.value() * page_bytes;
   return counters;
+}
+
+std::uint64_t free_page_bytes() noexcept {
+  std::uint64_t pages = 0;
+  for (unsigned i = 0; i < zone_count; ++i) pages += zones[i].free_pages();
+  return pages * page_bytes;
 }
 
 NodeCounters node_counters(unsigned node) noexcept {

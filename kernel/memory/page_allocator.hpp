@@ -30,6 +30,8 @@ void free_pages(void* pages, unsigned order) noexcept;
 /// A run of any number of pages, aligned to 2^`alignment_order` pages; null as above. `free_run` gives it back and knows its length.
 [[nodiscard]] void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept;
 void free_run(void* run) noexcept;
+/// Gives back all but the first `pages` pages of a run; `pages` is at least 1 and not more than it has.
+void shorten_run(void* run, std::size_t pages) noexcept;
 /// Length of the run that begins at `pointer`; 0 if none does. Page aligned pointers only.
 [[nodiscard]] std::size_t run_pages(const void* pointer) noexcept;
 
@@ -48,6 +50,9 @@ struct PageCounters {
   std::uint64_t ignored_bytes;  ///< of ranges too small or too many to be used
 };
 [[nodiscard]] PageCounters page_counters() noexcept;
+
+/// `free_bytes` without what cores keep for themselves: a few instructions, for callers that ask often.
+[[nodiscard]] std::uint64_t free_page_bytes() noexcept;
 
 struct NodeCounters {
   std::uint64_t total_bytes;
