@@ -112,6 +112,12 @@ BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexc
   return header;
 }
 
+bool BinaryProtocol::only_reads(std::string_view head) noexcept {
+  if (head.size() < 2) return false;
+  const std::uint8_t command = loud_form(static_cast<std::uint8_t>(head[1]));
+  return command == op::get || command == op::get_key;
+}
+
 std::size_t BinaryProtocol::step(std::string_view input, Context& context) noexcept {
   if (input.front() != request_magic) {
     context.statistics.add(Count::protocol_errors);

@@ -22,6 +22,8 @@ class BinaryProtocol {
   static constexpr std::size_t header_bytes = 24;
   static constexpr std::size_t input_bytes_max = header_bytes + 255 + key_bytes_max;
   static constexpr char request_magic = static_cast<char>(0x80);
+  /// True if the request that begins with `head` is one of the gets, which need no memory for an item.
+  [[nodiscard]] static bool only_reads(std::string_view head) noexcept;
 
   /// Executes the request at the front of `input`; see `TextProtocol::step`.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;

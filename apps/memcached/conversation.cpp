@@ -12,12 +12,17 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
   Context context{.service = service_, .statistics = core_.statistics, .reply = reply, .transfer = transfer_, .now = service_.clock.now()};
   service_.store.tick(context.now);
   std::size_t used = 0;
+  waits_ = false;
   if (protocol_ == Protocol::unknown) {
     if (input.empty()) return 0;
     protocol_ = input.front() == BinaryProtocol::request_magic ? Protocol::binary : Protocol::text;
   }
   while (!reply.full() && !closing_) {
     const std::string_view rest = input.substr(used);
+    if (service_.store.is_short_of_memory() && may_allocate(rest) && service_.store.must_wait(context.now)) [[unlikely]] {
+      waits_ = true;
+      break;
+    }
     if (transfer_.bytes_left > 0) {
       if (carry_ != nullptr) {  // a head is carried up to its end and no further: the value would begin in it
         overrun(context);
@@ -60,6 +65,14 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
     return 0;
   }
   return wanted;
+}
+
+/// False if no memory for an item is needed for the next step: nothing is there to work on, or a command that only reads.
+bool Conversation::may_allocate(std::string_view rest) const noexcept {
+  if (transfer_.bytes_left > 0) return rest.size() >= transfer_.bytes_left;
+  const std::string_view head = carry_ != nullptr ? carry_->text() : rest;
+  if (head.empty()) return false;
+  return protocol_ == Protocol::text ? head.front() != 'g' : !BinaryProtocol::only_reads(head);
 }
 
 std::size_t Conversation::receive_value(std::string_view input, Context& context) noexcept {

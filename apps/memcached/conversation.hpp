@@ -43,10 +43,12 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Works on `input` and returns how many of its bytes are used up: all of them, unless `reply` is full. Then it is called again, with the
-  /// rest (which may be empty), once there is room.
+  /// Works on `input` and returns how many of its bytes are used up: all of them, unless `reply` is full or the store lets no command begin
+  /// (`waits`). Then it is called again, with the rest (which may be empty), once there is room, or in a later event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
+  /// The last call stopped because the store's memory is short (`Store::must_wait`).
+  [[nodiscard]] bool waits() const noexcept { return waits_; }
   /// Nothing more will be read; what is in the reply is to be sent, then the connection ends.
   [[nodiscard]] bool closing() const noexcept { return closing_; }
   /// How much of the reply may leave now.
@@ -65,11 +67,13 @@ class Conversation {
   void carry(std::string_view rest, Context& context) noexcept;
   /// A parser asked for more than there is room for: the connection ends.
   static void overrun(Context& context) noexcept;
+  [[nodiscard]] bool may_allocate(std::string_view rest) const noexcept;
 
   Service& service_;
   CoreState& core_;
   Protocol protocol_ = Protocol::unknown;
   bool closing_ = false;
+  bool waits_ = false;
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;

@@ -14,6 +14,7 @@
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/task.hpp"
 #include "net/network.hpp"
@@ -24,6 +25,8 @@ namespace {
 using namespace neap;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
+/// This part of the memory at start is left to the network and the card, also when what is stored lies in pieces.
+constexpr std::uint64_t free_share = 32;
 
 struct Options {
   net::AddressSetting address;
@@ -46,7 +49,11 @@ Options read_options(Arguments& arguments) {
                                                "what the items may take; beyond it the least recently used go");
   options.store.value_bytes_max =
       static_cast<std::uint32_t>(arguments.bytes("max_item", mebibyte, {1024, 128 * mebibyte}, "the largest value that is stored"));
-  options.store.seed = machine::random_bits();
+  options.store.seed = {machine::random_bits(), machine::random_bits()};
+  options.store.cores = core_count();
+  options.store.memory.shrink = &memory::shrink;
+  options.store.memory.free_bytes = &memory::free_page_bytes;
+  options.store.memory.free_bytes_least = free_bytes / free_share;
   arguments.finish();
   return options;
 }

@@ -71,7 +71,7 @@ void Session::turns() {
     while (may_go_on && !reply_.full()) {
       const std::size_t used = parse();
       parsed += used;
-      if (input_.empty() || conversation_.closing()) break;
+      if (input_.empty() || conversation_.closing() || conversation_.waits()) break;
       if (used == 0 && !reply_.full()) return stuck();
     }
     const bool was_full = reply_.full();
@@ -82,6 +82,11 @@ void Session::turns() {
     if (!send_reply()) return;  // `writable` comes back here
     if (conversation_.closing()) break;
     if (!may_go_on) return;
+    if (conversation_.waits()) {  // for memory of the store, which is freed between events
+      return again_.arm(std::chrono::nanoseconds(0), [this] {
+        if (!ended_) work();
+      });
+    }
     if (was_full) {  // the parser stopped for want of room, and may stand in the middle of what it carries
       if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return stuck();
       continue;

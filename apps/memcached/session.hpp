@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "apps/memcached/conversation.hpp"
+#include "kernel/timer.hpp"
 #include "net/network.hpp"
 
 namespace neap::memcached {
@@ -65,6 +66,7 @@ class Session final : public net::ConnectionHandler, private Holder {
   Conversation conversation_;
   Reply reply_;
   net::Buffer input_;           ///< received, not yet parsed
+  Timer again_;                 ///< pending while a command waits for the store's memory
   net::Buffer unsent_;          ///< taken from the reply, but the connection had no room
   std::size_t older_cost_ = 0;  ///< of pieces up to `boundary_`
   std::size_t newer_cost_ = 0;  ///< of pieces behind it

@@ -88,6 +88,10 @@ void show_general(Service& service, Lines lines) {
   lines.number("evictions", store.evictions);
   lines.number("reclaimed", store.reclaimed);
   lines.number("second_chances", store.second_chances);
+  lines.number("chain_evictions", store.chain_evictions);
+  lines.number("items_moved", store.moved);
+  lines.number("memory_waits", store.waits);
+  lines.number("retired_bytes", service.store.retired_bytes());
 }
 
 void show_settings(const Service& service, Lines lines) {

@@ -35,11 +35,17 @@ Store::Store(const StoreOptions& options)
       shard_count_(options.shards),
       seed_(options.seed),
       retire_(options.retire != nullptr ? options.retire : &rcu::retire),
+      memory_(options.memory),
+      cores_(std::max(options.cores, 1U)),
+      retired_bytes_max_(std::min(memory_bytes_ / retired_share, cores_ * retired_bytes_core)),
+      spare_bytes_(std::min(footprint(key_bytes_max, value_bytes_max_), memory_bytes_ / spare_share / cores_)),
+      spares_(std::make_unique<Spares[]>(cores_)),
       table_(options.buckets, retire_),
       shards_(std::make_unique<Shard[]>(options.shards)) {
   assert(std::has_single_bit(options.shards) && options.shards <= shards_max);
   assert(std::has_single_bit(options.buckets) && options.buckets >= options.shards);
   for (auto& oldest : oldest_used_) oldest.store(nothing_there, std::memory_order_relaxed);
+  if (!refill_spares()) raise_pressure();
 }
 
 Store::~Store() {
@@ -49,6 +55,9 @@ Store::~Store() {
       release_item(item);
       item = next;
     }
+  }
+  for (unsigned core = 0; core < cores_; ++core) {
+    for (const std::atomic<void*>& block : spares_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
   }
   assert(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0);  // nobody may hold an item longer than the store lives
 }
@@ -69,18 +78,34 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
 /// Under the shard's lock. What is dead in this chain goes: so expired items give their room back at the rate at which new ones come.
 Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
+  Item* oldest = nullptr;  // chains begin with their newest item
+  unsigned items = 0;
   table_.visit_chain(key.hash, [&](Item& item) {
     if (is_dead(item, now)) {
       take_back(shard, item);
-    } else if (item.hash == key.hash && item.key() == key.text) {
+      return;
+    }
+    ++items;
+    if (item.hash == key.hash && item.key() == key.text) {
       found = &item;
+    } else {
+      oldest = &item;
     }
   });
+  if (items > chain_items_max) [[unlikely]] {
+    evict(shard, *oldest, (oldest->accessed.load(std::memory_order_relaxed) & 1) != 0);
+    ++shard.counters.chain_evictions;
+  }
   return found;
 }
 
+/// Under the lock: a copy that replaces the item at the same moment takes the new expiry with it (`swap_if_same`, `move`).
 Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept {
-  const Found found = find(key, now);
+  Found found = find(key, now);  // marks it as used, and tells expired and flushed items apart
+  if (found.item == nullptr) return found;
+  Shard& shard = shard_of(key.hash);
+  const std::lock_guard lock(shard.lock);
+  found.item = find_live(key, now, shard);
   if (found.item != nullptr) found.item->expires.store(expires, std::memory_order_relaxed);
   return found;
 }
@@ -93,13 +118,9 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
   const std::size_t bytes = footprint(key.text.size(), value_bytes);
   void* memory = nullptr;
   if (reserve(bytes, now)) {
-    memory = std::malloc(sizeof(Item) + key.text.size() + value_bytes + 2);
-    // The limit may be more than the machine has, or its memory in pieces. What is evicted now comes back after a grace period.
-    if (memory == nullptr) {
-      used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-      for (unsigned more = 0; more < evictions_when_malloc_fails && evict_one(now); ++more) {
-      }
-    }
+    memory = allocate_bytes(sizeof(Item) + key.text.size() + value_bytes + 2);
+    // Nothing is evicted here: it would come back after a grace period, too late for this item. `relieve` does it before the next command.
+    if (memory == nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
   if (memory == nullptr) {
     refused_.fetch_add(1, std::memory_order_relaxed);
@@ -145,6 +166,7 @@ Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done
   Shard& shard = shard_of(old.hash);
   const std::lock_guard lock(shard.lock);
   if (find_live({old.key(), old.hash}, now, shard) != &old) return Swap::changed;
+  fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // it may have been touched since
   done.cas = link(shard, std::move(fresh), &old, now);
   return Swap::done;
 }
@@ -223,13 +245,16 @@ void Store::flush(Seconds when, Seconds now) noexcept {
     return;
   }
   flush_due_.store(nothing_there, std::memory_order_relaxed);
-  flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  flush_up_to_now();
 }
+
+/// Another core may have flushed newer items between the two steps: they stay flushed.
+void Store::flush_up_to_now() noexcept { detail::raise_to(flushed_cas_, cas_.load(std::memory_order_relaxed)); }
 
 void Store::flush_due(Seconds now) noexcept {
   Seconds due = flush_due_.load(std::memory_order_relaxed);
   if (now < due || !flush_due_.compare_exchange_strong(due, nothing_there, std::memory_order_relaxed)) return;
-  flushed_cas_.store(cas_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  flush_up_to_now();
 }
 
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------

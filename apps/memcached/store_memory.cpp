@@ -3,7 +3,8 @@
 //
 // An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, readers of this moment may still see it.
 // `held`: past that, but replies on their way refer to it. `used + held` stays under the limit, so a crowd of slow readers makes the cache
-// smaller, not the machine fail.
+// smaller, not the machine fail. `retired` has a bound of its own, and eviction cannot make it less: commands wait for it
+// (store_relief.cpp).
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
@@ -58,20 +59,25 @@ bool Store::evict_from(Shard& shard, Seconds now) noexcept {
     const std::uint32_t accessed = item.accessed.load(std::memory_order_relaxed);
     const bool used = (accessed & 1) != 0;
     if (used && look < second_chances_a_look) {
+      ++shard.counters.second_chances;
+      if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) continue;
       item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
       item.fetched = true;
       dequeue(shard, item);
       enqueue(shard, item);
-      ++shard.counters.second_chances;
       continue;
     }
-    ++shard.counters.evictions;
-    if (!used && !item.fetched) ++shard.counters.evicted_unfetched;
-    ++shard.sizes[size_class(footprint(item))].evictions;
-    unlink(shard, item);
+    evict(shard, item, used);
     return true;
   }
   return false;
+}
+
+void Store::evict(Shard& shard, Item& item, bool used) noexcept {
+  ++shard.counters.evictions;
+  if (!used && !item.fetched) ++shard.counters.evicted_unfetched;
+  ++shard.sizes[size_class(footprint(item))].evictions;
+  unlink(shard, item);
 }
 
 /// Unlinks what is expired or flushed.
@@ -95,7 +101,9 @@ void Store::note_oldest(Shard& shard) noexcept {
 void Store::retire(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
   used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  retired_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (waiting > retired_bytes_max_) [[unlikely]]
+    raise_pressure();
   auto* const node = new (&item.place.retired) rcu::Node{};
   node->reclaim = &Store::reclaim;
   retire_(*node);
@@ -107,7 +115,7 @@ void Store::reclaim(rcu::Node* node) noexcept {
   const std::size_t bytes = footprint(item);
   store.retired_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   if (item.references.load(std::memory_order_acquire) == 1) {  // only ours is left, and nobody can find the item to take another
-    free(item);
+    store.free(item);
     return;
   }
   item.counted_as_held = true;
@@ -123,7 +131,7 @@ void Store::release(Item& item) noexcept {
 
 void Store::free(Item& item) noexcept {
   item.~Item();
-  std::free(&item);
+  memory_.release(&item);
 }
 
 // --- What it tells about itself ----------------------------------------------------------------------------------------------------------
@@ -141,8 +149,11 @@ StoreCounters Store::counters() const noexcept {
     sum.expired_unfetched += shard.counters.expired_unfetched;
     sum.reclaimed += shard.counters.reclaimed;
     sum.second_chances += shard.counters.second_chances;
+    sum.chain_evictions += shard.counters.chain_evictions;
+    sum.moved += shard.counters.moved;
   }
   sum.out_of_memory = refused_.load(std::memory_order_relaxed);
+  sum.waits = waits_.load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -154,6 +165,7 @@ void Store::reset_counters() noexcept {
     for (SizeClass& size : shard.sizes) size.evictions = 0;
   }
   refused_.store(0, std::memory_order_relaxed);
+  waits_.store(0, std::memory_order_relaxed);
 }
 
 std::array<Store::SizeClass, Store::size_classes> Store::sizes() const noexcept {

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/memcached/numbers.hpp"
@@ -364,6 +368,163 @@ TEST(Hash, SpreadsAndDependsOnEveryByteAndTheSeed) {
   std::vector<int> buckets(64);
   for (int i = 0; i < 64'000; ++i) ++buckets[hash_key("user:" + std::to_string(i), 99) & 63];
   for (const int count : buckets) EXPECT_NEAR(count, 1000, 200);
+}
+
+// Two cores flush at once, and the one that looked first writes last: what the other one flushed must not come back.
+TEST(Store, AFlushNeverMovesBackwards) {
+  std::atomic<std::uint64_t> flushed_up_to{0};
+  detail::raise_to(flushed_up_to, 105);
+  detail::raise_to(flushed_up_to, 100);
+  EXPECT_EQ(flushed_up_to.load(), 105U);
+  detail::raise_to(flushed_up_to, 106);
+  EXPECT_EQ(flushed_up_to.load(), 106U);
+}
+
+/// Runs once, in the middle of the next allocation: where another core might run.
+std::function<void()> meanwhile;
+void* allocate_and_run_meanwhile(std::size_t bytes) noexcept {
+  if (meanwhile != nullptr) std::exchange(meanwhile, nullptr)();
+  return std::malloc(bytes);
+}
+
+// A copy that replaces an item has the expiry of that moment, not the one from when the copy was begun.
+TEST(Store, ATouchBesideACopyIsKept) {
+  StoreOptions options = test::small_store();
+  options.memory.allocate = &allocate_and_run_meanwhile;
+  Store store(options);
+  const Key key = store.key("sum");
+  const auto touch = [&] { EXPECT_NE(store.touch(key, 100, 2).item, nullptr); };
+  for (const bool append : {true, false}) {
+    ASSERT_EQ(put(store, Mode::set, "sum", "1", 2, 5).outcome, Outcome::stored);
+    if (append) {
+      auto [piece, outcome] = store.allocate(key, 0, 0, 1, 2);
+      *piece->value_data() = '2';
+      meanwhile = touch;
+      EXPECT_EQ(store.commit(Mode::append, std::move(piece), 0, 2).outcome, Outcome::stored);
+    } else {
+      meanwhile = touch;
+      EXPECT_EQ(store.arithmetic(key, true, 11, 0, 2).outcome, Outcome::stored);
+    }
+    EXPECT_EQ(look(store, "sum", 99), "12");
+    EXPECT_EQ(look(store, "sum", 100), std::nullopt);
+  }
+}
+
+/// Retired items wait here, as they do until the end of an event.
+std::vector<rcu::Node*> waiting;
+void reclaim_waiting() {
+  for (rcu::Node* const node : std::exchange(waiting, {})) node->reclaim(node);
+}
+
+// A client that replaces a large value again and again has its commands put off until the replaced values are free. Reads are not.
+TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 8 << 20;
+  options.retire = [](rcu::Node& node) noexcept { waiting.push_back(&node); };
+  test::Server server(options);
+  const Store& store = server.store;
+  constexpr unsigned commands = 200;
+  {
+    test::Client client(server), other(server);
+    (void)other.talk("set other 0 0 1\r\nx\r\n");
+    (void)client.talk("set sum 0 0 100000\r\n0" + std::string(99'999, ' ') + "\r\n");
+    std::string request, answer;
+    for (unsigned i = 0; i < commands; ++i) request += i % 2 == 0 ? "incr sum 1\r\n" : "append sum 0 0 1\r\n \r\n";
+    std::string_view left = request;
+    unsigned waits = 0;
+    while (!left.empty()) {
+      left.remove_prefix(client.conversation.consume(left, client.reply));
+      answer += test::take_all(client.reply);
+      ASSERT_LE(store.retired_bytes(), store.retired_bytes_max() + Store::footprint(3, 100'000 + commands));
+      ASSERT_EQ(store.counters().evictions, 0U);
+      if (left.empty()) break;
+      ASSERT_TRUE(client.conversation.waits());
+      EXPECT_EQ(other.talk("get other\r\n"), "VALUE other 0 1\r\nx\r\nEND\r\n");
+      ++waits;
+      reclaim_waiting();
+    }
+    EXPECT_GT(waits, 10U);
+    EXPECT_EQ(std::count(answer.begin(), answer.end(), '\n'), commands);
+    reclaim_waiting();
+    EXPECT_EQ(client.talk("incr sum 0\r\n"), "100\r\n");
+    reclaim_waiting();
+  }
+}
+
+// The vectors that SipHash's authors publish for the form with 2 and 4 rounds; the key is 00 01 .. 0f, the texts are 00 01 ...
+TEST(Hash, IsSipHash) {
+  const HashSeed seed{0x0706050403020100, 0x0f0e0d0c0b0a0908};
+  std::string text;
+  const std::uint64_t expected[] = {0x726fdb47dd0e0e31, 0x74f839c593dc67fd, 0x0d6c8009d9a94f5a, 0x85676696d7fb7e2d,
+                                    0xcf2794e0277187b7, 0x18765564cd99a68d, 0xcbc9466e58fee3ce, 0xab0200f58b01d137,
+                                    0x93f5f5799a932462, 0x9e0082df0ba9e4b0, 0x7a5dbbc594ddb9f3, 0xf4b32f46226bada7,
+                                    0x751e8fbc860ee5fb, 0x14ea5627c0843d90, 0xf723ca908e7af2ee, 0xa129ca6149be45e5};
+  for (const std::uint64_t hash : expected) {
+    EXPECT_EQ((detail::siphash<2, 4>(text, seed)), hash) << text.size() << " bytes";
+    text.push_back(static_cast<char>(text.size()));
+  }
+}
+
+/// The longest chain of 2^12 buckets.
+template <typename MakeKey>
+int longest_chain(int keys, const HashSeed& seed, MakeKey make_key) {
+  std::vector<int> buckets(1 << 12);
+  for (int i = 0; i < keys; ++i) ++buckets[hash_key(make_key(i), seed) & (buckets.size() - 1)];
+  return *std::max_element(buckets.begin(), buckets.end());
+}
+
+std::string in_8_bytes(std::uint64_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
+
+// 40,960 keys make 10 a bucket; a chain of 40 has a chance of one in a million. With a multiplication by a public constant, keys that begin
+// with the constant all met in one bucket, whatever the seed.
+TEST(Hash, NoSetOfKeysMeetsInOneBucket) {
+  constexpr int keys = 40'960;
+  for (const HashSeed seed : {HashSeed{}, HashSeed{99}, HashSeed{0x243f6a8885a308d3, 0x13198a2e03707344}}) {
+    for (const std::uint64_t constant : {0x9e3779b97f4a7c15U, 0xd1b54a32d192ed03U, std::uint64_t{0}, ~std::uint64_t{0}}) {
+      const std::string front = in_8_bytes(constant);
+      EXPECT_LT(longest_chain(keys, seed, [&](std::uint64_t i) { return front + in_8_bytes(i) + "end"; }), 40);
+      EXPECT_LT(longest_chain(keys, seed, [&](std::uint64_t i) { return front + in_8_bytes(i); }), 40);
+      EXPECT_LT(longest_chain(keys, seed, [&](std::uint64_t i) { return in_8_bytes(i) + front; }), 40);
+      EXPECT_LT(longest_chain(keys, seed, [&](std::uint64_t i) { return "0123456789abcdef" + front + in_8_bytes(i); }), 40);
+      EXPECT_LT(longest_chain(keys, seed, [&](std::uint64_t i) { return in_8_bytes(i << 40) + in_8_bytes(i ^ constant); }), 40);
+    }
+    EXPECT_LT(longest_chain(keys, seed, [](int i) { return std::to_string(i); }), 40);
+    EXPECT_LT(longest_chain(keys, seed, [](int i) { return "user:" + std::to_string(i) + ":profile"; }), 40);
+  }
+}
+
+// Each bit of a key changes each bit of the hash in half of the cases: 1,000 keys, six standard deviations.
+TEST(Hash, EachBitOfAKeyChangesHalfOfTheHash) {
+  constexpr int keys = 1'000;
+  std::mt19937_64 random(5);
+  for (const std::size_t bytes : {3, 8, 13, 32}) {
+    for (std::size_t bit = 0; bit < bytes * 8; bit += 11) {
+      int changed[32] = {};
+      for (int i = 0; i < keys; ++i) {
+        std::string key(bytes, '\0');
+        for (char& letter : key) letter = static_cast<char>(random());
+        const std::uint32_t before = hash_key(key, 5);
+        key[bit / 8] = static_cast<char>(key[bit / 8] ^ 1 << bit % 8);
+        for (unsigned at = 0; at < 32; ++at) changed[at] += static_cast<int>((before ^ hash_key(key, 5)) >> at & 1);
+      }
+      for (const int count : changed) ASSERT_NEAR(count, keys / 2, 95) << "bit " << bit << " of " << bytes << " bytes";
+    }
+  }
+}
+
+// If many keys had one hash all the same, a request would still walk a bounded number of them.
+TEST(Hash, AChainHasABound) {
+  Store store(test::small_store());
+  constexpr unsigned keys = 2'000, bound = 129;
+  for (unsigned i = 0; i < keys; ++i) {
+    const std::string name = "key" + std::to_string(i);
+    auto [item, outcome] = store.allocate({.text = name, .hash = 0x12345678}, 0, 0, 1, 2);
+    *item->value_data() = 'v';
+    ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, 2).outcome, Outcome::stored);
+    ASSERT_NE(store.find({.text = name, .hash = 0x12345678}, 2).item, nullptr);
+    ASSERT_LE(store.counters().items, bound);
+  }
+  EXPECT_EQ(store.counters().chain_evictions, keys - bound);
 }
 
 TEST(Numbers, ReadAsMemcachedReadsThem) {

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSL-1.0
+// The store on the kernel's own heap, in an arena a little larger than its limit: whatever the sizes of values were before, a set is not
+// refused while memory is there, and what the store counts is what the heap gave away. On the host the host's heap would hide both.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/memcached/store.hpp"
+#include "kernel/events.hpp"
+#include "kernel/memory/heap.hpp"
+#include "kernel/memory/page_allocator.hpp"
+#include "kernel/timer.hpp"
+#include "tests/host/host_machine.hpp"
+
+namespace neap::memcached {
+namespace {
+
+using host::HostMachine;
+
+constexpr std::size_t arena_bytes = std::size_t{64} << 20;
+constexpr std::size_t table_buckets = 1 << 14;
+
+/// One arena for the process, as on the machine.
+void prepare_arena() {
+  static const bool once = [] {
+    host::set_memory_bytes(arena_bytes);
+    memory::initialise_pages(machine::usable_memory());
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+/// As `main.cpp` chooses it: an eighth of memory is the network's.
+StoreOptions options_for(unsigned cores) {
+  StoreOptions options;
+  options.memory_bytes = arena_bytes / 8 * 7;
+  options.cores = cores;
+  options.buckets = table_buckets;
+  options.seed = 7;
+  options.memory.allocate = [](std::size_t bytes) noexcept { return memory::allocate(bytes); };
+  options.memory.release = [](void* pointer) noexcept { memory::deallocate(pointer); };
+  options.memory.shrink = &memory::shrink;
+  options.memory.free_bytes = &memory::free_page_bytes;
+  options.memory.free_bytes_least = arena_bytes / 32;
+  return options;
+}
+
+/// Cores that each run a list of commands, some in each event, as sessions do: none begins while the store lets them wait.
+class Players {
+ public:
+  /// False when there is nothing left to do.
+  using Command = std::function<bool(unsigned core)>;
+
+  Players(Store& store, unsigned cores) : store_(store), timers_(cores), machine_(cores), cores_(cores) {}
+
+  void play(unsigned commands_an_event, Command command) {
+    command_ = std::move(command);
+    commands_ = commands_an_event;
+    finished_ = 0;
+    for (unsigned core = 0; core < cores_; ++core) {
+      machine_.on(core, [this, core] { one_event(core); });
+    }
+    ASSERT_TRUE(HostMachine::wait_until([&] { return finished_.load() == cores_; }, std::chrono::seconds(150)));
+    ASSERT_TRUE(HostMachine::wait_until([&] {
+      for (unsigned core = 0; core < cores_; ++core) machine_.on(core, [] {});
+      return store_.retired_bytes() == 0;
+    }));
+  }
+  HostMachine& machine() { return machine_; }
+  [[nodiscard]] std::size_t most_retired() const { return most_retired_; }
+  [[nodiscard]] std::size_t most_counted() const { return most_counted_; }
+
+ private:
+  void one_event(unsigned core) {
+    for (unsigned i = 0; i < commands_; ++i) {
+      if (store_.must_wait(2)) return timers_[core].arm(std::chrono::nanoseconds(0), [this, core] { one_event(core); });
+      const bool more = command_(core);
+      raise(most_retired_, store_.retired_bytes());
+      raise(most_counted_, store_.used_bytes() + store_.held_bytes());
+      if (!more) {
+        ++finished_;
+        return;
+      }
+    }
+    spawn([this, core] { one_event(core); });
+  }
+  static void raise(std::atomic<std::size_t>& most, std::size_t value) {
+    std::size_t before = most.load();
+    while (before < value && !most.compare_exchange_weak(before, value)) {
+    }
+  }
+
+  Store& store_;
+  std::vector<Timer> timers_;
+  HostMachine machine_;
+  const unsigned cores_;
+  Command command_;
+  unsigned commands_ = 0;
+  std::atomic<unsigned> finished_{0};
+  std::atomic<std::size_t> most_retired_{0}, most_counted_{0};
+};
+
+Outcome set(Store& store, const std::string& key, std::size_t bytes, Seconds now = 2) {
+  auto [item, outcome] = store.allocate(store.key(key), 0, expires_never, bytes, now);
+  if (!item) return outcome;
+  std::memset(item->value_data(), 'v', bytes);
+  return store.commit(Mode::set, std::move(item), 0, now).outcome;
+}
+
+class StoreOnHeap : public testing::TestWithParam<unsigned> {
+ protected:
+  static void SetUpTestSuite() { prepare_arena(); }
+  void SetUp() override { store_ = std::make_unique<Store>(options_for(GetParam())); }
+
+  /// The store's items are the only objects that come and go on this heap; the host's own heap serves all else, the table included.
+  void expect_accounts_match(Players& players) {
+    std::size_t spares = 0;
+    for (const std::size_t bytes : store_->spare_bytes()) spares += GetParam() * Store::footprint(0, bytes - sizeof(Item) - 2);
+    EXPECT_TRUE(HostMachine::wait_until([&] {
+      for (unsigned core = 0; core < GetParam(); ++core) players.machine().on(core, [] {});
+      const std::size_t heap = memory::heap_counters().used_bytes - heap_before_;
+      const std::size_t counted = store_->used_bytes() + store_->held_bytes() + store_->retired_bytes();
+      return heap >= counted && heap - counted <= spares;
+    })) << memory::heap_counters().used_bytes - heap_before_
+        << " in the heap, " << store_->used_bytes() << " used, " << store_->held_bytes() << " held";
+    EXPECT_EQ(store_->used_bytes(), store_->counters().bytes);
+    EXPECT_LE(players.most_counted(), store_->memory_bytes() + GetParam() * (std::size_t{2} << 20));
+    EXPECT_LE(players.most_retired(), store_->retired_bytes_max() + GetParam() * (std::size_t{2} << 20));
+  }
+
+  std::uint64_t heap_before_ = memory::heap_counters().used_bytes;
+  std::unique_ptr<Store> store_;
+};
+
+// Small values fill the memory, one in 300 of them is read again and again, so that each slab keeps one; then large values come.
+TEST_P(StoreOnHeap, LargeValuesFindRoomBetweenSmallOnesThatStay) {
+  const unsigned cores = GetParam();
+  constexpr unsigned smalls = 270'000, larges = 8'000, hot_distance = 300;
+  Store& store = *store_;
+  std::atomic<unsigned> refused{0}, next{0}, hot_lost{0};
+  {
+    Players players(store, cores);
+    players.play(50, [&](unsigned) {
+      const unsigned number = next++;
+      if (number >= smalls) return false;
+      if (set(store, "small" + std::to_string(number), 100) != Outcome::stored) ++refused;
+      return true;
+    });
+    EXPECT_EQ(refused.load(), 0U);
+    // One core: the others' slabs are then in its way, too.
+    next = 0;
+    players.play(20, [&](unsigned core) {
+      if (core != 0) return false;
+      const unsigned number = next++;
+      if (number >= larges) return false;
+      const Seconds now = 3 + number / 10;
+      if (set(store, "large" + std::to_string(number), 100'000, now) != Outcome::stored) ++refused;
+      const unsigned from = number % 10 * (smalls / 10);
+      for (unsigned hot = from; hot < from + smalls / 10; hot += hot_distance) {
+        (void)store.find(store.key("small" + std::to_string(hot)), now);
+      }
+      return true;
+    });
+    EXPECT_EQ(refused.load(), 0U);
+    players.machine().on(0, [&] {
+      for (unsigned hot = smalls / 2; hot < smalls; hot += hot_distance) {
+        if (store.find(store.key("small" + std::to_string(hot)), 2).item == nullptr) ++hot_lost;
+      }
+    });
+    EXPECT_GT(store.counters().moved, smalls / hot_distance);
+    EXPECT_LT(hot_lost.load(), smalls / hot_distance / 3);  // of half of them: most of what is used stays, though it had to move
+    EXPECT_GT(store.counters().bytes, store.memory_bytes() * 3 / 4);
+    expect_accounts_match(players);
+    store_.reset();
+  }
+}
+
+// Any sizes, other ones each phase, from any core: no set is refused, and each phase evicts little more than it brings.
+TEST_P(StoreOnHeap, NoSetIsRefusedWhateverSizesCome) {
+  const unsigned cores = GetParam();
+  Store& store = *store_;
+  std::atomic<unsigned> refused{0};
+  std::atomic<std::uint64_t> stored_bytes{0};
+  {
+    Players players(store, cores);
+    std::vector<std::mt19937> random(cores);
+    for (unsigned core = 0; core < cores; ++core) random[core].seed(core + 11);
+    for (const unsigned size_bits : {7U, 17U, 10U, 20U, 13U, 6U, 19U, 20U, 8U, 16U}) {
+      std::vector<std::uint64_t> left(cores, (std::uint64_t{96} << 20) / cores);
+      const std::uint64_t items_most = 150'000 / cores;
+      std::vector<std::uint64_t> items(cores, 0);
+      players.play(20, [&](unsigned core) {
+        const std::size_t bytes = 1 + random[core]() % (std::size_t{1} << (size_bits - random[core]() % 3));
+        if (left[core] < bytes || ++items[core] > items_most) return false;
+        left[core] -= bytes;
+        stored_bytes += bytes;
+        const std::string key = "key" + std::to_string(random[core]() % 200'000);
+        if (set(store, key, bytes) != Outcome::stored) ++refused;
+        if (random[core]() % 4 == 0) (void)store.find(store.key("key" + std::to_string(random[core]() % 200'000)), 2);
+        return true;
+      });
+      EXPECT_EQ(refused.load(), 0U) << "values of up to " << (1U << size_bits) << " bytes";
+      expect_accounts_match(players);
+    }
+    store_.reset();
+  }
+}
+
+// Replaced values wait for the end of the event: many in one event must neither take more memory than their share nor drive out others.
+TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
+  Store& store = *store_;
+  constexpr unsigned commands = 3'000, smalls = 50'000;
+  std::atomic<unsigned> refused{0}, done{0};
+  {
+    Players players(store, GetParam());
+    players.play(100, [&](unsigned core) {
+      if (core != 0) return false;
+      const unsigned number = done++;
+      if (set(store, "small" + std::to_string(number), 500) != Outcome::stored) ++refused;
+      return number + 1 < smalls;
+    });
+    players.machine().on(0, [&] {
+      auto [item, outcome] = store.allocate(store.key("sum"), 0, expires_never, 100'000, 2);
+      ASSERT_TRUE(item);
+      std::memset(item->value_data(), ' ', 100'000);
+      *item->value_data() = '0';
+      ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, 2).outcome, Outcome::stored);
+    });
+    done = 0;
+    players.play(commands, [&](unsigned core) {
+      if (core != 0) return false;
+      if (store.arithmetic(store.key("sum"), true, 1, 0, 2).outcome != Outcome::stored) ++refused;
+      return ++done < commands;
+    });
+    EXPECT_EQ(refused.load(), 0U);
+    EXPECT_EQ(store.counters().evictions, 0U);
+    EXPECT_EQ(store.counters().items, smalls + 1U);
+    players.machine().on(0, [&] { EXPECT_EQ(store.arithmetic(store.key("sum"), true, 0, 0, 2).value, commands); });
+    expect_accounts_match(players);
+    store_.reset();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Memcached, StoreOnHeap, testing::Values(1, 2, 4));
+
+}  // namespace
+}  // namespace neap::memcached
