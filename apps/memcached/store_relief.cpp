@@ -30,15 +30,22 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   return memory;
 }
 
+/// This core's blocks first. Small items need a slab, and another core may take the block that is released for it: then the other cores'
+/// blocks have to do.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
-  Spares& own = spares_[machine::this_core() % cores_];
-  for (std::size_t size = 0; size < own.blocks.size(); ++size) {
-    void* const block = bytes > spare_bytes()[size] ? nullptr : own.blocks[size].exchange(nullptr, std::memory_order_seq_cst);
-    raise_pressure();
-    if (block == nullptr) continue;
-    if (memory_.shrink != nullptr && memory_.shrink(block, bytes)) return block;
-    memory_.release(block);  // another core may be faster to take it
-    if (void* const memory = memory_.allocate(bytes); memory != nullptr) return memory;
+  raise_pressure();
+  const unsigned own = machine::this_core();
+  for (unsigned step = 0; step < cores_; ++step) {
+    for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
+      std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
+      if (bytes > spare_bytes()[size]) continue;
+      void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
+      raise_pressure();  // after the exchange, so that `relieve` misses no block
+      if (block == nullptr) continue;
+      if (memory_.shrink != nullptr && memory_.shrink(block, bytes)) return block;
+      memory_.release(block);
+      if (void* const memory = memory_.allocate(bytes); memory != nullptr) return memory;
+    }
   }
   return nullptr;
 }
