@@ -2,7 +2,7 @@
 // The second half of fuzz_control: many clients at once against the whole server.
 //
 // Peers do more than send lines. They also connect and say nothing, stop reading, end in the middle of a
-// line, guess tokens, and do so all at once. Whatever they do, a client with the token is served, the event loops go on, and afterwards
+// line, guess tokens, and do so all at once. In all cases a client with the token is served, the event loops go on, and afterwards
 // nothing is held for them any more.
 #pragma once
 
