@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "net/gathered_piece.hpp"
 #include "net/network.hpp"
 
 namespace neap::net {
@@ -93,5 +95,9 @@ std::size_t Connection::unacknowledged_bytes() const noexcept { return static_ca
 void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; }
 void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
 void ConnectionHandler::peer_closed() { connection().close(); }
+
+// Pieces gathered by the stack do not occur here; the buffers still name their functions.
+inline void GatheredPiece::release(void*) noexcept { std::abort(); }
+inline void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
 
 }  // namespace neap::net

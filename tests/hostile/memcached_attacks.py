@@ -224,9 +224,12 @@ class CollidingKeys(Attack):
             for first in range(0, self._sent, self.batch):
                 numbers = range(first, first + self.batch)
                 other.sendall(b"".join(_binary(opcode_delete_quiet, self._key(number)) for number in numbers))
-            other.sendall(_binary(opcode_no_operation))
-            while len(other.recv(1 << 16)) == 1 << 16:
-                pass
+                other.sendall(_binary(opcode_no_operation))
+                answers = b""
+                while not answers.endswith(_binary(opcode_no_operation).replace(b"\x80", b"\x81", 1)):
+                    received = other.recv(1 << 16)
+                    assert received, "the connection ended"
+                    answers += received
 
 
 class OtherSizes(Attack):
