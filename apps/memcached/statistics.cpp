@@ -185,6 +185,10 @@ void tell_counters(Service& service, std::optional<unsigned> core, const Emit& e
   emit("reply_limit_bytes", service.reply_memory.limit_bytes());
   emit("curr_items", store.items);
   emit("evictions", store.evictions);
+  emit("chain_evictions", store.chain_evictions);
+  emit("items_moved", store.moved);
+  emit("memory_waits", store.waits);
+  emit("retired_bytes", service.store.retired_bytes());
 }
 
 std::uint64_t Service::total(Count which) const noexcept {
