@@ -97,7 +97,7 @@ void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true;
 void ConnectionHandler::peer_closed() { connection().close(); }
 
 // Pieces gathered by the stack do not occur here; the buffers still name their functions.
-inline void GatheredPiece::release(void*) noexcept { std::abort(); }
-inline void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
+void GatheredPiece::release(void*) noexcept { std::abort(); }
+void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
 
 }  // namespace neap::net
