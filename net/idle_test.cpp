@@ -7,6 +7,7 @@
 
 #include "lwip/priv/tcp_priv.h"
 #include "net/testing/dhcp_server.hpp"
+#include "net/testing/hand_peer.hpp"
 #include "net/testing/handlers.hpp"
 #include "net/testing/two_machines.hpp"
 
@@ -163,6 +164,19 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     take_clock();
   }
   EXPECT_EQ(record->mismatches, 0U);
+}
+
+// A core whose timer is late each time gives up an unfinished datagram all the same: no later tick would.
+TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
+  take_clock();
+  world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
+  settle();
+  EXPECT_EQ(world_->server_card.buffers_out(), 1);
+  for (int i = 0; i < 12; ++i) {
+    clock_.advance(1900ms);
+    settle();
+  }
+  EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
 // TIME-WAIT is aged in big steps, but it ends: 30 s at least, 15 s later at most (and what the ticks are late).

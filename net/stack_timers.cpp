@@ -224,8 +224,10 @@ void Stack::timer_fired() noexcept {
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    ip_reass_tmr();
-    times_.reassembly = now + IP_TMR_INTERVAL;
+    // Late ticks are made up for: `reassembly_until` goes by the clock, and what was not aged enough by then would be kept for ever.
+    const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
+    for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
+    times_.reassembly += passed * IP_TMR_INTERVAL;
     if (now >= times_.reassembly_until) {
       times_.reassembly_until = 0;
       times_.reassembly = StackTimes::never;
