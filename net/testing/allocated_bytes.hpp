@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSL-1.0
+// For tests of accounts: what this process has really allocated.
+#pragma once
+
+#include <malloc.h>
+
+#include <cstddef>
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // the header is not everywhere where the library is
+#endif
+
+namespace neap::net::testing {
+
+inline std::size_t allocated_bytes() {
+#ifdef __SANITIZE_ADDRESS__
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+#endif
+}
+
+}  // namespace neap::net::testing

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSL-1.0
+// Both ends of the connections of fuzz_stack.cpp: applications with habits, good and bad, and peers without a stack.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "net/network.hpp"
+#include "net/testing/raw_peer.hpp"
+
+namespace neap::net::testing {
+
+/// What an application does with what it receives. It is the service of the port `first_port` plus this.
+enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
+constexpr std::uint16_t first_port = 100;
+constexpr unsigned habits = 10;
+
+class Application;
+using Applications = std::vector<Application*>;
+
+class Application final : public ConnectionHandler {
+ public:
+  Application(Applications& all, Habit habit, bool& sent) : all_(all), habit_(habit), sent_(sent) { all_.push_back(this); }
+  ~Application() override { std::erase(all_, this); }
+
+  void received(Buffer data) override {
+    switch (habit_) {
+      case Habit::read:
+        return;
+      case Habit::keep:
+      case Habit::never_close:
+        return kept_.append(std::move(data));
+      case Habit::keep_half:
+        kept_.append(std::move(data));
+        return kept_.drop_front(kept_.bytes() / 2);
+      case Habit::echo:
+        kept_.append(std::move(data));
+        if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
+        return;
+      case Habit::answer_more:
+        return send(20'000);
+      case Habit::answer_much:
+        kept_.append(std::move(data));
+        return send(1'500'000);
+      case Habit::close:
+        return connection().close();
+      case Habit::abort:
+        return connection().abort();
+      case Habit::no_memory:
+        throw std::bad_alloc();
+    }
+  }
+  void peer_closed() override {
+    if (habit_ != Habit::never_close) connection().close();
+  }
+  void act(unsigned what, std::size_t bytes) {
+    switch (what) {
+      case 0:
+        return kept_.clear();
+      case 1:
+        return kept_.drop_front(std::min(kept_.bytes(), bytes));
+      case 2:
+        return send(bytes);
+      case 3:
+        return connection().end_sending();
+      case 4:
+        return connection().close();
+      default:
+        return connection().abort();
+    }
+  }
+
+ private:
+  void send(std::size_t bytes) {
+    sent_ = true;
+    const std::vector<std::byte> data(std::min(bytes, connection().send_space_bytes()));
+    static_cast<void>(connection().send(Buffer::copy(data)));
+  }
+  Applications& all_;
+  Habit habit_;
+  bool& sent_;
+  Buffer kept_;
+};
+
+/// Sends back what it receives.
+class Echo final : public ConnectionHandler {
+ public:
+  void received(Buffer data) override {
+    if (!connection().send(std::move(data)).has_value()) connection().abort();
+  }
+};
+
+/// The far end of a connection: its numbers, and what came in order.
+struct Peer {
+  Endpoint from, to;
+  std::uint32_t sequence = 0, acknowledged = 0;
+  std::uint32_t taken = 0;  ///< what the machine acknowledged last
+  std::uint16_t window = 0xFFFF;
+  bool answered = false, reset = false;
+  Bytes received{};
+
+  void heard(const RawSegment& segment) {
+    if ((segment.flags & rst_flag) != 0) reset = true;
+    if ((segment.flags & ack_flag) != 0) taken = segment.acknowledged;
+    if ((segment.flags & syn_flag) != 0 && !answered) {
+      answered = true;
+      acknowledged = segment.sequence + 1;
+    } else if (segment.sequence == acknowledged) {
+      received.insert(received.end(), segment.payload.begin(), segment.payload.end());
+      acknowledged += static_cast<std::uint32_t>(segment.payload.size()) + ((segment.flags & fin_flag) != 0 ? 1 : 0);
+    }
+  }
+};
+
+}  // namespace neap::net::testing
