@@ -273,7 +273,7 @@ class Case {
         for (std::uint32_t count = choices_.below(4); count > 0; --count) {
           frame[12 + choices_.below(static_cast<std::uint32_t>(frame.size()) - 12)] = static_cast<std::byte>(choices_.bits(1));
         }
-        frame.resize(frame.size() - choices_.below(60));
+        frame.resize(frame.size() - choices_.below(40));
         if (choices_.below(2) == 0) fill_checksums(frame);
         arrive(std::move(frame));
         break;
