@@ -21,10 +21,10 @@
 #include "net/bring_up.hpp"
 #include "net/payload_reference.hpp"
 #include "net/stack.hpp"
-#include "net/testing/allocated_bytes.hpp"
 #include "net/testing/choices.hpp"
 #include "net/testing/fuzzed_ends.hpp"
 #include "net/testing/raw_peer.hpp"
+#include "tests/host/allocated_bytes.hpp"
 #include "tests/host/fuzzing.hpp"
 #include "tests/host/host_machine.hpp"
 
@@ -368,7 +368,7 @@ class Case {
       trim_payload_references();
       Buffer::trim_free_list();
       SegmentJoiner::trim();
-      bytes = allocated_bytes();
+      bytes = host::allocated_bytes();
     });
     return bytes;
   }
@@ -459,9 +459,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   GTEST_FLAG_SET(break_on_failure, true);
   static const bool warm = (play(data, 0), true);  // what is allocated once a process
   static_cast<void>(warm);
-  const std::size_t before = allocated_bytes();
+  const std::size_t before = neap::host::allocated_bytes();
   play(data, size);
-  const std::size_t after = allocated_bytes();
+  const std::size_t after = neap::host::allocated_bytes();
   if (after > before) fail("allocated after the case", after - before);
   return 0;
 }

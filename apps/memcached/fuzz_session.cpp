@@ -21,8 +21,8 @@
 
 #include "apps/memcached/session.hpp"
 #include "apps/memcached/test_connection.hpp"
-#include "apps/memcached/test_memory.hpp"
 #include "apps/memcached/test_server.hpp"
+#include "tests/host/allocated_bytes.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -39,7 +39,7 @@ constexpr std::size_t connection_bytes = 8 << 10;
 // For each core, in no account: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;
 
-using test::allocated_bytes;
+using host::allocated_bytes;
 
 [[noreturn]] void fail(const char* what, std::size_t got, std::size_t expected) {
   std::fprintf(stderr, "%s: %zu instead of %zu\n", what, got, expected);

@@ -10,14 +10,14 @@
 
 #include "apps/memcached/session.hpp"
 #include "apps/memcached/test_connection.hpp"
-#include "apps/memcached/test_memory.hpp"
 #include "apps/memcached/test_server.hpp"
+#include "tests/host/allocated_bytes.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
 namespace {
 
-using test::allocated_bytes;
+using host::allocated_bytes;
 using test::Server;
 
 struct Peer {

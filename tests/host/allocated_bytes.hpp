@@ -10,7 +10,7 @@
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // the header is not everywhere where the library is
 #endif
 
-namespace neap::memcached::test {
+namespace neap::host {
 
 inline std::size_t allocated_bytes() {
 #ifdef __SANITIZE_ADDRESS__
@@ -21,4 +21,4 @@ inline std::size_t allocated_bytes() {
 #endif
 }
 
-}  // namespace neap::memcached::test
+}  // namespace neap::host
