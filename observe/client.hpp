@@ -79,7 +79,12 @@ class Client {
   [[nodiscard]] unsigned core() const noexcept { return core_; }
 
   bool authorised = false;  ///< has sent the token
-  bool proven = false;      ///< has a place among the proven clients (Server::prove)
+  bool proven = false;      ///< has a place among the proven clients (`set_proven`)
+  /// Called by Server::prove: nothing waits for the proof any more.
+  void set_proven() noexcept {
+    proven = true;
+    proof_limit_.cancel();
+  }
   unsigned wrong_tokens = 0;
 
   // For Clients.

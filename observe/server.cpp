@@ -106,7 +106,7 @@ bool Server::prove(Client& client) {
     client.finish();
     return false;
   }
-  client.proven = true;
+  client.set_proven();
   count(counters_.clients);
   if (*displaced) count(counters_.clients_displaced);
   return true;
