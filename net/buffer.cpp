@@ -99,9 +99,9 @@ void Buffer::append_piece(Piece& piece) noexcept {
   ++pieces_;
 }
 
-void Buffer::append(Buffer tail) noexcept {
+void Buffer::append_behind(Buffer& tail) noexcept {
   if (tail.first_ == nullptr) return;
-  if (first_ != nullptr && GatheredPiece::continues(*last_, *tail.first_)) {
+  if (GatheredPiece::continues(*last_, *tail.first_)) {
     Piece& joined = *std::exchange(tail.first_, tail.first_->next);
     bytes_ += joined.bytes;
     tail.bytes_ -= joined.bytes;
@@ -112,7 +112,7 @@ void Buffer::append(Buffer tail) noexcept {
       return;
     }
   }
-  (first_ == nullptr ? first_ : last_->next) = tail.first_;
+  last_->next = tail.first_;
   last_ = tail.last_;
   bytes_ += tail.bytes_;
   pieces_ += tail.pieces_;
@@ -165,7 +165,7 @@ void Buffer::release_piece(Piece* piece) noexcept {
   if (release != nullptr) release(owner);
 }
 
-void Buffer::clear() noexcept {
+void Buffer::release_all() noexcept {
   Piece* piece = detach();
   while (piece != nullptr) {
     Piece* const next = piece->next;

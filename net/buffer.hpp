@@ -36,7 +36,9 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { clear(); }
+  ~Buffer() {
+    if (first_ != nullptr) release_all();
+  }
 
   /// Copies `bytes` into memory of its own. Empty buffer if there is no memory (`bytes()` tells), or for more than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
@@ -55,7 +57,16 @@ class Buffer {
   }
 
   /// A tail that continues the last piece in the same block of gathered bytes (gathered_piece.hpp) becomes one piece with it.
-  void append(Buffer tail) noexcept;
+  void append(Buffer&& tail) noexcept {
+    if (first_ == nullptr) {  // nearly always
+      first_ = std::exchange(tail.first_, nullptr);
+      last_ = std::exchange(tail.last_, nullptr);
+      bytes_ = std::exchange(tail.bytes_, 0);
+      pieces_ = std::exchange(tail.pieces_, 0);
+    } else {
+      append_behind(tail);
+    }
+  }
   /// Drops the first `bytes`, releasing the pieces that are used up.
   void drop_front(std::size_t bytes) noexcept;
   /// Copies up to `out.size()` bytes from the front without dropping them; returns how many.
@@ -63,7 +74,9 @@ class Buffer {
   /// Takes the chain out; the caller releases its pieces by `release_piece`.
   [[nodiscard]] Piece* detach() noexcept;
   static void release_piece(Piece* piece) noexcept;
-  void clear() noexcept;
+  void clear() noexcept {
+    if (first_ != nullptr) release_all();
+  }
 
   /// Appends a piece whose header is the caller's until `release` is called.
   void append_piece(Piece& piece) noexcept;
@@ -71,6 +84,10 @@ class Buffer {
   static void trim_free_list() noexcept;
 
  private:
+  /// Takes over the pieces of `tail`; this buffer is not empty.
+  void append_behind(Buffer& tail) noexcept;
+  void release_all() noexcept;
+
   Piece* first_ = nullptr;
   Piece* last_ = nullptr;
   std::size_t bytes_ = 0;

@@ -53,7 +53,8 @@ template <int word_rounds, int final_rounds>
   std::uint64_t v1 = seed.high ^ 0x646f72616e646f6d;
   std::uint64_t v2 = seed.low ^ 0x6c7967656e657261;
   std::uint64_t v3 = seed.high ^ 0x7465646279746573;
-  const auto rounds = [&](int count) {
+  const auto rounds = [&](int count) [[gnu::always_inline]] {
+#pragma GCC unroll 4
     for (int i = 0; i < count; ++i) {
       v0 += v1;
       v1 = std::rotl(v1, 13) ^ v0;

@@ -63,7 +63,7 @@ void Session::work() {
 
 /// Parses and sends by turns until the input is used up or the connection takes no more. Each turn uses up input, writes a reply or hands
 /// some of it over. A turn that does none of these would be repeated for ever, so it ends the connection.
-void Session::turns() {
+[[gnu::always_inline]] inline void Session::turns() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
@@ -100,7 +100,7 @@ void Session::turns() {
 }
 
 /// Works on the first piece of the input and drops what is used up of it. Returns how many bytes that were.
-std::size_t Session::parse() {
+[[gnu::always_inline]] inline std::size_t Session::parse() {
   const std::span<const std::byte> front = input_.front();
   const std::uint64_t requests = core_.statistics.value(Count::requests);
   const std::size_t used = conversation_.consume({reinterpret_cast<const char*>(front.data()), front.size()}, reply_);
@@ -131,7 +131,7 @@ void Session::reset_connection() noexcept {
   cut();
 }
 
-bool Session::may_parse() noexcept {
+[[gnu::always_inline]] inline bool Session::may_parse() noexcept {
   const std::size_t in_flight = older_cost_ + newer_cost_;
   const ReplyMemory& memory = service_.reply_memory;
   const bool may = in_flight == 0 || in_flight < memory.share_bytes();
