@@ -132,6 +132,9 @@ struct CountersOf {
   Count pass_on_refused{};       ///< its queue was full
   Count neighbours_published{};  ///< ARP entries told to other cores
   Count neighbours_withheld{};   ///< not told: known already, or too many a second
+  Count neighbours_recycled{};   ///< ARP entries that gave way to others
+  Count neighbours_refused{};    ///< announcements by ARP that found no entry
+  Count unresolved_dropped{};    ///< packets dropped that waited for a neighbour's address
   Count address_conflicts{};     ///< another machine claims our address
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};

@@ -2,6 +2,7 @@
 // Peers that take what others need: memory, half-open connections, wake-ups. What must go on beside them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -252,6 +253,92 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   arrive_all(world, std::move(frames));
   const auto seconds = static_cast<unsigned>((std::chrono::steady_clock::now() - begin) / 1s);
   EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
+}
+
+// 5,000 announcements and 5,000 SYNs from neighbours that do not answer ARP. The clock stands still, so nothing is sent again: a neighbour
+// that the server sends to keeps its entry, and a new one is served as soon as it answers.
+TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
+  host::ManualClock clock(1'000'000'000);
+  std::atomic<bool> running{true}, done{false};
+  std::thread runner([&] {
+    while (!done) {
+      if (running) clock.advance(5ms);
+      std::this_thread::sleep_for(100us);
+    }
+  });
+  {
+    std::atomic<unsigned> questions{0}, echoed_bytes{0};  // the tap outlives the test's other variables
+    std::mutex lock;
+    TwoMachines world;
+    const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000},
+                                            Endpoint{.address = {0x0A000043}, .port = 4000}};
+    RawPeer served_before(world.server_card, addresses[0], service(other_port)),
+        fresh(world.server_card, addresses[1], service(other_port));
+    world.listen(attacked_port, echoing());
+    world.listen(other_port, echoing());
+    world.machine.on(0, [&] {  // the core that sends
+      world.server_card.tap([&](const Bytes& frame) {
+        const bool question = frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{1};
+        if (question && (frame[41] == std::byte{0x42} || frame[41] == std::byte{0x43})) ++questions;
+        const RawSegment segment = segment_in(frame);
+        if (segment.flags == 0) return true;
+        const std::lock_guard guard(lock);
+        if (segment.to.address == addresses[0].address) {
+          served_before.heard(segment);
+          echoed_bytes += static_cast<unsigned>(segment.payload.size());
+        } else if (segment.to.address == addresses[1].address) {
+          fresh.heard(segment);
+        }
+        return true;
+      });
+    });
+    const auto announce = [&](Ipv4Address from, unsigned operation) {
+      return arp_answer(from, server_address, world.server_card.mac(), operation);
+    };
+    const auto silent = [](unsigned i) { return Ipv4Address{0x0A000050 + i % 150}; };
+    const auto flood_near = [&](unsigned count) {
+      std::deque<Bytes> frames;
+      for (unsigned i = 0; i < count; ++i) {
+        const Endpoint from{.address = silent(i), .port = static_cast<std::uint16_t>(1024 + i)};
+        frames.push_back(frame_of({.from = from, .to = service(attacked_port), .sequence = i, .flags = syn_flag}, world.server_card.mac()));
+      }
+      arrive_all(world, std::move(frames));
+    };
+    const auto expect_served = [&](const char* beside) {
+      const unsigned before = echoed_bytes;
+      served_before.acknowledge = served_before.highest;
+      served_before.send(ack_flag | psh_flag, Bytes(400));
+      EXPECT_TRUE(HostMachine::wait_until([&] { return echoed_bytes == before + 400; }, 2s)) << beside;
+      EXPECT_EQ(questions, 1U) << beside << ": its entry is gone";
+    };
+
+    running = false;
+    served_before.send(syn_flag);
+    ASSERT_TRUE(HostMachine::wait_until([&] { return questions == 1; }));
+    world.server_card.arrive(announce(addresses[0].address, 2), 0);
+    ASSERT_TRUE(HostMachine::wait_until([&] { return served_before.answered.load(); }));
+    served_before.send(ack_flag);
+    expect_served("nothing");
+
+    std::deque<Bytes> frames;
+    for (unsigned i = 0; i < 5'000; ++i) frames.push_back(announce(silent(i), 1));
+    arrive_all(world, std::move(frames));
+    expect_served("announcements");
+    flood_near(5'000);
+    expect_served("SYNs");
+
+    fresh.send(syn_flag);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return questions == 2; }));
+    flood_near(20);
+    world.server_card.arrive(announce(addresses[1].address, 2), 0);
+    EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request gave way";
+    const Counters counters = world.counters_of(0);
+    EXPECT_GT(counters.neighbours_recycled, 4'000U);
+    EXPECT_GT(counters.unresolved_dropped, 1'000U);
+    running = true;
+  }
+  done = true;
+  runner.join();
 }
 
 }  // namespace

@@ -96,3 +96,7 @@ extern "C" void neap_lwip_neighbour_learned(const ip4_addr_t* address, const eth
   std::memcpy(copy.data(), mac->addr, copy.size());
   neap::net::Stack::here()->neighbour_learned(address->addr, copy, for_us != 0, from_us != 0);
 }
+
+extern "C" void neap_lwip_neighbour_recycled(void) { neap::net::Stack::here()->counters().neighbours_recycled.add(); }
+extern "C" void neap_lwip_neighbour_refused(void) { neap::net::Stack::here()->counters().neighbours_refused.add(); }
+extern "C" void neap_lwip_unresolved_dropped(void) { neap::net::Stack::here()->counters().unresolved_dropped.add(); }

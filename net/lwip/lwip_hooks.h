@@ -34,6 +34,14 @@ int neap_lwip_input_done(struct tcp_pcb* pcb);
 void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_addr* mac, u8_t for_us, u8_t from_us);
 #define LWIP_HOOK_ETHARP_LEARNED(netif, address, mac, for_us, from_us) neap_lwip_neighbour_learned(address, mac, for_us, from_us)
 
+/* 0023: an entry gave way to another; an announcement found no entry; a packet that waited for an address was dropped */
+void neap_lwip_neighbour_recycled(void);
+#define LWIP_HOOK_ETHARP_RECYCLED() neap_lwip_neighbour_recycled()
+void neap_lwip_neighbour_refused(void);
+#define LWIP_HOOK_ETHARP_REFUSED() neap_lwip_neighbour_refused()
+void neap_lwip_unresolved_dropped(void);
+#define LWIP_HOOK_ETHARP_DROPPED() neap_lwip_unresolved_dropped()
+
 /* 0008: true if the datagram was taken away to its core. */
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)

@@ -35,8 +35,8 @@
 #define MEMP_NUM_PBUF 4194304
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
-#define MEMP_NUM_ARP_QUEUE 256
-#define PBUF_POOL_SIZE 0 /* frames come in the card's own buffers */
+#define MEMP_NUM_ARP_QUEUE (ARP_PENDING_MAX * ARP_QUEUE_LEN + 1) /* so that it never runs out */
+#define PBUF_POOL_SIZE 0                                         /* frames come in the card's own buffers */
 #define PBUF_POOL_FREE_OOSEQ 0
 #define MEMP_NUM_SYS_TIMEOUT 0
 #define PBUF_LINK_HLEN 16 /* 14, and 2 so that the IP header is aligned */
@@ -49,6 +49,7 @@
 #define IPV6_FRAG_COPYHEADER 1 /* pointers do not fit where lwIP would keep them on 64 bits */
 #define LWIP_ARP 1
 #define ARP_TABLE_SIZE 120
+#define ARP_PENDING_MAX 32 /* entries whose neighbour has not answered; more displace the oldest of them (lwip-patches/0023) */
 #define ARP_QUEUEING 1
 #define ARP_QUEUE_LEN 16 /* packets that wait for one neighbour's address */
 #define ETHARP_TABLE_MATCH_NETIF 0
