@@ -4,7 +4,9 @@
 // One input is a machine of one core with a low limit of memory (stack_memory.hpp). The peers send whatever a peer may send: floods of SYNs
 // and of forged cookies, holes, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. A bystander's
 // connection and one of control are served at every check, and so is a new one of each, on a clock that stands still. What the stack's
-// account says is compared with what is really allocated. At the end all peers are reset; then nothing may be held.
+// account says is compared with what is really allocated. It counts the bytes that are not acknowledged, while a block is freed as a whole:
+// so applications send in small blocks, and one of each connection is allowed for. At the end all peers are reset; then nothing may be
+// held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,6 +23,7 @@
 #include "net/bring_up.hpp"
 #include "net/payload_reference.hpp"
 #include "net/stack.hpp"
+#include "net/stack_memory.hpp"
 #include "net/testing/choices.hpp"
 #include "net/testing/fuzzed_ends.hpp"
 #include "net/testing/raw_peer.hpp"
@@ -44,9 +47,9 @@ constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// What frames may add before the stack looks at its limit, at the end of their event. What applications send is their own affair until
-// then.
-constexpr std::size_t event_bytes = 256 << 10;
+// Frames may add this much before the stack checks its limit at the end of an event: all frames between two settlings may share one event.
+// The bytes that applications send are not limited until then.
+constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
   Bytes options;
@@ -401,6 +404,7 @@ class Case {
     const std::size_t bytes = allocated();
     const Counters now = counters();
     std::size_t allowed = machine_bytes + now.held_bytes + (now.connections_open + peers_.size()) * connection_bytes;
+    allowed += now.connections_open * sent_block_bytes;  // the one that is acknowledged in part
     allowed += now.half_open * half_open_bytes + (fragments_ ? reassembly_bytes : 0) + (unresolved_ ? unresolved_bytes : 0);
     return {bytes, allowed};
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace neap::net::testing {
 enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
 constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
+/// An application sends blocks of this size.
+constexpr std::size_t sent_block_bytes = 16384;
 
 class Application;
 using Applications = std::vector<Application*>;
@@ -77,8 +80,14 @@ class Application final : public ConnectionHandler {
  private:
   void send(std::size_t bytes) {
     sent_ = true;
-    const std::vector<std::byte> data(std::min(bytes, connection().send_space_bytes()));
-    static_cast<void>(connection().send(Buffer::copy(data)));
+    const std::vector<std::byte> block(sent_block_bytes);
+    Buffer data;
+    for (std::size_t left = std::min(bytes, connection().send_space_bytes()); left > 0;) {
+      const std::size_t now = std::min(left, block.size());
+      data.append(Buffer::copy(std::span(block).first(now)));
+      left -= now;
+    }
+    static_cast<void>(connection().send(std::move(data)));
   }
   Applications& all_;
   Habit habit_;
