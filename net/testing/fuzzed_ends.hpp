@@ -42,6 +42,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
+        sent_ = true;  // pieces and segments are charged besides the bytes
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:
