@@ -40,7 +40,7 @@ commands:
                                          one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
   bench NAME [--json]                    what something costs or how fast it goes: observe kernel request stream netpipe card linux-card
-                                         load
+                                         load hostile
   doctor [--json]                        what this machine has and what it lacks
   toolchain build|export FILE|import FILE
                                          the cross compiler: build it, carry it to another machine
@@ -208,7 +208,7 @@ def _parser() -> Parser:
         "bench",
         _bench,
         "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp, "
-        "linux-card QEMU's igb, load other load generators.",
+        "linux-card QEMU's igb, load other load generators. hostile measures what attacks cost a bystander.",
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
