@@ -15,7 +15,7 @@ namespace neap::net {
 /// Up to two ports in its halves; 0: none.
 extern constinit std::atomic<std::uint32_t> control_ports;
 
-/// Whether connections of this local port are control's. They have connections and memory of their own (stack_memory.hpp).
+/// True if connections of this local port are control's. They have connections and memory of their own (stack_memory.hpp).
 [[nodiscard]] inline bool is_control_port(std::uint16_t port) noexcept {
   const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
   return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """What all attacks have in common: how they run, and how they open, use and end connections of this machine's kernel.
 
-Each begins, presses for as long as the bystander measures, and ends by resetting its connections. What it stores it deletes. All of them
+Each begins, presses for as long as the bystander measures, and ends by resetting its connections.
+Stored items are deleted. All attacks
 pace themselves: the host's two cores also emulate the machine, and an attack that starves the emulator would measure the host.
 """
 
@@ -65,7 +66,7 @@ class Attack:
     words: Sequence[str] = ("memory=64M",)
     # Keys that it leaves in the store.
     keys: Sequence[bytes] = ()
-    # What the heap may grow by during the attack, if that is what it is about.
+    # Bytes by which the heap may grow during the attack; None: not judged.
     limit_bytes: int | None = None
     # Of the machine.
     memory = "768M"
@@ -100,7 +101,7 @@ class Attack:
         self.connections.clear()
 
     def findings(self) -> dict[str, int]:
-        """What only this attack can count; each has to be 0."""
+        """Counts that only this attack can take; each has to be 0."""
         return {}
 
     def end_of_scene(self) -> None:

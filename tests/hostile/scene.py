@@ -82,7 +82,7 @@ class Newcomer(threading.Thread):
 
 
 class Scene:
-    """What an attack sees of its target."""
+    """The target, as an attack sees it."""
 
     device = TAP
     own_address = OWN_ADDRESS
