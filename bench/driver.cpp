@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a frame costs the driver: instructions of an event that finds a batch of exactly 1, 8 or 32 frames. tools/bench/driver.py counts
-// them.
+// The cost of a frame in the driver: instructions of an event with a batch of exactly 1, 8 or 32 frames. tools/bench/driver.py counts them.
 //
-// The card hears itself (`--net loopback`), its interrupts are masked, and the image waits, uncounted, until the ring holds as many written
-// descriptors as the batch has. So a batch is exact whatever the card's speed is. What is counted is the pair's own event, from its
-// first instruction to the tail writes at its end:
-//   receive    frames with good checksums and an RSS hash go to a stack that reads both and gives the buffer back at once
-//   transmit   frames whose checksums the card makes; and, counted apart, taking them back once they are sent
-//   forward    what came in goes out again from the buffer it lies in, and what was sent in the round before is taken back
+// The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, uncounted, until
+// the card has written back as many descriptors as the batch has frames. So each batch has its exact size, whatever the speed of the card.
+// A count covers the pair's own event, from its first instruction to the tail writes at its end:
+//   receive    frames with good checksums and an RSS hash go to a stack that reads both and returns the buffer at once
+//   transmit   frames whose checksums the card computes; the reclaiming after their completion is counted separately
+//   forward    received frames are sent again from the same buffer, and the frames of the previous round are reclaimed
 #include <array>
 #include <cstring>
 #include <span>
@@ -24,15 +23,15 @@ namespace {
 using namespace neap;
 using namespace std::chrono_literals;
 
-// tools/bench/driver.py knows these numbers: a region is kind + kinds * (batch's place + 3 * log on).
+// tools/bench/driver.py uses these numbers: a region is kind + kinds * (batch's place + 3 * log on).
 enum Kind : unsigned { receive, transmit, take_back, forward, kinds };
 constexpr std::array<unsigned, 3> batches{1, 8, 32};
 constexpr unsigned rounds_warm = 20;
-constexpr unsigned rounds_counted = 200;  // exact, so a few show as much as many
+constexpr unsigned rounds_counted = 200;  // the counts are exact, so more rounds would show nothing new
 constexpr auto patience = 60s;
 constexpr std::size_t frame_bytes = 60;
 
-/// A stack that does nothing but look at what every stack looks at.
+/// A minimal stack: it reads only the fields that every stack needs.
 struct Stack final : FrameReceiver {
   void receive(std::span<const ReceivedFrame> frames) noexcept override {
     received += frames.size();
@@ -65,7 +64,7 @@ struct Stack final : FrameReceiver {
   std::uint64_t received = 0, bad = 0;
 };
 
-/// Ends this event; the task goes on in the next one.
+/// Ends this event. The task continues in the next one.
 task<void> next_event() {
   Completion<void> begun;
   spawn([&begun] { begun.fulfil(); });
@@ -80,7 +79,7 @@ void put(std::byte* place, std::uint32_t value) {
 class Bench {
  public:
   Bench(ixgbe::Card& card, Stack& stack) : pair_(card.pair(0)), stack_(stack) {
-    // A UDP datagram to ourselves, the checksums as `TransmitOffload` asks for them.
+    // A UDP datagram to ourselves, with the checksums that `TransmitOffload` requires.
     const MacAddress mac = card.mac();
     std::memcpy(frame_.data(), mac.data(), mac.size());
     std::memcpy(frame_.data() + mac.size(), mac.data(), mac.size());
@@ -115,7 +114,7 @@ class Bench {
       if (!co_await send_and_take_back<kinds * group>(frames, counted)) co_return false;
       if (!co_await receive_them<kinds * group + receive>(frames, counted)) co_return false;
     }
-    // Frames to begin with; then they go round.
+    // The first frames; later they circulate.
     if (!co_await send_and_take_back<kinds * group>(frames, false)) co_return false;
     stack_.forwards = true;
     for (unsigned round = 0; round < rounds_warm + rounds_counted; ++round) {
@@ -158,8 +157,8 @@ class Bench {
     co_return false;
   }
 
-  /// If `prepare()` says so, `work()` runs in the same event, and is counted together with what the driver does at the event's end, which
-  /// it has asked for by then.
+  /// If `prepare()` returns true, `work()` runs in the same event and requests the driver's work at the event's end. Both are counted
+  /// together.
   template <unsigned region, class Prepare, class Work>
   task<bool> event(bool counted, Prepare prepare, Work work) {
     bool prepared = false;
@@ -176,12 +175,12 @@ class Bench {
     co_return prepared;
   }
 
-  /// Without leaving the event: nobody else may look at the rings.
+  /// Waits without leaving the event, because no other code may access the rings.
   template <class Ready>
   [[nodiscard]] static bool wait(Ready ready, const char* what) {
     for (const auto deadline = BootClock::now() + patience; !ready();) {
       if (BootClock::now() > deadline) {
-        print("bench_driver: waited in vain for ", what);
+        print("bench_driver: time-out while waiting for ", what);
         return false;
       }
       machine::pause();
@@ -209,11 +208,11 @@ neap::task<int> neap::application(Arguments& arguments) {
   stack.sender = &card.attach(stack);
   card.set_interrupt(0, false);
   for (const auto deadline = BootClock::now() + patience; !card.link_up() && BootClock::now() < deadline;) co_await sleep_for(1ms);
-  co_await sleep_for(10ms);  // the pair's own first look is over
+  co_await sleep_for(10ms);  // the pair's own first poll is over
 
   Bench bench(card, stack);
   bool complete = co_await bench.all<0>();
-  complete = complete && co_await log::prepare({.records_per_core = 256 * 1024, .sample_period_us = 0}) && co_await log::start({});
+  complete = complete && co_await log::prepare({.entries_per_core = 256 * 1024, .sample_period_us = 0}) && co_await log::start({});
   complete = complete && co_await bench.all<1>() && co_await log::stop();
   const std::uint64_t unwritten = log::extent(0).unwritten;
   print("bench_driver: ", stack.received, " frames, ", unwritten, " records unwritten");

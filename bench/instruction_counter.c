@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSL-1.0
 // Counts the instructions that a guest executes: a plugin for QEMU's TCG.
 //
-// Cost is judged by instructions, since on an emulated machine time says nothing. Each instruction calls us before it runs, so counts are
-// exact, exceptions and interrupts included. Between two marker instructions of the image (bench/marks.hpp) they are kept by region; what
-// each CPU executed in all is kept too. A repeated string instruction counts once, however often it repeats.
+// Cost is measured in instructions, because times on an emulated machine mean nothing. Each instruction calls the plugin before it runs, so
+// counts are exact, exceptions and interrupts included. Instructions between two marker instructions of the image (bench/marks.hpp) are
+// counted by region. The total of each CPU is counted too. A repeated string instruction counts once, however often it repeats.
 //
-// QEMU's header for plugins is in no package that runs them, and would bring GLib with it. What is needed of it is small, and declared
-// here. Its callbacks changed once: until API version 6 (QEMU 11.0) they get the plugin's number first, from 7 on their user data last.
-// Both fit the same registers: see `translated`.
+// The packages of QEMU that can run plugins do not contain the plugin header, and the header needs GLib. So this file declares the few
+// functions that it uses. The callbacks' arguments changed once. Up to API version 6 (QEMU 11.0) the plugin's number is the first. From
+// version 7 on the number is missing and the user data is the last. One function serves both versions, because the registers are the same:
+// see `translated`.
 //
 //   -plugin instruction_counter.so,out=FILE[,live=FILE][,skip=LOW:HIGH]...
 //
-//   out    where the counts go, as JSON, when QEMU ends
-//   live   a file that always holds what each CPU has executed: a 64-bit number every 64 bytes, to be mapped by who looks on
-//   skip   hexadecimal addresses: what lies in [LOW, HIGH) is not counted
+//   out    the file for the counts, as JSON, written when QEMU exits
+//   live   a file with the current total of each CPU, to be mapped by a reader: a 64-bit number every 64 bytes
+//   skip   hexadecimal addresses: instructions in [LOW, HIGH) are not counted
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -50,7 +51,7 @@ EXPORT int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char
 
 enum { cpus_max = 256, regions_max = 64, visits_kept = 16384, skips_max = 64, marker_bytes = 7 };
 
-/// One CPU's; written by its thread alone.
+/// The counts of one CPU; written only by the thread of that CPU.
 struct Executed {
   uint64_t instructions;
 } __attribute__((aligned(64)));
@@ -150,7 +151,7 @@ static bool skipped(uint64_t address) {
   return false;
 }
 
-/// Up to API 6: (number, block). From 7 on: (block, user data), and ours is null.
+/// Up to API 6 the arguments are (number, block), from 7 on (block, user data). Our user data is null.
 static void translated(void* first, void* second) {
   const struct qemu_plugin_tb* const block = second != NULL ? second : first;
   const size_t count = qemu_plugin_tb_n_insns(block);
@@ -198,7 +199,7 @@ static void report(void) {
     const size_t kept = region->visits < visits_kept ? region->visits : visits_kept;
     qsort(region->kept, kept, sizeof region->kept[0], compare);
     fprintf(out,
-            "%s\"%zu\": {\"visits\": %llu, \"instructions\": %llu, \"least\": %llu, \"median\": %llu, \"most\": %llu, \"unmatched\": %llu}",
+            "%s\"%zu\": {\"visits\": %llu, \"instructions\": %llu, \"min\": %llu, \"median\": %llu, \"max\": %llu, \"unmatched\": %llu}",
             separator, i, (unsigned long long)region->visits, (unsigned long long)region->instructions, (unsigned long long)region->kept[0],
             (unsigned long long)region->kept[kept / 2], (unsigned long long)region->kept[kept == 0 ? 0 : kept - 1],
             (unsigned long long)region->unmatched);
@@ -208,7 +209,7 @@ static void report(void) {
   fclose(out);
 }
 
-/// Not strtoull: newer C libraries give it a name that older ones lack.
+/// Replaces strtoull: newer C libraries link it under a symbol that older ones lack.
 static bool parse_hex(const char** text, uint64_t* value) {
   const char* at = *text;
   *value = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the kernel's own work costs: instructions of each step that an application pays again and again. tools/bench/kernel.py counts them.
+// The cost of the kernel's own work: instructions of each step that an application repeats. tools/bench/kernel.py counts them.
 //
-// Each region is what stands between two marks, 10,000 times over, warm. Where a step ends in another event than it began in, the marks lie
-// in both, and all that the loop does in between counts: nothing is taken off but the marks themselves.
+// Each region is the code between two marks, executed 10,000 times, warm. A step may begin in one event and end in another. Then each of
+// the two events has one mark, and the event loop's work in between counts. Only the marks themselves are not counted.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace neap;
 
-// tools/bench/kernel.py knows these numbers.
+// tools/bench/kernel.py uses these numbers.
 enum Region : unsigned {
   known_sequence,
   string_instruction,
@@ -58,7 +58,7 @@ void must(bool holds) {
 
 // --- This core's events ------------------------------------------------------------------------------------------------------------------
 
-/// A chain of events: from one's call of `spawn` to the first instruction of the next.
+/// A chain of events: from one event's call of `spawn` to the first instruction of the next.
 struct Chain {
   unsigned left = warm_up + repetitions;
   Completion<> done;
@@ -83,7 +83,7 @@ task<void> count_spawns() {
 
 // --- Another core's ----------------------------------------------------------------------------------------------------------------------
 
-/// Core 0 sends, core 1 receives while it is busy with an event of its own, so that nobody has to be woken; then it runs what came.
+/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed; then it executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
   std::atomic<bool> hold{true}, held{false};
@@ -121,7 +121,7 @@ task<void> count_remote_spawns() {
 // --- Timers ------------------------------------------------------------------------------------------------------------------------------
 
 void count_timers() {
-  static std::array<Timer, 1000> others;  // an empty wheel would be too easy
+  static std::array<Timer, 1000> others;  // so that the wheel is not empty
   for (std::size_t i = 0; i < others.size(); ++i) others[i].arm(std::chrono::seconds(100 + i), [] {});
   Timer timer;
   for (unsigned i = 0; i < warm_up + repetitions; ++i) {
@@ -153,10 +153,10 @@ Settings first_settings, other_settings;
 Settings* plain_settings = &first_settings;
 std::atomic<Settings*> shared_settings{&first_settings};
 
-// The call alone, as an application's code makes it: what is done with the representative counts too, and so does the plain form of it.
+// Only the call, as an application makes it. Both variants also count the use of the representative.
 void count_ebbs_and_rcu() {
   Requests plain;
-  asm volatile("" ::"r"(&plain) : "memory");  // others may look at it
+  asm volatile("" ::"r"(&plain) : "memory");  // forces it into memory
   for (unsigned i = 0; i < warm_up + repetitions; ++i) {
     begin<plain_call>();
     plain.served = i;
@@ -171,7 +171,7 @@ void count_ebbs_and_rcu() {
     seen = plain_settings->value;
     asm volatile("" ::"r"(seen) : "memory");
     end<plain_read>();
-    // What others may replace and retire meanwhile: reading it is being in an event, and there is nothing else to it.
+    // Other code may replace and retire it meanwhile. Being inside an event is the whole read-side protocol.
     begin<rcu_read>();
     seen = shared_settings.load(std::memory_order_acquire)->value;
     asm volatile("" ::"r"(seen) : "memory");
@@ -206,8 +206,8 @@ task<void> count_awaits() {
 
 // --- Interrupts --------------------------------------------------------------------------------------------------------------------------
 
-// From the moment when the CPU takes it to the first instruction of the vector's callback: entry, mark, acknowledgement, return, and the
-// loop's look at what is marked.
+// From the CPU's acceptance of the interrupt to the first instruction of the vector's callback: entry, mark, acknowledgement, return, and
+// the loop's check of the marks.
 void count_interrupts() {
   const auto vector = allocate_vector(0, [] { end<interrupt_entry>(); });
   must(vector.has_value());

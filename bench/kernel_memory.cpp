@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What memory costs: instructions of malloc and free, at home and for another core's object. tools/bench/kernel_memory.py counts them.
+// The cost of memory: instructions of malloc and free, on the owner's core and for another core's object. tools/bench/kernel_memory.py
+// counts them.
 //
-// Each region is what stands between two marks, 10,000 times over. Objects are held back so that a freed one is not the next one given out:
-// as in a server, where the newest free object is one of many.
+// Each region is the code between two marks, executed 10,000 times. Each region keeps a number of objects alive, so that a freed object is
+// not the next one allocated. The same holds in a server with many live objects.
 #include <array>
 #include <cstddef>
 #include <cstdlib>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace neap;
 
-// tools/bench/kernel_memory.py knows these numbers; 0 and 1 show that the counter counts right.
+// tools/bench/kernel_memory.py uses these numbers. Regions 0 and 1 check the counter itself.
 enum Region : unsigned { known_sequence, string_instruction, small_pair, page_pair, small_malloc, small_free, remote_free, coming_home };
 
 using bench::hidden;
@@ -44,7 +45,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     std::free(hidden(object));
     bench::end_counting<remote_free>();
   }
-  // Until all of them have arrived; then the owner puts them back, in one go.
+  // Waits until all of them have arrived. Then the owner frees them in one batch.
   (void)memory::pass_boundary();
   co_await on_core(1, [] {
     bench::begin_counting<coming_home>();

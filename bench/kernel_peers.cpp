@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What Linux, its C library and the standard library take for the steps that bench/kernel.cpp and bench/kernel_memory.cpp count.
+// Counts the steps of bench/kernel.cpp and bench/kernel_memory.cpp on Linux, with its C library and the standard library.
 //
-// A program for any Linux, linked statically: tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process,
-// under the same counter. So a system call counts with all that the kernel does for it. Each thread stays on a CPU of its own, as a
-// region's two marks must be seen by the same one.
+// A statically linked program for any Linux: tools/bench/kernel_peers.py boots Debian's kernel with it as the first and only process, under
+// the same counter. So a system call includes the kernel's work for it. Each thread stays on one CPU, because both marks of a region must
+// be on the same CPU.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/reboot.h>
@@ -32,7 +32,7 @@ namespace {
 
 namespace bench = neap::bench;
 
-// tools/bench/kernel_peers.py knows these numbers.
+// tools/bench/kernel_peers.py uses these numbers.
 enum Region : unsigned {
   known_sequence,
   string_instruction,
@@ -99,7 +99,7 @@ struct Work {
   unsigned ran = 0;
 };
 
-/// A pointer through a pipe, to a thread that is busy with something else meanwhile.
+/// Sends a pointer through a pipe to a thread that is executing other work.
 void count_pipe() {
   constexpr unsigned batch = 1000;  // of eight bytes: a pipe holds 65,536
   std::array<int, 2> ends{};
@@ -168,7 +168,7 @@ void count_timers() {
   }
 }
 
-// --- What is each thread's, and what is read while others may change it ------------------------------------------------------------------
+// --- Thread-local data, and data that is read while other threads may change it ----------------------------------------------------------
 
 struct Requests {
   Requests() : served(hidden(std::uint64_t{0})) {}
@@ -206,12 +206,12 @@ void count_calls_and_reads() {
 
 // --- Coroutines --------------------------------------------------------------------------------------------------------------------------
 
-/// The least that a lazy task can be: its awaiter goes on when it ends; no exceptions, no cancellation.
-struct LeastTask {
+/// A minimal lazy task: its awaiter continues when it ends; no exceptions, no cancellation.
+struct MinimalTask {
   struct promise_type {
     std::coroutine_handle<> awaiter = std::noop_coroutine();
     int value = 0;
-    LeastTask get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    MinimalTask get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
     std::suspend_always initial_suspend() noexcept { return {}; }
     auto final_suspend() noexcept {
       struct Resume {
@@ -224,10 +224,10 @@ struct LeastTask {
     void return_value(int result) { value = result; }
     void unhandled_exception() { std::terminate(); }
   };
-  LeastTask(std::coroutine_handle<promise_type> started) : handle(started) {}
-  LeastTask(const LeastTask&) = delete;
-  LeastTask& operator=(const LeastTask&) = delete;
-  ~LeastTask() { handle.destroy(); }
+  MinimalTask(std::coroutine_handle<promise_type> started) : handle(started) {}
+  MinimalTask(const MinimalTask&) = delete;
+  MinimalTask& operator=(const MinimalTask&) = delete;
+  ~MinimalTask() { handle.destroy(); }
   bool await_ready() { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiter) {
     handle.promise().awaiter = awaiter;
@@ -237,9 +237,9 @@ struct LeastTask {
   std::coroutine_handle<promise_type> handle;
 };
 
-[[gnu::noinline]] LeastTask at_once(int value) { co_return value; }
+[[gnu::noinline]] MinimalTask at_once(int value) { co_return value; }
 
-LeastTask count_awaits() {
+MinimalTask count_awaits() {
   for (unsigned i = 0; i < repetitions; ++i) {
     bench::begin_counting<await_task>();
     const int value = co_await at_once(2);
@@ -279,11 +279,11 @@ void count_remote_frees() {
 int main() {
   stay_on(0);
   bench::count_known_sequences<known_sequence, string_instruction>();
-  count_pipe();  // first: the C library is quicker as long as there never was a second thread
+  count_pipe();  // runs first: the C library is faster until the process creates its second thread
   count_function_queue();
   count_timers();
   count_calls_and_reads();
-  LeastTask awaits = count_awaits();
+  MinimalTask awaits = count_awaits();
   awaits.handle.resume();
   count_signals();
   bench::count_pairs<pair_64>(64);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Shows that the counter counts right: what is counted here is known beforehand.
+// Checks the counter with sequences whose counts are known.
 //
-// An instruction that repeats itself is one, however many bytes it moves; the launcher compares both regions with what they must be before
-// it believes any other.
+// A repeated string instruction counts once, however many bytes it moves. The launcher compares both regions with their known counts before
+// it uses any other count.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace neap::bench {
 
-/// 100 times a region of 1000 instructions, and one of a single string instruction, each time over more bytes.
+/// Two regions, executed 100 times each: 1000 instructions; and a single string instruction, which stores more bytes each time.
 template <unsigned known_sequence, unsigned string_instruction>
 void count_known_sequences() {
   std::array<std::byte, 777> memory;

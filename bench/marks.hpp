@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where counting begins and ends.
+// The begin and end marks of counted regions.
 //
-// A mark is a NOP with an operand (Intel SDM volume 2, "NOP", 0F 1F /0), whose displacement says that it is ours: a real CPU passes over
-// it, bench/instruction_counter.c sees it. Marks of one region follow each other on one core, beginning and end; they are not counted.
+// A mark is a NOP with an operand (Intel SDM volume 2, "NOP", 0F 1F /0), whose displacement identifies it as ours. A real CPU ignores it,
+// and bench/instruction_counter.c detects it. On each core, the begin marks and end marks of one region alternate. The marks themselves are
+// not counted.
 #pragma once
 
 namespace neap::bench {

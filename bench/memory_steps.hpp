@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What is counted of `malloc` and `free`, the same for ours (kernel_memory.cpp) and for another C library's (kernel_peers.cpp).
+// The counted steps of `malloc` and `free`. They are the same for Neap's functions (kernel_memory.cpp) and for those of another C library
+// (kernel_peers.cpp).
 #pragma once
 
 #include <array>
@@ -12,14 +13,14 @@ namespace neap::bench {
 
 constexpr unsigned repetitions = 10'000;
 
-/// Keeps the compiler from knowing what a value is, and from leaving out an allocation.
+/// Hides a value from the compiler, so that it cannot remove an allocation.
 template <typename T>
 T hidden(T value) {
   asm volatile("" : "+r"(value)::"memory");
   return value;
 }
 
-/// So many objects are alive while one is freed and the next allocated.
+/// The number of objects that are alive while one is freed and the next one is allocated.
 constexpr unsigned objects_held = 64;
 
 /// A `free` and a `malloc` of `bytes` bytes, counted together.
@@ -36,7 +37,7 @@ void count_pairs(std::size_t bytes) {
   for (void* const object : objects) std::free(object);
 }
 
-/// The two of 64 bytes, each counted alone.
+/// A `malloc` and a `free` of 64 bytes, counted separately.
 template <unsigned malloc_region, unsigned free_region>
 void count_halves() {
   std::array<void*, objects_held> objects{};

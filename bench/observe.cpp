@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// What it costs to be watched: instructions of the log's calls, as the driver makes them. tools/bench.py counts them.
+// The cost of observing: instructions of the log's calls, as the driver makes them. tools/bench.py counts them.
 //
-// Each region is what stands between two marks, 10,000 times over: the call, its arguments, and the function.
+// Each region is the code between two marks, executed 10,000 times: the call, its arguments, and the function.
 #include "bench/known_sequences.hpp"
 #include "bench/marks.hpp"
 #include "kernel/application.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace neap;
 
-// tools/bench.py knows these numbers.
+// tools/bench.py uses these numbers.
 enum Region : unsigned {
   known_sequence,
   string_instruction,
@@ -30,7 +30,7 @@ constexpr unsigned repetitions = 10'000;
 
 log::Traffic traffic;
 
-/// `before` each call, uncounted.
+/// `before` runs before each call and is not counted.
 template <Region region, class Call, class Before = void (*)()>
 void repeat(Call call, Before before = [] {}) {
   for (unsigned i = 0; i < 100; ++i) call();  // warm: pages, translations, the first chunks
@@ -53,7 +53,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   bench::count_known_sequences<known_sequence, string_instruction>();
   log::watch(&traffic);
   repeat<interrupt_off>([] { log::interrupt(); });
-  if (!co_await log::prepare({.records_per_core = 256 * 1024, .sample_period_us = 0})) co_return 1;
+  if (!co_await log::prepare({.entries_per_core = 256 * 1024, .sample_period_us = 0})) co_return 1;
   if (!co_await log::start({})) co_return 1;
   repeat<interrupt_on>([] { log::interrupt(); });
   repeat<poll_on>([] { log::poll(); });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// From whatever loaded us to the first C++ line.
+// From the boot loader's entry to the first C++ line.
 //
-// QEMU (-kernel), iPXE and GRUB all enter here, in 32-bit protected mode, without paging, with a magic number in EAX and the address of
-// what they know in EBX (Multiboot 0.6.96, 3.2; Multiboot 2, 3.3). QEMU and iPXE want the addresses in the header, GRUB may have moved the
-// image: so this code finds out where it is, and everything it touches is relative to that. It leaves with boot page tables that map
-//   - the first 4 GiB at 0 (this code runs there, and so does the start of the other cores),
-//   - the same at `direct_map_base`, which is how C++ reaches physical memory until it has made the real tables,
-//   - the image at `image_virtual`, wherever it lies.
+// QEMU (-kernel), iPXE and GRUB all enter here in 32-bit protected mode, without paging. EAX holds a magic number, EBX the address of the
+// loader's information (Multiboot 0.6.96, 3.2; Multiboot 2, 3.3). QEMU and iPXE load at the address in the header, but GRUB may have moved
+// the image. So this code determines its own address and uses only relative addresses. It leaves with boot page tables that map
+//   - the first 4 GiB at 0 (this code and the start of the other cores run there),
+//   - the same at `direct_map_base`, by which C++ reaches physical memory until it has built the final tables,
+//   - the image at `image_virtual`, wherever it was loaded.
 
 #include "boot/multiboot.h"
 
@@ -30,7 +30,7 @@
         .section .boot, "ax", @progbits
 boot_base:
 
-// --- Multiboot 1: 3.1.3, the address fields. QEMU and iPXE take an ELF64 by these only ---------------------------------------------------
+// --- Multiboot 1: 3.1.3, the address fields. QEMU and iPXE load an ELF64 file only by these ----------------------------------------------
         .balign 4
 multiboot1_header:
         .long   MULTIBOOT1_HEADER_MAGIC
@@ -50,12 +50,12 @@ multiboot2_header:
         .long   multiboot2_header_end - multiboot2_header
         .long   0x100000000 - (MULTIBOOT2_HEADER_MAGIC + MULTIBOOT2_ARCHITECTURE_I386 + (multiboot2_header_end - multiboot2_header))
 
-        .balign 8                                       // 3.1.5: memory map wanted; without it we do not start
+        .balign 8                                       // 3.1.5: the memory map is required; without it we do not start
         .short  MULTIBOOT2_TAG_INFORMATION_REQUEST, 0
         .long   12
         .long   MULTIBOOT2_INFO_MEMORY_MAP
 
-        .balign 8                                       // 3.1.7: where to enter (GRUB moves it with the image)
+        .balign 8                                       // 3.1.7: the entry address (GRUB moves it with the image)
         .short  MULTIBOOT2_TAG_ENTRY, 0
         .long   12
         .long   multiboot1_entry_address
@@ -86,8 +86,7 @@ boot_entry:
         cld
         movl    %eax, %esi
         movl    %ebx, %edi
-        // There is no stack yet and no way to ask for EIP but a call. Borrow the first word of the information structure for its return
-        // address.
+        // There is no stack yet, and only a call reveals EIP. So borrow the first word of the information structure for the return address.
         movl    (%ebx), %edx
         leal    4(%ebx), %esp
         call    1f
@@ -165,13 +164,13 @@ boot_entry:
         pushl   %eax
         lret
 
-// No options were read yet, so: the first serial port, and the screen's first line if it is in text mode (if not, nobody sees it). Then
-// leave the emulator, or stop.
+// No boot options were read yet. So write to the first serial port, and to the screen's first line in case it is in text mode. Then leave
+// the emulator or stop.
 refuse:
         leal    (refusal - boot_base)(%ebp), %esi
         movl    $VGA_TEXT, %edi
         movb    $VGA_WHITE_ON_RED, %ah
-        movl    $0x100000, %ecx                         // a missing UART must not hold us
+        movl    $0x100000, %ecx                         // a missing UART must not block
 4:      movw    $UART_LINE_STATUS, %dx
         inb     %dx, %al
         testb   $UART_SPACE, %al
@@ -222,7 +221,7 @@ boot_descriptors_pointer:
         .long   0
         .long   0
 
-// --- At home, in the top 2 GiB -----------------------------------------------------------------------------------------------------------
+// --- At the final address, in the top 2 GiB ----------------------------------------------------------------------------------------------
         .section .text.boot_entry_high, "ax", @progbits
         .type   boot_entry_high, @function
 boot_entry_high:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Links an image that knows the names of its own functions.
+"""Links an image that contains the names of its own functions.
 
-A panic must print names without a debugger at hand, so the image carries a table of its functions. But addresses are known only after
-the link: so it is linked twice, the second time with the table of the first. The table lies behind all code, so no function moves by
-it; that is checked. To keep both links cheap, all of our own code is first joined into one relocatable file; link-time optimisation
-happens there, once.
+A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after the link, so
+there are two links, the second with the table of the first. The table is placed behind all code, so it moves no function; that is checked.
+To keep both links fast, all of our code is first joined into one relocatable file. Link-time optimisation runs there, once.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
-writes app.elf, as a boot loader takes it, and app.debug.elf, as a debugger reads it. kernel/x86/symbols.hpp describes the table.
+writes app.elf for boot loaders, and app.debug.elf for debuggers. kernel/x86/symbols.hpp describes the table.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ PIECE_WORDS_MAX = 5
 NAME_BYTES_MAX = 180
 
 
-# What the C and C++ libraries would need of a system that Neap is not, by the first of their calls that cannot be linked.
+# C and C++ library facilities that are missing in Neap. For each: the functions that, if undefined at link time, show that a program uses
+# the facility.
 MISSING = {
-    "Neap has no file system: std::filesystem's operations, directories and links cannot be used; "
-    "files opened by fopen and std::fstream are never there": (
+    "Neap has no file system: std::filesystem's operations, directories and links cannot be used; fopen and std::fstream find no file": (
         *"chdir getcwd opendir readdir closedir rename truncate ftruncate symlink readlink pathconf fchmod fchmodat chmod rmdir".split(),
         *"realpath utimensat statvfs".split(),
     ),
-    "Neap has no processes: one image is all that runs": "fork vfork execve execl execv wait waitpid pipe popen pclose system".split(),
+    "Neap has no processes: one image is the only program": "fork vfork execve execl execv wait waitpid pipe popen pclose system".split(),
 }
 
 
-def missing(said: str) -> list[str]:
-    """What to tell of undefined references in the linker's words."""
-    undefined = set(re.findall(r"undefined reference to `(\w+)'", said))
+def missing(output: str) -> list[str]:
+    """Explanations for the undefined references in the linker's output."""
+    undefined = set(re.findall(r"undefined reference to `(\w+)'", output))
     return [why for why, names in MISSING.items() if undefined & set(names)]
 
 
@@ -75,7 +74,7 @@ def link(compiler: str, script: Path, output: Path, inputs: list[Path]) -> None:
 
 
 def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:
-    """(offset in the image, bytes, linker's name) of each function, one an address, ascending."""
+    """(offset in the image, bytes, linker's name) of each function, one per address, ascending."""
     best: dict[int, tuple[int, int, str]] = {}
     for line in run([f"{tools}nm", "--print-size", "--defined-only", str(image)]).splitlines():
         words = line.split()
@@ -87,12 +86,12 @@ def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:
             continue
         if kind not in "tTwWiu" or address < IMAGE_BASE or name.startswith(".L"):
             continue
-        # Of several names of one place: one with a size, a global one, the shortest.
+        # Of several names at one address: prefer one with a size, then a global one, then the shortest.
         rank = (size == 0, kind not in "TW", len(name), name)
         if address not in best or rank < best[address][0]:
             best[address] = (rank, size, name)
     found = [(address - IMAGE_BASE, size, name) for address, (_, size, name) in sorted(best.items())]
-    # Assembler labels have no size: they reach to the next one.
+    # Assembler labels have no size, so they extend to the next label.
     return [(offset, size or (found[i + 1][0] - offset if i + 1 < len(found) else 1), name) for i, (offset, size, name) in enumerate(found)]
 
 
@@ -102,7 +101,7 @@ def readable(tools: str, names: list[str]) -> list[str]:
 
 
 def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
-    """Replaces what occurs most often by one byte each. Deterministic."""
+    """Replaces the most frequent strings by one byte each. Deterministic."""
     coded = [name.encode() for name in names]
     pieces: list[bytes] = []
     words = re.compile(rb"[A-Za-z0-9_]+|[^A-Za-z0-9_]")
@@ -121,7 +120,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         chosen: list[bytes] = []
         for piece, _saving in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
             if any(piece in other or other in piece for other in chosen):
-                continue  # it would find nothing left to replace; the next round counts anew
+                continue  # no occurrence is left to replace; the next round counts again
             chosen.append(piece)
             if len(chosen) == PIECES_PER_ROUND:
                 break
@@ -155,7 +154,7 @@ def table(tools: str, found: list[tuple[int, int, str]]) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--compiler", required=True, help="the toolchain's g++; the other programs lie beside it")
+    parser.add_argument("--compiler", required=True, help="the toolchain's g++; the other programs are in the same folder")
     parser.add_argument("--script", required=True, type=Path, help="linker script")
     parser.add_argument("--output", required=True, type=Path, help="to write: NAME.elf, and NAME.debug.elf beside it")
     parser.add_argument("inputs", nargs="+", help="objects, libraries and options for joining them")
@@ -176,7 +175,7 @@ def main() -> None:
         second = scratch / "second.elf"
         link(compiler, script, second, [joined, scratch / "symbols.o"])
         if functions(tools, second) != found:
-            sys.exit(f"link_image.py: functions of {output.name} moved between the two links: its names would be wrong")
+            sys.exit(f"link_image.py: functions of {output.name} moved between the two links, so its names would be wrong")
         image = scratch / "image.elf"
         run([f"{tools}strip", "--remove-section=.comment", "-o", str(image), str(second)])
         os.replace(second, output.with_suffix(".debug.elf"))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Writes the C++ file that tells an image which commit it was built from; leaves it alone if it says so already.
+"""Writes the C++ file with the commit that an image was built from. Leaves an unchanged file alone.
 
     write_commit.py --source CHECKOUT --output commit.cpp
 
-The name is twelve digits of the commit, with `-dirty` if a file that git knows differs from it, so two builds of one commit get the
-same. `unknown` in a tree that is no checkout of its own.
+The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name. It
+is `unknown` in a tree that is no git checkout.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ const char* const neap_commit = "{commit}";
 
 
 def git(source: Path, *words: str) -> str | None:
-    """What git prints, None if it fails or is not there."""
-    # No lock for a refreshed index: whoever commits meanwhile must not find one.
+    """The output of git; None if git fails or is missing."""
+    # Takes no lock for refreshing the index, because it could make a concurrent commit fail.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         argv = ["git", "-C", str(source), *words]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 # Unit tests on the host. `neap_host_test(NAME SOURCES … LIBRARIES …)` makes a GoogleTest program that ctest runs.
-set(NEAP_SANITIZE "" CACHE STRING "Sanitizers for everything built on the host, as -fsanitize= takes them")
+set(NEAP_SANITIZE "" CACHE STRING "Sanitizers for everything built on the host, in the format of -fsanitize=")
 # -Og: the undefined-behaviour sanitizer's checks take half as long to compile as with -O1.
 set(optimisation "-O1")
 if(NEAP_SANITIZE MATCHES "undefined")
@@ -17,7 +17,7 @@ find_package(Threads REQUIRED)
 include(GoogleTest)
 enable_testing()
 
-# ONE_THREAD: nothing runs side by side in it, so the thread sanitizer's build leaves it out.
+# ONE_THREAD: the test has only one thread, so the thread sanitizer's build leaves it out.
 function(neap_host_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_THREAD" "TIMEOUT_S" "SOURCES;LIBRARIES")
   if(arg_ONE_THREAD AND NEAP_SANITIZE STREQUAL "thread")
@@ -30,8 +30,8 @@ function(neap_host_test name)
   target_link_libraries(${name} PRIVATE neap_options ${arg_LIBRARIES} GTest::gtest_main Threads::Threads)
   # GoogleTest's ASSERT macros are if-else chains: the warning would forbid `if (x) ASSERT_EQ(…);`.
   target_compile_options(${name} PRIVATE -Wno-dangling-else)
-  # A test's own code runs once: not optimised, it takes half the time to compile with the undefined-behaviour sanitizer's checks. The
-  # thread sanitizer's are cheap to compile and dear to run.
+  # A test's own code runs once. Without optimisation it compiles in half the time with the undefined-behaviour sanitizer's checks. The
+  # thread sanitizer's checks compile fast and run slowly, so its tests are optimised.
   if(NOT NEAP_SANITIZE STREQUAL "thread")
     target_compile_options(${name} PRIVATE -O0)
   endif()

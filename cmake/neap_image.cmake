@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 # Boot images.
 #
-#   neap_application(NAME SOURCES … LIBRARIES …)   NAME.elf, which a boot loader takes, and NAME.debug.elf, which a debugger reads
-#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, as part of target `target_tests`; its exit status tells
+#   neap_application(NAME SOURCES … LIBRARIES …)   NAME.elf for boot loaders, and NAME.debug.elf for debuggers
+#   neap_target_test(NAME SOURCES … LIBRARIES …)   the same for tests/target/, in target `target_tests`; the exit status is the result
 #   PORTS …                                        TCP ports of the image that `./neap run PATH` forwards
 #
-# Both files lie in the folder's build directory; the target is NAME.elf. boot/link_image.py says how an image is linked, and why in three
-# steps. An application elsewhere gets this by find_package(Neap) (cmake/NeapConfig.cmake.in), which says where boot/'s files lie.
+# Both files are in the folder's build directory; the target is NAME.elf. boot/link_image.py explains the three steps of linking an image.
+# An application elsewhere gets this by find_package(Neap) (cmake/NeapConfig.cmake.in), which sets the path of boot/'s files.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_C_FLAGS_DEBUG "-Og")
@@ -15,14 +15,14 @@ if(NOT NEAP_OUTSIDE)
   set(NEAP_BOOT_FOLDER "${PROJECT_SOURCE_DIR}/boot")
   set(NEAP_VERSION "${PROJECT_VERSION}")
   target_compile_options(neap_common INTERFACE -mno-red-zone -ffunction-sections -fdata-sections)
-  # The heap is ours (kernel/memory/malloc.cpp): when it was built, the C++ library did not know of this one.
+  # Neap's heap has aligned_alloc (kernel/memory/malloc.cpp). The C++ library was built without it.
   target_compile_definitions(neap_common INTERFACE _GLIBCXX_HAVE_ALIGNED_ALLOC=1)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(neap_common INTERFACE -flto=auto)
   endif()
 endif()
 
-# The compiler makes names up where it needs them to be unique; by default at random. An object's own path in the build tree is unique too.
+# The compiler generates unique names, by default from random numbers. The object's path in the build tree is unique, too, and reproducible.
 foreach(language C CXX)
   set(CMAKE_${language}_COMPILE_OBJECT
     "<CMAKE_${language}_COMPILER> <DEFINES> <INCLUDES> <FLAGS> -frandom-seed=<OBJECT> -o <OBJECT> -c <SOURCE>")
@@ -36,7 +36,7 @@ set(CMAKE_CXX_LINK_EXECUTABLE
   "\"${Python3_EXECUTABLE}\" \"${NEAP_LINKER}\" --compiler <CMAKE_CXX_COMPILER> --script \"${NEAP_LINK_SCRIPT}\" --output <TARGET>")
 string(APPEND CMAKE_CXX_LINK_EXECUTABLE " -- <LINK_FLAGS> <OBJECTS> <LINK_LIBRARIES>")
 
-# The commit, looked at by every build; only a change of it makes anything anew. For an application elsewhere, its own folder's.
+# Every build reads the commit, and only a changed commit rebuilds anything. An application elsewhere uses the commit of its own folder.
 if(NOT TARGET neap_commit)
   set(NEAP_COMMIT_SOURCE "${PROJECT_BINARY_DIR}/boot/commit.cpp")
   add_custom_target(neap_commit_source
@@ -51,7 +51,7 @@ endif()
 
 function(neap_application name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;PORTS")
-  set(PROJECT_VERSION "${NEAP_VERSION}")  # here, whatever the application's own is
+  set(PROJECT_VERSION "${NEAP_VERSION}")  # Neap's version, not that of the application's project
   set(NEAP_APPLICATION_NAME "${name}")
   string(TOLOWER "${CMAKE_BUILD_TYPE}" NEAP_BUILD_TYPE)
   set(name_source "${CMAKE_CURRENT_BINARY_DIR}/${name}_application_name.cpp")
@@ -59,12 +59,12 @@ function(neap_application name)
   add_executable(${name}.elf ${arg_SOURCES} "${name_source}")
   target_link_libraries(${name}.elf PRIVATE neap_options neap_commit neap_kernel neap_x86 neap_boot ${arg_LIBRARIES})
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    # In one piece: GCC 14.2 fails on partitions of an image with this many coroutines (add_symbol_to_partition_1).
+    # In one partition: GCC 14.2 fails on partitions of an image with this many coroutines (add_symbol_to_partition_1).
     target_link_options(${name}.elf PRIVATE -O2 -flto=auto -flto-partition=none -flinker-output=nolto-rel -frandom-seed=${name})
   endif()
   set_target_properties(${name}.elf PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS "${NEAP_LINK_SCRIPT};${NEAP_LINKER}")
 
-  # For the launcher, which asks an application's folder elsewhere what it makes: tools/outside.py.
+  # The launcher reads the images of an application's folder from this file: tools/outside.py.
   string(JOIN "," ports ${arg_PORTS})
   set_property(GLOBAL APPEND PROPERTY NEAP_APPLICATIONS "${name}\t${CMAKE_CURRENT_BINARY_DIR}/${name}.elf\t${ports}\n")
   get_property(all GLOBAL PROPERTY NEAP_APPLICATIONS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-# What applications elsewhere need: `cmake --install` puts it under a prefix, and the build directory itself can serve as one.
+# The files for applications elsewhere: `cmake --install` copies them below a prefix. The build directory can itself serve as a prefix.
 #
-#   include/neap/          headers, under the names that they have here
+#   include/neap/          headers, with the same paths as here
 #   lib/neap/              libraries, linker script, linker
 #   lib/cmake/Neap/        find_package(Neap), and toolchain.cmake for CMAKE_TOOLCHAIN_FILE
 #
@@ -18,7 +18,7 @@ install(TARGETS neap_common neap_options ${libraries} EXPORT NeapTargets
 install(EXPORT NeapTargets DESTINATION "${package_folder}")
 export(EXPORT NeapTargets FILE "${PROJECT_BINARY_DIR}/${package_folder}/NeapTargets.cmake")
 
-# Headers that applications may include, each with all that it includes itself: not what needs lwIP's or Boost's, not the CPU's own folder.
+# Headers that applications may include, and the headers that those include. Headers that need lwIP or Boost, and kernel/x86, are left out.
 install(DIRECTORY kernel DESTINATION include/neap
   FILES_MATCHING PATTERN "*.hpp" PATTERN x86 EXCLUDE PATTERN libc EXCLUDE PATTERN testdata EXCLUDE PATTERN "crc32c.hpp" EXCLUDE)
 install(FILES net/buffer.hpp net/network.hpp net/object_pool.hpp net/payload_reference.hpp DESTINATION include/neap/net)
@@ -30,7 +30,7 @@ install(PROGRAMS boot/link_image.py boot/write_commit.py DESTINATION lib/neap)
 install(FILES cmake/neap_image.cmake DESTINATION "${package_folder}")
 install(FILES LICENSE DESTINATION share/doc/neap)
 
-# Twice, for the place where it lies now and for that where it will.
+# Twice: for the build directory, and for the installed files.
 set(NEAP_BOOT_FOLDER_OF_PACKAGE "${NEAP_BOOT_FOLDER}")
 set(NEAP_IMAGE_MODULE "${PROJECT_SOURCE_DIR}/cmake/neap_image.cmake")
 configure_file(cmake/NeapConfig.cmake.in "${PROJECT_BINARY_DIR}/${package_folder}/NeapConfig.cmake" @ONLY)

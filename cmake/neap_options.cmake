@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
-# What every piece of C and C++ of ours is compiled with: target `neap_options`. Third-party code (lwIP) takes `neap_common` alone.
-# Images carry all debug information: a debugger on a bare machine has nothing else. On the host, backtraces need lines alone, and anything
-# more makes the sanitizers' code take up to four times as long to compile (-DNEAP_DEBUG_INFO=-g brings it back).
-set(NEAP_DEBUG_INFO "-g1" CACHE STRING "Debug information on the host, as the compiler takes it")
+# Compiler options: our own C and C++ uses target `neap_options`. Third-party code (lwIP) uses only `neap_common`.
+# Images carry full debug information, because a debugger on a bare machine has no other source. On the host, backtraces need only lines;
+# full information would make the sanitizers' code compile up to four times as long (-DNEAP_DEBUG_INFO=-g enables it).
+set(NEAP_DEBUG_INFO "-g1" CACHE STRING "Debug information on the host, as a compiler option")
 if(NEAP_IMAGE)
   set(NEAP_DEBUG_INFO "-g")
 endif()
 add_library(neap_common INTERFACE)
-# Objects name no place of this machine, whether the compiler is given absolute paths or, by ccache, relative ones.
+# Objects contain no path of this machine, whether the compiler gets absolute paths or, from ccache, relative ones.
 cmake_path(RELATIVE_PATH PROJECT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_BINARY_DIR}" OUTPUT_VARIABLE neap_source_from_build)
 target_include_directories(neap_common INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include/neap>")
 target_compile_options(neap_common INTERFACE
@@ -31,5 +31,5 @@ target_compile_features(neap_options INTERFACE cxx_std_23)
 target_compile_options(neap_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
 option(NEAP_WERROR "Treat warnings in our own code as errors" ON)
-# Of our own targets, not of applications elsewhere that take neap_options.
+# For our own targets only, not for applications elsewhere that use neap_options.
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${NEAP_WERROR})

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-# The cross compiler. Its place comes from the launcher: -DNEAP_TOOLCHAIN=PREFIX or the environment's NEAP_TOOLCHAIN.
+# The cross compiler. The launcher passes its path: -DNEAP_TOOLCHAIN=PREFIX or the environment's NEAP_TOOLCHAIN.
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
 if(NOT NEAP_TOOLCHAIN)
   set(NEAP_TOOLCHAIN "$ENV{NEAP_TOOLCHAIN}")
 endif()
-# Beside an installed Neap: where the compiler was that made it.
+# Beside an installed Neap: the path of the compiler that built it.
 if(NOT NEAP_TOOLCHAIN AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/toolchain-prefix.txt")
   file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/toolchain-prefix.txt" NEAP_TOOLCHAIN LIMIT_COUNT 1)
 endif()

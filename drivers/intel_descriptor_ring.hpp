@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: BSL-1.0
-// A ring of descriptors in memory that an Intel network card and its driver share (legacy and advanced descriptors of the 8254x to the
-// 82599 have this size, and DD in the second word).
+// A ring of descriptors in memory that an Intel network card and its driver share. All legacy and advanced descriptors of the 8254x to the
+// 82599 have this size and contain DD in the second word.
 //
-// The card tells that it is done with a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver learns
-// everything from its own cached memory: it loads the word with DD first, with acquire order, and the other word after it.
+// The card completes a descriptor by writing it back with a bit (DD) set, in one write of 16 bytes. So the driver reads only its own cached
+// memory. It loads the word with DD first, with acquire order, and the other word after it.
 #pragma once
 
 #include <atomic>
-#include <cassert>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "kernel/error.hpp"
 #include "kernel/memory/dma_memory.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 
 struct alignas(16) Descriptor {
   std::uint64_t words[2];
 
-  /// The word that holds DD; what the card wrote with it may be read afterwards.
+  /// The word that contains DD. If DD is set, the other word is valid, too.
   [[nodiscard]] std::uint64_t load_status() noexcept { return std::atomic_ref(words[1]).load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t load_first() noexcept { return std::atomic_ref(words[0]).load(std::memory_order_relaxed); }
-  /// The card sees it no later than the tail write that follows.
+  /// Visible to the card no later than the next tail write.
   void store(std::uint64_t word0, std::uint64_t word1) noexcept {
     std::atomic_ref(words[0]).store(word0, std::memory_order_relaxed);
     std::atomic_ref(words[1]).store(word1, std::memory_order_relaxed);
@@ -43,18 +44,23 @@ class DescriptorRing {
     if (!allocated) return std::unexpected(allocated.error());
     memory_ = std::move(*allocated);
     descriptors_ = reinterpret_cast<Descriptor*>(memory_.start());
+    // RDBAL and TDBAL of the 8254x to the 82599 hold multiples of 128.
+    require(bus_address() % 128 == 0 && bytes() <= memory_.bytes(), "descriptor ring: wrong base or length", bus_address());
     mask_ = count - 1;
     return {};
   }
 
-  /// No descriptor has been written; the card does not know the ring.
-  void clear() noexcept { std::memset(memory_.start(), 0, bytes()); }
+  /// Clears all descriptors. The card MUST NOT use the ring.
+  void clear() noexcept {
+    require(descriptors_ != nullptr, "a descriptor ring without memory is cleared");
+    std::memset(memory_.start(), 0, bytes());
+  }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return mask_ + 1; }
-  /// `position` counts on for ever; the ring takes its low bits.
+  /// `position` never wraps to the ring's size; the ring uses its low bits.
   [[nodiscard]] std::uint32_t slot(std::uint32_t position) const noexcept { return position & mask_; }
 
-  /// The descriptor there, and up to the ring's end those behind it.
+  /// The descriptor at this position, followed by the others up to the ring's end.
   [[nodiscard]] Descriptor* at(std::uint32_t position) const noexcept { return &descriptors_[slot(position)]; }
   /// Sets bits in a descriptor that the card does not own yet.
   void add_bits(std::uint32_t position, std::uint64_t bits) noexcept {
@@ -62,7 +68,7 @@ class DescriptorRing {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
   }
 
-  /// The cache line that it lies in; four descriptors share one (rings are aligned to pages).
+  /// The cache line of a descriptor; four descriptors share one (rings are page aligned).
   [[nodiscard]] const volatile void* line_of(std::uint32_t position) const noexcept {
     constexpr std::uint32_t descriptors_per_line = 64 / sizeof(Descriptor);
     return &descriptors_[slot(position) / descriptors_per_line * descriptors_per_line];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The checksum over the EEPROM of Intel's network cards.
 //
-// It is kept by Intel's own tools and has outlived several generations of cards: the sum of the first 64 words, and of the sections that
-// words 3 to 14 point to, is BABAh.
+// It is the same for several generations of cards, and Intel's own tools maintain it. The first 64 words plus the sections that words 3 to
+// 14 point to add up to BABAh.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace neap {
 
 constexpr std::uint16_t intel_eeprom_checksum = 0xBABA;
 
-/// The sum over what the checksum covers: `intel_eeprom_checksum` if nothing in it has changed. `read(address)` is a task that gives a
-/// word's value or an error, which is then ours.
+/// The sum over the checked words: `intel_eeprom_checksum` if they are intact. `read(address)` is a task that returns a word or an error,
+/// which is passed on.
 template <class Read>
 [[nodiscard]] task<Result<std::uint16_t>> sum_intel_eeprom(Read read) {
   constexpr std::uint16_t checksum_word = 0x3F;
@@ -28,7 +28,7 @@ template <class Read>
     if (!word) co_return word;
     sum = static_cast<std::uint16_t>(sum + *word);
     if (address < first_pointer || address > last_pointer || *word == 0 || *word == no_section) continue;
-    // Each with its length in front.
+    // Each section starts with its length.
     const Result<std::uint16_t> length = co_await read(*word);
     if (!length) co_return length;
     for (std::uint16_t i = 1; *length <= section_words_max && i <= *length; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a pluggable module is: SFF-8472 read over its two-wire bus.
+// Identifies a pluggable module: SFF-8472 over its two-wire bus.
 //
-// A card gives its analog part other settings for a cable than for an optic. Which of them is plugged in the module itself says, in the
-// first bytes of its device A0h; that is the same for every card.
+// A card needs different analog settings for a cable and for an optic. The module identifies itself in the first bytes of its device A0h,
+// in the same way for every card.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace neap {
 
-/// The kinds that want different settings, for 10 Gb/s.
+/// The kinds that need different settings at 10 Gb/s.
 enum class SfpKind : std::uint8_t {
   direct_attach,  ///< passive copper cable
   optical,        ///< short or long range optic, or active copper cable
@@ -24,7 +24,7 @@ enum class SfpKind : std::uint8_t {
 
 namespace sff_8472 {
 
-// Table 4-1: offsets in device A0h and what they say.
+// Table 4-1: offsets in device A0h and their values.
 constexpr std::uint8_t module_address = 0xA0;
 constexpr std::uint8_t identifier_offset = 0;
 constexpr std::uint8_t ethernet_10g_offset = 3;
@@ -35,7 +35,7 @@ constexpr std::uint8_t code_10g_lr = 1 << 5;
 constexpr std::uint8_t cable_passive = 1 << 2;
 constexpr std::uint8_t cable_active = 1 << 3;
 
-/// Errors: `not_found` (nobody answers).
+/// Errors: `not_found` (no module responds).
 template <class Lines>
 [[nodiscard]] Result<std::uint8_t> read(const TwoWireBus<Lines>& bus, std::uint8_t offset) {
   constexpr unsigned attempts = 3;
@@ -43,11 +43,11 @@ template <class Lines>
     std::uint8_t value = 0;
     if (bus.read(module_address, offset, value)) return value;
   }
-  return failure(ErrorCode::not_found, "no SFP+ module answers", offset);
+  return failure(ErrorCode::not_found, "no SFP+ module responds", offset);
 }
 
-/// Asks the module what it is; takes about 3 ms of the core. Errors: `not_found` (no module answers), `unsupported` (no 10 Gb/s module that
-/// we know).
+/// Reads the module's kind; takes about 3 ms of the core. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s
+/// module).
 template <class Lines>
 [[nodiscard]] Result<SfpKind> read_kind(const TwoWireBus<Lines>& bus) {
   const auto identifier = read(bus, identifier_offset);
@@ -60,7 +60,7 @@ template <class Lines>
   const auto codes = read(bus, ethernet_10g_offset);
   if (!codes) return std::unexpected(codes.error());
   if ((*codes & (code_10g_sr | code_10g_lr)) != 0) return SfpKind::optical;
-  return failure(ErrorCode::unsupported, "the module is no 10 Gb/s module that we know", *codes);
+  return failure(ErrorCode::unsupported, "the module is not a known 10 Gb/s module", *codes);
 }
 
 }  // namespace sff_8472

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A two-wire bus (I2C) driven bit by bit.
 //
-// A pluggable module tells what it is over such a bus, and a card often gives its driver no more than the two lines. They are open drain:
-// one means "let go". This is the master of a bus that has no other, at 100 kHz or less; it busy-waits, some 0.3 ms a byte that is read.
+// A pluggable module is identified over such a bus, and a card often gives its driver only the two lines. They are open drain: writing one
+// releases the line. This is the only master of its bus, at 100 kHz or less. It busy-waits, about 0.3 ms for each byte that is read.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@
 
 namespace neap {
 
-/// `Lines` has `drive(clock, data)`, which has reached the lines when it returns, and `data()`, what the data line shows.
+/// `Lines` has `drive(clock, data)`, which returns when the lines are set, and `data()`, the state of the data line.
 template <class Lines>
 class TwoWireBus {
  public:
   explicit TwoWireBus(Lines lines) noexcept : lines_(lines) {}
 
-  /// Reads one byte of the device that listens to `address` (the seven bits shifted up by one). False: nobody answered.
+  /// Reads one byte of the device at `address` (the seven bits shifted up by one). False: no device acknowledged.
   [[nodiscard]] bool read(std::uint8_t address, std::uint8_t offset, std::uint8_t& value) const noexcept {
     start();
     bool answered = write_byte(address) && write_byte(offset);
@@ -54,7 +54,7 @@ class TwoWireBus {
     set(true, false);
     set(true, true);
   }
-  /// One clock with `data` on the line; returns what the line then showed.
+  /// One clock cycle with `data` on the line; returns the line's state during it.
   bool clock_bit(bool data) const noexcept {
     set(false, data);
     set(true, data);

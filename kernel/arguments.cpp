@@ -8,6 +8,7 @@
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/numbers.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::string_view blanks = " \t\r\n";
 
 std::optional<std::uint64_t> multiply(std::uint64_t value, std::uint64_t by) {
-  if (value > number_most / by) return std::nullopt;
+  if (value > number_max / by) return std::nullopt;
   return value * by;
 }
 
@@ -54,7 +55,7 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
 }
 
 std::string format_bytes(std::uint64_t value) {
-  if (value != 0 && value != number_most) {
+  if (value != 0 && value != number_max) {
     if (value % (1ULL << 30) == 0) return std::to_string(value >> 30) + "G";
     if (value % (1ULL << 20) == 0) return std::to_string(value >> 20) + "M";
     if (value % (1ULL << 10) == 0) return std::to_string(value >> 10) + "K";
@@ -70,7 +71,7 @@ std::string format_duration(std::chrono::nanoseconds value) {
   return std::to_string(ns) + "ns";
 }
 
-/// A boot loader may pass anything; the console gets printable ASCII.
+/// A boot loader may pass any byte; the console gets printable ASCII.
 std::string printable(std::string_view text) {
   std::string result(text);
   std::replace_if(result.begin(), result.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
@@ -105,8 +106,9 @@ Arguments::Arguments(std::string_view command_line) {
   }
 }
 
-/// Notes that `key` exists; its value if the command line has one.
+/// Records that `key` exists. Returns its value if the command line has one, else null.
 const std::string* Arguments::take(std::string_view key, std::string_view otherwise, std::string_view accepts, std::string_view help) {
+  require(!key.empty() && key.find_first_of("= \t\r\n") == key.npos, "a key that no word of a command line can have");
   const bool known = std::any_of(keys_.begin(), keys_.end(), [&](const Key& other) { return other.name == key; });
   if (!known) keys_.push_back({std::string(key), std::string(otherwise), std::string(accepts), std::string(help)});
   for (Word& word : words_) {
@@ -124,15 +126,16 @@ void Arguments::complain(std::string_view key, std::string_view value, std::stri
 }
 
 std::uint64_t Arguments::scaled(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help, bool suffixes) {
+  require(range.min <= range.max, "a range without a value", range.min);
   const auto format = [suffixes](std::uint64_t value) { return suffixes ? format_bytes(value) : std::to_string(value); };
   std::string accepts = suffixes ? "bytes, K, M or G" : "number";
   std::string limits;
-  if (range.least != 0 && range.most != number_most) {
-    limits = format(range.least) + " to " + format(range.most);
-  } else if (range.most != number_most) {
-    limits = "at most " + format(range.most);
-  } else if (range.least != 0) {
-    limits = "at least " + format(range.least);
+  if (range.min != 0 && range.max != number_max) {
+    limits = format(range.min) + " to " + format(range.max);
+  } else if (range.max != number_max) {
+    limits = "at most " + format(range.max);
+  } else if (range.min != 0) {
+    limits = "at least " + format(range.min);
   }
   if (!limits.empty()) accepts += ", " + limits;
   const std::string* const text = take(key, format(otherwise), accepts, help);
@@ -142,7 +145,7 @@ std::uint64_t Arguments::scaled(std::string_view key, std::uint64_t otherwise, R
     complain(key, *text, suffixes ? "is not a number of bytes (digits, then nothing, K, M or G)" : "is not a number");
     return otherwise;
   }
-  if (*value < range.least || *value > range.most) {
+  if (*value < range.min || *value > range.max) {
     complain(key, *text, "is out of range (" + limits + ")");
     return otherwise;
   }
@@ -176,6 +179,7 @@ std::string Arguments::text(std::string_view key, std::string_view otherwise, st
 
 std::size_t Arguments::choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
                               std::string_view help) {
+  require(otherwise < choices.size(), "a default that is not among the choices", otherwise);
   std::string accepts;
   for (const std::string_view choice : choices) {
     if (!accepts.empty()) accepts += " | ";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The command line: `key=value` words.
 //
-// A typing error in a boot option must not become a machine that measures something else than was meant. So every part asks for its own
-// keys, and `finish()` stops the boot if a word was left over or a value was bad, with the list of all that is accepted. A key that is
-// asked for is a key that is documented: the list is made of the same calls.
+// A typing error in a boot option must not lead to a measurement with other settings than intended. So every part of the kernel or
+// application asks for its own keys. `finish()` stops the boot if a word was not asked for or a value was bad, and prints the list of
+// accepted keys. That list is built by the same calls, so every accepted key is documented.
 #pragma once
 
 #include <chrono>
@@ -21,15 +21,15 @@ class Arguments {
   explicit Arguments(std::string_view command_line);
 
   struct Range {
-    std::uint64_t least = 0;
-    std::uint64_t most = ~std::uint64_t{0};
+    std::uint64_t min = 0;
+    std::uint64_t max = ~std::uint64_t{0};
   };
 
   /// Decimal or 0x hexadecimal.
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
-  /// A number with an optional suffix K, M or G (1024's).
+  /// A number with an optional suffix K, M or G (powers of 1024).
   [[nodiscard]] std::uint64_t bytes(std::string_view key, std::uint64_t otherwise, Range range, std::string_view help);
-  /// A number with a unit: ns, us, ms or s (no unit: not accepted).
+  /// A number with a unit: ns, us, ms or s. A number without a unit is refused.
   [[nodiscard]] std::chrono::nanoseconds duration(std::string_view key, std::chrono::nanoseconds otherwise, std::string_view help);
   /// `on` or `off`.
   [[nodiscard]] bool flag(std::string_view key, bool otherwise, std::string_view help);
@@ -37,18 +37,19 @@ class Arguments {
   /// One of `choices`; returns its index.
   [[nodiscard]] std::size_t choice(std::string_view key, std::initializer_list<std::string_view> choices, std::size_t otherwise,
                                    std::string_view help);
-  /// Says that the value of `key`, already asked for, is not acceptable after all.
+  /// Refuses the value of `key`, which was asked for earlier. `why` is the reason.
   void reject(std::string_view key, std::string_view why);
-  /// Values of such keys are shown as `***` wherever a command line is printed. May be said before or after the key is asked for.
+  /// The value of `key` is shown as `***` wherever a command line is printed. May be called before or after the key is asked for.
   void mark_secret(std::string_view key);
   /// The command line as it may be printed.
   [[nodiscard]] std::string shown() const;
 
-  /// Every complaint so far, and leftover words, as text; empty when all is well.
+  /// All complaints so far, and the words that were not asked for. Empty if there is neither.
   [[nodiscard]] std::string complaints() const;
-  /// Everything that was asked for: one line a key, with default, range and help.
+  /// All keys that were asked for: one line for each key, with default, range and help.
   [[nodiscard]] std::string accepted() const;
-  /// Stops the boot (`ExitStatus::bad_command_line`) with both of the above if there is any complaint; else prints the command line.
+  /// If there is a complaint, prints the complaints and the keys, and stops the boot (`ExitStatus::bad_command_line`). Otherwise prints the
+  /// command line.
   void finish() const;
 
  private:

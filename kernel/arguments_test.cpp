@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ExitedWithCode;
 
-TEST(Arguments, DefaultsWhenNothingIsSaid) {
+TEST(Arguments, MissingKeysHaveTheirDefaults) {
   Arguments arguments("");
   EXPECT_EQ(arguments.number("cores", 4, {}, "cores"), 4U);
   EXPECT_EQ(arguments.bytes("memory", 64 << 20, {}, "limit"), 64U << 20);
@@ -29,7 +29,7 @@ TEST(Arguments, ValuesOfEveryKind) {
   Arguments arguments(
       "  cores=0x10\tmemory=64M small=1K big=3G plain=17 wait=250us long=2s fast=off idle=poll "
       "ip=10.0.0.2/24,10.0.0.1 empty= eq=a=b\r\n");
-  EXPECT_EQ(arguments.number("cores", 4, {.least = 1, .most = 256}, ""), 16U);
+  EXPECT_EQ(arguments.number("cores", 4, {.min = 1, .max = 256}, ""), 16U);
   EXPECT_EQ(arguments.bytes("memory", 0, {}, ""), 64U << 20);
   EXPECT_EQ(arguments.bytes("small", 0, {}, ""), 1024U);
   EXPECT_EQ(arguments.bytes("big", 0, {}, ""), 3ULL << 30);
@@ -44,7 +44,7 @@ TEST(Arguments, ValuesOfEveryKind) {
   EXPECT_EQ(arguments.complaints(), "");
 }
 
-/// Asks for one value of `line` and returns what was complained about.
+/// Asks for one value of `line` and returns the complaints.
 template <typename Ask>
 std::string complaint(std::string_view line, Ask ask) {
   Arguments arguments(line);
@@ -53,13 +53,13 @@ std::string complaint(std::string_view line, Ask ask) {
 }
 
 TEST(Arguments, EveryTypingErrorIsNamed) {
-  const auto number = [](Arguments& a) { EXPECT_EQ(a.number("n", 7, {.least = 2, .most = 9}, ""), 7U); };
+  const auto number = [](Arguments& a) { EXPECT_EQ(a.number("n", 7, {.min = 2, .max = 9}, ""), 7U); };
   EXPECT_EQ(complaint("n=1", number), "n=1 is out of range (2 to 9)\n");
   EXPECT_EQ(complaint("n=10", number), "n=10 is out of range (2 to 9)\n");
   for (const std::string bad : {"", "-3", "3x", "x3", "3.5", "0x", "99999999999999999999", "+3", "3K", "0xg"}) {
     EXPECT_EQ(complaint("n=" + bad, number), "n=" + bad + " is not a number\n");
   }
-  const auto bytes = [](Arguments& a) { EXPECT_EQ(a.bytes("m", 5, {.least = 5, .most = 1 << 20}, ""), 5U); };
+  const auto bytes = [](Arguments& a) { EXPECT_EQ(a.bytes("m", 5, {.min = 5, .max = 1 << 20}, ""), 5U); };
   for (const std::string bad : {"", "K", "3k", "3KB", "3T", "99999999999G"}) {
     EXPECT_EQ(complaint("m=" + bad, bytes), "m=" + bad + " is not a number of bytes (digits, then nothing, K, M or G)\n");
   }
@@ -77,7 +77,7 @@ TEST(Arguments, EveryTypingErrorIsNamed) {
   EXPECT_EQ(complaint("f=o\x1b\xffn", flag), "f=o??n is not one of: off | on\n");
 }
 
-TEST(Arguments, ARejectedValueIsAComplaintOnce) {
+TEST(Arguments, RejectedValueIsOneComplaint) {
   Arguments arguments("ip=1.2.3");
   EXPECT_EQ(arguments.text("ip", "", ""), "1.2.3");
   arguments.reject("ip", "is not an address");
@@ -96,13 +96,13 @@ TEST(Arguments, SecretsAreNeverShown) {
   EXPECT_EQ(arguments.shown(), "token=*** tokne=hunter2 level=hunter2");
 }
 
-TEST(Arguments, WhatIsAcceptedIsWhatWasAskedFor) {
+TEST(Arguments, AcceptedListsEveryKeyThatWasAskedFor) {
   Arguments arguments("");
-  static_cast<void>(arguments.number("cores", 2, {.least = 1, .most = 8}, "how many cores to start"));
-  static_cast<void>(arguments.bytes("memory", 64 << 20, {.least = 1 << 20}, "limit of the store"));
+  static_cast<void>(arguments.number("cores", 2, {.min = 1, .max = 8}, "how many cores to start"));
+  static_cast<void>(arguments.bytes("memory", 64 << 20, {.min = 1 << 20}, "limit of the store"));
   static_cast<void>(arguments.duration("wait", 1500us, "pause"));
   static_cast<void>(arguments.choice("idle", {"halt", "poll"}, 0, "what an idle core does"));
-  static_cast<void>(arguments.number("cores", 2, {.least = 1, .most = 8}, "asked twice"));
+  static_cast<void>(arguments.number("cores", 2, {.min = 1, .max = 8}, "asked twice"));
   EXPECT_EQ(arguments.accepted(),
             "cores=  how many cores to start (number, 1 to 8; default 2)\n"
             "memory=  limit of the store (bytes, K, M or G, at least 1M; default 64M)\n"
@@ -110,9 +110,9 @@ TEST(Arguments, WhatIsAcceptedIsWhatWasAskedFor) {
             "idle=  what an idle core does (halt | poll; default halt)\n");
 }
 
-TEST(ArgumentsDeathTest, FinishStopsTheBootWithTheListOfAllThatIsAccepted) {
+TEST(ArgumentsDeathTest, FinishStopsTheBootWithTheListOfAcceptedKeys) {
   Arguments arguments("cores=many");
-  static_cast<void>(arguments.number("cores", 2, {.least = 1, .most = 8}, "how many cores to start"));
+  static_cast<void>(arguments.number("cores", 2, {.min = 1, .max = 8}, "how many cores to start"));
   EXPECT_EXIT(arguments.finish(), ExitedWithCode(19), "bad command line:\ncores=many is not a number\naccepted:\ncores=  how many");
 }
 

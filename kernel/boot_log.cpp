@@ -5,13 +5,15 @@
 #include <atomic>
 #include <cstring>
 
+#include "kernel/panic.hpp"
 #include "kernel/spin_lock.hpp"
 
 namespace neap::boot_log {
 namespace {
 
-// A holder copies some hundred bytes. Whoever waits longer than this is the holder itself, in an exception, and goes on without the lock.
-constexpr unsigned turns_max = 10'000'000;
+// A holder copies only a few hundred bytes. A longer wait means that this core holds the lock itself and was then interrupted by an
+// exception. The core continues without the lock.
+constexpr unsigned tries_max = 10'000'000;
 
 constinit char ring[bytes_max]{};
 constinit std::atomic<std::uint64_t> written{0};
@@ -21,7 +23,7 @@ constinit std::atomic<bool> broken{false};
 class Guard {
  public:
   Guard() noexcept {
-    for (unsigned turn = 0; turn < turns_max && !broken.load(std::memory_order_relaxed); ++turn) {
+    for (unsigned tries = 0; tries < tries_max && !broken.load(std::memory_order_relaxed); ++tries) {
       if ((locked_ = lock.try_lock())) return;
       relax_cpu();
     }
@@ -37,6 +39,7 @@ class Guard {
 };
 
 void copy_out(std::uint64_t from, char* to, std::size_t bytes) noexcept {
+  require(bytes <= bytes_max, "more bytes than the boot log holds", bytes);
   const std::size_t at = from % bytes_max;
   const std::size_t in_front = std::min(bytes, bytes_max - at);
   std::memcpy(to, ring + at, in_front);
@@ -72,7 +75,7 @@ Part read(std::uint64_t from, std::span<char> out) noexcept {
   const std::uint64_t first = oldest(end);
   Part part{.first = std::min(from, end), .end = end};
   if (part.first < first) {
-    // Whether a line begins there, nobody knows any more; so it is left out, unless it is all there is.
+    // The oldest byte may be in the middle of a line, so the rest of that line is skipped, unless there is nothing after it.
     std::uint64_t feed = first;
     while (feed + 1 < end && ring[feed % bytes_max] != '\n') ++feed;
     part.first = feed + 1 < end ? feed + 1 : first;

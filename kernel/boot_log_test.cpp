@@ -17,7 +17,7 @@ std::string read_from(std::uint64_t from, std::size_t room = boot_log::bytes_max
   return {out.data(), part.bytes};
 }
 
-TEST(BootLog, WhatIsPrintedIsKeptInOrder) {
+TEST(BootLog, KeepsPrintedLinesInOrder) {
   const auto before = boot_log::extent().end;
   print("first ", 1);
   print("second ", hex(2));
@@ -25,12 +25,12 @@ TEST(BootLog, WhatIsPrintedIsKeptInOrder) {
   EXPECT_EQ(boot_log::extent().end, before + 19);
   EXPECT_EQ(read_from(before + 8), "second 0x2\n");
   EXPECT_EQ(read_from(before + 19), "");
-  // Nothing there yet: the reader is told where it will go on.
+  // Nothing is there yet: the result holds the position to continue from.
   char room[8];
   EXPECT_EQ(boot_log::read(before + 1000, room).first, before + 19);
 }
 
-TEST(BootLog, ASmallReaderGetsWholeLinesAndMissesNone) {
+TEST(BootLog, SmallBufferReceivesAllLinesWhole) {
   const auto before = boot_log::extent().end;
   std::string said;
   for (int i = 0; i < 50; ++i) said += "line " + std::to_string(i * i) + '\n';
@@ -46,15 +46,15 @@ TEST(BootLog, ASmallReaderGetsWholeLinesAndMissesNone) {
     next += part.bytes;
   }
   EXPECT_EQ(seen, said);
-  // A line that the reader has no room for comes in pieces.
+  // A line longer than the buffer is returned in pieces.
   const auto long_line = boot_log::extent().end;
   boot_log::append("0123456789012345678\n");
   EXPECT_EQ(read_from(long_line, 17), "01234567890123456");
   EXPECT_EQ(read_from(long_line + 17, 17), "78\n");
 }
 
-// The ring goes round at every offset: what is left is always the newest, from the beginning of a line on.
-TEST(BootLog, TheOldestLinesGoAndHalfOnesWithThem) {
+// Wherever the ring wraps, a reader gets the newest lines, and its text starts at the beginning of a line.
+TEST(BootLog, OldestLinesAreOverwrittenAndCutOnesSkipped) {
   std::string all;
   const auto before = boot_log::extent().end;
   for (unsigned i = 0; all.size() < 3 * boot_log::bytes_max; ++i) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// A piece of work that somebody will do later.
+// A callable that is stored and called later.
 //
-// Every event, timer and interrupt vector holds one, so it must cost a handful of instructions to make, move and call, and allocate nothing
-// for what events usually capture: a few pointers. `std::move_only_function` asks a function to move even what could be copied, and does
-// not say whom it would call; the watchdog wants to name that.
+// Every event, timer and interrupt vector holds one. So making, moving or calling one costs a handful of instructions, and it allocates
+// nothing for the usual capture of a few pointers. `std::move_only_function` moves a trivially copyable callable by an indirect call, and
+// it does not reveal the address of the code, which the watchdog needs to name an event.
 #pragma once
 
 #include <concepts>
@@ -16,8 +16,8 @@
 
 namespace neap {
 
-/// Owns a callable without arguments and result; moved, not copied. One of up to `room_bytes` lies in it; a larger one, or one whose move
-/// may throw, is allocated (`bad_alloc`).
+/// Owns a callable without arguments and result; moved, not copied. A callable of up to `room_bytes` is stored inside. A larger one, or one
+/// whose move may throw, is allocated (`bad_alloc`).
 class Callback {
  public:
   static constexpr std::size_t room_bytes = 32;
@@ -52,10 +52,10 @@ class Callback {
   Callback& operator=(const Callback&) = delete;
   ~Callback() { clear(); }
 
-  /// There must be one.
+  /// The callback MUST NOT be empty.
   void operator()() { call_(room_); }
   [[nodiscard]] friend bool operator==(const Callback& callback, std::nullptr_t) noexcept { return callback.call_ == nullptr; }
-  /// Where its code begins: what a symbol table knows it by.
+  /// The address of its code, for a look-up in the symbol table.
   [[nodiscard]] std::uintptr_t code() const noexcept { return reinterpret_cast<std::uintptr_t>(call_); }
 
  private:
@@ -65,7 +65,7 @@ class Callback {
   template <typename Function>
   static constexpr bool copied_as_bytes = std::is_trivially_copyable_v<Function> && std::is_trivially_destructible_v<Function>;
 
-  /// Moves from `from` to `to` and destroys what is left; without `to` only destroys.
+  /// Moves the callable from `from` to `to` and destroys the source. If `to` is null, only destroys.
   using Relocate = void (*)(void* to, void* from) noexcept;
   template <typename Function>
   static void relocate_function(void* to, void* from) noexcept {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
-// Asking tasks to end early.
+// Ending tasks early.
 //
-// A request whose client has gone, a shutdown, a time limit: somebody wants a task that waits to stop waiting, however deep in its calls it
-// does, and all that it holds to be given back on the way. So the wait ends by an exception, `Cancelled`, and destructors do the rest.
+// A client disconnects, a time limit passes or the system shuts down. Then a task that waits must stop waiting, however deep in its calls,
+// and release what it holds. So its wait ends by an exception, `Cancelled`, and destructors do the rest.
 //
 //   Cancellation cancellation;
-//   start(cancelled_by(cancellation, serve(connection)));      // and whatever `serve` awaits
+//   start(cancelled_by(cancellation, serve(connection)));      // and every task that `serve` awaits
 //   …
 //   cancellation.request();
 //
-// Only a wait that nobody else holds on to can be given up: `sleep_for`, and a completion that is awaited by `or_cancelled`. Others
-// (`on_core`, a plain `co_await completion`) end first; the next wait of these kinds throws.
+// Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
+// `co_await completion`) are in use by another core or a callback, so they end as usual. The task's next cancellable wait then throws.
 #pragma once
 
 #include <exception>
@@ -20,7 +20,7 @@
 
 namespace neap {
 
-/// What a wait throws once its task is to end.
+/// Thrown by a wait whose task is cancelled.
 class Cancelled : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
@@ -28,11 +28,11 @@ class Cancelled : public std::exception {
 
 namespace detail {
 
-/// A wait that can be given up: registered while it lasts. `give_up` has it end, in an event of its own.
+/// A wait that can be cancelled; it is registered while it lasts. `give_up` ends it, in an event of its own.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
-  CancellableWait** link = nullptr;  // what points here; null while not registered
+  CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
 
   CancellableWait() = default;
   CancellableWait(const CancellableWait&) = delete;
@@ -48,15 +48,15 @@ struct CancellableWait {
 
 }  // namespace detail
 
-/// Belongs to the core that made it, as do the tasks that it ends; outlives their waits.
+/// Belongs to the core that made it. The tasks that it ends MUST run on the same core, and it MUST outlive their waits.
 class Cancellation {
  public:
   Cancellation() = default;
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
-  ~Cancellation() { require(waits_ == nullptr, "a cancellation ends before the tasks that it may end"); }
+  ~Cancellation() { require(waits_ == nullptr, "a cancellation is destroyed while a task waits under it"); }
 
-  /// Ends the waits of its tasks, those of now and those to come. More than once is once.
+  /// Ends the present and all later waits of its tasks. A second call does nothing.
   void request() noexcept {
     require(machine::this_core() == core_, "a cancellation is requested on its own core", core_);
     requested_ = true;
@@ -68,7 +68,7 @@ class Cancellation {
   }
   [[nodiscard]] bool requested() const noexcept { return requested_; }
 
-  /// For waits. On the cancellation's core.
+  /// Registers a wait. On the cancellation's core.
   void add(detail::CancellableWait& wait) noexcept {
     require(machine::this_core() == core_, "a task is cancelled on its own core", core_);
     wait.next = waits_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What applications build on events: callbacks, Ebbs, the RCU table, tasks that wait for several or are cancelled.
+// Tests of the parts above events: callbacks, Ebbs, the RCU table, when_all and cancellation.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 // --- Callback ----------------------------------------------------------------------------------------------------------------------------
 
-TEST(Callback, OwnsWhatItCapturedWhateverItsSize) {
+TEST(Callback, OwnsCapturesOfAnySize) {
   const auto witness = std::make_shared<int>(0);
   {
     Callback small([witness] { ++*witness; });
@@ -63,7 +63,7 @@ struct Tally {
 constexpr Ebb<Tally> tally;
 constexpr Ebb<Tally, struct OtherName> other_tally;
 
-TEST(Ebb, EachCoreHasARepresentativeMadeAtItsFirstUse) {
+TEST(Ebb, EachCoreHasItsOwnObjectMadeAtTheFirstUse) {
   HostMachine machine{4};
   EXPECT_EQ(Tally::made, 0U);
   EXPECT_EQ(tally.on(2), nullptr);
@@ -88,7 +88,7 @@ TEST(RcuTable, InsertsFindsReplacesAndErases) {
   machine.on(0, [] {
     rcu::Table<std::string, int> table(3);
     EXPECT_TRUE(table.insert("a", 1));
-    EXPECT_FALSE(table.insert("a", 2)) << "it is there";
+    EXPECT_FALSE(table.insert("a", 2)) << "the key exists";
     EXPECT_EQ(*table.find("a"), 1);
     EXPECT_FALSE(table.replace("a", 3));
     EXPECT_TRUE(table.replace("b", 4));
@@ -104,9 +104,9 @@ TEST(RcuTable, InsertsFindsReplacesAndErases) {
   });
 }
 
-// Readers on two cores walk chains that two writers change under them: no entry is seen half, freed too early (a sanitizer says so), or
-// missing though nobody took it away.
-TEST(RcuTable, ReadersSeeWholeEntriesWhileWritersReplaceAndErase) {
+// Readers on two cores walk chains that two writers change. A reader sees no half-written entry and no freed one (a sanitizer checks that),
+// and it finds every entry that was not removed.
+TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
   constexpr unsigned keys = 64, changes = 20'000;
   struct Pair {
     unsigned key = 0, copy = 0;
@@ -120,7 +120,7 @@ TEST(RcuTable, ReadersSeeWholeEntriesWhileWritersReplaceAndErase) {
     for (unsigned i = 0; i < keys; ++i) {
       const Pair* const found = table.find(i);
       if (found == nullptr) {
-        if (i % 2 == 0) ++wrong;  // even ones are only replaced
+        if (i % 2 == 0) ++wrong;  // even keys are replaced, never removed
         continue;
       }
       ++seen;
@@ -151,7 +151,7 @@ TEST(RcuTable, ReadersSeeWholeEntriesWhileWritersReplaceAndErase) {
     machine.on(0, [&] { write(7, changes); });
     machine.on(1, [&] { write(13, changes); });
     ASSERT_TRUE(HostMachine::wait_until([&] { return writers == 0; }, 60s));
-    // Nothing that was retired is left over.
+    // All retired entries are reclaimed.
     for (unsigned core = 0; core < 2; ++core) {
       EXPECT_TRUE(HostMachine::wait_until([&] {
         std::uint64_t pending = 1;
@@ -179,7 +179,7 @@ task<int> fails(const char* why) {
   throw std::runtime_error(why);
 }
 
-TEST(WhenAll, RunsThemSideBySideAndGivesTheirValuesInOrder) {
+TEST(WhenAll, RunsTasksConcurrentlyAndReturnsTheirValuesInOrder) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> {
     std::vector<int> order;
@@ -210,14 +210,14 @@ TEST(WhenAll, WaitsForAllEvenIfOneFails) {
   });
 }
 
-TEST(OnEachCore, RunsOnAllAtTheSameTime) {
+TEST(OnEachCore, RunsOnAllCoresConcurrently) {
   for (const unsigned cores : {1U, 2U, 4U}) {
     HostMachine machine{cores};
     std::atomic<unsigned> inside{0}, calls{0};
     machine.run(cores - 1, [&]() -> task<void> {
       co_await on_each_core([&] {
         ++inside;
-        while (inside < cores) {  // nobody leaves before all have come
+        while (inside < cores) {  // no core leaves before all are inside
         }
         calls += 1 + this_core();
       });
@@ -226,7 +226,7 @@ TEST(OnEachCore, RunsOnAllAtTheSameTime) {
   }
 }
 
-TEST(OnCore, ATaskRunsThereToItsEndAndItsOutcomeComesHome) {
+TEST(OnCore, TaskRunsThereToItsEndAndReturnsItsOutcome) {
   HostMachine machine{2};
   machine.run(0, []() -> task<void> {
     const auto there = []() -> task<std::unique_ptr<unsigned>> {
@@ -254,7 +254,7 @@ TEST(OnCore, ATaskRunsThereToItsEndAndItsOutcomeComesHome) {
 
 // --- Cancellation ------------------------------------------------------------------------------------------------------------------------
 
-/// Says what it came to, and that what it held is given back.
+/// Records its outcome, and that its locals are destroyed.
 task<void> wait_deep(std::string& outcome, std::shared_ptr<int> held) {
   const auto inner = [](std::shared_ptr<int> kept) -> task<void> {
     co_await sleep_for(1h);
@@ -268,7 +268,7 @@ task<void> wait_deep(std::string& outcome, std::shared_ptr<int> held) {
   }
 }
 
-TEST(Cancellation, EndsASleepHoweverDeepAndGivesBackWhatItHeld) {
+TEST(Cancellation, EndsANestedSleepAndDestroysItsLocals) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> {
     const auto held = std::make_shared<int>(0);
@@ -280,7 +280,7 @@ TEST(Cancellation, EndsASleepHoweverDeepAndGivesBackWhatItHeld) {
       co_await cancelled_by(cancellation, wait_deep(outcome, held));
       EXPECT_EQ(outcome, "cancelled");
       EXPECT_EQ(held.use_count(), 1);
-      // Those that come later do not even begin to wait.
+      // A later sleep ends at once.
       co_await cancelled_by(cancellation, wait_deep(outcome, held));
       cancellation.request();
     }
@@ -314,7 +314,7 @@ TEST(Cancellation, ReachesAllTasksOfWhenAllAndNoOthers) {
   });
 }
 
-TEST(Cancellation, ACompletionThatMayBeGivenUpIsAndOneThatIsFulfilledIsNot) {
+TEST(Cancellation, EndsTheWaitForAnUnfulfilledCompletionOnly) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> {
     const auto wait = [](Completion<int>& completion, std::string& outcome) -> task<void> {
@@ -330,7 +330,7 @@ TEST(Cancellation, ACompletionThatMayBeGivenUpIsAndOneThatIsFulfilledIsNot) {
       Cancellation cancellation;
       spawn([&] { cancellation.request(); });
       co_await cancelled_by(cancellation, wait(given_up, first));
-      given_up.fulfil(1);  // nobody waits any more
+      given_up.fulfil(1);  // without a waiter
     }
     {
       Cancellation cancellation;
@@ -347,7 +347,7 @@ TEST(Cancellation, ACompletionThatMayBeGivenUpIsAndOneThatIsFulfilledIsNot) {
     co_await wait(without, fourth);
     EXPECT_EQ(first, "cancelled");
     EXPECT_EQ(second, "2");
-    EXPECT_EQ(third, "3") << "what is there already is no wait";
+    EXPECT_EQ(third, "3") << "a fulfilled completion is no wait";
     EXPECT_EQ(fourth, "4");
   });
 }

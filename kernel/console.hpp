@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// A line on the console.
+// Printing a line on the console.
 //
-// The console is for boot, faults and people; a serial line at 115200 baud takes 87 us a byte, so nothing on a request's way prints. A line
-// is put together in a fixed buffer, without the heap: it must work when there is no memory, and in a panic.
+// The console is for boot, faults and people. A serial line at 115200 baud takes 87 us a byte, so no request path prints. A line is
+// composed in a fixed buffer, without the heap, so that it works without memory and in a panic.
 //
 //   print("ixgbe: RXDCTL[", index, "] = ", hex(value), ", no answer for ", waited_ms, " ms");
 #pragma once
@@ -23,7 +23,7 @@ struct Hex {
 /// Shown as 0x and lower-case digits.
 constexpr Hex hex(std::uint64_t value) { return {value}; }
 
-/// Text of bounded length, put together piece by piece; what does not fit is cut, and the end shows it by `...`.
+/// Text of bounded length, composed piece by piece. Text that does not fit is cut, and `...` marks the end.
 class Line {
  public:
   static constexpr std::size_t bytes_max = 512;
@@ -48,7 +48,7 @@ class Line {
   std::size_t used_ = 0;
 };
 
-/// Writes one line made of `parts`; the newline is added. Lines of different cores do not mix.
+/// Writes one line composed of `parts`, and a newline. Lines of different cores do not mix.
 template <typename... Parts>
 void print(const Parts&... parts) noexcept {
   Line line;

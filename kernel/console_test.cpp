@@ -20,7 +20,7 @@ std::string printed(const auto&... parts) {
   return host::take_console_text();
 }
 
-TEST(Console, PutsEveryKindOfPartTogether) {
+TEST(Console, PrintsEveryKindOfPart) {
   EXPECT_EQ(printed("RXDCTL[", 3U, "] = ", hex(0xBEEF), ", ", -7, ' ', true, ' ', std::string_view("end")),
             "RXDCTL[3] = 0xbeef, -7 true end\n");
   EXPECT_EQ(printed(std::numeric_limits<std::uint64_t>::max(), ' ', std::numeric_limits<std::int64_t>::min()),
@@ -29,7 +29,7 @@ TEST(Console, PutsEveryKindOfPartTogether) {
   EXPECT_EQ(printed(), "\n");
 }
 
-TEST(Console, LongLinesAreCutVisiblyAndStillEnd) {
+TEST(Console, LongLinesAreCutWithAMarkAndANewline) {
   const std::string exact(Line::bytes_max, 'a');
   EXPECT_EQ(printed(exact), exact + "\n");
   for (const std::size_t more : {1U, 2U, 500U}) {
@@ -38,7 +38,7 @@ TEST(Console, LongLinesAreCutVisiblyAndStillEnd) {
   }
 }
 
-TEST(PanicDeathTest, SaysWhatAndWhereAndExits) {
+TEST(PanicDeathTest, PrintsMessageAndPlaceAndExits) {
   EXPECT_EXIT(panic("the tail passed the head", 0x2a), testing::ExitedWithCode(18),
               "panic on core 0: the tail passed the head\n  detail: 0x2a \\(42\\)\n  at .*console_test.cpp:[0-9]+ in ");
   EXPECT_EXIT(require(1 + 1 == 3, "sums"), testing::ExitedWithCode(18), "sums");
@@ -47,7 +47,7 @@ TEST(PanicDeathTest, SaysWhatAndWhereAndExits) {
 
 void leave_noexcept(void (*call)()) noexcept { call(); }
 
-TEST(PanicDeathTest, NamesTheExceptionThatNobodyCaught) {
+TEST(PanicDeathTest, NamesAnUncaughtException) {
   EXPECT_EXIT(
       {
         install_terminate_handler();

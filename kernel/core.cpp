@@ -6,7 +6,7 @@
 namespace neap {
 namespace {
 
-// Filled by core 0 before the cores that it names run, then constant: starting a core orders these plain loads.
+// Filled by core 0 before the other cores run, then constant. The start of a core orders its later plain loads after these stores.
 constinit std::array<Core*, machine::cores_max> cores{};
 
 }  // namespace

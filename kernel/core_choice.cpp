@@ -9,6 +9,7 @@
 
 #include "kernel/arguments.hpp"
 #include "kernel/console.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 namespace {
@@ -41,7 +42,7 @@ std::expected<CoreSet, std::string> parse_list(std::string_view text, std::size_
 
 bool same_core(const CorePlace& one, const CorePlace& other) { return one.package == other.package && one.core == other.core; }
 
-/// Takes out every thread whose physical core has an earlier one in the set.
+/// Removes every thread whose physical core has an earlier thread in the set.
 void keep_first_threads(CoreSet& set, std::span<const CorePlace> present) {
   for (std::size_t core = 1; core < present.size(); ++core) {
     for (std::size_t before = 0; before < core && set.test(core); ++before) {
@@ -56,7 +57,7 @@ std::vector<CorePlace> present_places() {
   return places;
 }
 
-/// How many different values of `key` the places have.
+/// Number of different values of `key` among the places.
 template <typename Key>
 std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
   std::vector<decltype(key(places[0]))> keys;
@@ -65,7 +66,7 @@ std::size_t count_different(const std::vector<CorePlace>& places, Key key) {
   return static_cast<std::size_t>(std::ranges::unique(keys).begin() - keys.begin());
 }
 
-/// The cores of a package on one of the machine's nodes.
+/// Prints the cores of a package that are on one NUMA node.
 void print_group(unsigned package, unsigned node, std::size_t nodes, const std::vector<CorePlace>& places) {
   constexpr std::size_t core_text_max = 16;
   const auto begin_line = [&] {
@@ -102,6 +103,7 @@ void print_group(unsigned package, unsigned node, std::size_t nodes, const std::
 }  // namespace
 
 std::expected<CoreSet, std::string> choose_cores(std::string_view text, bool smt, std::span<const CorePlace> present) {
+  require(!present.empty() && present.size() <= machine::cores_max, "number of present cores out of range", present.size());
   CoreSet all;
   for (std::size_t i = 0; i < present.size(); ++i) all.set(i);
   const auto count = number_of(text);
@@ -109,8 +111,8 @@ std::expected<CoreSet, std::string> choose_cores(std::string_view text, bool smt
   if (!set) return set;
   if (!smt) keep_first_threads(*set, present);
   if (!count) return set;
-  const std::size_t most = set->count();
-  if (*count < 1 || *count > most) return std::unexpected("is out of range (1 to " + std::to_string(most) + ')');
+  const std::size_t max = set->count();
+  if (*count < 1 || *count > max) return std::unexpected("is out of range (1 to " + std::to_string(max) + ')');
   for (std::size_t core = present.size(); core-- > 0 && set->count() > *count;) set->reset(core);
   return set;
 }
@@ -118,9 +120,9 @@ std::expected<CoreSet, std::string> choose_cores(std::string_view text, bool smt
 CoreSet choose_cores(Arguments& arguments) {
   const std::vector<CorePlace> present = present_places();
   const std::string text =
-      arguments.text("cores", std::to_string(present.size()), "how many of the present cores run, or which, as 0-3,6; others are parked");
-  const bool smt = arguments.flag("smt", true, "off: of each physical core only one thread runs");
-  // The default is a number of all: with `smt=off` it would be too many.
+      arguments.text("cores", std::to_string(present.size()), "number of cores that run, or a list such as 0-3,6; others are parked");
+  const bool smt = arguments.flag("smt", true, "off: one thread of each physical core runs");
+  // The default is the number of all threads, which is too large with `smt=off`.
   const auto chosen = choose_cores(text == std::to_string(present.size()) && !smt ? std::string() : text, smt, present);
   if (chosen) return *chosen;
   arguments.reject("cores", chosen.error());
@@ -140,7 +142,7 @@ void print_cores() noexcept {
   line << cores << (cores == 1 ? " core, " : " cores, ") << places.size() << (places.size() == 1 ? " thread" : " threads");
   if (parked != 0) line << "; " << parked << " parked";
   line.print();
-  // A package may have several nodes, and where firmware likes it so a node several packages.
+  // A package may have several nodes, and a node may have several packages.
   for (unsigned package = 0; package < packages; ++package) {
     std::vector<bool> said(machine::nodes_max);
     for (const CorePlace& place : places) {

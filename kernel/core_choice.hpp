@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which of the machine's cores run.
+// The choice of the cores that run.
 //
-// A study compares two cores with eight, or one thread of each core with both, on the same machine. What does not run must not disturb: it
-// is parked in the deepest state there is, where it takes no interrupt (machine.hpp, `start_cores`). The cores that run have dense numbers;
-// those of firmware's list, which `cores=` names, need not be.
+// A study compares two cores with eight, or one thread of each core with both, on the same machine. A core that does not run must not
+// disturb the others: it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores that run
+// have dense numbers. Their numbers in firmware's list, which `cores=` uses, may have gaps.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,17 @@ namespace neap {
 
 class Arguments;
 
-/// What `cores=` and `smt=` say. `text`: empty for all, a number for so many, or a list of those present ("0-3,6"), 0 among them: it is the
-/// one that booted. Without `smt`, of each physical core only its first thread in the list. The error says what is wrong with `text`.
+/// The cores that `cores=` and `smt=` select. `text` is empty for all cores, a number for that many, or a list of present cores ("0-3,6").
+/// The list MUST contain 0, the core that booted. Without `smt` only the first listed thread of each physical core runs. The error states
+/// what is wrong with `text`.
 [[nodiscard]] std::expected<machine::CoreSet, std::string> choose_cores(std::string_view text, bool smt,
                                                                         std::span<const machine::CorePlace> present);
 
-/// Asks for `cores=` and `smt=`, complaining to `arguments` of what does not fit this machine.
+/// Reads `cores=` and `smt=`. Values that do not fit this machine become complaints of `arguments`.
 [[nodiscard]] machine::CoreSet choose_cores(Arguments& arguments);
 
-/// Says once, at boot, which cores there are and which run: by package and NUMA node, threads of one core joined by `+`, `-` for a parked
-/// one.
+/// Prints at boot which cores exist and which run, by package and NUMA node. Threads of one core are joined by `+`; a parked thread is
+/// shown as `-`.
 void print_cores() noexcept;
 
 }  // namespace neap

@@ -14,7 +14,7 @@ namespace {
 
 using machine::CorePlace;
 
-/// Two packages of two cores with two threads each, in the order that firmware likes: first all first threads.
+/// Two packages of two cores with two threads each, in the usual order of firmware: all first threads come first.
 std::vector<CorePlace> eight() {
   std::vector<CorePlace> places;
   for (unsigned thread = 0; thread < 2; ++thread) {
@@ -35,7 +35,7 @@ std::string chosen(std::string_view text, bool smt = true) {
   return list;
 }
 
-TEST(CoreChoice, ANumberTakesTheFirstAndAListThoseNamed) {
+TEST(CoreChoice, NumberSelectsTheFirstCoresAndListTheNamedOnes) {
   EXPECT_EQ(chosen(""), "0 1 2 3 4 5 6 7 ");
   EXPECT_EQ(chosen("3"), "0 1 2 ");
   EXPECT_EQ(chosen("8"), "0 1 2 3 4 5 6 7 ");
@@ -44,14 +44,14 @@ TEST(CoreChoice, ANumberTakesTheFirstAndAListThoseNamed) {
   EXPECT_EQ(chosen("6-7,0-1,1"), "0 1 6 7 ");
 }
 
-TEST(CoreChoice, WithoutSmtOneThreadOfEachCoreIsLeft) {
+TEST(CoreChoice, WithoutSmtOneThreadOfEachCoreRuns) {
   EXPECT_EQ(chosen("", false), "0 1 2 3 ");
   EXPECT_EQ(chosen("3", false), "0 1 2 ");
   EXPECT_EQ(chosen("5", false), "is out of range (1 to 4)");
   EXPECT_EQ(chosen("0,4,5", false), "0 5 ");
 }
 
-TEST(CoreChoice, WhatCannotBeIsSaid) {
+TEST(CoreChoice, ImpossibleChoicesAreRefusedWithAReason) {
   EXPECT_EQ(chosen("0"), "is out of range (1 to 8)");
   EXPECT_EQ(chosen("9"), "is out of range (1 to 8)");
   EXPECT_EQ(chosen("0-8"), "names a core that is not there (0 to 7)");
@@ -61,7 +61,7 @@ TEST(CoreChoice, WhatCannotBeIsSaid) {
   }
 }
 
-TEST(CoreChoice, WhichRunIsPrintedByPackage) {
+TEST(CoreChoice, RunningCoresArePrintedByPackage) {
   host::HostMachine machine{2};
   static_cast<void>(host::take_console_text());
   print_cores();

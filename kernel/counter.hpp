@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// A number that one core counts and any core may read.
+// A counter that one core writes and any core may read.
 //
-// A plain integer would be a data race; a locked add costs twenty cycles. One writer needs neither: a relaxed load and store compile to an
-// ordinary add, and a reader elsewhere sees some recent value.
+// A plain integer would be a data race, and a locked add costs about twenty cycles. With one writer neither is needed: a relaxed load and
+// store compile to an ordinary add. A reader on another core sees a recent value.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,10 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// Takes counters one by one: a dotted name, a value.
+/// Receives counters one by one: a dotted name and a value.
 using Emit = std::function<void(std::string_view name, std::uint64_t value)>;
 
-/// A counter and the name under which it is told: a line of the one table that a struct of counters has. `Count`: a number, or what a core
-/// counts with.
+/// A counter and the name under which it is reported: one row of a table of counters. `Count` is a plain number or `Counter`.
 template <class Struct, class Count = std::uint64_t>
 struct NamedCount {
   std::string_view name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// CRC-32C (Castagnoli; RFC 3720 appendix B.4): what guards the log's header, the blocks of a stream and what a panic leaves behind.
+// CRC-32C (Castagnoli; RFC 3720 appendix B.4). It protects the log's header, the blocks of a stream and the kept text of a panic.
 #pragma once
 
 #include <boost/crc.hpp>

@@ -11,8 +11,8 @@ namespace neap {
 namespace {
 
 constexpr std::string_view blanks = " \t\r\n";
-constexpr std::uint32_t baud_most = 115200;
-constexpr std::uint32_t divisor_most = 0xffff;
+constexpr std::uint32_t baud_max = 115200;
+constexpr std::uint32_t divisor_max = 0xffff;
 
 /// The value of the first word `key=value`; nothing if there is none.
 std::optional<std::string_view> find(std::string_view line, std::string_view key) noexcept {
@@ -31,17 +31,17 @@ struct NamedPort {
   std::string_view name;
   std::uint16_t port;
 };
-// Where every PC has them (IBM PC AT Technical Reference, serial adapter; com3 and com4 by custom).
+// The usual ports of a PC (IBM PC AT Technical Reference, serial adapter; com3 and com4 by custom).
 constexpr NamedPort named_ports[] = {{"com1", 0x3f8}, {"serial", 0x3f8}, {"com2", 0x2f8}, {"com3", 0x3e8}, {"com4", 0x2e8}};
 
 std::optional<std::uint16_t> serial_port(std::string_view word) noexcept {
   for (const auto& [name, port] : named_ports) {
     if (word == name) return port;
   }
-  constexpr std::uint64_t port_least = 0x100, port_most = 0xfff8;  // below are the board's own devices; a UART has eight ports
+  constexpr std::uint64_t port_min = 0x100, port_max = 0xfff8;  // lower ports belong to the board's devices; a UART has eight ports
   if (!word.starts_with("0x")) return std::nullopt;
-  const auto port = parse_number(word, port_most);
-  if (!port || *port < port_least || *port % 8 != 0) return std::nullopt;
+  const auto port = parse_number(word, port_max);
+  if (!port || *port < port_min || *port % 8 != 0) return std::nullopt;
   return static_cast<std::uint16_t>(*port);
 }
 
@@ -67,7 +67,7 @@ const char* EarlyOptions::parse_console(std::string_view value) noexcept {
       continue;
     }
     if (const auto baud = parse_digits(word); baud && speed_may_follow) {
-      if (*baud == 0 || baud_most % *baud != 0 || baud_most / *baud > divisor_most) return "has a speed that does not divide 115200";
+      if (*baud == 0 || baud_max % *baud != 0 || baud_max / *baud > divisor_max) return "has a speed that does not divide 115200";
       ports[count - 1].baud = static_cast<std::uint32_t>(*baud);
     } else if (word == "vga" && !screen) {
       screen = true;
@@ -96,13 +96,13 @@ EarlyOptions EarlyOptions::from(std::string_view command_line) noexcept {
 
 void EarlyOptions::check(Arguments& arguments) {
   const std::string console =
-      arguments.text("console", "com1", "where lines go: com1 to com4 or 0xPORT, each with ,SPEED; vga; several; none");
+      arguments.text("console", "com1", "console devices: com1 to com4 or 0xPORT, each with ,SPEED; vga; several; none");
   EarlyOptions options;
   if (const char* const why = options.parse_console(console)) arguments.reject("console", why);
-  static_cast<void>(arguments.choice("panic", {"halt", "reboot"}, 0, "what follows a panic; an emulator is left instead of a halt"));
+  static_cast<void>(arguments.choice("panic", {"halt", "reboot"}, 0, "after a panic: halt (an emulator exits) or reboot"));
   static_cast<void>(arguments.choice("heap", {"plain", "checked"}, 0, "checked: find writes outside of objects and after free; slow"));
-  static_cast<void>(arguments.choice("mwait", {"found", "assumed"}, 0, "assumed: it sleeps, though CPUID lists no state for it"));
-  static_cast<void>(arguments.choice("demotion", {"off", "kept"}, 0, "kept: the CPU may demote C-states as firmware allows it to"));
+  static_cast<void>(arguments.choice("mwait", {"found", "assumed"}, 0, "assumed: MWAIT sleeps although CPUID lists no state for it"));
+  static_cast<void>(arguments.choice("demotion", {"off", "kept"}, 0, "kept: the CPU may demote C-states as set by firmware"));
 }
 
 }  // namespace neap

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The words of the command line that hold before there is a heap: where the console is, what follows a panic, what to think of the CPU.
+// The words of the command line that are needed before there is a heap: the console, the reaction to a panic, assumptions about the CPU.
 //
-// `Arguments` comes too late for them, since everything before it wants to be seen. So they are read from the bare text, here; `Arguments`
-// is told of them afterwards (`check`), so that they are in its list and a mistake in them stops the boot like any other. What is not
-// understood counts as not said: the complaint has to be seen somewhere.
+// `Arguments` is made too late for them, because earlier messages must already be visible. So they are read from the bare text here.
+// Afterwards `check` passes them to `Arguments`, so that they are in its list and a mistake in them stops the boot. Until then a word that
+// cannot be parsed is ignored, because the complaint needs a console.
 #pragma once
 
 #include <array>
@@ -33,12 +33,12 @@ struct EarlyOptions {
   bool assume_mwait = false;
   bool keep_demotion = false;
 
-  /// Any command line; the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` count.
+  /// Accepts any command line. The first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` are used.
   static EarlyOptions from(std::string_view command_line) noexcept;
-  /// `com1` to `com4`, `serial` (com1) or a port (0x2e8), each with a speed behind it if it is not to be 115200; `vga`; or `none` alone;
-  /// separated by commas. Null if it was understood, else why not, and nothing is changed.
+  /// Parses a list separated by commas: `com1` to `com4`, `serial` (com1) or a port (0x2e8), each followed by its speed unless that is
+  /// 115200; `vga`; or `none` alone. Returns null on success. Otherwise returns the reason and changes nothing.
   const char* parse_console(std::string_view value) noexcept;
-  /// Makes `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` known, and complains of what `from` did not understand.
+  /// Registers `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`, and complains about the values that `from` ignored.
   static void check(Arguments& arguments);
 };
 

@@ -15,7 +15,7 @@ std::vector<SerialPort> serial(const EarlyOptions& options) {
 
 using Ports = std::vector<SerialPort>;
 
-TEST(EarlyOptions, WithoutAWordThereIsTheFirstSerialPort) {
+TEST(EarlyOptions, TheFirstSerialPortIsTheDefault) {
   for (const char* line : {"", " \t", "cores=2 ip=dhcp", "xconsole=vga", "console", "panic", "consol=vga console2=none"}) {
     const auto options = EarlyOptions::from(line);
     EXPECT_EQ(serial(options), (Ports{{.port = 0x3f8, .baud = 115200}})) << line;
@@ -23,7 +23,7 @@ TEST(EarlyOptions, WithoutAWordThereIsTheFirstSerialPort) {
   }
 }
 
-TEST(EarlyOptions, PlacesOfTheConsole) {
+TEST(EarlyOptions, ConsoleListIsParsed) {
   const auto ports = [](std::string value) { return serial(EarlyOptions::from("cores=4\tconsole=" + value + " ip=x")); };
   EXPECT_EQ(ports("com2"), (Ports{{.port = 0x2f8}}));
   EXPECT_EQ(ports("serial,9600"), (Ports{{.port = 0x3f8, .baud = 9600}}));
@@ -33,13 +33,13 @@ TEST(EarlyOptions, PlacesOfTheConsole) {
   EXPECT_TRUE(EarlyOptions::from("console=com1,38400,vga").vga);
   EXPECT_TRUE(EarlyOptions::from("console=vga,com3").vga);
   EXPECT_FALSE(EarlyOptions::from("console=none").vga);
-  // The first word counts; Arguments complains of the second.
+  // The first word is used; Arguments complains about the second.
   EXPECT_EQ(serial(EarlyOptions::from("console=com2 console=com3")), (Ports{{.port = 0x2f8}}));
   EXPECT_TRUE(EarlyOptions::from("console=vga panic=reboot").reboot_after_panic);
   EXPECT_FALSE(EarlyOptions::from("panic=halt panic=reboot").reboot_after_panic);
 }
 
-TEST(EarlyOptions, TheHeapIsCheckedIfAskedFor) {
+TEST(EarlyOptions, CheckedHeapIsSelected) {
   EXPECT_TRUE(EarlyOptions::from("cores=2 heap=checked").checked_heap);
   for (const char* line : {"", "heap=plain", "heap=", "heap", "xheap=checked", "heap=checked2", "heap=plain heap=checked"}) {
     EXPECT_FALSE(EarlyOptions::from(line).checked_heap) << line;
@@ -49,7 +49,7 @@ TEST(EarlyOptions, TheHeapIsCheckedIfAskedFor) {
   EXPECT_NE(arguments.complaints().find("heap=both"), std::string::npos);
 }
 
-TEST(EarlyOptions, MwaitIsTakenToSleepIfTheUserSaysSo) {
+TEST(EarlyOptions, MwaitIsAssumedToSleepIfSelected) {
   EXPECT_TRUE(EarlyOptions::from("mwait=assumed").assume_mwait);
   for (const char* line : {"", "mwait=found", "mwait=", "mwait=assume", "mwait=found mwait=assumed"}) {
     EXPECT_FALSE(EarlyOptions::from(line).assume_mwait) << line;
@@ -63,8 +63,8 @@ TEST(EarlyOptions, MwaitIsTakenToSleepIfTheUserSaysSo) {
   EXPECT_EQ(arguments.complaints(), "mwait=assume is not one of: found | assumed\n");
 }
 
-// A console that was named wrongly must not be a machine that says nothing.
-TEST(EarlyOptions, WhatIsNotUnderstoodChangesNothingAndStopsTheBoot) {
+// A mistake in `console=` must not silence the machine.
+TEST(EarlyOptions, BadValuesChangeNothingAndStopTheBoot) {
   for (const std::string value : {"",           ",",
                                   "com5",       "com",
                                   "COM1",       "vga,vga",

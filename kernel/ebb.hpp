@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// One name, a representative on every core.
+// One name with an object on every core.
 //
-// What all cores use at every request (a counter, a cache, a pool of connections) becomes slow where they share it. An elastic building
-// block has one name for everybody and behind it an object of the calling core's own, made when that core first uses it. (Appavoo et al.,
-// "Distributed Shared Objects", 2007, and EbbRT.) To call it costs a thread-local load and a test.
+// An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if they share it. An elastic
+// building block has one name, and behind it one object for each core, which is made when that core first uses it. (Appavoo et al.,
+// "Distributed Shared Objects", 2007, and EbbRT.) A call costs a thread-local load and a test.
 //
 //   struct Requests { std::uint64_t served = 0; … };
 //   constexpr Ebb<Requests> requests;
@@ -19,18 +19,18 @@
 
 namespace neap {
 
-/// `Representative` is made by its default constructor on the core that it is for, and stays as long as the machine. Two Ebbs of one kind
-/// of representative differ by `Name`. What all representatives share is theirs to find (a static member, a root object that an application
-/// makes before the first use).
+/// `Representative` is made by its default constructor, on the core that uses it, and exists until the machine ends. `Name` tells two Ebbs
+/// with the same representative type apart. State that all representatives share is a static member, or an object that the application
+/// makes before the first use.
 template <typename Representative, typename Name = Representative>
 class Ebb {
  public:
-  /// The calling core's representative. The first use on a core may throw what its constructor throws, or `bad_alloc`.
+  /// The calling core's representative. The first use on a core may throw `bad_alloc`, or any exception of the constructor.
   Representative* operator->() const { return &here(); }
   Representative& operator*() const { return here(); }
 
-  /// Another core's: null if that core has not used it yet. The caller minds that its own core goes on using it: only for what the
-  /// representative lets others read (a `Counter`).
+  /// Another core's representative; null if that core has not used it yet. That core continues to use it, so the caller MAY only read
+  /// members that are safe to read from another core (a `Counter`).
   [[nodiscard]] Representative* on(unsigned core) const noexcept {
     require(core < machine::core_count(), "an Ebb on a core that does not run", core);
     return all_[core].load(std::memory_order_acquire);
@@ -44,7 +44,7 @@ class Ebb {
   }
   [[gnu::noinline, gnu::cold]] static Representative& make() {
     const unsigned core = machine::this_core();
-    require(core < machine::cores_max, "an Ebb is used by cores alone");
+    require(core < machine::cores_max, "an Ebb is used on a thread that is no core");
     Representative* representative = all_[core].load(std::memory_order_relaxed);
     if (representative == nullptr) {
       representative = new Representative;
@@ -55,7 +55,7 @@ class Ebb {
   }
 
   static inline constinit thread_local Representative* own_ = nullptr;
-  // Outlives a core's thread on the host, where a test's next machine has the same cores again.
+  // Outlives a core's thread on the host, because the next machine of a test has the same cores again.
   static inline constinit std::array<std::atomic<Representative*>, machine::cores_max> all_{};
 };
 

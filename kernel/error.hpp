@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a function that can fail says.
+// The error of a function that can fail.
 //
-// Callers act on `code`; people read `message`. An error never owns memory, so that "out of memory" can be one, and so that it can be made
-// in an interrupt window. It is the second half of `std::expected` everywhere in Neap.
+// Callers act on `code`; people read `message`. An error owns no memory, so it can report "out of memory" and can be made in an interrupt
+// window. It is the error type of `std::expected` throughout Neap.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ enum class ErrorCode : std::uint8_t {
   invalid,        ///< an argument or a setting is out of range; nothing was changed
   unsupported,    ///< this CPU, chipset or card cannot do it
   not_found,      ///< no such device, table or name
-  out_of_memory,  ///< the request is refused; the system goes on
+  out_of_memory,  ///< the request is refused; the system continues
   full,           ///< a bounded queue has no room; counted where it was refused
   timeout,        ///< a device or a peer did not answer in the stated time
-  device,         ///< the device answered, wrongly
+  device,         ///< the device answered wrongly
   closed,         ///< the other side is gone
 };
 
 struct Error {
   ErrorCode code;
   const char* message;     ///< static text, no trailing stop or newline
-  std::uint64_t detail{};  ///< a number that helps (register value, address, index); 0 when there is none
+  std::uint64_t detail{};  ///< a related number (register value, address, index); 0 if there is none
 };
 
 template <typename T>

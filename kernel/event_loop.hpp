@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The loop behind events.hpp. Kernel-internal: interrupts, timers, RCU and tasks put their events in here.
+// The loop behind events.hpp. Kernel-internal: interrupts, timers, RCU and tasks queue their events here.
 //
-// A turn takes a bounded piece of every kind of work, so that a flood of one kind delays the others by a few events and never starves them.
+// One iteration runs a bounded number of events of each kind. So a flood of one kind delays the others by a few events and never starves
+// them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace neap {
 
 class EventLoop {
  public:
-  /// Work of one turn, at most.
+  /// Limits of one iteration.
   static constexpr unsigned handed_over_budget = 32;
   static constexpr unsigned remote_budget = 16;
   static constexpr unsigned local_budget = 16;
@@ -25,26 +26,21 @@ class EventLoop {
 
   constexpr EventLoop() = default;
 
-  /// Queues an event of this core that brings its own memory: runs `node.run(&node)` after those already queued. `node` may be queued once
-  /// at a time. Cannot fail. Once `run` is called the node is the callee's again.
-  void enqueue(RemoteNode& node) noexcept {
-    node.next = nullptr;
-    (last_ == nullptr ? first_ : last_->next) = &node;
-    last_ = &node;
-  }
+  /// Queues an event of this core: `node.run(&node)` is called after the events already queued. Cannot fail. `node` MUST NOT be in a queue.
+  void enqueue(RemoteNode& node) noexcept { local_.push_back(node); }
 
-  /// To be called before each callback of any kind: whose code it is, for the watchdog.
+  /// MUST be called before each callback of any kind. `code` names the event for the watchdog.
   static void begin_event(std::uintptr_t code) noexcept {
     if (watchdog::on) [[unlikely]]
       watchdog::begin(code);
   }
   static void begin_event(const RemoteNode& node) noexcept { begin_event(reinterpret_cast<std::uintptr_t>(node.run)); }
-  /// To be called after each callback of any kind: runs the hooks that it asked for.
+  /// MUST be called after each callback of any kind. Runs the hooks that the callback requested.
   void finish_event() noexcept {
     self_->counters.events.add();
     end_event();
   }
-  /// This core's state, null before its loop runs.
+  /// This core's state; null before its loop runs.
   [[nodiscard]] Core* core() const noexcept { return self_; }
 
   [[nodiscard]] void* take_event_memory();
@@ -53,8 +49,9 @@ class EventLoop {
   void run() noexcept;
   void stop() noexcept { stop_ = true; }
 
-  /// What this core does when it finds nothing (policy.cpp): `state`, after it has looked for `poll_budget_ns` in vain.
+  /// Sets what this core does without work (policy.cpp): it polls for `poll_budget_ns`, then sleeps in `state`.
   void idle_by(IdleState state, std::uint64_t poll_budget_ns) noexcept {
+    require(static_cast<unsigned>(state) < idle_states, "no such idle state", static_cast<unsigned>(state));
     idle_state_ = state;
     poll_budget_ns_ = poll_budget_ns;
   }
@@ -65,23 +62,18 @@ class EventLoop {
   void remove(IdleHook& hook) noexcept;
 
  private:
-  struct HookList {
-    EventEndHook* first = nullptr;
-    EventEndHook* last = nullptr;
-  };
-
   void end_event() noexcept {
     if (hooks_wait_) [[unlikely]]
       run_hooks();
   }
-  [[nodiscard]] HookList& list_of(const EventEndHook& hook) noexcept {
+  [[nodiscard]] IntrusiveQueue<EventEndHook, QueueLink>& queue_of(const EventEndHook& hook) noexcept {
     return hook.place_ == EventEndHook::Place::last ? last_hooks_ : hooks_;
   }
-  bool turn() noexcept;
+  bool run_iteration() noexcept;
   void run_handed_over() noexcept;
   void run_remote() noexcept;
   void run_local() noexcept;
-  bool look_idle() noexcept;
+  bool run_idle_hooks() noexcept;
   void found_work() noexcept;
   void be_idle() noexcept;
   void poll() noexcept;
@@ -91,40 +83,39 @@ class EventLoop {
   void discard_queued() noexcept;
   void free_spare_events(unsigned keep) noexcept;
   void run_hooks() noexcept;
-  void look_for_hardware_errors(std::uint64_t now_tsc) noexcept;
+  void check_hardware_errors(std::uint64_t now_tsc) noexcept;
   static bool still_idle() noexcept;
 
   Core* self_ = nullptr;
-  RemoteNode* first_ = nullptr;  // local events, oldest first
-  RemoteNode* last_ = nullptr;
+  IntrusiveQueue<RemoteNode> local_;     // events of this core
+  IntrusiveQueue<RemoteNode> received_;  // handed over by other cores, taken from the shared list
   struct SpareEvent {
     SpareEvent* next;
   };
   static constexpr unsigned spare_events_kept = 64;
-  SpareEvent* spare_events_ = nullptr;  // memory of events that ran
-  unsigned events_in_memory_ = 0;       // queued, running and spare; an idle core keeps `spare_events_kept` of them
-  RemoteNode* received_ = nullptr;      // handed over, taken from the shared list, oldest first
-  HookList hooks_;                      // asked for in this event
-  HookList last_hooks_;                 // and those that let all others go first
+  SpareEvent* spare_events_ = nullptr;                  // memory of finished events
+  unsigned events_in_memory_ = 0;                       // queued, running and spare; an idle core keeps `spare_events_kept` of them
+  IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // requested in this event
+  IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
   bool hooks_wait_ = false;
   IdleHook* idle_hooks_ = nullptr;
-  IdleHook* idle_next_ = nullptr;  // where a walk over them goes on
+  IdleHook* idle_next_ = nullptr;  // the next hook of the walk in progress
   bool stop_ = false;
 
   IdleState idle_state_ = IdleState::halt;
   std::uint64_t poll_budget_ns_ = 0;
-  std::uint64_t idle_since_ns_ = 0;        // the first look in vain since there was work; 0: there was some
-  std::uint64_t next_error_look_tsc_ = 0;  // when the hardware's error banks are read next
-  std::uint64_t looked_at_tsc_ = 0;        // `poll`: the last look, if it was in vain
-  WatchedLine watched_;                    // `monitor`: where the card writes next, as it stood before the last look
+  std::uint64_t idle_since_ns_ = 0;         // when the core first found no work; 0: the last check found some
+  std::uint64_t next_error_check_tsc_ = 0;  // when to read the hardware's error banks next
+  std::uint64_t found_none_at_tsc_ = 0;     // `poll`: when the last check found nothing; 0: it found work
+  WatchedLine watched_;                     // `monitor`: a copy of the line that the card writes next, made before the last check
 };
 
 /// This core's loop.
 extern constinit thread_local EventLoop event_loop;
 
-// The parts of a turn that other files supply; each returns whether it ran anything.
-/// Which vectors were marked, a bit each, and which of the words have one. Written by the handler, which runs on this core in the loop's
-/// window and nowhere else, and by the loop: no concurrency.
+// The parts of an iteration that other files implement. Each returns true if it ran something.
+/// The marked vectors, one bit each, and one bit for each word of them that is not zero. Written by the loop, and by the interrupt handler,
+/// which runs on this core in the loop's window only. So there is no concurrency.
 struct MarkedInterrupts {
   std::uint32_t words = 0;
   std::uint64_t bits[4] = {};
@@ -133,15 +124,16 @@ extern constinit thread_local MarkedInterrupts marked_interrupts;
 [[nodiscard]] inline bool interrupts_marked() noexcept { return marked_interrupts.words != 0; }
 bool run_marked_interrupts() noexcept;
 bool run_due_timers(unsigned budget) noexcept;
-/// Arms the alarm for the earliest timer or `at_latest_ns`, if that is not what it is armed for.
-void arm_alarm_for_sleep(std::uint64_t at_latest_ns) noexcept;
-/// After a sleep: the alarm may have gone off.
-void alarm_may_have_fired() noexcept;
+/// Arms the alarm for the earliest timer or `latest_ns`, whichever is earlier, unless it is armed for that already.
+void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept;
+/// Called after a sleep, because the alarm may have fired.
+void check_alarm_after_sleep() noexcept;
 
 namespace rcu {
-/// An event boundary: the core holds no pointer now. Reclaims what may be.
+/// Called at an event boundary, where the core holds no RCU pointer. Reclaims up to `budget` nodes whose grace period is over; true if
+/// there was one.
 bool pass_boundary(unsigned budget) noexcept;
-/// False if there is something to reclaim now. Otherwise makes sure that somebody will tell this core when there is.
+/// False if a node can be reclaimed now. Otherwise makes sure that this core is woken when its grace period ends.
 [[nodiscard]] bool prepare_sleep() noexcept;
 /// Counts this core as passed until it is online again.
 void go_offline() noexcept;

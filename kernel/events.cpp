@@ -48,6 +48,7 @@ void hand_over(unsigned core, RemoteNode& node) noexcept {
     return;
   }
   Core& target = core_state(core);
+  require(!is_queued(node), "a node is handed over at most once");
   target.handed_over.push(node);
   wake_if_asleep(target, core);
 }
@@ -69,47 +70,35 @@ EventCounters event_counters(unsigned core) noexcept {
 }
 
 EventEndHook::~EventEndHook() {
-  if (requested_) event_loop.withdraw(*this);
+  if (is_queued<QueueLink>(*this)) event_loop.withdraw(*this);
 }
 
 void EventEndHook::request() noexcept {
-  if (!requested_) event_loop.request(*this);
+  if (!is_queued<QueueLink>(*this)) event_loop.request(*this);
 }
 
-IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)) { event_loop.add(*this); }
+IdleHook::IdleHook(std::move_only_function<bool()> look) : look_(std::move(look)) {
+  require(look_ != nullptr, "an idle hook without a function");
+  event_loop.add(*this);
+}
 
 IdleHook::~IdleHook() { event_loop.remove(*this); }
 
 // --- The loop ----------------------------------------------------------------------------------------------------------------------------
 
 void EventLoop::request(EventEndHook& hook) noexcept {
-  HookList& list = list_of(hook);
-  hook.requested_ = true;
+  queue_of(hook).push_back(hook);
   hooks_wait_ = true;
-  hook.next_ = nullptr;
-  (list.first == nullptr ? list.first : list.last->next_) = &hook;
-  list.last = &hook;
 }
 
-void EventLoop::withdraw(EventEndHook& hook) noexcept {
-  HookList& list = list_of(hook);
-  EventEndHook* before = nullptr;
-  for (EventEndHook* entry = list.first; entry != &hook; entry = entry->next_) {
-    require(entry != nullptr, "an event-end hook belongs to another core");
-    before = entry;
-  }
-  (before == nullptr ? list.first : before->next_) = hook.next_;
-  if (list.last == &hook) list.last = before;
-  hook.requested_ = false;
-}
+void EventLoop::withdraw(EventEndHook& hook) noexcept { queue_of(hook).remove(hook); }
 
 void EventLoop::run_hooks() noexcept {
-  while (hooks_.first != nullptr || last_hooks_.first != nullptr) {
-    HookList& list = hooks_.first != nullptr ? hooks_ : last_hooks_;
-    EventEndHook& hook = *list.first;
-    list.first = hook.next_;
-    hook.requested_ = false;
-    hook.run_();
+  for (;;) {
+    EventEndHook* hook = hooks_.pop_front();
+    if (hook == nullptr) hook = last_hooks_.pop_front();
+    if (hook == nullptr) break;
+    hook->run_();
   }
   hooks_wait_ = false;
 }
@@ -131,13 +120,14 @@ void EventLoop::remove(IdleHook& hook) noexcept {
   panic("an idle hook belongs to another core");
 }
 
-// `noexcept` is the rule that an exception does not leave an event: it ends in std::terminate with the thrower's frames still on the stack.
+// `noexcept`: an exception that leaves an event ends in std::terminate, with the throwing frames still on the stack.
 void EventLoop::run() noexcept {
   self_ = &core_state(this_core());
+  require(this_core() < core_count(), "an event loop on a thread that is no core", this_core());
   stop_ = false;
   rcu::come_online();
   while (!stop_) {
-    if (turn() || look_idle()) {
+    if (run_iteration() || run_idle_hooks()) {
       found_work();
     } else if (!stop_) {
       be_idle();
@@ -148,10 +138,10 @@ void EventLoop::run() noexcept {
   discard_queued();
 }
 
-bool EventLoop::turn() noexcept {
+bool EventLoop::run_iteration() noexcept {
   machine::open_interrupt_window();
   bool ran = interrupts_marked() && run_marked_interrupts();
-  if (received_ != nullptr || !self_->handed_over.empty()) {
+  if (!received_.empty() || !self_->handed_over.empty()) {
     run_handed_over();
     ran = true;
   }
@@ -159,7 +149,7 @@ bool EventLoop::turn() noexcept {
     run_remote();
     ran = true;
   }
-  if (first_ != nullptr) {
+  if (!local_.empty()) {
     run_local();
     ran = true;
   }
@@ -170,10 +160,10 @@ bool EventLoop::turn() noexcept {
 }
 
 void EventLoop::run_handed_over() noexcept {
-  if (received_ == nullptr) received_ = self_->handed_over.take();
-  for (unsigned i = 0; i < handed_over_budget && received_ != nullptr; ++i) {
-    RemoteNode* const node = received_;
-    received_ = node->next;
+  if (received_.empty()) received_.take_reversed(self_->handed_over.take_newest_first());
+  for (unsigned i = 0; i < handed_over_budget; ++i) {
+    RemoteNode* const node = received_.pop_front();
+    if (node == nullptr) break;
     self_->counters.remote_received.add();
     begin_event(*node);
     node->run(node);
@@ -181,14 +171,14 @@ void EventLoop::run_handed_over() noexcept {
   }
 }
 
-// Between two of them interrupts are taken, here as in `run_local`; one that comes ends the turn's share, so it waits for the present event
-// alone.
+// Interrupts are taken between two events, here and in `run_local`. A taken interrupt ends the iteration's share of queued events, so its
+// callback waits for the present event only.
 void EventLoop::run_remote() noexcept {
   unsigned ran = 0;
   while (Callback* const callback = self_->remote.front()) {
     begin_event(callback->code());
     (*callback)();
-    self_->remote.pop();  // before the event's end: what it captured may ask for hooks as it goes
+    self_->remote.pop();  // before the event's end: destructors of its captures may request hooks
     ++ran;
     end_event();
     if (ran == remote_budget) break;
@@ -201,9 +191,7 @@ void EventLoop::run_remote() noexcept {
 
 void EventLoop::run_local() noexcept {
   unsigned ran = 0;
-  while (RemoteNode* const node = first_) {
-    first_ = node->next;
-    if (first_ == nullptr) last_ = nullptr;
+  while (RemoteNode* const node = local_.pop_front()) {
     begin_event(*node);
     node->run(node);
     ++ran;
@@ -215,7 +203,7 @@ void EventLoop::run_local() noexcept {
   self_->counters.events.add(ran);
 }
 
-bool EventLoop::look_idle() noexcept {
+bool EventLoop::run_idle_hooks() noexcept {
   bool found = false;
   for (IdleHook* hook = idle_hooks_; hook != nullptr; hook = idle_next_) {
     idle_next_ = hook->next_;
@@ -226,14 +214,14 @@ bool EventLoop::look_idle() noexcept {
       end_event();
     }
   }
-  return found || first_ != nullptr;
+  return found || !local_.empty();
 }
 
 // --- Nothing to do -----------------------------------------------------------------------------------------------------------------------
 
 void EventLoop::found_work() noexcept {
   idle_since_ns_ = 0;
-  looked_at_tsc_ = 0;
+  found_none_at_tsc_ = 0;
 }
 
 void EventLoop::be_idle() noexcept {
@@ -249,14 +237,14 @@ void EventLoop::be_idle() noexcept {
   }
 }
 
-// A core that polls is never `asleep`, so nobody sends it an interrupt: its next look finds what was queued. The log counts the time from
-// one look in vain to the next as idle.
+// A polling core is never `asleep`, so no sender interrupts it: its next check finds queued work. The log counts the time between two
+// checks as idle if the first found no work.
 void EventLoop::poll() noexcept {
   const std::uint64_t now = machine::timestamp();
-  if (looked_at_tsc_ != 0) log::slept(IdleState::poll, looked_at_tsc_, now, {});
-  looked_at_tsc_ = now;
-  if (now >= next_error_look_tsc_) [[unlikely]]
-    look_for_hardware_errors(now);
+  if (found_none_at_tsc_ != 0) log::slept(IdleState::poll, found_none_at_tsc_, now, {});
+  found_none_at_tsc_ = now;
+  if (now >= next_error_check_tsc_) [[unlikely]]
+    check_hardware_errors(now);
   machine::pause();
 }
 
@@ -266,9 +254,9 @@ bool EventLoop::poll_budget_lasts() noexcept {
   return now - idle_since_ns_ < poll_budget_ns_;
 }
 
-// Before the core sleeps on the card's next write: notes what stands there, then looks at the rings once more. What is written after that
-// changes the line, which still_idle sees; what is written after MONITOR ends the sleep. False: there is work, or the card wants the core
-// to look again soon. Without a card there is nothing to watch, and the core halts.
+// Called before the core sleeps until the card's next write. Copies the line, then checks the rings once more. A write after the copy
+// changes the line, which still_idle checks; a write after MONITOR ends the sleep. Returns false if there is work, or if the driver offers
+// no line now, so that the core must check again soon. Without a card there is nothing to watch, and the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
   if (device == nullptr) return true;
@@ -278,7 +266,7 @@ bool EventLoop::watch_card() noexcept {
     return false;
   }
   const WatchedLine before(line);
-  if (look_idle()) {
+  if (run_idle_hooks()) {
     found_work();
     return false;
   }
@@ -286,14 +274,15 @@ bool EventLoop::watch_card() noexcept {
   return true;
 }
 
-// Runs inside machine::sleep, after which a wake is not lost any more.
+// Called inside machine::sleep. From that moment on a wake-up is not lost.
 bool EventLoop::still_idle() noexcept {
   const EventLoop& loop = event_loop;
-  return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.first_ == nullptr && !interrupts_marked() && !loop.stop_ &&
+  return loop.self_->remote.empty() && loop.self_->handed_over.empty() && loop.local_.empty() && !interrupts_marked() && !loop.stop_ &&
          !loop.watched_.changed();
 }
 
 void EventLoop::sleep() noexcept {
+  require(hooks_.empty() && last_hooks_.empty(), "a core sleeps with event-end hooks to run");
   free_spare_events(spare_events_kept);
   if (!rcu::prepare_sleep() || memory::pass_boundary()) return;
   if (idle_state_ == IdleState::monitor && !watch_card()) return;
@@ -309,29 +298,26 @@ void EventLoop::sleep() noexcept {
   self_->counters.asleep_ns.add(machine::now_ns() - from_ns);
   self_->asleep.store(false, std::memory_order_relaxed);
   rcu::come_online();
-  alarm_may_have_fired();
+  check_alarm_after_sleep();
   if (how.cause == WakeCause::unknown && watched_.changed()) how.cause = WakeCause::memory;
   watched_ = {};
   log::slept(asked, from_tsc, until_tsc, how);
-  if (until_tsc >= next_error_look_tsc_) [[unlikely]]
-    look_for_hardware_errors(until_tsc);
+  if (until_tsc >= next_error_check_tsc_) [[unlikely]]
+    check_hardware_errors(until_tsc);
 }
 
-// No core is woken for it: one that sleeps for an hour looks when it wakes.
-void EventLoop::look_for_hardware_errors(std::uint64_t now_tsc) noexcept {
+// No core is woken for this check: a core that sleeps for an hour does it when it wakes.
+void EventLoop::check_hardware_errors(std::uint64_t now_tsc) noexcept {
   constexpr std::uint64_t seconds_between = 60;
-  next_error_look_tsc_ = now_tsc + seconds_between * machine::timestamp_hz();
-  machine::look_for_hardware_errors();
+  next_error_check_tsc_ = now_tsc + seconds_between * machine::timestamp_hz();
+  machine::check_hardware_errors();
 }
 
-// Only a test's loop ends. What was spawned is destroyed here, on its own core; other kinds of node belong to others.
+// Only the loops of tests end. Spawned events are destroyed here, on their own core. Nodes of other kinds have an owner that frees them.
 void EventLoop::discard_queued() noexcept {
-  while (first_ != nullptr) {
-    RemoteNode* const node = first_;
-    first_ = node->next;
+  while (RemoteNode* const node = local_.pop_front()) {
     if (node->discard != nullptr) node->discard(node);
   }
-  last_ = nullptr;
   free_spare_events(0);
 }
 

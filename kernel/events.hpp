@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// The event loop: one a core, everything runs to completion.
+// The event loop: one on each core. Every event runs to completion.
 //
-// With no preemption there is nothing to lock: whatever an event touches of its own core stays as it was between two of its statements. The
-// price is that an event must be short and must not wait; what waits is a coroutine (task.hpp). A loop turn is: take interrupts, run what
-// they marked, run a share of the queued events (taking interrupts between them), due timers; when nothing is left, run the idle hooks once
-// more and sleep by the core's policy.
+// Without preemption there is nothing to lock: no other event of the core runs between two statements of an event. The price is that an
+// event must be short and must not wait; code that waits is a coroutine (task.hpp). An iteration of the loop takes interrupts and runs the
+// marked vectors, a share of the queued events (taking interrupts between them) and due timers. If there was no work, it runs the idle
+// hooks and sleeps according to the core's policy.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 
 #include "kernel/error.hpp"
 #include "kernel/interrupts.hpp"
+#include "kernel/intrusive_queue.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
 
@@ -26,33 +27,38 @@ namespace neap {
 using machine::core_count;
 using machine::this_core;
 
-/// Work that the system itself must hand to another core and that cannot fail: an intrusive node, at most once in a queue at a time.
+/// Work for a core. Handing it over cannot fail, because the node itself is the memory. The node is removed from the queue before `run` is
+/// called, so `run` may free the node or hand it over again.
 struct RemoteNode {
   void (*run)(RemoteNode*) noexcept = nullptr;
-  RemoteNode* next = nullptr;
-  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< when a test's loop ends first; null: it is somebody's, and stays
+  RemoteNode* next = nullptr;                       ///< null while the node is in no queue
+  void (*discard)(RemoteNode*) noexcept = nullptr;  ///< called instead of `run` if a test's loop ends first; null: the node has an owner
 };
+/// Runs `node` as an event on `core` (this one too). A node that waits in a queue MUST NOT be handed over again.
 void hand_over(unsigned core, RemoteNode& node) noexcept;
 
-/// Runs `function()` as an event of its own on this core, after those already queued. Allocates (`bad_alloc`) only where more events wait
-/// than ever before, or for a callable of more than 56 bytes.
+/// Runs `function()` as an event of its own on this core, after those already queued. Allocates (`bad_alloc`) only if more events are
+/// queued than ever before, or for a callable of more than 56 bytes.
 template <typename F>
   requires std::invocable<std::decay_t<F>&>
 void spawn(F&& function);
 
-/// The same on `core` (this one too). The queue of remote work is bounded (`remote_queue_capacity`): `full` is returned, counted, and the
-/// caller keeps nothing but the error; see `on_core` (task.hpp) for the form that waits. Never spins.
+/// The same on `core` (this one too). The queue of remote events is bounded (`remote_queue_capacity`). If it is full, the call is counted
+/// and returns `full`, and `callback` is destroyed. Never spins. `on_core` (task.hpp) is the form that waits.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 
-/// `hand_over` for what is asked for again and again: until it runs, a further `ask` adds nothing. It outlives its last run.
-class Errand : RemoteNode {
+/// A call on another core that is requested again and again. While a request is pending, further calls of `ask` are merged into it. MUST
+/// outlive its last run.
+class CoalescedCall : RemoteNode {
  public:
-  Errand(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {}
-  Errand(const Errand&) = delete;
-  Errand& operator=(const Errand&) = delete;
+  CoalescedCall(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {
+    require(call != nullptr, "a coalesced call without a function");
+  }
+  CoalescedCall(const CoalescedCall&) = delete;
+  CoalescedCall& operator=(const CoalescedCall&) = delete;
 
-  /// `call(context)` runs on `core`, which is the same each time, in an event of its own. Any core.
+  /// Runs `call(context)` on `core` in an event of its own. `core` MUST be the same each time. May be called on any core.
   void ask(unsigned core) noexcept {
     if (!asked_.exchange(true)) hand_over(core, *this);
   }
@@ -60,8 +66,8 @@ class Errand : RemoteNode {
 
  private:
   static void go(RemoteNode* node) noexcept {
-    auto* const self = static_cast<Errand*>(node);
-    self->asked_.store(false);  // first: what is asked for from here on may come too late for this run
+    auto* const self = static_cast<CoalescedCall*>(node);
+    self->asked_.store(false);  // first: a request from here on may be too late for this run
     self->call_(self->context_);
   }
 
@@ -70,15 +76,17 @@ class Errand : RemoteNode {
   std::atomic<bool> asked_ = false;
 };
 
-/// Work to be done once at the end of the present event, however often it is asked for: where a driver writes its tail and a server gathers
-/// its replies. Belongs to the core that uses it. Hooks run in the order asked, those of place `last` when no other is left; a hook may ask
-/// for others, which run in the same pass. It may not be destroyed by its own `run`.
-class EventEndHook {
+/// Work that is done once at the end of the present event, however often it is requested. A driver writes its tail in such a hook, and a
+/// server gathers its replies. Belongs to the core that uses it. Hooks run in the order of the requests; those of place `last` run when no
+/// other hook is left. A hook may request others, which run in the same pass. It MUST NOT be destroyed by its own `run`.
+class EventEndHook : QueueLink {
  public:
-  /// `last` is for what gathers the work of all other hooks, as a driver does with frames.
+  /// `last` is for a hook that collects the work of all others, such as a driver's frames.
   enum class Place : std::uint8_t { as_asked, last };
 
-  explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {}
+  explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
+    require(run_ != nullptr, "an event-end hook without a callback");
+  }
   EventEndHook(const EventEndHook&) = delete;
   EventEndHook& operator=(const EventEndHook&) = delete;
   ~EventEndHook();
@@ -86,14 +94,13 @@ class EventEndHook {
 
  private:
   friend class EventLoop;
+  friend class IntrusiveQueue<EventEndHook, QueueLink>;
   Callback run_;
-  EventEndHook* next_ = nullptr;
   Place place_;
-  bool requested_ = false;
 };
 
-/// Called when the loop has nothing to do, before the core sleeps; true means "I found work, look again". A driver's last look at its ring.
-/// It may not be destroyed by its own `look`; other hooks may.
+/// Called when the loop has nothing to do, before the core sleeps. A driver checks its ring a last time here. `look` returns true if it
+/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
@@ -107,39 +114,39 @@ class IdleHook {
   IdleHook* next_ = nullptr;
 };
 
-/// Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after `stop_event_loop()` on that core
-/// (tests).
+/// Runs this core's loop. Never returns on bare metal. An exception that leaves an event is a panic. On the host it returns after
+/// `stop_event_loop()` on that core (tests).
 void run_event_loop();
 void stop_event_loop() noexcept;
 
-/// What a core's loop has done since boot; plain counters of that core, read from elsewhere without synchronisation.
+/// Counters of a core's loop since boot, read without synchronisation.
 struct EventCounters {
-  std::uint64_t events;           ///< callbacks run, of every kind
-  std::uint64_t interrupts;       ///< vectors marked
-  std::uint64_t spurious;         ///< interrupts on a vector that nobody owns
+  std::uint64_t events;           ///< callbacks of every kind that were run
+  std::uint64_t interrupts;       ///< vectors that were marked
+  std::uint64_t spurious;         ///< interrupts on a vector without an owner
   std::uint64_t alarms;           ///< timer interrupts
-  std::uint64_t remote_received;  ///< events and nodes that came from other cores
+  std::uint64_t remote_received;  ///< events and nodes from other cores
   std::uint64_t remote_refused;   ///< `spawn_on` calls of this core that found the target's queue full
-  std::uint64_t sleeps;           ///< times the core went to sleep; polling is none
-  std::uint64_t asleep_ns;        ///< and for how long in all
+  std::uint64_t sleeps;           ///< times the core went to sleep; polling does not count
+  std::uint64_t asleep_ns;        ///< total time asleep
 };
 [[nodiscard]] EventCounters event_counters(unsigned core) noexcept;
 
 namespace detail {
 
-/// Memory of events of this core that fit into it, from a list of those that ran before.
+/// Memory for an event of this core, reused from finished events.
 constexpr std::size_t event_bytes = 80;
 [[nodiscard]] void* take_event_memory();
 void give_back_event_memory(void* memory) noexcept;
 void enqueue(RemoteNode& node) noexcept;
 
-/// A callable on its way through the local queue.
+/// A callable in the local queue.
 template <typename Function>
 struct SpawnedEvent : RemoteNode {
   static constexpr bool fits();
 
   template <typename F>
-  explicit SpawnedEvent(F&& from) : RemoteNode{.run = &execute, .next = nullptr, .discard = &dispose}, function(std::forward<F>(from)) {}
+  explicit SpawnedEvent(F&& from) : RemoteNode{.run = &execute, .discard = &dispose}, function(std::forward<F>(from)) {}
   static void execute(RemoteNode* node) noexcept {
     static_cast<SpawnedEvent*>(node)->function();
     dispose(node);
@@ -160,7 +167,7 @@ constexpr bool SpawnedEvent<Function>::fits() {
   return sizeof(SpawnedEvent) <= event_bytes && alignof(SpawnedEvent) <= alignof(std::max_align_t);
 }
 
-/// Gives an event's memory back if its callable throws on its way in.
+/// Frees an event's memory if the construction of its callable throws.
 struct EventMemory {
   void* memory = take_event_memory();
   EventMemory() = default;

@@ -36,7 +36,7 @@ TEST(Events, SpawnedEventsRunInOrderAfterThePresentOne) {
   for (int i = 0; i <= 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
-// A wake-up lost between "my queue is empty" and sleeping leaves both cores asleep for ever.
+// If a wake-up is lost between the last check of the queue and the sleep, both cores sleep for ever.
 TEST(Events, PingPongBetweenSleepingCoresLosesNoWakeUp) {
   constexpr int rounds = 200'000;
   std::atomic<int> received{0};
@@ -53,7 +53,7 @@ TEST(Events, PingPongBetweenSleepingCoresLosesNoWakeUp) {
   EXPECT_EQ(event_counters(0).remote_refused + event_counters(1).remote_refused, 0U);
 }
 
-/// Keeps a core inside one event until `release`.
+/// Holds a core inside one event until `release`.
 class BusyCore {
  public:
   BusyCore(HostMachine& machine, unsigned core) {
@@ -106,10 +106,10 @@ TEST(Events, FullRemoteQueueRefusesAndLosesNothing) {
   for (std::size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i], i < remote_queue_capacity ? 1 : 0);
 }
 
-// Three cores fill one core's queue to the brim again and again: each accepted event runs once, in its sender's order.
+// Three cores fill one core's queue completely, again and again: each accepted event runs once, in its sender's order.
 TEST(Events, ManySendersToOneFullQueueKeepCountAndOrder) {
   constexpr int each = 50'000;
-  std::array<int, 4> next{};  // core 0's own
+  std::array<int, 4> next{};  // used by core 0 only
   std::atomic<int> received{0};
   std::atomic<int> disorder{0};
   struct Sender {
@@ -165,7 +165,7 @@ TEST(Events, HandedOverNodesRunInOrder) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-// An event that always spawns the next one must not keep anything else from running.
+// An event that always spawns the next one must not stop other kinds of work.
 TEST(Events, FloodOfLocalEventsStarvesNothing) {
   std::atomic<bool> stop{false}, interrupt_ran{false}, remote_ran{false}, timer_ran{false}, handed_over{false};
   std::function<void()> flood = [&] {
@@ -192,7 +192,7 @@ TEST(Events, FloodOfLocalEventsStarvesNothing) {
   machine.on(1, [&] { timer.reset(); });
 }
 
-TEST(EventEndHook, RunsOnceAtTheEndOfTheEventThatAskedInOrder) {
+TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
   std::vector<std::string> order;
   HostMachine machine{1};
   machine.on(0, [&] {
@@ -211,7 +211,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheEventThatAskedInOrder) {
       third->request();
       first->request();
       second->request();
-      delete second;  // a hook that is gone is not run, and those around it are
+      delete second;  // a destroyed hook is not run; its neighbours are
       spawn([first, third] {
         delete first;
         delete third;
@@ -225,8 +225,8 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheEventThatAskedInOrder) {
   EXPECT_EQ(order, expected);
 }
 
-// A driver's tail write: whoever asks first, and whatever the others ask for on the way, it comes when no other hook is left.
-TEST(EventEndHook, TheLastPlaceIsBehindAllOthers) {
+// A driver's tail write: it runs when no other hook is left, whatever the order of the requests.
+TEST(EventEndHook, PlaceLastRunsAfterAllOthers) {
   std::vector<std::string> order;
   std::unique_ptr<EventEndHook> driver, server, gatherer, gone;
   HostMachine machine{1};
@@ -259,14 +259,14 @@ TEST(EventEndHook, TheLastPlaceIsBehindAllOthers) {
     driver->request();
   });
   machine.on(0, [&] {
-    EXPECT_EQ(order, (std::vector<std::string>{"driver", "gatherer"})) << "what the last one asks for runs in the same pass";
+    EXPECT_EQ(order, (std::vector<std::string>{"driver", "gatherer"})) << "a request of the last hook runs in the same pass";
     driver.reset();
     server.reset();
     gatherer.reset();
   });
 }
 
-TEST(IdleHook, IsAskedBeforeEverySleepAndWhatItFindsIsAnEvent) {
+TEST(IdleHook, RunsBeforeEverySleepAndFoundWorkCountsAsAnEvent) {
   std::unique_ptr<IdleHook> hook, other;
   std::unique_ptr<EventEndHook> end;
   std::atomic<int> asked{0}, ends{0}, spawned{0};
@@ -275,7 +275,7 @@ TEST(IdleHook, IsAskedBeforeEverySleepAndWhatItFindsIsAnEvent) {
     end = std::make_unique<EventEndHook>([&] { ++ends; });
     hook = std::make_unique<IdleHook>([&] {
       const int now = ++asked;
-      if (now == 3) spawn([&] { ++spawned; });  // must not be slept over, even if the hook says that it found nothing
+      if (now == 3) spawn([&] { ++spawned; });  // must run before the sleep, even if the hook returns false
       if (now == 2) other.reset();              // a hook may remove another
       end->request();
       return now <= 2;
@@ -302,12 +302,12 @@ TEST(Events, SleepIsCountedAndIdleCoresStayAsleep) {
     for (int i = 0; i < 1'000; ++i) spawn([] {});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(event_counters(1).sleeps, before.sleeps) << "somebody woke a core for nothing";
+  EXPECT_EQ(event_counters(1).sleeps, before.sleeps) << "a core was woken without work";
   machine.on(1, [] {});
   EXPECT_GE(event_counters(1).asleep_ns - before.asleep_ns, 40'000'000U);
 }
 
-TEST(Events, WhatIsQueuedWhenTheLoopStopsIsDestroyed) {
+TEST(Events, QueuedEventsAreDestroyedWhenTheLoopStops) {
   const auto witness = std::make_shared<int>(0);
   {
     HostMachine machine{1};
@@ -318,7 +318,7 @@ TEST(Events, WhatIsQueuedWhenTheLoopStopsIsDestroyed) {
   EXPECT_EQ(witness.use_count(), 1);
 }
 
-TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatSaysWhich) {
+TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatNamesIt) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
@@ -329,20 +329,20 @@ TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatSaysWhich) {
       testing::ExitedWithCode(18), "std::runtime_error: the reason");
 }
 
-// What is asked for during the run came too late for it, so it must not be lost.
-TEST(Errand, RunsOnceForAnyNumberOfAsksAndAgainForOneThatComesMeanwhile) {
+// A request during the run is too late for that run and must not be lost.
+TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   HostMachine machine(2);
   struct Work {
-    Errand errand{[](void* work) noexcept { static_cast<Work*>(work)->run(); }, this};
+    CoalescedCall call{[](void* work) noexcept { static_cast<Work*>(work)->run(); }, this};
     unsigned runs = 0, wrong_core = 0;
     void run() noexcept {
       if (this_core() != 1) ++wrong_core;
-      if (++runs == 1) errand.ask(1);
+      if (++runs == 1) call.ask(1);
     }
   } work;
   machine.on(1, [&] {
-    for (int i = 0; i < 3; ++i) work.errand.ask(1);
-    EXPECT_TRUE(work.errand.asked());
+    for (int i = 0; i < 3; ++i) work.call.ask(1);
+    EXPECT_TRUE(work.call.asked());
     EXPECT_EQ(work.runs, 0U) << "in an event of its own";
   });
   EXPECT_TRUE(HostMachine::wait_until([&] {
@@ -350,16 +350,16 @@ TEST(Errand, RunsOnceForAnyNumberOfAsksAndAgainForOneThatComesMeanwhile) {
     machine.on(1, [&] { runs = work.runs; });
     return runs == 2;
   }));
-  work.errand.ask(1);
+  work.call.ask(1);
   EXPECT_TRUE(HostMachine::wait_until([&] {
     unsigned runs = 0;
     machine.on(1, [&] { runs = work.runs; });
     return runs == 3;
   }));
-  machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.errand.asked()); });
+  machine.on(1, [&] { EXPECT_TRUE(work.runs == 3 && work.wrong_core == 0 && !work.call.asked()); });
 }
 
-// Corrected errors are counted when the core is awake anyway: no alarm is armed for that.
+// Corrected errors are counted when the core is awake; no alarm is armed for that.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
   static_cast<void>(host::take_error_looks(0));  // of other tests

@@ -12,7 +12,7 @@
 namespace neap {
 namespace {
 
-/// The name as the source has it. The heap may be what is broken: then the mangled one will do.
+/// The type's name as in the source. Demangling needs the heap; if that fails, the mangled name is printed.
 void append_type(Line& line, const std::type_info* type) noexcept {
   if (type == nullptr) return;
   int status = -1;

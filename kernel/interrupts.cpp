@@ -20,7 +20,7 @@ namespace {
 using State = VectorSlot::State;
 
 void run_vector(Core& self, unsigned vector) noexcept {
-  const unsigned index = vector - machine::vector_first;  // far too large for one below
+  const unsigned index = vector - machine::vector_first;  // wraps to a large value for a vector below the first
   if (index < self.vectors.size() && self.vectors[index].state.load(std::memory_order_acquire) == State::owned) [[likely]] {
     EventLoop::begin_event(self.vectors[index].callback.code());
     self.vectors[index].callback();
@@ -48,10 +48,11 @@ Result<std::uint8_t> allocate_vector(unsigned core, Callback callback) {
   return failure(ErrorCode::full, "no free interrupt vector on the core", core);
 }
 
-// The callback may be running right now, on its own core, perhaps calling this. So it is destroyed by an event of that core, and the vector
-// is free only then.
+// The callback may be running now on its own core, and it may itself have called this function. So an event of that core destroys it, and
+// the vector is free only after that.
 void free_vector(unsigned core, std::uint8_t vector) {
   require(vector >= machine::vector_first && vector <= machine::vector_last, "free_vector of a vector that is not for devices", vector);
+  require(core < core_count(), "a vector of a core that does not run", core);
   VectorSlot& slot = core_state(core).vectors[vector - machine::vector_first];
   State expected = State::owned;
   require(slot.state.compare_exchange_strong(expected, State::changing, std::memory_order_acquire), "free_vector of a free vector", vector);
@@ -64,7 +65,7 @@ void interrupt_arrived(std::uint8_t vector) noexcept {
   marked_interrupts.words |= 1U << word;
 }
 
-void alarm_went_off() noexcept {
+void alarm_fired() noexcept {
   if (Core* const self = event_loop.core(); self != nullptr) self->counters.alarms.add();
 }
 
@@ -82,6 +83,7 @@ bool run_marked_interrupts() noexcept {
 
 void VectorSlot::release_callback(RemoteNode* node) noexcept {
   VectorSlot& slot = *static_cast<ReleaseNode*>(node)->slot;
+  require(slot.state.load(std::memory_order_relaxed) == State::changing, "a vector that is in use is released");
   slot.callback = nullptr;
   slot.state.store(State::free, std::memory_order_release);
 }

@@ -53,11 +53,11 @@ TEST(Interrupts, WakeASleepingCoreAndRunThereOnly) {
   machine.interrupt(2, vector);
   EXPECT_TRUE(HostMachine::wait_until([&] { return ran_on == 2; }));
   const std::uint64_t spurious = event_counters(1).spurious;
-  machine.interrupt(1, vector);  // the same number means nothing on another core
+  machine.interrupt(1, vector);  // the same number is another vector on another core
   EXPECT_TRUE(HostMachine::wait_until([&] { return event_counters(1).spurious == spurious + 1; }));
 }
 
-TEST(Interrupts, EachCoreHasItsVectorsUntilThereAreNone) {
+TEST(Interrupts, EachCoreHasItsOwnVectorsAndRefusesWhenNoneIsFree) {
   constexpr unsigned all = machine::vector_last - machine::vector_first + 1;
   std::set<unsigned> vectors;
   std::atomic<unsigned> calls{0};
@@ -80,7 +80,7 @@ TEST(Interrupts, EachCoreHasItsVectorsUntilThereAreNone) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return calls == all; }));
 }
 
-TEST(Interrupts, AVectorGivenBackByItsOwnCallbackIsSpuriousThenFree) {
+TEST(Interrupts, VectorFreedByItsOwnCallbackIsSpuriousThenFree) {
   const auto witness = std::make_shared<int>(0);
   std::atomic<int> runs{0};
   std::uint8_t vector = 0;
@@ -101,7 +101,7 @@ TEST(Interrupts, AVectorGivenBackByItsOwnCallbackIsSpuriousThenFree) {
   machine.on(0, [&] { EXPECT_EQ(allocate_vector(0, [] {}).value(), vector); });
 }
 
-// Cores take and give back vectors of one core while interrupts arrive on it.
+// Cores allocate and free vectors of one core while interrupts arrive on it.
 TEST(Interrupts, AllocationFromManyCoresRacesWithArrival) {
   std::atomic<bool> stop{false};
   std::atomic<int> rounds{0};

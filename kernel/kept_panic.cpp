@@ -22,7 +22,7 @@ struct Header {
   std::uint32_t panic_boot;
   std::uint32_t text_bytes;
   std::uint32_t reserved;
-  std::uint32_t crc32c;  ///< of the header in front of it, and of the text
+  std::uint32_t crc32c;  ///< over the header before this field, and the text
 };
 static_assert(sizeof(Header) == header_bytes);
 
@@ -36,9 +36,9 @@ std::uint32_t checksum(const Header& header, std::span<const std::byte> text) {
 constinit char found[text_bytes_max]{};
 constinit std::size_t found_bytes = 0;
 constinit std::uint32_t this_boot = 0;
-constinit std::uint64_t own_lines = 0;  // position in the boot log behind what the run before had left: it is not told twice
+constinit std::uint64_t own_lines = 0;  // position in the boot log after the previous run's text, which is not kept again
 constexpr std::uint64_t no_panic = ~std::uint64_t{0};
-constinit std::uint64_t message_at = no_panic;  // a little before the panic's message: kept whatever follows
+constinit std::uint64_t message_at = no_panic;  // shortly before the panic's message; always kept from here on
 
 }  // namespace
 
@@ -110,7 +110,7 @@ void keep() noexcept {
   const std::uint64_t from = std::min(before(end, sizeof lines), message_at);
   const auto part = boot_log::read(std::max(own_lines, from), lines);
   std::string_view last(lines, part.bytes);
-  // In the middle of a line: from the next on.
+  // The copy begins in the middle of a line: skip to the next.
   if (from > own_lines) last.remove_prefix(std::min(last.find('\n') + 1, last.size()));
   write(area, {.boot = this_boot, .panic_boot = this_boot, .text = last});
   machine::write_back_caches();

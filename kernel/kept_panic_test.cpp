@@ -17,14 +17,14 @@ namespace {
 
 using Area = std::array<std::byte, kept_panic::area_bytes>;
 
-TEST(KeptPanic, ComesBackAsItWasWritten) {
+TEST(KeptPanic, ReadReturnsTheWrittenText) {
   Area area{};
   kept_panic::write(area, {.boot = 7, .panic_boot = 6, .text = "panic on core 3\n"});
   const auto kept = kept_panic::read(area);
   EXPECT_EQ(kept.boot, 7U);
   EXPECT_EQ(kept.panic_boot, 6U);
   EXPECT_EQ(kept.text, "panic on core 3\n");
-  // What does not fit loses whole lines at its beginning.
+  // A text that does not fit loses whole lines at its beginning.
   std::string lines;
   for (int i = 0; i < 2000; ++i) lines += "line " + std::to_string(i) + '\n';
   kept_panic::write(area, {.boot = 1, .panic_boot = 1, .text = lines});
@@ -33,7 +33,7 @@ TEST(KeptPanic, ComesBackAsItWasWritten) {
   EXPECT_GT(last.size() + 20, kept_panic::text_bytes_max);
 }
 
-// Memory that was cleared, or used by somebody else, or lost a bit: nothing is made of it.
+// Memory that was cleared, overwritten or lost a bit holds no panic.
 TEST(KeptPanic, DamagedMemoryIsNoPanic) {
   Area area{};
   EXPECT_EQ(kept_panic::read(area).boot, 0U);
@@ -54,19 +54,19 @@ TEST(KeptPanic, DamagedMemoryIsNoPanic) {
   std::minstd_rand random(4);
   for (int i = 0; i < 200; ++i) {
     for (auto& byte : area) byte = static_cast<std::byte>(random());
-    std::memcpy(area.data(), good.data(), 12);  // a magic number and a version do not make it one
+    std::memcpy(area.data(), good.data(), 12);  // a magic number and a version are not enough
     EXPECT_EQ(kept_panic::read(area).boot, 0U);
   }
 }
 
-TEST(KeptPanic, AnAreaTooSmallIsLeftAlone) {
+TEST(KeptPanic, TooSmallAreaIsNotWritten) {
   std::vector<std::byte> area(kept_panic::header_bytes - 1, std::byte{5});
   kept_panic::write(area, {.boot = 1, .panic_boot = 1, .text = "x"});
   EXPECT_EQ(area, std::vector<std::byte>(kept_panic::header_bytes - 1, std::byte{5}));
 }
 
-// The other cores' backtraces come last and may be long.
-TEST(KeptPanic, OfALongReportTheMessageIsKept) {
+// The other cores' backtraces are at the end and may be long.
+TEST(KeptPanic, MessageOfALongReportIsKept) {
   static Area area{};
   host::set_kept_memory(area);
   kept_panic::take_over();
@@ -81,13 +81,13 @@ TEST(KeptPanic, OfALongReportTheMessageIsKept) {
   EXPECT_NE(text.find("\npanic on core 0: the message\n"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\nwhere another core was, and who called that\n")) << text.substr(text.size() - 80);
   EXPECT_GT(text.size(), kept_panic::text_bytes_max / 2);
-  kept_panic::take_over();  // nothing is left for the tests that follow
+  kept_panic::take_over();  // clears the area for the next tests
   host::set_kept_memory({});
 }
 
-// One machine's life in one process: a run that panics (in a child, as the death test makes it, which would lose the area; so its end is
-// played), and the starts after it.
-TEST(KeptPanic, IsSaidAtTheNextStartAndOnce) {
+// Several starts of a machine in one process. A death test would panic in a child process and lose the area, so the test itself does what a
+// panic does at the end of a run.
+TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   static Area area{};
   host::set_kept_memory(area);
   kept_panic::take_over();
@@ -105,7 +105,7 @@ TEST(KeptPanic, IsSaidAtTheNextStartAndOnce) {
   EXPECT_TRUE(kept_panic::text().ends_with("panic on core 0: nobody looked\n"));
   EXPECT_EQ(kept_panic::boot_number(), 2U);
 
-  // A panic of this start keeps this start's lines, not the earlier ones once more.
+  // A panic of this start keeps the lines of this start, not the earlier ones again.
   machine::console_write("panic on core 1: again\n");
   kept_panic::keep();
   EXPECT_EQ(kept_panic::read(area).text, "panic on core 1: again\n");

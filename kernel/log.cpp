@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs: how all cores begin and end together, who is told, and who may read. What one core writes is in log_writer.cpp.
+// Runs: all cores begin and end together, observers are notified, and any core may read. log_writer.cpp composes the entries of one core.
 #include "kernel/log.hpp"
 
 #include <algorithm>
@@ -23,9 +23,9 @@
 namespace neap::log {
 namespace {
 
-constexpr std::uint64_t records_per_core_min = 64;
+constexpr std::uint64_t entries_per_core_min = 64;
 
-/// What any core may look at of a core. One more, for a test's thread that is no core.
+/// The state of each core that other cores may read. The array has one more element, for test threads that are not a core.
 struct alignas(64) PerCore {
   Counter requests;
   std::atomic<const Traffic*> watched{nullptr};
@@ -35,140 +35,145 @@ constinit std::array<PerCore, machine::cores_max + 1> per_core{};
 
 PerCore& here() noexcept { return per_core[this_core()]; }
 
-constinit Options prepared_options{.records_per_core = 0};
+constinit Options prepared_options{.entries_per_core = 0};
 constinit bool prepared = false;
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
 
-/// Whoever moves it away from `idle` or `running` owns everything below until it is there again.
+/// The core that changes the phase from `idle` or `running` owns the variables below until the phase is `idle` or `running` again.
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // run, and whether it is on: read together
+constinit std::atomic<std::uint64_t> state_word{0};  // run and running flag, read together
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
 constinit Bounds bounds{};
-/// Armed and cancelled on the core that started the run.
+/// Armed and cancelled on the core that started the run (`bound_core`).
 std::unique_ptr<Timer> bound_timer;
 constinit unsigned bound_core = 0;
 alignas(64) constinit std::atomic<std::uint64_t> requests_of_run{0};
 
-bool leave(Phase from, Phase to) noexcept { return phase.compare_exchange_strong(from, to, std::memory_order_acq_rel); }
+bool change_phase(Phase from, Phase to) noexcept { return phase.compare_exchange_strong(from, to, std::memory_order_acq_rel); }
 
-/// A visit of all cores at the same time, and back. Allocates nothing, so that a bound can end a run without memory.
-struct Round {
-  struct Visit : RemoteNode {};
-  std::array<Visit, machine::cores_max> visits{};
-  RemoteNode back{};
-  std::atomic<unsigned> left{0};
-  unsigned home = 0;
-  void (*visit)() noexcept = nullptr;
-  void (*over)() noexcept = nullptr;   // on the core that began
-  Completion<void>* waiter = nullptr;  // after it
+/// Calls a function on every core, then another on the core that began the broadcast. Allocates nothing, so that a run ends at its bound
+/// even if there is no memory left.
+struct Broadcast {
+  struct Call : RemoteNode {};
+  std::array<Call, machine::cores_max> calls{};
+  RemoteNode completion{};
+  std::atomic<unsigned> pending{0};
+  unsigned origin = 0;
+  void (*on_each_core)() noexcept = nullptr;
+  void (*on_completion)() noexcept = nullptr;  // on the core that began
+  Completion<void>* waiter = nullptr;          // fulfilled after it
 };
-constinit Round the_round{};
+/// One at a time: it belongs to the owner of the phase.
+constinit Broadcast broadcast{};
 
-void arrive(RemoteNode*) noexcept {
-  the_round.visit();
-  if (the_round.left.fetch_sub(1, std::memory_order_acq_rel) == 1) hand_over(the_round.home, the_round.back);
+void call_on_core(RemoteNode*) noexcept {
+  broadcast.on_each_core();
+  const unsigned before = broadcast.pending.fetch_sub(1, std::memory_order_acq_rel);
+  require(before != 0, "log: each core is called once", this_core());
+  if (before == 1) hand_over(broadcast.origin, broadcast.completion);
 }
 
-void come_back(RemoteNode*) noexcept {
-  Completion<void>* const waiter = std::exchange(the_round.waiter, nullptr);
-  the_round.over();  // the next round may begin in here
+void complete_broadcast(RemoteNode*) noexcept {
+  Completion<void>* const waiter = std::exchange(broadcast.waiter, nullptr);
+  broadcast.on_completion();  // the next broadcast may begin in here
   if (waiter != nullptr) waiter->fulfil();
 }
 
-/// For the owner of the phase.
-void go_round(void (*visit)() noexcept, void (*over)() noexcept, Completion<void>* waiter) noexcept {
-  the_round.visit = visit;
-  the_round.over = over;
-  the_round.waiter = waiter;
-  the_round.home = this_core();
-  the_round.back.run = &come_back;
+/// Only the owner of the phase may call it.
+void begin_broadcast(void (*on_each_core)() noexcept, void (*on_completion)() noexcept, Completion<void>* waiter) noexcept {
+  require(broadcast.pending.load(std::memory_order_acquire) == 0, "log: one broadcast at a time", this_core());
+  broadcast.on_each_core = on_each_core;
+  broadcast.on_completion = on_completion;
+  broadcast.waiter = waiter;
+  broadcast.origin = this_core();
+  broadcast.completion.run = &complete_broadcast;
   const unsigned cores = core_count();
-  the_round.left.store(cores, std::memory_order_relaxed);
+  broadcast.pending.store(cores, std::memory_order_relaxed);
   for (unsigned core = 0; core < cores; ++core) {
-    the_round.visits[core].run = &arrive;
-    hand_over(core, the_round.visits[core]);
+    broadcast.calls[core].run = &call_on_core;
+    hand_over(core, broadcast.calls[core]);
   }
 }
 
-// --- News --------------------------------------------------------------------------------------------------------------------------------
+// --- Observers ---------------------------------------------------------------------------------------------------------------------------
 
-struct Listener : RemoteNode {
-  std::function<void()> news;
+struct Observer : RemoteNode {
+  std::function<void()> on_change;
   unsigned id = 0;
   unsigned core = 0;
   std::atomic<bool> queued{false};
-  bool forgotten = false;  // its core's: freed by the event that is queued or under way
-  bool called = false;
-  Listener* after = nullptr;
+  bool removed = false;  // used by its core only: the queued or running event frees the observer
+  bool running = false;
+  Observer* after = nullptr;
 };
-constinit SpinLock listeners_lock;
-constinit Listener* listeners = nullptr;
-constinit unsigned last_listener = 0;
+constinit SpinLock observers_lock;
+constinit Observer* observers = nullptr;
+constinit unsigned last_observer = 0;
 
-void bring_news(RemoteNode* node) noexcept {
-  auto* const listener = static_cast<Listener*>(node);
-  listener->queued.store(false, std::memory_order_release);
-  if (!listener->forgotten) {
-    listener->called = true;
-    listener->news();
-    listener->called = false;
+void call_observer(RemoteNode* node) noexcept {
+  auto* const observer = static_cast<Observer*>(node);
+  observer->queued.store(false, std::memory_order_release);
+  if (!observer->removed) {
+    observer->running = true;
+    observer->on_change();
+    observer->running = false;
   }
-  // Forgotten by itself, and perhaps queued again before that.
-  if (listener->forgotten && !listener->queued.load(std::memory_order_acquire)) delete listener;
+  // The observer may have removed itself, and a change may have queued it again before that.
+  if (observer->removed && !observer->queued.load(std::memory_order_acquire)) delete observer;
 }
 
-void announce() noexcept {
-  const std::lock_guard lock(listeners_lock);
-  for (Listener* listener = listeners; listener != nullptr; listener = listener->after) {
-    if (!listener->queued.exchange(true, std::memory_order_acq_rel)) hand_over(listener->core, *listener);
+void notify_observers() noexcept {
+  const std::lock_guard lock(observers_lock);
+  for (Observer* observer = observers; observer != nullptr; observer = observer->after) {
+    if (!observer->queued.exchange(true, std::memory_order_acq_rel)) hand_over(observer->core, *observer);
   }
 }
 
-// --- Beginning and end -------------------------------------------------------------------------------------------------------------------
+// --- Start and stop ----------------------------------------------------------------------------------------------------------------------
 
-void end_here() noexcept {
+void end_on_this_core() noexcept {
   if (this_core() == bound_core) bound_timer->cancel();
   writer.end(plan);
 }
 
-void run_is_over() noexcept {
+void finish_stop() noexcept {
   state_word.store(plan.run, std::memory_order_release);
   phase.store(Phase::idle, std::memory_order_release);
-  announce();
+  notify_observers();
 }
 
 /// False: no run is on.
 bool end_run(Completion<void>* waiter) noexcept {
-  if (!leave(Phase::running, Phase::stopping)) return false;
-  go_round(&end_here, &run_is_over, waiter);
+  if (!change_phase(Phase::running, Phase::stopping)) return false;
+  begin_broadcast(&end_on_this_core, &finish_stop, waiter);
   return true;
 }
 
-void run_is_on() noexcept {
+void finish_start() noexcept {
   state_word.store(plan.run | state_running, std::memory_order_seq_cst);
   bound_core = this_core();
   if (bounds.time.count() > 0) bound_timer->arm(bounds.time, [] { end_run(nullptr); });
   phase.store(Phase::running, std::memory_order_release);
-  announce();
-  // A core may have reached the bound before the last one had begun.
+  notify_observers();
+  // A core may have reached the bound before the last core had begun.
   if (bounds.requests != 0 && requests_of_run.load(std::memory_order_acquire) >= bounds.requests) end_run(nullptr);
 }
 
-void answered(std::uint64_t requests) noexcept {
-  // Refused while the run still begins: `run_is_on` looks again.
+void add_to_run(std::uint64_t requests) noexcept {
+  // Refused while the run still begins: `finish_start` checks the bound again.
   if (requests_of_run.fetch_add(requests, std::memory_order_acq_rel) + requests >= plan.requests_bound) end_run(nullptr);
 }
 
-/// On its own core, so that the memory is near. False: there is none.
-bool make_ring(std::uint64_t lines) noexcept {
-  void* const memory = memory::allocate_run(lines * record_bytes / memory::page_bytes, 0);
+/// Allocates this core's ring on its own node. False: out of memory.
+bool make_ring(std::uint64_t entries) noexcept {
+  void* const memory = memory::allocate_run(entries * entry_bytes / memory::page_bytes, 0);
   if (memory == nullptr) return false;
-  auto* const ring = new (std::nothrow) Ring(static_cast<Line*>(memory), lines);
+  auto* const ring = new (std::nothrow) Ring(static_cast<Entry*>(memory), entries);
   if (ring == nullptr) {
     memory::free_run(memory);
     return false;
@@ -188,17 +193,17 @@ void free_ring(PerCore& core) noexcept {
 }  // namespace
 
 task<Result<void>> prepare(Options options) {
-  require(this_core() == 0, "log: prepared on another core than 0", this_core());
-  if (prepared) co_return failure(ErrorCode::invalid, "log: its memory is there already");
-  if (options.records_per_core > records_per_core_max)
-    co_return failure(ErrorCode::invalid, "log: at most 268435456 records a core", options.records_per_core);
+  require(this_core() == 0, "log: `prepare` is called on core 0", this_core());
+  if (prepared) co_return failure(ErrorCode::invalid, "log: its memory is allocated already");
+  if (options.entries_per_core > entries_per_core_max)
+    co_return failure(ErrorCode::invalid, "log: at most 268435456 entries a core", options.entries_per_core);
   prepared = true;
-  if (options.records_per_core != 0) options.records_per_core = std::bit_ceil(std::max(options.records_per_core, records_per_core_min));
+  if (options.entries_per_core != 0) options.entries_per_core = std::bit_ceil(std::max(options.entries_per_core, entries_per_core_min));
   prepared_options = options;
-  if (options.records_per_core == 0) co_return Result<void>{};
+  if (options.entries_per_core == 0) co_return Result<void>{};
   if (!bound_timer) bound_timer = std::make_unique<Timer>();
   for (unsigned core = 0; core < core_count(); ++core) {
-    const bool made = co_await on_core(core, [lines = options.records_per_core] { return make_ring(lines); });
+    const bool made = co_await on_core(core, [entries = options.entries_per_core] { return make_ring(entries); });
     if (made) continue;
     for (unsigned other = 0; other < core; ++other) {
       co_await on_core(other, [] {
@@ -206,9 +211,9 @@ task<Result<void>> prepare(Options options) {
         free_ring(here());
       });
     }
-    prepared_options.records_per_core = 0;
+    prepared_options.entries_per_core = 0;
     prepared = false;
-    co_return failure(ErrorCode::out_of_memory, "log: no memory for so many records; fewer by log=", options.records_per_core);
+    co_return failure(ErrorCode::out_of_memory, "log: no memory for so many entries; set fewer by log=", options.entries_per_core);
   }
   co_return Result<void>{};
 }
@@ -221,34 +226,35 @@ void release() noexcept {
     core.watched.store(nullptr, std::memory_order_relaxed);
     core.requests.subtract(core.requests.value());
   }
-  while (listeners != nullptr) delete std::exchange(listeners, listeners->after);
-  prepared_options = {.records_per_core = 0};
+  while (observers != nullptr) delete std::exchange(observers, observers->after);
+  prepared_options = {.entries_per_core = 0};
   prepared = false;
   bound_timer.reset();
+  broadcast.pending.store(0, std::memory_order_relaxed);
   last_run = 0;
   state_word.store(0, std::memory_order_relaxed);
   phase.store(Phase::idle, std::memory_order_relaxed);
 }
 
 task<Result<std::uint32_t>> start(Bounds wanted) {
-  if (prepared_options.records_per_core == 0) co_return failure(ErrorCode::not_found, "log: no memory for it; boot with log=RECORDS");
+  if (prepared_options.entries_per_core == 0) co_return failure(ErrorCode::not_found, "log: no memory for it; boot with log=ENTRIES");
   if (wanted.time.count() < 0) co_return failure(ErrorCode::invalid, "log: a time below zero");
-  if (!leave(Phase::idle, Phase::starting)) co_return failure(ErrorCode::closed, "log: a run is on");
+  if (!change_phase(Phase::idle, Phase::starting)) co_return failure(ErrorCode::closed, "log: a run is on");
   bounds = wanted;
   plan = {.run = ++last_run,
           .overwrite = prepared_options.when_full == WhenFull::overwrite,
           .idle_records = prepared_options.idle_records,
           .count_requests = wanted.requests != 0,
           .sample_period_ticks = machine::timestamp_hz() * prepared_options.sample_period_us / 1'000'000,
-          // So that a short bound is met closely as well.
+          // Small enough that a run with a small bound exceeds it by little.
           .requests_at_once = std::clamp<std::uint64_t>(wanted.requests / 16 / core_count(), 1, 64),
           .requests_bound = wanted.requests};
   const std::uint32_t run = plan.run;
   requests_of_run.store(0, std::memory_order_relaxed);
-  // Neither the old run nor the new one while some cores' logs are the one's and some the other's.
+  // The run's number stays 0 while some cores' logs belong to the old run and others to the new one.
   state_word.store(state_running, std::memory_order_seq_cst);
   Completion<void> begun;
-  go_round([]() noexcept { writer.begin(plan); }, &run_is_on, &begun);
+  begin_broadcast([]() noexcept { writer.begin(plan); }, &finish_start, &begun);
   co_await begun;
   co_return run;
 }
@@ -261,16 +267,16 @@ task<Result<void>> stop() {
 }
 
 task<Result<void>> clear() {
-  if (!leave(Phase::idle, Phase::clearing)) co_return failure(ErrorCode::closed, "log: a run is on");
+  if (!change_phase(Phase::idle, Phase::clearing)) co_return failure(ErrorCode::closed, "log: a run is on");
   state_word.store(0, std::memory_order_seq_cst);
   Completion<void> over;
-  go_round(
+  begin_broadcast(
       []() noexcept {
         if (writer.ring() != nullptr) writer.ring()->restart();
       },
       []() noexcept {
         phase.store(Phase::idle, std::memory_order_release);
-        announce();
+        notify_observers();
       },
       &over);
   co_await over;
@@ -282,23 +288,23 @@ State state() noexcept {
   return {.running = (word & state_running) != 0, .run = static_cast<std::uint32_t>(word)};
 }
 
-unsigned on_news(std::function<void()> news) {
-  auto listener = std::make_unique<Listener>();
-  listener->run = &bring_news;
-  listener->news = std::move(news);
-  listener->core = this_core();
-  const std::lock_guard lock(listeners_lock);
-  listener->id = ++last_listener;
-  listener->after = listeners;
-  listeners = listener.release();
-  return listeners->id;
+unsigned add_run_observer(std::function<void()> on_change) {
+  auto observer = std::make_unique<Observer>();
+  observer->run = &call_observer;
+  observer->on_change = std::move(on_change);
+  observer->core = this_core();
+  const std::lock_guard lock(observers_lock);
+  observer->id = ++last_observer;
+  observer->after = observers;
+  observers = observer.release();
+  return observers->id;
 }
 
-void forget_news(unsigned id) noexcept {
-  Listener* gone = nullptr;
+void remove_run_observer(unsigned id) noexcept {
+  Observer* gone = nullptr;
   {
-    const std::lock_guard lock(listeners_lock);
-    for (Listener** place = &listeners; *place != nullptr; place = &(*place)->after) {
+    const std::lock_guard lock(observers_lock);
+    for (Observer** place = &observers; *place != nullptr; place = &(*place)->after) {
       if ((*place)->id != id) continue;
       gone = *place;
       *place = gone->after;
@@ -306,9 +312,9 @@ void forget_news(unsigned id) noexcept {
     }
   }
   if (gone == nullptr) return;
-  require(gone->core == this_core(), "log: news are forgotten on another core than asked for", gone->core);
-  gone->forgotten = true;
-  if (!gone->queued.load(std::memory_order_acquire) && !gone->called) delete gone;
+  require(gone->core == this_core(), "log: an observer is removed on the core that added it", gone->core);
+  gone->removed = true;
+  if (!gone->queued.load(std::memory_order_acquire) && !gone->running) delete gone;
 }
 
 // --- On each core ------------------------------------------------------------------------------------------------------------------------
@@ -345,7 +351,7 @@ void before_sleep() noexcept {
   if (!writer.on()) [[likely]]
     return;
   writer.publish();
-  if (const std::uint64_t requests = writer.take_requests(); requests != 0) answered(requests);
+  if (const std::uint64_t requests = writer.take_requests(); requests != 0) add_to_run(requests);
 }
 
 void slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
@@ -357,12 +363,12 @@ void policy_changed(Settings settings) noexcept { writer.policy_changed(settings
 void count_requests(std::uint64_t requests) noexcept {
   here().requests.add(requests);
   if (writer.add_requests(requests)) [[unlikely]]
-    answered(writer.take_requests());
+    add_to_run(writer.take_requests());
 }
 
 std::uint64_t requests(unsigned core) noexcept { return core < machine::cores_max ? per_core[core].requests.value() : 0; }
 
-// --- From any core -----------------------------------------------------------------------------------------------------------------------
+// --- For any core ------------------------------------------------------------------------------------------------------------------------
 
 Extent extent(unsigned core) noexcept {
   const Ring* const ring = core < machine::cores_max ? per_core[core].ring.load(std::memory_order_acquire) : nullptr;

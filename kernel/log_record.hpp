@@ -1,130 +1,201 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a core leaves behind for each interrupt: 64 bytes, one cache line, little-endian.
+// The entries of a core's log: 64 bytes each, one cache line, little-endian.
 //
-// A record must cost next to nothing, and what costs more (counters in MSRs) is wanted only now and then. So the common record is one
-// line, and samples are further lines that follow it; all lines have one size, so a log is an array. These structs are the format: they are
-// written as they are, docs/log-format.md describes them byte by byte, and tools/log/ reads them.
+// A log record holds the data of one event. It must cost next to nothing, and counters in MSRs are expensive to read. So a usual record is
+// one entry, and samples are further entries after it. All entries have one size, so a log is an array.
 //
-// Every record closes an interval that the previous one opened: its counts are of the time between the two.
+// The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
+// (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
+// compares it with them.
+//
+// Every record closes an interval that the core's previous record opened: its counts are of the time between the two.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace neap::log {
 
 constexpr std::uint32_t format_version = 1;
-constexpr std::uint32_t record_bytes = 64;
+constexpr std::uint32_t entry_bytes = 64;
+
+// KIND(number, name, form of the entry, meaning)
+#define NEAP_LOG_KINDS(KIND)                                                                                                          \
+  KIND(1, interrupt, record, "an interrupt of the queue's vector; written before its frames are processed, empty ones included")      \
+  KIND(2, poll, record, "a check of the ring, without an interrupt, that found work")                                                 \
+  KIND(3, policy, record, "a change of policy: closes the interval under the old policy; a Settings entry follows")                   \
+  KIND(4, start, record, "the first record of a run, with all counters; an Anchor follows, then a Settings entry with `changed` 255") \
+  KIND(5, stop, record, "the last record of a run, with all counters; an Anchor follows")                                             \
+  KIND(16, sample, sample, "follows a Record whose `flags` have any of bits 0 to 6")                                                  \
+  KIND(17, residency, residency, "follows a Record whose `flags` have any of bits 7 to 12")                                           \
+  KIND(18, settings, settings, "the policy from here on; follows a `policy` Record, and the first Anchor")                            \
+  KIND(19, anchor, anchor, "follows the samples of `start` and of `stop`: wall clock, requests and sleeps so far")                    \
+  KIND(32, idle, idle, "one sleep, if `log_idle=on`; a record of its own")
+
+// FIELD(bits, name, "unit" or ":names of its values from 0 on", meaning), RESERVED(name, bytes)
+#define NEAP_LOG_RECORD(FIELD, RESERVED)                                                           \
+  FIELD(64, tsc, "ticks", "when it was written")                                                   \
+  FIELD(8, kind, "", "see the kinds")                                                              \
+  FIELD(8, idle_state, "", "`IdleState` that the core asked for in this interval")                 \
+  FIELD(16, flags, "", "counters sampled, a bit each (namespace `counter`); their entries follow") \
+  FIELD(32, generation, "", "the last policy change that this core applied before the interval")   \
+  FIELD(32, rx_descriptors, "", "")                                                                \
+  FIELD(32, rx_frames, "", "")                                                                     \
+  FIELD(32, rx_bytes, "B", "without FCS")                                                          \
+  FIELD(32, tx_descriptors, "", "ring descriptors used, context descriptors included")             \
+  FIELD(32, tx_frames, "", "")                                                                     \
+  FIELD(32, tx_bytes, "B", "without FCS and without padding")                                      \
+  FIELD(16, control_rx_frames, "", "part of rx_frames: control connections and log streams")       \
+  FIELD(16, control_tx_frames, "", "part of tx_frames, in the same way")                           \
+  FIELD(32, control_rx_bytes, "B", "part of rx_bytes, in the same way")                            \
+  FIELD(32, control_tx_bytes, "B", "part of tx_bytes, in the same way")                            \
+  FIELD(32, idle_entries, "", "sleeps; in `poll`: checks of the ring that found nothing")          \
+  FIELD(64, idle_ticks, "ticks", "asleep; in `poll`: between checks that found nothing")
+
+#define NEAP_LOG_SAMPLE(FIELD, RESERVED)                         \
+  FIELD(64, tsc, "ticks", "of its Record")                       \
+  FIELD(8, kind, "", "16")                                       \
+  FIELD(8, reserved, "", "0")                                    \
+  FIELD(16, flags, "", "of its Record")                          \
+  FIELD(32, package_energy, "energy_unit", "wraps")              \
+  FIELD(64, instructions, "", "retired")                         \
+  FIELD(64, cycles, "", "unhalted, at the core's frequency")     \
+  FIELD(64, reference_cycles, "", "unhalted, at the TSC's rate") \
+  FIELD(64, llc_misses, "", "of the last-level cache")           \
+  FIELD(32, dram_energy, "dram_energy_unit", "wraps")            \
+  FIELD(32, reserved2, "", "0")                                  \
+  FIELD(64, core_c3, "ticks", "residency")
+
+#define NEAP_LOG_RESIDENCY(FIELD, RESERVED)   \
+  FIELD(64, tsc, "ticks", "of its Record")    \
+  FIELD(8, kind, "", "17")                    \
+  FIELD(8, reserved, "", "0")                 \
+  FIELD(16, flags, "", "of its Record")       \
+  FIELD(32, reserved2, "", "0")               \
+  FIELD(64, core_c6, "ticks", "residency")    \
+  FIELD(64, core_c7, "ticks", "residency")    \
+  FIELD(64, package_c2, "ticks", "residency") \
+  FIELD(64, package_c3, "ticks", "residency") \
+  FIELD(64, package_c6, "ticks", "residency") \
+  FIELD(64, package_c7, "ticks", "residency")
+
+#define NEAP_LOG_SETTINGS(FIELD, RESERVED)                                                                                 \
+  FIELD(64, tsc, "ticks", "from when on the policy holds")                                                                 \
+  FIELD(8, kind, "", "18")                                                                                                 \
+  FIELD(8, idle_state, "", "`IdleState`")                                                                                  \
+  FIELD(8, changed, "", "number of the setting that this change set; 255: none, the run begins with this policy")          \
+  FIELD(8, turbo, ":off|on|unknown", "unknown also where it cannot be set")                                                \
+  FIELD(32, generation, "", "number of this policy change")                                                                \
+  FIELD(32, itr_us, "us", "as the card rounds it")                                                                         \
+  FIELD(32, poll_budget_us, "us", "")                                                                                      \
+  FIELD(64, performance, "", "raw p-state request last written; 0: none")                                                  \
+  FIELD(32, power_limit_mw, "mW", "0: the firmware's")                                                                     \
+  FIELD(32, card_value, "",                                                                                                \
+        "value of a setting without a field of its own; `pstate`: 0, and 2 ms later, in another entry, the granted ratio") \
+  RESERVED(reserved, 24)
+
+#define NEAP_LOG_ANCHOR(FIELD, RESERVED)                                          \
+  FIELD(64, tsc, "ticks", "of its Record")                                        \
+  FIELD(8, kind, "", "19")                                                        \
+  RESERVED(reserved, 3)                                                           \
+  FIELD(32, generation, "", "")                                                   \
+  FIELD(64, wall_clock_ns, "ns", "since 1970-01-01T00:00Z")                       \
+  FIELD(64, requests, "", "that the application counted on this core since boot") \
+  FIELD(32, package, "", "of this core")                                          \
+  FIELD(32, run, "", "number of this run since boot, from 1")                     \
+  FIELD(64, sleeps, "", "of this core since boot")                                \
+  FIELD(64, idle_ticks, "ticks", "of this core since boot")                       \
+  FIELD(64, reserved2, "", "0")
+
+#define NEAP_LOG_IDLE(FIELD, RESERVED)                                                 \
+  FIELD(64, tsc, "ticks", "end of the sleep")                                          \
+  FIELD(8, kind, "", "32")                                                             \
+  FIELD(8, idle_state, "", "`IdleState` that the core asked for")                      \
+  FIELD(8, cause, ":not_asleep|interrupt|memory|timer|wake_up|unknown", "`WakeCause`") \
+  FIELD(8, vector, "", "of the first interrupt taken, if the cause is one")            \
+  FIELD(32, generation, "", "")                                                        \
+  FIELD(64, tsc_asleep, "ticks", "begin of the sleep")                                 \
+  RESERVED(reserved, 40)
 
 enum class Kind : std::uint8_t {
   none = 0,
-  // Ordinary records (`Record`).
-  interrupt = 1,  ///< of the queue's vector, taken before its frames are worked on; empty ones included
-  poll = 2,       ///< a look at the ring that found work, without an interrupt
-  policy = 3,     ///< closes the interval under the old policy; a `Settings` line with the new one follows
-  start = 4,      ///< first record of a run; all counters sampled, an `Anchor` line follows
-  stop = 5,       ///< last record of a run; the same
-  // Lines that follow an ordinary record.
-  sample = 16,     ///< `Sample`: present if the record's flags have any of bits 0 to 6
-  residency = 17,  ///< `Residency`: present if the record's flags have any of bits 7 to 12
-  settings = 18,   ///< `Settings`: after `policy`, and behind the first `anchor`: what holds when the run begins
-  anchor = 19,     ///< `Anchor`: after `start` and `stop`, behind sample and residency
-  idle = 32,       ///< `Idle`: one sleep; stands alone, if asked for; none while polling
+#define NEAP_LOG_KIND(number, name, form, meaning) name = number,
+  NEAP_LOG_KINDS(NEAP_LOG_KIND)
+#undef NEAP_LOG_KIND
 };
 
-/// Counts since the previous record of the core. What does not fit into a field is carried over to the next record, never lost.
+#define NEAP_LOG_FIELD(bits, name, unit, meaning) std::uint##bits##_t name;
+#define NEAP_LOG_RESERVED(name, bytes) std::uint8_t name[bytes];
+/// The first entry of a record: counts since the core's previous record. A count that exceeds its field is continued in the next record.
 struct Record {
-  std::uint64_t tsc;
-  std::uint8_t kind;
-  std::uint8_t idle_state;   ///< `IdleState` asked for in this interval
-  std::uint16_t flags;       ///< counters sampled (namespace `counter`): their lines follow
-  std::uint32_t generation;  ///< the last policy change that this core applied before the interval
-  std::uint32_t rx_descriptors;
-  std::uint32_t rx_frames;
-  std::uint32_t rx_bytes;        ///< of frames, without FCS; sent ones without padding
-  std::uint32_t tx_descriptors;  ///< ring entries used, context descriptors included
-  std::uint32_t tx_frames;
-  std::uint32_t tx_bytes;
-  std::uint16_t control_rx_frames;  ///< of the above: those of control connections and log streams
-  std::uint16_t control_tx_frames;
-  std::uint32_t control_rx_bytes;
-  std::uint32_t control_tx_bytes;
-  std::uint32_t idle_entries;  ///< sleeps (in `poll`: looks that found nothing)
-  std::uint64_t idle_ticks;    ///< TSC ticks asleep (in `poll`: between looks that found nothing)
+  NEAP_LOG_RECORD(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-
+/// Counters, raw and cumulative. `Record::flags` tells which of them were sampled; the others are 0.
 struct Sample {
-  std::uint64_t tsc;  ///< of the record it belongs to
-  std::uint8_t kind;
-  std::uint8_t reserved;
-  std::uint16_t flags;
-  std::uint32_t package_energy;
-  std::uint64_t instructions;
-  std::uint64_t cycles;
-  std::uint64_t reference_cycles;
-  std::uint64_t llc_misses;
-  std::uint32_t dram_energy;
-  std::uint32_t reserved2;
-  std::uint64_t core_c3;
+  NEAP_LOG_SAMPLE(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-
+/// Residencies, raw and cumulative. `Record::flags` tells which were sampled, as for `Sample`.
 struct Residency {
-  std::uint64_t tsc;
-  std::uint8_t kind;
-  std::uint8_t reserved;
-  std::uint16_t flags;
-  std::uint32_t reserved2;
-  std::uint64_t core_c6;
-  std::uint64_t core_c7;
-  std::uint64_t package_c2;
-  std::uint64_t package_c3;
-  std::uint64_t package_c6;
-  std::uint64_t package_c7;
+  NEAP_LOG_RESIDENCY(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-
-constexpr std::uint8_t nothing_changed = 255;
-/// The policy that holds from here on.
+/// The settings that apply from this entry on.
 struct Settings {
-  std::uint64_t tsc;
-  std::uint8_t kind;
-  std::uint8_t idle_state;
-  std::uint8_t changed;  ///< `policy::Setting` that this change set; `nothing_changed`: it stands at the beginning of a run
-  std::uint8_t turbo;    ///< 0 off, 1 on, 2 unknown or cannot be set
-  std::uint32_t generation;
-  std::uint32_t itr_us;  ///< as the card rounds it
-  std::uint32_t poll_budget_us;
-  std::uint64_t performance;     ///< raw value last written, 0: never set
-  std::uint32_t power_limit_mw;  ///< 0: firmware's
-  std::uint32_t card_value;      ///< if `changed` is `epp`, `tso` or a setting of the network card: what it was set to; switches: 0, 1.
-                                 ///< If it is `pstate`: 0, and in a second record 2 ms later the ratio that the CPU granted
-  std::uint8_t reserved[24];
+  NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-
+/// A fixed point at either end of a run.
 struct Anchor {
-  std::uint64_t tsc;
-  std::uint8_t kind;
-  std::uint8_t reserved[3];
-  std::uint32_t generation;
-  std::uint64_t wall_clock_ns;  ///< since 1970-01-01T00:00Z
-  std::uint64_t requests;       ///< that the application counted on this core since boot
-  std::uint32_t package;
-  std::uint32_t run;         ///< number of this run since boot, from 1
-  std::uint64_t sleeps;      ///< of this core since boot
-  std::uint64_t idle_ticks;  ///< of this core since boot
-  std::uint64_t reserved2;
+  NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-
+/// One sleep.
 struct Idle {
-  std::uint64_t tsc;  ///< awake again
-  std::uint8_t kind;
-  std::uint8_t idle_state;  ///< asked for
-  std::uint8_t cause;       ///< `WakeCause`
-  std::uint8_t vector;
-  std::uint32_t generation;
-  std::uint64_t tsc_asleep;  ///< went to sleep
-  std::uint8_t reserved[40];
+  NEAP_LOG_IDLE(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
+};
+#undef NEAP_LOG_FIELD
+#undef NEAP_LOG_RESERVED
+
+/// The value of `Settings::changed` in a run's first Settings entry, which records no change.
+constexpr std::uint8_t nothing_changed = 255;
+
+/// One form of entries, as a log's header describes it: "name:type:unit:choices", a space between two fields.
+struct Form {
+  std::string_view name;
+  std::string_view fields;
+  std::uint32_t fields_bytes;  ///< must equal the size of the struct; otherwise there is padding before a field
+};
+#define NEAP_LOG_TEXT(bits, name, unit, meaning) " " #name ":u" #bits ":" unit
+#define NEAP_LOG_RESERVED_TEXT(name, bytes) " " #name ":u8x" #bytes ":"
+#define NEAP_LOG_BYTES(bits, name, unit, meaning) +bits / 8
+#define NEAP_LOG_RESERVED_BYTES(name, bytes) +bytes
+#define NEAP_LOG_FORM(name, rows) \
+  {name, std::string_view(rows(NEAP_LOG_TEXT, NEAP_LOG_RESERVED_TEXT)).substr(1), 0 rows(NEAP_LOG_BYTES, NEAP_LOG_RESERVED_BYTES)}
+constexpr Form forms[] = {
+    NEAP_LOG_FORM("record", NEAP_LOG_RECORD),     NEAP_LOG_FORM("sample", NEAP_LOG_SAMPLE), NEAP_LOG_FORM("residency", NEAP_LOG_RESIDENCY),
+    NEAP_LOG_FORM("settings", NEAP_LOG_SETTINGS), NEAP_LOG_FORM("anchor", NEAP_LOG_ANCHOR), NEAP_LOG_FORM("idle", NEAP_LOG_IDLE),
+};
+#undef NEAP_LOG_FORM
+#undef NEAP_LOG_TEXT
+#undef NEAP_LOG_RESERVED_TEXT
+#undef NEAP_LOG_BYTES
+#undef NEAP_LOG_RESERVED_BYTES
+
+/// Which kind of entry has which form.
+struct NamedKind {
+  Kind kind;
+  std::string_view form;
+};
+constexpr NamedKind kinds[] = {
+#define NEAP_LOG_KIND(number, name, form, meaning) {Kind::name, #form},
+    NEAP_LOG_KINDS(NEAP_LOG_KIND)
+#undef NEAP_LOG_KIND
 };
 
-static_assert(sizeof(Record) == record_bytes && sizeof(Sample) == record_bytes && sizeof(Residency) == record_bytes);
-static_assert(sizeof(Settings) == record_bytes && sizeof(Anchor) == record_bytes && sizeof(Idle) == record_bytes);
+static_assert(sizeof(Record) == entry_bytes && sizeof(Sample) == entry_bytes && sizeof(Residency) == entry_bytes);
+static_assert(sizeof(Settings) == entry_bytes && sizeof(Anchor) == entry_bytes && sizeof(Idle) == entry_bytes);
+static_assert([] {
+  for (const Form& form : forms) {
+    if (form.fields_bytes != entry_bytes) return false;
+  }
+  return true;
+}());
 
 }  // namespace neap::log

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Runs over several cores, and readers beside the writers.
+// Runs over several cores, and readers that run at the same time as the writers.
 #include "kernel/log.hpp"
 
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@ namespace {
 
 using host::HostMachine;
 
-/// A machine whose logs are forgotten when it is gone.
+/// A machine that releases its logs when it ends.
 class Machine {
  public:
-  static constexpr unsigned cores_most = 3;
+  static constexpr unsigned cores_max = 3;
   explicit Machine(unsigned cores) {
     static const bool pages = [] {
       memory::initialise_pages(machine::usable_memory());
@@ -41,7 +41,7 @@ class Machine {
     release();
     host::set_power_abilities({});
     host::set_cores_per_package(0);
-    for (unsigned core = 0; core < cores_most; ++core) host::set_counters(core, {});
+    for (unsigned core = 0; core < cores_max; ++core) host::set_counters(core, {});
   }
   HostMachine* operator->() { return &*host_; }
 
@@ -78,14 +78,14 @@ class Machine {
   std::optional<HostMachine> host_;
 };
 
-std::vector<Record> lines_of(unsigned core) {
+std::vector<Record> entries_of(unsigned core) {
   const Extent there = extent(core);
-  std::vector<Record> lines(static_cast<std::size_t>(there.end - there.first));
-  EXPECT_EQ(read(core, there.first, lines), lines.size());
-  return lines;
+  std::vector<Record> entries(static_cast<std::size_t>(there.end - there.first));
+  EXPECT_EQ(read(core, there.first, entries), entries.size());
+  return entries;
 }
 
-bool is(const Record& line, Kind kind) { return line.kind == static_cast<std::uint8_t>(kind); }
+bool is(const Record& entry, Kind kind) { return entry.kind == static_cast<std::uint8_t>(kind); }
 
 TEST(Log, EveryCoreBeginsAndEndsWithAnAnchorAndEveryCounter) {
   host::set_power_abilities({.counters = counter::package_energy | counter::package_c6});
@@ -94,8 +94,8 @@ TEST(Log, EveryCoreBeginsAndEndsWithAnAnchorAndEveryCounter) {
     host::set_counters(core, {.present = counter::package_energy | counter::package_c6, .package_energy = 100 + core, .package_c6 = core});
   }
   Machine machine(3);
-  ASSERT_EQ(machine.prepare({.records_per_core = 100}), std::nullopt);
-  EXPECT_EQ(options().records_per_core, 128U) << "rounded up";
+  ASSERT_EQ(machine.prepare({.entries_per_core = 100}), std::nullopt);
+  EXPECT_EQ(options().entries_per_core, 128U) << "rounded up";
   machine->on(1, [] { count_requests(12); });
   ASSERT_EQ(machine.start().value(), 1U);
   EXPECT_TRUE(state().running);
@@ -104,14 +104,14 @@ TEST(Log, EveryCoreBeginsAndEndsWithAnAnchorAndEveryCounter) {
   EXPECT_FALSE(state().running);
   EXPECT_EQ(state().run, 1U);
   for (unsigned core = 0; core < 3; ++core) {
-    const auto lines = lines_of(core);
-    ASSERT_EQ(lines.size(), 8U);
-    EXPECT_TRUE(is(lines[0], Kind::start) && is(lines[4], Kind::stop));
+    const auto entries = entries_of(core);
+    ASSERT_EQ(entries.size(), 8U);
+    EXPECT_TRUE(is(entries[0], Kind::start) && is(entries[4], Kind::stop));
     for (const std::size_t first : {0U, 4U}) {
-      EXPECT_EQ(lines[first].flags, counter::package_energy | counter::package_c6);
-      EXPECT_EQ(std::bit_cast<Sample>(lines[first + 1]).package_energy, 100 + core);
-      EXPECT_EQ(std::bit_cast<Residency>(lines[first + 2]).package_c6, core);
-      const auto anchor = std::bit_cast<Anchor>(lines[first + 3]);
+      EXPECT_EQ(entries[first].flags, counter::package_energy | counter::package_c6);
+      EXPECT_EQ(std::bit_cast<Sample>(entries[first + 1]).package_energy, 100 + core);
+      EXPECT_EQ(std::bit_cast<Residency>(entries[first + 2]).package_c6, core);
+      const auto anchor = std::bit_cast<Anchor>(entries[first + 3]);
       EXPECT_EQ(anchor.kind, static_cast<std::uint8_t>(Kind::anchor));
       EXPECT_EQ(anchor.package, core / 2);
       EXPECT_EQ(anchor.run, 1U);
@@ -121,17 +121,17 @@ TEST(Log, EveryCoreBeginsAndEndsWithAnAnchorAndEveryCounter) {
   }
 }
 
-TEST(Log, WhatCannotBeDoneIsRefusedAndChangesNothing) {
+TEST(Log, ImpossibleCallsAreRefusedAndChangeNothing) {
   Machine machine(2);
   EXPECT_EQ(machine.start().error().code, ErrorCode::not_found) << "before prepare";
-  EXPECT_EQ(machine.prepare({.records_per_core = records_per_core_max + 1}), ErrorCode::invalid);
-  EXPECT_EQ(machine.prepare({.records_per_core = 16 * 1024 * 1024}), ErrorCode::out_of_memory);
+  EXPECT_EQ(machine.prepare({.entries_per_core = entries_per_core_max + 1}), ErrorCode::invalid);
+  EXPECT_EQ(machine.prepare({.entries_per_core = 16 * 1024 * 1024}), ErrorCode::out_of_memory);
   const std::uint64_t free_bytes = memory::page_counters().free_bytes;
-  EXPECT_EQ(machine.prepare({.records_per_core = 2 * 1024 * 1024}), ErrorCode::out_of_memory) << "room for one core alone";
+  EXPECT_EQ(machine.prepare({.entries_per_core = 2 * 1024 * 1024}), ErrorCode::out_of_memory) << "room for one core alone";
   EXPECT_EQ(memory::page_counters().free_bytes, free_bytes);
   EXPECT_EQ(machine.start().error().code, ErrorCode::not_found);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
-  EXPECT_EQ(machine.prepare({.records_per_core = 64}), ErrorCode::invalid);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
+  EXPECT_EQ(machine.prepare({.entries_per_core = 64}), ErrorCode::invalid);
   EXPECT_EQ(machine.stop(), ErrorCode::closed);
   EXPECT_EQ(machine.start({.time = std::chrono::nanoseconds(-1)}).error().code, ErrorCode::invalid);
   ASSERT_TRUE(machine.start().has_value());
@@ -149,7 +149,7 @@ TEST(Log, WhatCannotBeDoneIsRefusedAndChangesNothing) {
 
 TEST(Log, WithoutMemoryThereIsNoLog) {
   Machine machine(1);
-  ASSERT_EQ(machine.prepare({.records_per_core = 0}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 0}), std::nullopt);
   EXPECT_EQ(machine.start().error().code, ErrorCode::not_found);
   EXPECT_EQ(machine.clear(), std::nullopt);
   EXPECT_EQ(extent(0).end, 0U);
@@ -175,12 +175,12 @@ TEST(Log, NothingIsWrittenOutsideARun) {
     ASSERT_TRUE(machine.start({}, 1).has_value());
     ASSERT_EQ(machine.stop(), std::nullopt);
     for (unsigned core = 0; core < 2; ++core) {
-      const auto lines = lines_of(core);
+      const auto entries = entries_of(core);
       machine->on(core, [] {});
-      ASSERT_EQ(extent(core).end, lines.size());
-      ASSERT_TRUE(is(lines.front(), Kind::start));
-      ASSERT_TRUE(is(lines.back(), Kind::anchor));
-      ASSERT_TRUE(is(lines[lines.size() - 2], Kind::stop));
+      ASSERT_EQ(extent(core).end, entries.size());
+      ASSERT_TRUE(is(entries.front(), Kind::start));
+      ASSERT_TRUE(is(entries.back(), Kind::anchor));
+      ASSERT_TRUE(is(entries[entries.size() - 2], Kind::stop));
     }
   }
   over = true;
@@ -189,18 +189,18 @@ TEST(Log, NothingIsWrittenOutsideARun) {
 TEST(Log, ATimeBoundEndsTheRunOnEveryCoreAndLeavesNoAlarm) {
   host::ManualClock clock(1'000'000'000);
   Machine machine(2);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
   ASSERT_TRUE(machine.start({.time = std::chrono::seconds(10)}, 1).has_value());
   clock.advance(std::chrono::milliseconds(9'999));
   machine->on(1, [] {});
   EXPECT_TRUE(state().running);
   clock.advance(std::chrono::milliseconds(2));
   ASSERT_TRUE(HostMachine::wait_until([] { return !state().running; }));
-  const auto lines = lines_of(0);
-  EXPECT_TRUE(is(lines[2], Kind::stop));
-  EXPECT_GE(lines[2].tsc - lines[0].tsc, 10'000'000'000U);
+  const auto entries = entries_of(0);
+  EXPECT_TRUE(is(entries[2], Kind::stop));
+  EXPECT_GE(entries[2].tsc - entries[0].tsc, 10'000'000'000U);
 
-  // Ended by hand, it does not end the next one.
+  // The alarm of a run that was stopped does not end the next run.
   ASSERT_TRUE(machine.start({.time = std::chrono::seconds(10)}, 1).has_value());
   ASSERT_EQ(machine.stop(0), std::nullopt);
   ASSERT_TRUE(machine.start({}, 0).has_value());
@@ -225,7 +225,7 @@ TEST(Log, ARequestBoundIsExceededByLittle) {
     if (!over) spawn(serve);
   };
   Machine machine(cores);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
   ASSERT_TRUE(machine.start({.requests = bound}).has_value());
   for (unsigned core = 0; core < cores; ++core) machine->on(core, serve);
   ASSERT_TRUE(HostMachine::wait_until([] { return !state().running; }));
@@ -233,17 +233,17 @@ TEST(Log, ARequestBoundIsExceededByLittle) {
   std::uint64_t in_run = 0;
   for (unsigned core = 0; core < cores; ++core) {
     machine->on(core, [] {});
-    const auto lines = lines_of(core);
-    in_run += std::bit_cast<Anchor>(lines.back()).requests - std::bit_cast<Anchor>(lines[1]).requests;
+    const auto entries = entries_of(core);
+    in_run += std::bit_cast<Anchor>(entries.back()).requests - std::bit_cast<Anchor>(entries[1]).requests;
     EXPECT_EQ(requests(core), counted[core]);
   }
   EXPECT_GE(in_run, bound);
 }
 
-// A client that stops at the bound leaves every core with a few requests that it has not passed on: going to sleep does that.
+// When a client stops at the bound, every core has a few requests that are not in the run's sum. `before_sleep` adds them.
 TEST(Log, ARequestBoundIsMetExactlyWhenTheCoresGoIdle) {
   Machine machine(2);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
   ASSERT_TRUE(machine.start({.requests = 100'010}).has_value());
   machine->on(0, [] { count_requests(100'000); });
   machine->on(1, [] { count_requests(9); });
@@ -254,20 +254,20 @@ TEST(Log, ARequestBoundIsMetExactlyWhenTheCoresGoIdle) {
   EXPECT_TRUE(HostMachine::wait_until([] { return !state().running; }));
 }
 
-TEST(Log, NewsComeOnTheCoreThatAskedUntilForgotten) {
+TEST(Log, ObserversAreCalledOnTheirCoreUntilRemoved) {
   std::atomic<unsigned> heard{0}, once{0};
   std::atomic<bool> wrong_core{false};
   unsigned id = 0, once_id = 0;
   Machine machine(2);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
   machine->on(1, [&] {
-    id = on_news([&] {
+    id = add_run_observer([&] {
       ++heard;
       if (this_core() != 1) wrong_core = true;
     });
-    once_id = on_news([&] {
+    once_id = add_run_observer([&] {
       ++once;
-      forget_news(once_id);
+      remove_run_observer(once_id);
     });
   });
   const auto heard_of = [&](auto act, unsigned news) {
@@ -279,7 +279,7 @@ TEST(Log, NewsComeOnTheCoreThatAskedUntilForgotten) {
   EXPECT_TRUE(heard_of([&] { EXPECT_EQ(machine.clear(), std::nullopt); }, 3));
   EXPECT_TRUE(heard_of([&] { EXPECT_TRUE(machine.start({.requests = 1}).has_value()); }, 4));
   EXPECT_TRUE(heard_of([&] { machine->on(0, [] { count_requests(1); }); }, 5)) << "by a bound";
-  machine->on(1, [&] { forget_news(id); });
+  machine->on(1, [&] { remove_run_observer(id); });
   ASSERT_TRUE(machine.start().has_value());
   ASSERT_EQ(machine.stop(), std::nullopt);
   machine->on(1, [] {});
@@ -288,7 +288,7 @@ TEST(Log, NewsComeOnTheCoreThatAskedUntilForgotten) {
   EXPECT_FALSE(wrong_core);
 }
 
-/// Writes records whose counts tell their number: number n has n descriptors and 3 n bytes.
+/// Writes records with counts that show their number: number n has n descriptors and 3 n bytes.
 class NumberedWriter {
  public:
   void write(unsigned records) {
@@ -307,9 +307,9 @@ class NumberedWriter {
   std::uint64_t number_ = 0;
 };
 
-// The reader must never take a line for whole that was being overwritten.
-TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeLinesOrNone) {
-  constexpr std::uint64_t lines_wanted = 300'000;
+// The reader must never accept an entry that was being overwritten.
+TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeEntriesOrNone) {
+  constexpr std::uint64_t entries_wanted = 300'000;
   NumberedWriter writer;
   std::atomic<bool> over{false};
   const std::function<void()> write = [&] {
@@ -317,19 +317,19 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeLinesOrNone) {
     if (!over) spawn(write);
   };
   Machine machine(1);
-  ASSERT_EQ(machine.prepare({.records_per_core = 256, .when_full = WhenFull::overwrite, .sample_period_us = 0}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 256, .when_full = WhenFull::overwrite, .sample_period_us = 0}), std::nullopt);
   machine->on(0, [&] { watch(&writer.traffic()); });
   ASSERT_TRUE(machine.start().has_value());
   machine->on(0, write);
   std::mt19937 random(5);
   std::vector<Record> out(64);
   std::uint64_t seen = 0, overtaken = 0;
-  while (seen < lines_wanted) {
+  while (seen < entries_wanted) {
     const Extent there = extent(0);
     ASSERT_LE(there.first, there.end);
     ASSERT_LE(there.end - there.first, 256U);
     if (there.end < 256) continue;
-    // Mostly near the oldest line, where the writer is about to come by.
+    // Mostly near the oldest entry, which the writer overwrites next.
     const std::uint64_t position = there.first + random() % (random() % 4 == 0 ? 240 : 8);
     const std::size_t count = read(0, position, std::span(out).first(1 + random() % out.size()));
     if (count == 0) ++overtaken;
@@ -344,13 +344,13 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeLinesOrNone) {
   over = true;
   ASSERT_EQ(machine.stop(), std::nullopt);
   machine->on(0, [] { watch(nullptr); });
-  EXPECT_GT(overtaken, 0U) << "the writer never came by: this run shows nothing";
+  EXPECT_GT(overtaken, 0U) << "the writer never overtook the reader: this run shows nothing";
 }
 
-// What a reader got belongs to the run that `state` names after it.
+// Entries that were read belong to the run that `state` names afterwards.
 TEST(Log, AReaderBesideRunsThatComeAndGoNeverMixesThem) {
   Machine machine(2);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64, .sample_period_us = 0}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64, .sample_period_us = 0}), std::nullopt);
   std::atomic<bool> over{false};
   std::atomic<std::uint64_t> good{0};
   std::atomic<unsigned> wrong{0};
@@ -385,12 +385,12 @@ TEST(Log, AReaderBesideRunsThatComeAndGoNeverMixesThem) {
   EXPECT_EQ(wrong, 0U);
 }
 
-// Starts and stops from several cores: one of each wins, the others are told.
-TEST(Log, RunsAskedForByManyAtOnceAreOne) {
+// Concurrent starts and stops from several cores: one of each succeeds, the others are refused.
+TEST(Log, ConcurrentStartsMakeOneRun) {
   constexpr unsigned cores = 3;
   std::atomic<unsigned> started{0}, stopped{0}, ended{0};
   Machine machine(cores);
-  ASSERT_EQ(machine.prepare({.records_per_core = 64}), std::nullopt);
+  ASSERT_EQ(machine.prepare({.entries_per_core = 64}), std::nullopt);
   for (unsigned core = 0; core < cores; ++core) {
     machine->on(core, [&] {
       neap::start([](std::atomic<unsigned>& starts, std::atomic<unsigned>& stops, std::atomic<unsigned>& ends) -> task<void> {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::log {
 
@@ -21,23 +22,23 @@ constexpr std::uint16_t sample_counters = counter::instructions | counter::cycle
 constexpr std::uint16_t residency_counters =
     counter::core_c6 | counter::core_c7 | counter::package_c2 | counter::package_c3 | counter::package_c6 | counter::package_c7;
 
-static_assert(sizeof(Traffic) == 6 * sizeof(std::uint64_t), "six counters side by side: the short way loads them two at a time");
+static_assert(sizeof(Traffic) == 6 * sizeof(std::uint64_t), "six adjacent counters: the fast path loads them two at a time");
 static_assert(offsetof(Record, rx_descriptors) == 16 && offsetof(Record, tx_frames) == 32 && offsetof(Record, tx_bytes) == 36);
 
-/// What of `now - seen` fits into a field; the rest stays for the next record.
+/// The part of `now - recorded` that fits into a field. The remainder stays for the next record.
 template <class Field>
-Field take(std::uint64_t now, std::uint64_t& seen) noexcept {
-  const std::uint64_t part = std::min<std::uint64_t>(now - seen, std::numeric_limits<Field>::max());
-  seen += part;
+Field take(std::uint64_t now, std::uint64_t& recorded) noexcept {
+  const std::uint64_t part = std::min<std::uint64_t>(now - recorded, std::numeric_limits<Field>::max());
+  recorded += part;
   return static_cast<Field>(part);
 }
 
-/// Of `more`, moves into `field` what fits.
+/// Moves as much of `overflow` into `field` as fits there.
 template <class Field>
-void move_into(Field& field, std::uint64_t& more) noexcept {
-  const std::uint64_t part = std::min<std::uint64_t>(more, std::numeric_limits<Field>::max() - field);
+void move_into(Field& field, std::uint64_t& overflow) noexcept {
+  const std::uint64_t part = std::min<std::uint64_t>(overflow, std::numeric_limits<Field>::max() - field);
   field = static_cast<Field>(field + part);
-  more -= part;
+  overflow -= part;
 }
 
 using Counts = std::array<std::uint64_t, 6>;
@@ -57,42 +58,42 @@ constexpr int second_word = 0b1110;
 
 }  // namespace
 
-// --- The short way -----------------------------------------------------------------------------------------------------------------------
+// --- The fast path -----------------------------------------------------------------------------------------------------------------------
 
 void Writer::record(Kind kind) noexcept {
   const std::uint64_t tsc = machine::timestamp();
-  if (tsc >= look_again_tsc_) [[unlikely]] {
-    record_fully(kind, tsc, counters_due(tsc), 0);
+  if (tsc >= slow_path_tsc_) [[unlikely]] {
+    record_on_slow_path(kind, tsc, counters_due(tsc), 0);
     return;
   }
-  Line* const to = next_;
+  Entry* const to = next_;
   if (to == limit_) [[unlikely]] {
     record_in_next_chunk(kind);
     return;
   }
   const auto* const counters = reinterpret_cast<const std::byte*>(traffic_);
   const __m128i now[3] = {load(counters), load(counters + 16), load(counters + 32)};
-  auto* const seen = reinterpret_cast<__m128i*>(seen_);
-  const __m128i passed[3] = {_mm_sub_epi64(now[0], seen[0]), _mm_sub_epi64(now[1], seen[1]), _mm_sub_epi64(now[2], seen[2])};
+  auto* const recorded = reinterpret_cast<__m128i*>(recorded_);
+  const __m128i passed[3] = {_mm_sub_epi64(now[0], recorded[0]), _mm_sub_epi64(now[1], recorded[1]), _mm_sub_epi64(now[2], recorded[2])};
   const __m128i upper_halves = _mm_srli_epi64(_mm_or_si128(_mm_or_si128(passed[0], passed[1]), passed[2]), 32);
   if (_mm_movemask_epi8(_mm_cmpeq_epi8(upper_halves, _mm_setzero_si128())) != 0xFFFF) [[unlikely]] {
-    record_fully(kind, tsc, false, 0);
+    record_on_slow_path(kind, tsc, false, 0);
     return;
   }
   next_ = to + 1;
-  for (unsigned i = 0; i < 3; ++i) seen[i] = now[i];
-  static_assert(sizeof(Rest) == 32 && offsetof(Record, control_rx_frames) - 32 == offsetof(Rest, control_rx_frames) &&
-                offsetof(Record, control_tx_frames) - 32 == offsetof(Rest, control_tx_frames) &&
-                offsetof(Record, control_rx_bytes) - 32 == offsetof(Rest, control_rx_bytes) &&
-                offsetof(Record, control_tx_bytes) - 32 == offsetof(Rest, control_tx_bytes) &&
-                offsetof(Record, idle_entries) - 32 == offsetof(Rest, idle_entries) &&
-                offsetof(Record, idle_ticks) - 32 == offsetof(Rest, idle_ticks));
-  auto* const rest = reinterpret_cast<__m128i*>(&rest_);
-  const __m128i rest_now[2] = {rest[0], rest[1]};
-  rest[0] = rest[1] = _mm_setzero_si128();
-  store(to,
-        {.words = {tsc, head_ | static_cast<std::uint64_t>(kind)},
-         .parts = {low_halves_and<low_halves>(passed[0], passed[1]), low_halves_and<second_word>(passed[2], rest_now[0]), rest_now[1]}});
+  for (unsigned i = 0; i < 3; ++i) recorded[i] = now[i];
+  static_assert(sizeof(PendingCounts) == 32 && offsetof(Record, control_rx_frames) - 32 == offsetof(PendingCounts, control_rx_frames) &&
+                offsetof(Record, control_tx_frames) - 32 == offsetof(PendingCounts, control_tx_frames) &&
+                offsetof(Record, control_rx_bytes) - 32 == offsetof(PendingCounts, control_rx_bytes) &&
+                offsetof(Record, control_tx_bytes) - 32 == offsetof(PendingCounts, control_tx_bytes) &&
+                offsetof(Record, idle_entries) - 32 == offsetof(PendingCounts, idle_entries) &&
+                offsetof(Record, idle_ticks) - 32 == offsetof(PendingCounts, idle_ticks));
+  auto* const pending = reinterpret_cast<__m128i*>(&pending_);
+  const __m128i pending_now[2] = {pending[0], pending[1]};
+  pending[0] = pending[1] = _mm_setzero_si128();
+  store(to, {.words = {tsc, head_word_ | static_cast<std::uint64_t>(kind)},
+             .parts = {low_halves_and<low_halves>(passed[0], passed[1]), low_halves_and<second_word>(passed[2], pending_now[0]),
+                       pending_now[1]}});
 }
 
 void Writer::record_in_next_chunk(Kind kind) noexcept {
@@ -103,20 +104,20 @@ void Writer::record_in_next_chunk(Kind kind) noexcept {
   }
 }
 
-// --- The long way ------------------------------------------------------------------------------------------------------------------------
+// --- The slow path -----------------------------------------------------------------------------------------------------------------------
 
-bool Writer::record_fully(Kind kind, std::uint64_t tsc, bool with_counters, unsigned more_lines) noexcept {
+bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept {
   CounterSample sample{};
   if (with_counters) {
     sample = machine::sample_counters();
     next_sample_tsc_ = sample_period_ticks_ != 0 ? tsc + sample_period_ticks_ : never;
   }
-  look_again_tsc_ = next_sample_tsc_;
+  slow_path_tsc_ = next_sample_tsc_;
   const bool has_sample = (sample.present & sample_counters) != 0;
   const bool has_residency = (sample.present & residency_counters) != 0;
-  const unsigned lines = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + more_lines;
-  if (lines > room_end_ - position()) {  // all or none: flags must not promise lines that are not there
-    ring_->count_unwritten(lines);
+  const unsigned entries = 1 + (has_sample ? 1 : 0) + (has_residency ? 1 : 0) + further_entries;
+  if (entries > room_end_ - position()) {  // all or none: flags MUST NOT announce entries that are missing
+    ring_->count_unwritten(entries);
     return false;
   }
 
@@ -127,20 +128,20 @@ bool Writer::record_fully(Kind kind, std::uint64_t tsc, bool with_counters, unsi
   record.flags = sample.present;
   record.generation = generation_;
   const Counts now = counts_of(*traffic_);
-  record.rx_descriptors = take<std::uint32_t>(now[0], seen_[0]);
-  record.rx_frames = take<std::uint32_t>(now[1], seen_[1]);
-  record.rx_bytes = take<std::uint32_t>(now[2], seen_[2]);
-  record.tx_descriptors = take<std::uint32_t>(now[3], seen_[3]);
-  record.tx_frames = take<std::uint32_t>(now[4], seen_[4]);
-  record.tx_bytes = take<std::uint32_t>(now[5], seen_[5]);
-  record.control_rx_frames = rest_.control_rx_frames;
-  record.control_tx_frames = rest_.control_tx_frames;
-  record.control_rx_bytes = rest_.control_rx_bytes;
-  record.control_tx_bytes = rest_.control_tx_bytes;
-  record.idle_entries = rest_.idle_entries;
-  record.idle_ticks = rest_.idle_ticks;
-  rest_ = {};
-  fill_rest();
+  record.rx_descriptors = take<std::uint32_t>(now[0], recorded_[0]);
+  record.rx_frames = take<std::uint32_t>(now[1], recorded_[1]);
+  record.rx_bytes = take<std::uint32_t>(now[2], recorded_[2]);
+  record.tx_descriptors = take<std::uint32_t>(now[3], recorded_[3]);
+  record.tx_frames = take<std::uint32_t>(now[4], recorded_[4]);
+  record.tx_bytes = take<std::uint32_t>(now[5], recorded_[5]);
+  record.control_rx_frames = pending_.control_rx_frames;
+  record.control_tx_frames = pending_.control_tx_frames;
+  record.control_rx_bytes = pending_.control_rx_bytes;
+  record.control_tx_bytes = pending_.control_tx_bytes;
+  record.idle_entries = pending_.idle_entries;
+  record.idle_ticks = pending_.idle_ticks;
+  pending_ = {};
+  refill_pending();
   put(record);
   if (has_sample) put_sample(sample, tsc);
   if (has_residency) put_residency(sample, tsc);
@@ -173,28 +174,32 @@ void Writer::put_residency(const CounterSample& sample, std::uint64_t tsc) noexc
 }
 
 template <class Struct>
-void Writer::put(const Struct& line) noexcept {
-  static_assert(sizeof(Struct) == record_bytes);
-  LineInRegisters registers;
-  static_assert(sizeof registers == record_bytes);
-  std::memcpy(&registers, &line, sizeof line);
+void Writer::put(const Struct& entry) noexcept {
+  static_assert(sizeof(Struct) == entry_bytes);
+  EntryInRegisters registers;
+  static_assert(sizeof registers == entry_bytes);
+  std::memcpy(&registers, &entry, sizeof entry);
   put(registers);
 }
 
-/// The caller has made sure of room.
-void Writer::put(const LineInRegisters& line) noexcept {
-  if (next_ == limit_) next_chunk();
-  store(next_++, line);
+/// The caller MUST have checked that the log has room.
+void Writer::put(const EntryInRegisters& entry) noexcept {
+  if (next_ == limit_) {
+    const bool room = next_chunk();
+    require(room, "log: an entry is put only where there is room", room_end_);
+  }
+  store(next_++, entry);
 }
 
-/// When the present chunk is full. False: so is the log.
+/// Begins the next chunk when the present one is full. False: the log is full.
 bool Writer::next_chunk() noexcept {
   const std::uint64_t here = limit_position_;
   if (here == room_end_) return false;
-  const std::uint64_t chunk_end = (here / Ring::chunk_lines + 1) * Ring::chunk_lines;
+  const std::uint64_t chunk_end = (here / Ring::chunk_entries + 1) * Ring::chunk_entries;
+  require(ring_->published() <= here, "log: published entries only grow", here);
   ring_->publish(here, chunk_end);
   limit_position_ = std::min(chunk_end, room_end_);
-  next_ = ring_->line(here);
+  next_ = ring_->entry(here);
   limit_ = next_ + (limit_position_ - here);
   return true;
 }
@@ -202,37 +207,38 @@ bool Writer::next_chunk() noexcept {
 void Writer::publish() noexcept {
   const std::uint64_t here = position();
   if (ring_->published() == here) return;
-  ring_->publish(here, (here + Ring::chunk_lines - 1) / Ring::chunk_lines * Ring::chunk_lines);
+  ring_->publish(here, (here + Ring::chunk_entries - 1) / Ring::chunk_entries * Ring::chunk_entries);
 }
 
-// --- What happens on the core ------------------------------------------------------------------------------------------------------------
+// --- Events of the core ------------------------------------------------------------------------------------------------------------------
 
 void Writer::watch(const Traffic* traffic) noexcept {
   const Traffic& next = traffic != nullptr ? *traffic : nothing;
   const Counts before = counts_of(*traffic_);
   const Counts after = counts_of(next);
-  // What is in no record yet stays to come.
-  for (std::size_t i = 0; i < after.size(); ++i) seen_[i] = after[i] - (before[i] - seen_[i]);
+  // The counts that are in no record yet stay pending.
+  for (std::size_t i = 0; i < after.size(); ++i) recorded_[i] = after[i] - (before[i] - recorded_[i]);
   traffic_ = &next;
 }
 
 void Writer::count_control(const ControlTraffic& passed) noexcept {
   if (!on_) return;
-  more_control_.rx_frames += passed.rx_frames;
-  more_control_.rx_bytes += passed.rx_bytes;
-  more_control_.tx_frames += passed.tx_frames;
-  more_control_.tx_bytes += passed.tx_bytes;
-  fill_rest();
+  overflow_control_.rx_frames += passed.rx_frames;
+  overflow_control_.rx_bytes += passed.rx_bytes;
+  overflow_control_.tx_frames += passed.tx_frames;
+  overflow_control_.tx_bytes += passed.tx_bytes;
+  refill_pending();
 }
 
-void Writer::fill_rest() noexcept {
-  move_into(rest_.control_rx_frames, more_control_.rx_frames);
-  move_into(rest_.control_tx_frames, more_control_.tx_frames);
-  move_into(rest_.control_rx_bytes, more_control_.rx_bytes);
-  move_into(rest_.control_tx_bytes, more_control_.tx_bytes);
-  move_into(rest_.idle_entries, more_idle_entries_);
-  const bool left = (more_control_.rx_frames | more_control_.tx_frames | more_control_.rx_bytes | more_control_.tx_bytes) != 0;
-  if (left || more_idle_entries_ != 0) look_again_tsc_ = 0;  // the short way would not come back for it
+void Writer::refill_pending() noexcept {
+  move_into(pending_.control_rx_frames, overflow_control_.rx_frames);
+  move_into(pending_.control_tx_frames, overflow_control_.tx_frames);
+  move_into(pending_.control_rx_bytes, overflow_control_.rx_bytes);
+  move_into(pending_.control_tx_bytes, overflow_control_.tx_bytes);
+  move_into(pending_.idle_entries, overflow_idle_entries_);
+  const bool left =
+      (overflow_control_.rx_frames | overflow_control_.tx_frames | overflow_control_.rx_bytes | overflow_control_.tx_bytes) != 0;
+  if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check them
 }
 
 void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
@@ -242,16 +248,16 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
   if (!on_) return;
   if (static_cast<std::uint8_t>(asked) != idle_state_) {
     idle_state_ = static_cast<std::uint8_t>(asked);
-    set_head();
+    update_head();
   }
-  rest_.idle_ticks += ticks;
-  if (rest_.idle_entries == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
-    ++more_idle_entries_;
-    look_again_tsc_ = 0;
+  pending_.idle_ticks += ticks;
+  if (pending_.idle_entries == std::numeric_limits<std::uint32_t>::max()) [[unlikely]] {
+    ++overflow_idle_entries_;
+    slow_path_tsc_ = 0;
   } else {
-    ++rest_.idle_entries;
+    ++pending_.idle_entries;
   }
-  if (!idle_records_ || asked == IdleState::poll) return;  // to poll is not to sleep
+  if (!idle_records_ || asked == IdleState::poll) return;  // a core that polls does not sleep
   if (position() >= room_end_) {
     ring_->count_unwritten(1);
     return;
@@ -268,12 +274,12 @@ void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awak
 void Writer::policy_changed(Settings settings) noexcept {
   settings.tsc = machine::timestamp();
   settings.kind = static_cast<std::uint8_t>(Kind::settings);
-  if (on_ && record_fully(Kind::policy, settings.tsc, counters_due(settings.tsc), 1)) put(settings);
+  if (on_ && record_on_slow_path(Kind::policy, settings.tsc, counters_due(settings.tsc), 1)) put(settings);
   settings_ = settings;
   has_settings_ = true;
   idle_state_ = settings.idle_state;
   generation_ = settings.generation;
-  set_head();
+  update_head();
 }
 
 std::uint64_t Writer::take_requests() noexcept {
@@ -285,22 +291,23 @@ std::uint64_t Writer::take_requests() noexcept {
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
 
 void Writer::begin(const RunPlan& plan) noexcept {
+  require(ring_ != nullptr && !on_, "log: a run begins on a core that has a ring and no run", plan.run);
   const std::uint64_t tsc = machine::timestamp();
   ring_->restart();
   next_ = limit_ = nullptr;
   limit_position_ = 0;
-  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_lines;
+  room_end_ = plan.overwrite ? never : ring_->capacity() - stop_entries;
   sample_period_ticks_ = machine::power_abilities().counters != 0 ? plan.sample_period_ticks : 0;
   idle_records_ = plan.idle_records;
   count_requests_ = plan.count_requests;
   requests_at_once_ = plan.requests_at_once;
   uncounted_requests_ = 0;
-  // A run counts from its beginning.
-  std::ranges::copy(counts_of(*traffic_), seen_);
-  rest_ = {};
-  more_idle_entries_ = 0;
-  more_control_ = {};
-  record_fully(Kind::start, tsc, true, 0);
+  // The counts of a run start at its beginning.
+  std::ranges::copy(counts_of(*traffic_), recorded_);
+  pending_ = {};
+  overflow_idle_entries_ = 0;
+  overflow_control_ = {};
+  record_on_slow_path(Kind::start, tsc, true, 0);
   put_anchor(plan, tsc);
   if (has_settings_) {
     Settings settings = settings_;
@@ -313,9 +320,10 @@ void Writer::begin(const RunPlan& plan) noexcept {
 }
 
 void Writer::end(const RunPlan& plan) noexcept {
+  require(on_, "log: a run ends on a core where it has begun", plan.run);
   const std::uint64_t tsc = machine::timestamp();
   if (!plan.overwrite) room_end_ = ring_->capacity();
-  record_fully(Kind::stop, tsc, true, 0);
+  record_on_slow_path(Kind::stop, tsc, true, 0);
   put_anchor(plan, tsc);
   on_ = false;
   count_requests_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's lines: what is in them, to the byte.
+// One core's entries, byte by byte.
 #include "kernel/log_writer.hpp"
 
 #include <gtest/gtest.h>
@@ -20,18 +20,18 @@ namespace {
 constexpr std::uint64_t boot_ns = 1'000'000'000;
 
 template <class Struct>
-Struct as(const Record& line) {
-  return std::bit_cast<Struct>(line);
+Struct as(const Record& entry) {
+  return std::bit_cast<Struct>(entry);
 }
 
-std::vector<Record> lines_of(const Ring& ring) {
+std::vector<Record> entries_of(const Ring& ring) {
   const Extent extent = ring.extent();
-  std::vector<Record> lines(static_cast<std::size_t>(extent.end - extent.first));
-  EXPECT_EQ(ring.read(extent.first, lines), lines.size());
-  return lines;
+  std::vector<Record> entries(static_cast<std::size_t>(extent.end - extent.first));
+  EXPECT_EQ(ring.read(extent.first, entries), entries.size());
+  return entries;
 }
 
-bool is_ordinary(const Record& line) { return line.kind >= 1 && line.kind <= 5; }
+bool is_ordinary(const Record& entry) { return entry.kind >= 1 && entry.kind <= 5; }
 
 struct Sums {
   std::uint64_t rx_descriptors = 0, rx_frames = 0, rx_bytes = 0, tx_descriptors = 0, tx_frames = 0, tx_bytes = 0;
@@ -39,28 +39,28 @@ struct Sums {
   std::uint64_t idle_entries = 0, idle_ticks = 0;
   bool operator==(const Sums&) const = default;
 };
-Sums sums_of(const std::vector<Record>& lines) {
+Sums sums_of(const std::vector<Record>& entries) {
   Sums sums;
-  for (const Record& line : lines) {
-    if (!is_ordinary(line)) continue;
-    sums.rx_descriptors += line.rx_descriptors;
-    sums.rx_frames += line.rx_frames;
-    sums.rx_bytes += line.rx_bytes;
-    sums.tx_descriptors += line.tx_descriptors;
-    sums.tx_frames += line.tx_frames;
-    sums.tx_bytes += line.tx_bytes;
-    sums.control_rx_frames += line.control_rx_frames;
-    sums.control_rx_bytes += line.control_rx_bytes;
-    sums.control_tx_frames += line.control_tx_frames;
-    sums.control_tx_bytes += line.control_tx_bytes;
-    sums.idle_entries += line.idle_entries;
-    sums.idle_ticks += line.idle_ticks;
+  for (const Record& entry : entries) {
+    if (!is_ordinary(entry)) continue;
+    sums.rx_descriptors += entry.rx_descriptors;
+    sums.rx_frames += entry.rx_frames;
+    sums.rx_bytes += entry.rx_bytes;
+    sums.tx_descriptors += entry.tx_descriptors;
+    sums.tx_frames += entry.tx_frames;
+    sums.tx_bytes += entry.tx_bytes;
+    sums.control_rx_frames += entry.control_rx_frames;
+    sums.control_rx_bytes += entry.control_rx_bytes;
+    sums.control_tx_frames += entry.control_tx_frames;
+    sums.control_tx_bytes += entry.control_tx_bytes;
+    sums.idle_entries += entry.idle_entries;
+    sums.idle_ticks += entry.idle_ticks;
   }
   return sums;
 }
 
 struct LogWriterTest : testing::Test {
-  explicit LogWriterTest(std::uint64_t lines = 128) : memory(lines), ring(memory.data(), lines) {
+  explicit LogWriterTest(std::uint64_t entries = 128) : memory(entries), ring(memory.data(), entries) {
     subject.use(&ring);
     subject.watch(&traffic);
   }
@@ -95,7 +95,7 @@ struct LogWriterTest : testing::Test {
 
   // The host's TSC counts nanoseconds.
   host::ManualClock clock{boot_ns};
-  std::vector<Line> memory;
+  std::vector<Entry> memory;
   Ring ring;
   Traffic traffic;
   Writer subject;
@@ -105,7 +105,7 @@ struct BigLogWriterTest : LogWriterTest {
   BigLogWriterTest() : LogWriterTest(1 << 16) {}
 };
 
-// docs/log-format.md shows these lines, and tools/log/ reads them in its own test: what changes here is another format.
+// docs/log-format.md shows these entries, and tools/log/ reads them in its own test. A change here changes the format.
 TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   can_count(counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses | counter::package_energy |
             counter::dram_energy | counter::core_c6 | counter::package_c6);
@@ -133,10 +133,10 @@ TEST_F(LogWriterTest, TheWorkedExampleIsWrittenByteForByte) {
   std::ostringstream text;
   text << "# Lines of a log, made by kernel/log_writer_test.cpp: position, then the 64 bytes in hexadecimal.\n";
   std::uint64_t position = 0;
-  for (const Record& line : lines_of(ring)) {
+  for (const Record& entry : entries_of(ring)) {
     text << position++;
-    std::array<unsigned char, record_bytes> bytes;
-    std::memcpy(bytes.data(), &line, sizeof line);
+    std::array<unsigned char, entry_bytes> bytes;
+    std::memcpy(bytes.data(), &entry, sizeof entry);
     for (const unsigned char byte : bytes) {
       char digits[4];
       std::snprintf(digits, sizeof digits, " %02x", byte);
@@ -192,28 +192,28 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
     }
   }
-  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // what was carried over
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // the continued counts
   subject.end({});
   EXPECT_EQ(ring.extent().unwritten, 0U);
-  EXPECT_EQ(sums_of(lines_of(ring)), passed);
+  EXPECT_EQ(sums_of(entries_of(ring)), passed);
 }
 
-TEST_F(LogWriterTest, WhatOutgrowsAFieldFollowsInTheNextRecord) {
+TEST_F(LogWriterTest, ACountThatExceedsItsFieldContinuesInTheNextRecord) {
   constexpr std::uint64_t full = 0xFFFF'FFFF;
   subject.begin({});
   traffic.rx_bytes.add(2 * full + 5);
   subject.count_control({.tx_frames = 65'535 + 7});
   for (int i = 0; i < 4; ++i) subject.record(Kind::interrupt);
   subject.end({});
-  const auto lines = lines_of(ring);
-  ASSERT_EQ(lines.size(), 2U + 4 + 2);
-  EXPECT_EQ(lines[2].rx_bytes, full);
-  EXPECT_EQ(lines[3].rx_bytes, full);
-  EXPECT_EQ(lines[4].rx_bytes, 5U);
-  EXPECT_EQ(lines[5].rx_bytes, 0U);
-  EXPECT_EQ(lines[2].control_tx_frames, 65'535U);
-  EXPECT_EQ(lines[3].control_tx_frames, 7U);
-  EXPECT_EQ(lines[4].control_tx_frames, 0U);
+  const auto entries = entries_of(ring);
+  ASSERT_EQ(entries.size(), 2U + 4 + 2);
+  EXPECT_EQ(entries[2].rx_bytes, full);
+  EXPECT_EQ(entries[3].rx_bytes, full);
+  EXPECT_EQ(entries[4].rx_bytes, 5U);
+  EXPECT_EQ(entries[5].rx_bytes, 0U);
+  EXPECT_EQ(entries[2].control_tx_frames, 65'535U);
+  EXPECT_EQ(entries[3].control_tx_frames, 7U);
+  EXPECT_EQ(entries[4].control_tx_frames, 0U);
 }
 
 TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
@@ -226,20 +226,20 @@ TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
     subject.record(Kind::interrupt);
   }
   subject.end(plan);
-  const auto lines = lines_of(ring);
-  for (std::size_t i = 4; i < lines.size() - 4; ++i) {  // behind start, before stop, each with sample, residency and anchor
-    if (!is_ordinary(lines[i]) || lines[i].flags == 0) continue;
-    EXPECT_EQ(lines[i].flags, counter::instructions | counter::core_c6);
-    const auto sample = as<Sample>(lines[i + 1]);
-    const auto residency = as<Residency>(lines[i + 2]);
+  const auto entries = entries_of(ring);
+  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // not start and stop, each with sample, residency and anchor
+    if (!is_ordinary(entries[i]) || entries[i].flags == 0) continue;
+    EXPECT_EQ(entries[i].flags, counter::instructions | counter::core_c6);
+    const auto sample = as<Sample>(entries[i + 1]);
+    const auto residency = as<Residency>(entries[i + 2]);
     EXPECT_EQ(sample.kind, static_cast<std::uint8_t>(Kind::sample));
     EXPECT_EQ(residency.kind, static_cast<std::uint8_t>(Kind::residency));
-    EXPECT_EQ(sample.tsc, lines[i].tsc);
-    EXPECT_EQ(residency.tsc, lines[i].tsc);
+    EXPECT_EQ(sample.tsc, entries[i].tsc);
+    EXPECT_EQ(residency.tsc, entries[i].tsc);
     EXPECT_EQ(sample.instructions, 1'000'000U);
     EXPECT_EQ(residency.core_c6, 6U);
     EXPECT_EQ(residency.core_c7, 0U) << "this CPU has none";
-    sampled.push_back(lines[i].tsc);
+    sampled.push_back(entries[i].tsc);
   }
   ASSERT_EQ(sampled.size(), 8U) << "every sixth record is the first after 1,000 ticks";
   for (std::size_t i = 1; i < sampled.size(); ++i) EXPECT_GE(sampled[i] - sampled[i - 1], 1'000U);
@@ -253,11 +253,11 @@ TEST_F(LogWriterTest, APeriodOfZeroSamplesInAnchorsAlone) {
     subject.record(Kind::interrupt);
   }
   subject.end({});
-  const auto lines = lines_of(ring);
-  ASSERT_EQ(lines.size(), 3U + 30 + 3);
-  EXPECT_EQ(as<Sample>(lines[1]).package_energy, 0x01020304U);
-  EXPECT_EQ(as<Sample>(lines[34]).package_energy, 0x01020304U);
-  for (std::size_t i = 3; i < 33; ++i) EXPECT_EQ(lines[i].flags, 0U);
+  const auto entries = entries_of(ring);
+  ASSERT_EQ(entries.size(), 3U + 30 + 3);
+  EXPECT_EQ(as<Sample>(entries[1]).package_energy, 0x01020304U);
+  EXPECT_EQ(as<Sample>(entries[34]).package_energy, 0x01020304U);
+  for (std::size_t i = 3; i < 33; ++i) EXPECT_EQ(entries[i].flags, 0U);
 }
 
 TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
@@ -268,34 +268,34 @@ TEST_F(LogWriterTest, APolicyChangeClosesTheIntervalUnderTheOldOne) {
   pass(6);
   subject.record(Kind::interrupt);
   subject.end({});
-  const auto lines = lines_of(ring);
-  ASSERT_EQ(lines.size(), 3U + 2 + 1 + 2);
-  const auto at_start = as<Settings>(lines[2]);
+  const auto entries = entries_of(ring);
+  ASSERT_EQ(entries.size(), 3U + 2 + 1 + 2);
+  const auto at_start = as<Settings>(entries[2]);
   EXPECT_EQ(at_start.kind, static_cast<std::uint8_t>(Kind::settings));
   EXPECT_EQ(at_start.changed, nothing_changed);
   EXPECT_EQ(at_start.generation, 4U);
-  EXPECT_EQ(lines[3].kind, static_cast<std::uint8_t>(Kind::policy));
-  EXPECT_EQ(lines[3].generation, 4U);
-  EXPECT_EQ(lines[3].idle_state, 1U);
-  EXPECT_EQ(lines[3].rx_frames, 5U);
-  EXPECT_EQ(as<Settings>(lines[4]).itr_us, 100U);
-  EXPECT_EQ(as<Settings>(lines[4]).tsc, lines[3].tsc);
-  EXPECT_EQ(lines[5].generation, 5U);
-  EXPECT_EQ(lines[5].idle_state, 3U);
-  EXPECT_EQ(lines[5].rx_frames, 6U);
+  EXPECT_EQ(entries[3].kind, static_cast<std::uint8_t>(Kind::policy));
+  EXPECT_EQ(entries[3].generation, 4U);
+  EXPECT_EQ(entries[3].idle_state, 1U);
+  EXPECT_EQ(entries[3].rx_frames, 5U);
+  EXPECT_EQ(as<Settings>(entries[4]).itr_us, 100U);
+  EXPECT_EQ(as<Settings>(entries[4]).tsc, entries[3].tsc);
+  EXPECT_EQ(entries[5].generation, 5U);
+  EXPECT_EQ(entries[5].idle_state, 3U);
+  EXPECT_EQ(entries[5].rx_frames, 6U);
 }
 
-TEST_F(LogWriterTest, EachSleepIsALineIfAskedForAndPollingIsNone) {
+TEST_F(LogWriterTest, EachSleepIsARecordIfAskedForAndPollingIsNot) {
   for (const bool asked : {false, true}) {
     subject.begin({.idle_records = asked});
     subject.slept(IdleState::c3, 100, 350, {.cause = WakeCause::timer, .vector = 0xE0});
     subject.slept(IdleState::poll, 400, 500, {});
     subject.record(Kind::interrupt);
     subject.end({});
-    const auto lines = lines_of(ring);
-    ASSERT_EQ(lines.size(), asked ? 6U : 5U);
+    const auto entries = entries_of(ring);
+    ASSERT_EQ(entries.size(), asked ? 6U : 5U);
     if (asked) {
-      const auto idle = as<Idle>(lines[2]);
+      const auto idle = as<Idle>(entries[2]);
       EXPECT_EQ(idle.kind, static_cast<std::uint8_t>(Kind::idle));
       EXPECT_EQ(idle.idle_state, static_cast<std::uint8_t>(IdleState::c3));
       EXPECT_EQ(idle.cause, static_cast<std::uint8_t>(WakeCause::timer));
@@ -303,13 +303,13 @@ TEST_F(LogWriterTest, EachSleepIsALineIfAskedForAndPollingIsNone) {
       EXPECT_EQ(idle.tsc_asleep, 100U);
       EXPECT_EQ(idle.tsc, 350U);
     }
-    EXPECT_EQ(lines[lines.size() - 3].idle_entries, 2U);
-    EXPECT_EQ(lines[lines.size() - 3].idle_ticks, 350U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_entries, 2U);
+    EXPECT_EQ(entries[entries.size() - 3].idle_ticks, 350U);
   }
 }
 
-// The last anchor is what energy and time are computed from: a full log must not lose it.
-TEST_F(LogWriterTest, AFullLogCountsWhatItCannotTakeAndStillEnds) {
+// Energy and time are computed from the last anchor: a full log must not lose it.
+TEST_F(LogWriterTest, AFullLogCountsEntriesThatDoNotFitAndStillEnds) {
   can_count(counter::package_energy | counter::core_c6);
   subject.begin({});
   for (int i = 0; i < 1'000; ++i) {
@@ -321,14 +321,14 @@ TEST_F(LogWriterTest, AFullLogCountsWhatItCannotTakeAndStillEnds) {
   subject.policy_changed({.generation = 2});
   EXPECT_EQ(ring.extent().unwritten, 880U + 2);
   subject.end({});
-  const auto lines = lines_of(ring);
-  ASSERT_EQ(lines.size(), 128U);
-  EXPECT_EQ(lines[124].kind, static_cast<std::uint8_t>(Kind::stop));
-  EXPECT_EQ(lines[127].kind, static_cast<std::uint8_t>(Kind::anchor));
-  EXPECT_EQ(sums_of(lines).rx_frames, 1'000U) << "the last record closes the interval since the last one that was written";
+  const auto entries = entries_of(ring);
+  ASSERT_EQ(entries.size(), 128U);
+  EXPECT_EQ(entries[124].kind, static_cast<std::uint8_t>(Kind::stop));
+  EXPECT_EQ(entries[127].kind, static_cast<std::uint8_t>(Kind::anchor));
+  EXPECT_EQ(sums_of(entries).rx_frames, 1'000U) << "the last record closes the interval since the last one that was written";
 }
 
-TEST_F(LogWriterTest, OverwritingKeepsTheNewestAndSaysWhatIsGone) {
+TEST_F(LogWriterTest, OverwritingKeepsTheNewestEntriesAndNamesTheLostOnes) {
   const RunPlan plan{.overwrite = true};
   subject.begin(plan);
   for (std::uint64_t i = 1; i <= 1'000; ++i) {
@@ -341,19 +341,20 @@ TEST_F(LogWriterTest, OverwritingKeepsTheNewestAndSaysWhatIsGone) {
   EXPECT_EQ(extent.end, 2U + 1'000 + 2);
   EXPECT_EQ(extent.unwritten, 0U);
   EXPECT_GE(extent.first, extent.end - 128);
-  EXPECT_LT(extent.first, extent.end - 128 + Ring::chunk_lines);
-  const auto lines = lines_of(ring);
-  for (std::size_t i = 0; i + 2 < lines.size(); ++i) EXPECT_EQ(lines[i].rx_frames, extent.first + i - 1) << "position " << extent.first + i;
+  EXPECT_LT(extent.first, extent.end - 128 + Ring::chunk_entries);
+  const auto entries = entries_of(ring);
+  for (std::size_t i = 0; i + 2 < entries.size(); ++i)
+    EXPECT_EQ(entries[i].rx_frames, extent.first + i - 1) << "position " << extent.first + i;
   Record one[1];
   EXPECT_EQ(ring.read(extent.first - 1, one), 0U);
   EXPECT_EQ(ring.read(extent.end, one), 0U);
 }
 
-TEST_F(LogWriterTest, LinesBecomeReadableByChunksAndWhenTold) {
+TEST_F(LogWriterTest, EntriesBecomeReadableByChunksAndByPublish) {
   subject.begin({});
   EXPECT_EQ(ring.extent().end, 2U);
   for (int i = 0; i < 5; ++i) subject.record(Kind::interrupt);
-  EXPECT_EQ(ring.extent().end, 2U) << "a fence for each record would be too dear";
+  EXPECT_EQ(ring.extent().end, 2U) << "a fence for each record would be too expensive";
   subject.publish();
   EXPECT_EQ(ring.extent().end, 7U);
   for (int i = 0; i < 10; ++i) subject.record(Kind::interrupt);
@@ -362,7 +363,7 @@ TEST_F(LogWriterTest, LinesBecomeReadableByChunksAndWhenTold) {
   EXPECT_EQ(ring.extent().end, 19U);
 }
 
-TEST_F(LogWriterTest, AnotherCardsCountersLoseNothingOfTheFirst) {
+TEST_F(LogWriterTest, ReplacedCountersLoseNoCountOfTheFirstCard) {
   Traffic second;
   second.rx_frames.add(1'000);
   subject.begin({});
@@ -374,10 +375,10 @@ TEST_F(LogWriterTest, AnotherCardsCountersLoseNothingOfTheFirst) {
   second.rx_frames.add(7);
   subject.record(Kind::interrupt);
   subject.end({});
-  const auto lines = lines_of(ring);
-  EXPECT_EQ(lines[2].rx_frames, 8U);
-  EXPECT_EQ(lines[2].rx_bytes, 500U);
-  EXPECT_EQ(lines[3].rx_frames, 0U);
+  const auto entries = entries_of(ring);
+  EXPECT_EQ(entries[2].rx_frames, 8U);
+  EXPECT_EQ(entries[2].rx_bytes, 500U);
+  EXPECT_EQ(entries[3].rx_frames, 0U);
 }
 
 }  // namespace

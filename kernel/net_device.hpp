@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the network sees of a card.
+// The interface between the network stack and a card's driver.
 //
-// A frame should not be copied between the wire and the application, and neither side should know the other: the driver does not know lwIP,
-// the stack does not know descriptors. So both share one buffer type with room for the stack's own header in it, and a card is an interface
-// of a few calls. All of it is per core: a queue pair belongs to one core, its calls are made on that core, and nothing here locks.
+// A frame should not be copied between the wire and the application, and neither side should depend on the other: the driver does not use
+// lwIP, the stack does not use descriptors. So both share one buffer type with room for the stack's own header in it, and a card is an
+// interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here locks.
 #pragma once
 
 #include <array>
@@ -33,11 +33,11 @@ inline Line& operator<<(Line& line, const MacAddress& mac) noexcept {
   return line;
 }
 
-/// A receive buffer that holds a frame or a piece of one. The device's pool owns the memory; who holds the buffer gives it back by
-/// `release()` on the core that received it. `stack_area` is the holder's to use (an lwIP pbuf header lives there), so taking a frame in
-/// allocates nothing.
+/// A receive buffer that holds a frame or a piece of one. The device's pool owns the memory. The holder MUST give the buffer back by
+/// `release()` on the core that received it. The holder MAY use `stack_area` (for an lwIP pbuf header), so receiving a frame allocates
+/// nothing.
 struct ReceiveBuffer {
-  std::byte* data = nullptr;      ///< first byte of the frame or piece; whoever holds the buffer leaves the pointer as it is
+  std::byte* data = nullptr;      ///< first byte of the frame or piece; the holder MUST NOT change the pointer
   std::uint32_t bytes = 0;        ///< bytes valid at `data`
   ReceiveBuffer* next = nullptr;  ///< next piece of the same frame, or null
   void (*return_to)(ReceiveBuffer*) noexcept = nullptr;
@@ -47,23 +47,26 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// What the card found out about a received frame: one word, put together by hand, since every frame has one. Its lowest bits and its
-/// upper half are where the 82599 has them (82599 datasheet 7.1.6.2), so that its driver has nothing to shift.
+/// A card's findings about a received frame, packed into one word, because every frame has one. A driver builds it from its descriptor by
+/// masks; if a card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:
-  // Of checksums; neither good nor bad: the card did not look.
-  static constexpr std::uint32_t l4_good = 1 << 5;  ///< TCP's or UDP's
-  static constexpr std::uint32_t ip_good = 1 << 6;  ///< the IPv4 header's
+  // Findings about checksums. If neither a good nor the bad bit is set, the card did not check.
+  static constexpr std::uint32_t l4_good = 1 << 5;  ///< the checksum of TCP or UDP is right
+  static constexpr std::uint32_t ip_good = 1 << 6;  ///< the checksum of the IPv4 header is right
   static constexpr std::uint32_t bad = 1 << 7;      ///< one of them is wrong
+  static constexpr std::uint64_t hash_type_mask = 0xF;
+  static constexpr std::uint64_t hash_mask = 0xFFFF'FFFF'0000'0000;
 
   constexpr ReceiveInfo() = default;
-  /// `rss_type`: what the hash was made of, by the number that RSS gives it (82599 datasheet 7.1.2.8), below 16; 0: there is no hash.
-  /// `vlan_tag`: 0 when the frame had none or it was left in place.
-  constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t rss_type = 0, std::uint32_t rss_hash = 0,
+  /// `hash_type`: the header fields that RSS hashed, by the card's number below 16; 0: there is no hash. `vlan_tag`: 0 if the frame had
+  /// none or still has it.
+  constexpr explicit ReceiveInfo(std::uint32_t checksums, std::uint32_t hash_type = 0, std::uint32_t hash = 0,
                                  std::uint16_t vlan_tag = 0) noexcept
-      : word_(std::uint64_t{rss_hash} << 32 | rss_type | checksums | std::uint64_t{vlan_tag} << 16) {}
-  /// The hash and its type, each in its place, and what is known of checksums; no tag.
-  static constexpr ReceiveInfo in_place(std::uint64_t hash_and_type, std::uint64_t checksums) noexcept {
+      : word_(std::uint64_t{hash} << 32 | (hash_type & hash_type_mask) | checksums | std::uint64_t{vlan_tag} << 16) {}
+  /// `hash_and_type`: bits of `hash_mask` and `hash_type_mask` alone. `checksums`: `l4_good`, `ip_good` and `bad` alone. The result has no
+  /// VLAN tag.
+  static constexpr ReceiveInfo of_parts(std::uint64_t hash_and_type, std::uint64_t checksums) noexcept {
     ReceiveInfo info;
     info.word_ = hash_and_type | checksums;
     return info;
@@ -72,7 +75,7 @@ class ReceiveInfo {
   [[nodiscard]] constexpr bool l4_checksum_good() const noexcept { return (word_ & l4_good) != 0; }
   [[nodiscard]] constexpr bool ip_checksum_good() const noexcept { return (word_ & ip_good) != 0; }
   [[nodiscard]] constexpr bool checksum_bad() const noexcept { return (word_ & bad) != 0; }
-  [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return word_ & 0xF; }
+  [[nodiscard]] constexpr std::uint32_t rss_type() const noexcept { return static_cast<std::uint32_t>(word_ & hash_type_mask); }
   [[nodiscard]] constexpr std::uint32_t rss_hash() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
   [[nodiscard]] constexpr std::uint16_t vlan_tag() const noexcept { return static_cast<std::uint16_t>(word_ >> 16); }
 
@@ -80,7 +83,7 @@ class ReceiveInfo {
   std::uint64_t word_ = 0;
 };
 
-/// A frame on its way up: its first piece, and what the card found out about it.
+/// A received frame: its first piece, and the card's findings.
 struct ReceivedFrame {
   ReceiveBuffer* frame = nullptr;
   ReceiveInfo info;
@@ -92,19 +95,19 @@ struct TransmitPiece {
   std::uint32_t bytes;
 };
 
-/// Checksums that the card fills in. A bit each: 1 for that of the IPv4 header, 2 for TCP's, 4 for UDP's. Without the first, layer 3 is
-/// IPv6, which has none.
+/// Checksums that the card fills in, one bit for each: 1 IPv4 header, 2 TCP, 4 UDP. Without the first, layer 3 is IPv6, whose header has no
+/// checksum.
 enum class Checksums : std::uint8_t { none = 0, ipv4 = 1, tcp_ipv6 = 2, tcp_ipv4 = 3, udp_ipv6 = 4, udp_ipv4 = 5 };
 
-/// What the card is to do to an outgoing frame. An IPv4 header's checksum field is zero. That of TCP or UDP holds the folded, not inverted
-/// pseudo-header sum: with the length for ordinary frames, without it when `segment_bytes` asks for TSO (82599 datasheet 7.2.4, 7.2.5).
-/// Eight bytes: it passes in a register, and two of them are compared as one number.
+/// A card's work on an outgoing frame. The frame's checksum field MUST be zero for IPv4. For TCP and UDP it MUST hold the folded, not
+/// inverted sum of the pseudo-header: with the length for ordinary frames, without it for segmented ones.
+/// Eight bytes: the struct passes in a register, and two of them are compared as one number.
 struct TransmitOffload {
   std::uint8_t l2_bytes = 14;
   std::uint8_t l3_bytes = 0;
-  std::uint8_t l4_bytes = 0;  ///< header, with options; needed for TSO
+  std::uint8_t l4_bytes = 0;  ///< header, with options; needed for segmentation
   Checksums checksums = Checksums::none;
-  std::uint16_t segment_bytes = 0;  ///< TSO: payload bytes a segment; 0: no TSO
+  std::uint16_t segment_bytes = 0;  ///< payload bytes of each segment that the card makes; 0: it makes none
   std::uint16_t unused = 0;
 
   [[nodiscard]] constexpr bool ipv4() const noexcept { return (static_cast<unsigned>(checksums) & 1) != 0; }
@@ -114,8 +117,8 @@ struct TransmitOffload {
 };
 static_assert(sizeof(TransmitOffload) == sizeof(std::uint64_t));
 
-/// What a device makes of a frame: with TSO several, each with headers of its own. Bytes are without FCS and without the padding that a
-/// device adds to short frames, which is how the 82599 counts them for a queue.
+/// The frames that a device sends for one frame of the stack: several if it segments, each with headers of its own. Bytes are without FCS
+/// and without the padding that a device adds to short frames.
 struct FramesSent {
   std::uint32_t frames;
   std::uint32_t bytes;
@@ -127,18 +130,18 @@ constexpr FramesSent frames_sent(std::uint32_t frame_bytes, TransmitOffload offl
   return {.frames = segments, .bytes = frame_bytes + (segments - 1) * headers};
 }
 
-/// What a stack implements, one instance a core. All calls come on that core, inside an event, and must not throw.
+/// A stack implements this, with one instance for each core. All calls are made on that core, inside an event, and MUST NOT throw.
 class FrameReceiver {
  public:
   virtual ~FrameReceiver() = default;
-  /// Whole frames, in the order in which they came, at least one. The receiver owns each `frame` (and its `next` pieces) from here on; the
-  /// list is the device's, and gone when the call returns.
+  /// Whole frames in the order of their arrival, at least one. The receiver owns each `frame` (and its `next` pieces) from here on. The
+  /// list itself belongs to the device and is not valid after the call.
   virtual void receive(std::span<const ReceivedFrame> frames) noexcept = 0;
-  /// The card has read every piece of the frames that carried `tokens`: in the order in which they were queued, each frame's once, null
-  /// ones too.
+  /// TX completions: the card has read every piece of the frames with these tokens. Tokens are reported in the order in which their frames
+  /// were queued, one for each frame, including null tokens.
   virtual void transmitted(std::span<void* const> tokens) noexcept = 0;
-  /// `transmit` said `full`, and now there is room for the largest frame; once for any number of refusals, after the tokens that made the
-  /// room.
+  /// The end of back-pressure: `transmit` had returned `full`, and now there is room for the largest frame. Called once for any number of
+  /// refusals, after the completions that made the room.
   virtual void transmit_room() noexcept {}
   virtual void link_changed(bool up) noexcept = 0;
 };
@@ -146,22 +149,22 @@ class FrameReceiver {
 using TransmitPieces = std::span<const TransmitPiece>;
 using TransmitResult = std::expected<void, ErrorCode>;
 
-/// One core's way out of a device.
+/// One core's transmit queue.
 class FrameSender {
  public:
   virtual ~FrameSender() = default;
-  /// Queues a frame, `pieces` put together, headers included; the card is told at the end of the event, once for all frames of it. `token`
-  /// comes back by `transmitted`. Errors: `full` (ring has no room; counted; `transmit_room` follows when it has again), `invalid` (too
-  /// many pieces, too long, an offload that cannot be), `closed` (no link or device gone). After an error the frame was not taken and the
-  /// token will not come back.
+  /// Queues a frame, which is `pieces` put together, headers included. The card is notified at the end of the event, once for all frames of
+  /// it. `token` is passed to `transmitted` later. Errors: `full` (the ring has no room; counted; `transmit_room` follows when it has),
+  /// `invalid` (too many pieces, too long, an impossible offload), `closed` (no link, or the device is gone). After an error the frame is
+  /// not queued and the token is not passed on.
   [[nodiscard]] virtual TransmitResult transmit(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept = 0;
 };
 
 struct NetDeviceLimits {
-  std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue,
-  std::uint32_t transmit_queues;      ///< and those up to transmit_queues - 1 the latter
+  std::uint32_t queue_pairs;          ///< cores 0 to queue_pairs - 1 have a receive and a transmit queue
+  std::uint32_t transmit_queues;      ///< cores 0 to transmit_queues - 1 have a transmit queue
   std::uint32_t frame_bytes_max;      ///< without FCS
-  std::uint32_t transmit_pieces_max;  ///< pieces a frame may have
+  std::uint32_t transmit_pieces_max;  ///< of one frame
   std::uint32_t tso_bytes_max;        ///< 0: the card cannot segment
   bool checksum_offload;
 };
@@ -173,25 +176,25 @@ class NetDevice {
   [[nodiscard]] virtual NetDeviceLimits limits() const noexcept = 0;
   [[nodiscard]] virtual bool link_up() const noexcept = 0;
 
-  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. Once a core. What it returns is for this
-  /// core alone, and lives as long as the device.
+  /// Makes `receiver` the owner of this core's queue pair; frames flow from the next event on. At most once on each core. The result is for
+  /// this core alone, and is valid as long as the device exists.
   [[nodiscard]] virtual FrameSender& attach(FrameReceiver& receiver) = 0;
 
-  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4); used to choose local ports. All in
-  /// host byte order, as they stand in the received frame: `source` is the peer.
+  /// The core whose receive queue gets frames with these addresses and ports (TCP or UDP over IPv4). The stack chooses local ports by it.
+  /// All arguments are in host byte order and as in the received frame: `source` is the peer.
   [[nodiscard]] virtual unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                                 std::uint16_t destination_port) const noexcept = 0;
 
-  /// From now on takes in frames to these group addresses, and to no others but broadcast, in place of those that it was told before. Of
-  /// two callers on one core the later one holds. Not while the device is being closed.
+  /// Replaces the set of group addresses to which the device receives frames; broadcast is always received. A second call on the same core
+  /// replaces the first. MUST NOT be called while the device is being closed.
   [[nodiscard]] virtual task<void> set_multicast(std::vector<MacAddress> groups) = 0;
 
-  /// What the driver has counted since start: one core's counters, or (without one) all cores' together and the device's. Any core asks;
-  /// none is visited, and no register is read.
-  virtual void tell_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
-  /// What the device itself has counted since start: for one core's queues, or (without one) for all of it. Reads registers, on the core
-  /// that looks after the device. Errors: `closed` (device gone); then nothing was told.
-  [[nodiscard]] virtual task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) = 0;
+  /// Emits the driver's counters since start: one core's, or (without one) the sums of all cores and the device's. Any core MAY call it. It
+  /// runs nothing on other cores and reads no register.
+  virtual void report_counters(std::optional<unsigned> core, const Emit& emit) const = 0;
+  /// Emits the device's own counters since start: of one core's queues, or (without one) of all of it. Reads registers, on the device's
+  /// home core. Errors: `closed` (the device is gone); then nothing was emitted.
+  [[nodiscard]] virtual task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) = 0;
 };
 
 }  // namespace neap

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Numbers as people write them: on a command line, over control, in an address.
+// Parsing numbers that people write: on the command line, over control, in an address.
 //
-// What one place takes for a number another must not refuse, so all of them read digits here. Nothing is skipped and nothing is guessed:
-// no blanks, no sign, no digits that do not fit.
+// All places parse numbers here, so that all accept the same text. Blanks, signs and numbers that do not fit are refused.
 #pragma once
 
 #include <charconv>
@@ -15,9 +14,9 @@
 
 namespace neap {
 
-constexpr std::uint64_t number_most = ~std::uint64_t{0};
+constexpr std::uint64_t number_max = ~std::uint64_t{0};
 
-/// The digits at the front of `text`, which are removed from it. Nothing, and `text` as it was, if there are none or too many.
+/// Parses the digits at the front of `text` and removes them. If there are none or too many, returns nothing and leaves `text` unchanged.
 [[nodiscard]] inline std::optional<std::uint64_t> take_digits(std::string_view& text, int base = 10) noexcept {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -26,7 +25,7 @@ constexpr std::uint64_t number_most = ~std::uint64_t{0};
   return value;
 }
 
-/// The same, hexadecimal behind 0x.
+/// The same; digits after 0x are hexadecimal.
 [[nodiscard]] inline std::optional<std::uint64_t> take_number(std::string_view& text) noexcept {
   if (!text.starts_with("0x") && !text.starts_with("0X")) return take_digits(text);
   std::string_view digits = text.substr(2);
@@ -35,16 +34,16 @@ constexpr std::uint64_t number_most = ~std::uint64_t{0};
   return value;
 }
 
-/// Decimal, the whole text; nothing if it is no number or over `most`.
-[[nodiscard]] inline std::optional<std::uint64_t> parse_digits(std::string_view text, std::uint64_t most = number_most) noexcept {
+/// Parses the whole text as a decimal number; nothing if it is no number or over `max`.
+[[nodiscard]] inline std::optional<std::uint64_t> parse_digits(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_digits(text);
-  return text.empty() && value && *value <= most ? value : std::nullopt;
+  return text.empty() && value && *value <= max ? value : std::nullopt;
 }
 
-/// The same, or hexadecimal behind 0x.
-[[nodiscard]] inline std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t most = number_most) noexcept {
+/// The same; digits after 0x are hexadecimal.
+[[nodiscard]] inline std::optional<std::uint64_t> parse_number(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_number(text);
-  return text.empty() && value && *value <= most ? value : std::nullopt;
+  return text.empty() && value && *value <= max ? value : std::nullopt;
 }
 
 /// "0x1800".

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned nobody = ~0U;
 constinit std::atomic<unsigned> first_core{nobody};
 
-/// What this core had last written down of itself, if a run was on.
+/// Prints the newest log records of `core`, if there are any.
 void print_last_records(unsigned core) noexcept {
   constexpr std::size_t records_max = 8;
   const log::Extent extent = log::extent(core);
@@ -43,11 +43,11 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
   const unsigned core = machine::this_core();
   unsigned expected = nobody;
   if (!first_core.compare_exchange_strong(expected, core)) {
-    if (expected == core) {  // what we print with is broken as well; say the little that needs nothing
+    if (expected == core) {  // printing is broken as well: write a fixed text only
       machine::console_write("panic inside a panic\n");
       machine::exit(machine::ExitStatus::panic);
     }
-    // Another core was first and is about to stop this one. If it cannot, it ends the machine all the same.
+    // Another core panicked first and will stop this one. If it cannot, it still ends the machine.
     const std::uint64_t until_ns = machine::now_ns() + 60'000'000'000;
     while (machine::now_ns() < until_ns) relax_cpu();
     machine::exit(machine::ExitStatus::panic);
@@ -56,7 +56,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
   print("panic on core ", core, ": ", message);
   if (detail != 0) print("  detail: ", hex(detail), " (", detail, ")");
   print("  at ", where.file_name(), ":", where.line(), " in ", where.function_name());
-  kept_panic::keep();  // now, in case that the rest fails
+  kept_panic::keep();  // now, in case the rest fails
   machine::print_backtrace(1);
   print_last_records(core);
   kept_panic::keep();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Our own mistake.
+// Stopping at a broken invariant.
 //
-// When an invariant is broken the best that can be done is to say exactly where, and to stop before the damage spreads: the message, a
-// symbolised backtrace of this core, its last log records, where the other cores were, then what `panic=` says: halt, or leave the emulator
-// with `ExitStatus::panic`; or restart. What was said is kept for the next start (kept_panic.hpp). Never for what a peer or a device did.
+// When an invariant is broken, the best reaction is to report where, and to stop before the damage spreads. A panic prints the message, a
+// symbolised backtrace of this core, its last log records and where the other cores were. Then `panic=` decides: halt (an emulator exits
+// with `ExitStatus::panic`) or restart. The text is kept for the next start (kept_panic.hpp). A panic is for mistakes in our code, never
+// for input from a peer or a device.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,10 @@ namespace neap {
 [[noreturn]] void panic(std::string_view message, std::uint64_t detail = 0,
                         std::source_location where = std::source_location::current()) noexcept;
 
-/// What must hold, in every build: cheap checks at the edges of an interface. (`assert` is for the dear ones, in debug builds.)
-inline void require(bool holds, std::string_view message, std::uint64_t detail = 0,
-                    std::source_location where = std::source_location::current()) noexcept {
+/// Panics unless the condition holds, in every build. For cheap checks at interfaces; `assert` is for expensive checks, in debug builds
+/// only.
+constexpr void require(bool holds, std::string_view message, std::uint64_t detail = 0,
+                       std::source_location where = std::source_location::current()) noexcept {
   if (!holds) [[unlikely]]
     panic(message, detail, where);
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Finding a card and wiring its interrupts.
 //
-// A driver wants four things of PCI: find its device, reach its registers wherever firmware or a hot-plug put the BAR, let it do DMA, and
-// send its MSI-X messages straight to the cores that own the queues. Configuration goes through MCFG's window where ACPI has one, else
-// through the ports.
+// A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the cores that
+// own the queues. Firmware or hot-plug decides where the BAR is. Configuration accesses use MCFG's window if ACPI has one, else the ports.
 #pragma once
 
 #include <cstddef>
@@ -38,18 +37,18 @@ struct Device {
 
   /// Maps memory BAR `index` uncached and returns its registers. Errors: `not_found`, `out_of_memory`.
   [[nodiscard]] Result<std::span<volatile std::byte>> map_bar(unsigned index) const;
-  /// Memory decoding and bus mastering on or off.
+  /// Turns memory decoding and bus mastering on or off.
   void enable(bool on) const noexcept;
-  /// Memory decoding on; bus mastering stays as it is.
+  /// Turns memory decoding on; bus mastering is unchanged.
   void enable_registers() const noexcept;
-  /// Function-level reset; waits 100 ms as PCIe 6.6.2 asks. Errors: `unsupported`.
+  /// Function-level reset; waits 100 ms (PCIe 6.6.2). Errors: `unsupported`.
   [[nodiscard]] Result<void> function_level_reset() const;
 
-  /// Says on the console, as `who`, how the card hangs on PCI Express, and what is bad about it: less than `wanted_mbps` one way, or a link
-  /// that sleeps. Changes one thing, where PCIe demands it: a payload larger than the port above takes. Before the card's first DMA.
-  void settle_link(std::string_view who, std::uint64_t wanted_mbps) const noexcept;
+  /// Prints the card's PCI Express link as `name`, and its defects: less than `wanted_mbps` in one direction, or ASPM turned on.
+  /// Reduces the card's payload size if it exceeds that of the port above, as PCIe requires. Called before the card's first DMA.
+  void settle_link(std::string_view name, std::uint64_t wanted_mbps) const noexcept;
 
-  /// Number of MSI-X vectors, 0 without the capability.
+  /// Number of MSI-X vectors; 0 without the capability.
   [[nodiscard]] unsigned msix_vectors() const noexcept;
   /// Sends MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
   [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: BSL-1.0
-// A change is carried out by core 0, one at a time: whoever wants one sends it there and waits. So two changes never cross, and numbering
-// them needs no more than a counter.
+// A change is carried out by core 0, one at a time; the core that asked for it waits. So two changes never overlap, and a counter is enough
+// to number them.
 #include "kernel/policy.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <bitset>
 #include <chrono>
-#include <coroutine>
-#include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernel/async_mutex.hpp"
 #include "kernel/core.hpp"
 #include "kernel/event_loop.hpp"
 #include "kernel/log.hpp"
-#include "kernel/policy_values.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/policy_settings.hpp"
 
 namespace neap::policy {
 
@@ -26,14 +27,10 @@ namespace {
 constinit std::atomic<std::uint32_t> accepted_changes{0};
 constinit std::atomic<Device*> device_in_use{nullptr};
 
-constexpr auto segmentation_at_first = Segmentation::off;
-constexpr auto segmentation_of_studies = Segmentation::copy;
-
 using Cores = std::bitset<machine::cores_max>;
 using Outcome = std::expected<Applied, Refusal>;
 
-bool is_package_wide(Setting setting) { return setting == Setting::power_limit || setting == Setting::turbo; }
-bool wants_interrupts(IdleState state) { return state != IdleState::poll && state != IdleState::monitor; }
+bool needs_interrupts(IdleState state) { return state != IdleState::poll && state != IdleState::monitor; }
 
 template <typename T>
 T load(const std::atomic<T>& value) {
@@ -46,18 +43,26 @@ void store(std::atomic<T>& place, T value) {
 
 // --- On the core concerned ---------------------------------------------------------------------------------------------------------------
 
-/// What `setting` is on a core, to go back to.
-Value present_value(Setting setting, const CorePolicy& now) {
-  Value value;
-  value.idle = now.idle;
-  value.performance = now.performance;
-  value.number = setting == Setting::itr           ? now.itr_us
-                 : setting == Setting::poll_budget ? now.poll_budget_us
-                 : setting == Setting::power_limit ? now.power_limit_mw
-                 : setting == Setting::epp         ? now.epp
-                 : setting == Setting::tso         ? static_cast<std::uint32_t>(now.segmentation)
-                                                   : now.turbo;
-  return value;
+Value present_value(Setting setting, const PolicySlot& slot) noexcept {
+  switch (setting) {
+    case Setting::idle:
+      return static_cast<Value>(load(slot.idle));
+    case Setting::itr:
+      return load(slot.itr_us);
+    case Setting::pstate:
+      return load(slot.pstate);
+    case Setting::power_limit:
+      return load(slot.power_limit_mw);
+    case Setting::turbo:
+      return load(slot.turbo);
+    case Setting::poll_budget:
+      return load(slot.poll_budget_us);
+    case Setting::epp:
+      return load(slot.epp);
+    case Setting::segmentation:
+      return static_cast<Value>(load(slot.segmentation));
+  }
+  panic("a core has no such setting", static_cast<unsigned>(setting));
 }
 
 void follow_idle(const PolicySlot& slot) noexcept {
@@ -66,14 +71,15 @@ void follow_idle(const PolicySlot& slot) noexcept {
 }
 
 void set_idle(PolicySlot& slot, IdleState state) noexcept {
+  require(static_cast<unsigned>(state) < idle_states, "a core is set to an idle state that does not exist", static_cast<unsigned>(state));
   const IdleState before = load(slot.idle);
   store(slot.idle, state);
   follow_idle(slot);
   Device* const card = device();
-  if (card != nullptr && wants_interrupts(before) != wants_interrupts(state)) card->set_interrupt(this_core(), wants_interrupts(state));
+  if (card != nullptr && needs_interrupts(before) != needs_interrupts(state)) card->set_interrupt(this_core(), needs_interrupts(state));
 }
 
-/// What holds on this core goes into its log.
+/// Writes this core's settings into its log. `setting` is the one that changed.
 void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   const PolicySlot& slot = core_state(this_core()).policy;
   log::Settings settings{};
@@ -83,65 +89,76 @@ void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   settings.generation = load(slot.generation);
   settings.itr_us = load(slot.itr_us);
   settings.poll_budget_us = load(slot.poll_budget_us);
-  settings.performance = load(slot.performance);
+  settings.performance = load(slot.pstate);
   settings.power_limit_mw = load(slot.power_limit_mw);
   settings.card_value = card_value;
   log::policy_changed(settings);
 }
 
-/// Returns the value that holds, which the CPU may have rounded. `tell_cpu`: false on those cores of a package that only take note.
-Result<Value> apply_here(Setting setting, Value value, std::uint32_t number, bool tell_cpu) noexcept {
+/// This core has applied change `number`, which set `row` to `value`.
+void note_change(const Row& row, Value value, std::uint32_t number) noexcept {
+  constexpr std::string_view field_of_all_others = Row{}.log_field;
+  store(core_state(this_core()).policy.generation, number);
+  log_settings(row.setting, row.log_field == field_of_all_others ? static_cast<std::uint32_t>(value) : 0);
+}
+
+/// Returns the value now in force, which the CPU may have rounded. `write_cpu`: false on the cores of a package that only record the
+/// change.
+Result<Value> apply_here(const Row& row, Value value, std::uint32_t number, bool write_cpu) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
-  switch (setting) {
-    default:  // the card has done it
-      break;
-    case Setting::preset:  // and what the network asks of it
-      if (load(slot.no_segmentation) == nullptr)
-        store(slot.segmentation, value.number != 0 ? segmentation_of_studies : segmentation_at_first);
-      break;
-    case Setting::tso:
-      store(slot.segmentation, static_cast<Segmentation>(value.number));
+  const auto small_value = static_cast<std::uint32_t>(value);
+  switch (row.setting) {
+    case Setting::segmentation:
+      store(slot.segmentation, static_cast<Segmentation>(value));
       break;
     case Setting::idle:
-      set_idle(slot, value.idle);
+      set_idle(slot, static_cast<IdleState>(value));
       break;
     case Setting::itr:
-      if (Device* const card = device(); card != nullptr) card->set_itr(this_core(), value.number);
-      store(slot.itr_us, value.number);
+      if (Device* const card = device(); card != nullptr) card->set_itr(this_core(), small_value);
+      store(slot.itr_us, small_value);
       break;
     case Setting::pstate:
-      if (const auto set = machine::set_performance(value.performance); !set) return std::unexpected(set.error());
-      store(slot.performance, value.performance);
+      if (const auto set = machine::set_pstate(value); !set) return std::unexpected(set.error());
+      store(slot.pstate, value);
       break;
     case Setting::power_limit:
-      if (tell_cpu) {
-        const auto rounded = machine::set_power_limit(value.number);
+      if (write_cpu) {
+        const auto rounded = machine::set_power_limit(small_value);
         if (!rounded) return std::unexpected(rounded.error());
-        value.number = *rounded;
+        value = *rounded;
       }
-      store(slot.power_limit_mw, value.number);
+      store(slot.power_limit_mw, static_cast<std::uint32_t>(value));
       break;
     case Setting::turbo:
-      if (tell_cpu) {
-        if (const auto set = machine::set_turbo(value.number != 0); !set) return std::unexpected(set.error());
+      if (write_cpu) {
+        if (const auto set = machine::set_turbo(value != 0); !set) return std::unexpected(set.error());
       }
-      store(slot.turbo, static_cast<std::uint8_t>(value.number));
+      store(slot.turbo, static_cast<std::uint8_t>(value));
       break;
     case Setting::epp:
-      if (const auto set = machine::set_energy_preference(value.number); !set) return std::unexpected(set.error());
-      store(slot.epp, static_cast<std::uint16_t>(value.number));
+      if (const auto set = machine::set_energy_preference(small_value); !set) return std::unexpected(set.error());
+      store(slot.epp, static_cast<std::uint16_t>(value));
       break;
     case Setting::poll_budget:
-      store(slot.poll_budget_us, value.number);
+      store(slot.poll_budget_us, small_value);
       follow_idle(slot);
       break;
+    default:
+      panic("a core has no such setting", static_cast<unsigned>(row.setting));
   }
-  store(slot.generation, number);
-  log_settings(setting, is_card_setting(setting) || setting == Setting::epp || setting == Setting::tso ? value.number : 0);
+  note_change(row, value, number);
   return value;
 }
 
-/// After a change of `pstate`: the ratio that this core runs at goes into its log. 0: the CPU does not tell.
+/// Records on this core a `change` that the card has carried out.
+void note_card_change(const Row& row, const Device::Change& change, std::uint32_t number) noexcept {
+  PolicySlot& slot = core_state(this_core()).policy;
+  if (change.segmentation && load(slot.no_segmentation) == nullptr) store(slot.segmentation, *change.segmentation);
+  note_change(row, change.value, number);
+}
+
+/// After a change of `pstate`: writes the ratio at which this core runs into its log. 0: the CPU does not report it.
 unsigned note_granted_ratio() noexcept {
   const unsigned ratio = machine::granted_ratio().value_or(0);
   if (ratio != 0) log_settings(Setting::pstate, ratio);
@@ -150,10 +167,10 @@ unsigned note_granted_ratio() noexcept {
 
 // --- On core 0 ---------------------------------------------------------------------------------------------------------------------------
 
-Cores cores_in_scope(Setting setting, unsigned core) {
+Cores cores_in_scope(const Row& row, unsigned core) {
   Cores cores;
   for (unsigned i = 0; i < core_count(); ++i) {
-    cores[i] = core == all_cores || i == core || (is_package_wide(setting) && machine::package_of(i) == machine::package_of(core));
+    cores[i] = core == all_cores || i == core || (row.scope == Scope::package && machine::package_of(i) == machine::package_of(core));
   }
   return cores;
 }
@@ -178,39 +195,39 @@ bool has_queue(const Device* card, unsigned core) {
   return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
-/// `cores`: those without a queue are left out if all were meant.
-std::expected<void, Refusal> check_itr(Value& value, Cores& cores, bool all) {
+/// If the change is for `all` cores, removes those without a queue from `cores`.
+std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
-  if (card == nullptr) return refuse(ErrorCode::unsupported, Setting::itr, "no network card is in use");
+  if (card == nullptr) return refuse(ErrorCode::unsupported, row, "no network card is in use");
   const Cores wanted = cores;
   for (unsigned core = 0; core < core_count(); ++core) {
     if (!wanted[core]) continue;
-    const auto rounded = card->round_itr(core, value.number);
+    const auto rounded = card->round_itr(core, static_cast<std::uint32_t>(value));
     if (rounded) {
-      value.number = *rounded;
+      value = *rounded;
     } else if (all && rounded.error().code == ErrorCode::unsupported) {
       cores[core] = false;
     } else {
-      return refuse(rounded.error().code, Setting::itr, rounded.error().message);
+      return refuse(rounded.error().code, row, rounded.error().message);
     }
   }
-  if (cores.none()) return refuse(ErrorCode::unsupported, Setting::itr, "no core has a queue of the network card");
+  if (cores.none()) return refuse(ErrorCode::unsupported, row, "no core has a queue of the network card");
   return {};
 }
 
-std::expected<void, Refusal> check_monitor(const Cores& cores) {
+std::expected<void, Refusal> check_monitor(const Row& row, const Cores& cores) {
   const Device* const card = device();
   for (unsigned core = 0; core < core_count(); ++core) {
     if (!cores[core] || has_queue(card, core)) continue;
-    return refuse(ErrorCode::unsupported, Setting::idle,
+    return refuse(ErrorCode::unsupported, row,
                   "monitor sleeps on a queue of the network card, and core " + std::to_string(core) +
                       " has none; accepted here: " + accepted_idle_states(machine::power_abilities()));
   }
   return {};
 }
 
-/// `cores`: those that can have nothing segmented are left out if all were meant.
-std::expected<void, Refusal> check_segmentation(Cores& cores, bool all) {
+/// If the change is for `all` cores, removes those that cannot segment from `cores`.
+std::expected<void, Refusal> check_segmentation(const Row& row, Cores& cores, bool all) {
   const char* refusal = nullptr;
   for (unsigned core = core_count(); core-- > 0;) {
     const char* const why_not = load(core_state(core).policy.no_segmentation);
@@ -218,199 +235,133 @@ std::expected<void, Refusal> check_segmentation(Cores& cores, bool all) {
     refusal = why_not;
     cores[core] = false;
   }
-  if (refusal != nullptr && (!all || cores.none())) return refuse(ErrorCode::unsupported, Setting::tso, refusal);
+  if (refusal != nullptr && (!all || cores.none())) return refuse(ErrorCode::unsupported, row, refusal);
   return {};
 }
 
-std::expected<void, Refusal> check(Setting setting, Value& value, Cores& cores, bool all) {
-  if (setting == Setting::itr) return check_itr(value, cores, all);
-  if (setting == Setting::tso) return check_segmentation(cores, all);
-  if (setting == Setting::idle && value.idle == IdleState::monitor) return check_monitor(cores);
+std::expected<void, Refusal> check(const Row& row, Value& value, Cores& cores, bool all) {
+  if (row.setting == Setting::itr) return check_itr(row, value, cores, all);
+  if (row.setting == Setting::segmentation) return check_segmentation(row, cores, all);
+  if (row.setting == Setting::idle && static_cast<IdleState>(value) == IdleState::monitor) return check_monitor(row, cores);
   return {};
 }
 
-/// True for the core that speaks to the CPU for its package.
-bool speaks_for_package(unsigned core, const Cores& cores) {
+/// True for the one core of a package that writes the CPU's registers for it.
+bool writes_for_package(unsigned core, const Cores& cores) {
+  require(cores[core], "a core outside of a change's scope is asked to write for its package", core);
   for (unsigned other = 0; other < core; ++other) {
     if (cores[other] && machine::package_of(other) == machine::package_of(core)) return false;
   }
   return true;
 }
 
-/// The cores in `cores` below `end`, back to what they had before, as a change of its own. False: of some that is not known.
-task<bool> set_back(Setting setting, std::span<const Value> before, const Cores& cores, unsigned end) {
-  constexpr std::uint32_t turbo_never_set = 2;
+/// Sets the cores in `cores` below `end` back to `before`, as a change of its own. False: some of the earlier values are unknown.
+task<bool> set_back(const Row& row, std::span<const Value> before, const Cores& cores, unsigned end) {
   bool all_known = true;
   const std::uint32_t number = generation() + 1;
   for (unsigned core = 0; core < end; ++core) {
     if (!cores[core]) continue;
-    if (setting == Setting::turbo && before[core].number == turbo_never_set) {
+    if (row.setting == Setting::turbo && before[core] == turbo_never_set) {
       all_known = false;
       continue;
     }
-    const bool speaks = speaks_for_package(core, cores);
+    const bool writes = writes_for_package(core, cores);
     store(accepted_changes, number);
-    static_cast<void>(co_await on_core(core, [=, value = before[core]] { return apply_here(setting, value, number, speaks).has_value(); }));
+    static_cast<void>(
+        co_await on_core(core, [=, &row, value = before[core]] { return apply_here(row, value, number, writes).has_value(); }));
   }
   co_return all_known;
 }
 
-/// The card first; then every core notes it.
-task<Outcome> change_card(Setting setting, Value value, unsigned core) {
+/// The card applies the change first; then every core records it.
+task<Outcome> change_card(const Row& row, Value value, unsigned core) {
   Device* const card = device();
-  if (card == nullptr) co_return refuse(ErrorCode::unsupported, setting, "no network card is in use");
-  if (setting != Setting::steer && core != all_cores) co_return refuse(ErrorCode::invalid, setting, "holds for all cores of the card");
-  if (setting == Setting::steer && core == all_cores) co_return refuse(ErrorCode::invalid, setting, "needs the core that gets the frames");
-  const auto changed = co_await card->change(setting, value.number, core);
-  if (!changed) co_return refuse(changed.error().code, setting, changed.error().message);
-  value.number = changed->value;
+  require(card != nullptr, "a network card's setting is changed without a card");
+  if (row.scope == Scope::card && core != all_cores) co_return refuse(ErrorCode::invalid, row, "holds for all cores of the card");
+  if (row.scope == Scope::named_core && core == all_cores) co_return refuse(ErrorCode::invalid, row, "needs the core that it is for");
+  const auto changed = co_await card->change(row.setting, static_cast<std::uint32_t>(value), core);
+  if (!changed) co_return refuse(changed.error().code, row, changed.error().message);
+  require(row.scope != Scope::card || row.kind != Kind::choice || changed->value < row.choices.size(),
+          "a card set a value that is none of the setting's choices", changed->value);
   const std::uint32_t number = generation() + 1;
-  const Cores cores = cores_in_scope(setting, core);
+  const Cores cores = cores_in_scope(row, core);
   for (unsigned i = 0; i < core_count(); ++i) {
-    if (cores[i]) static_cast<void>(co_await on_core(i, [=] { return apply_here(setting, value, number, false).has_value(); }));
+    if (cores[i]) co_await on_core(i, [&] { note_card_change(row, *changed, number); });
   }
   store(accepted_changes, number);
-  co_return Applied{.generation = number, .value = text_of(setting, value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
+  co_return Applied{
+      .generation = number, .value = print(row, changed->value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
 }
 
-/// What the cores run at once the CPU has followed a change of `pstate`: "24", "24-29"; empty where it does not tell.
+/// The ratios at which the cores run once the CPU has followed a change of `pstate`: "24", "24-29"; empty if it does not report them.
 task<std::string> granted_ratios(Cores cores) {
-  // A package is asked every 500 us or so; Haswell-EP and later do no more (Hackenberg et al., 2015).
+  // Haswell-EP and later change a frequency only every 500 us or so (Hackenberg et al., 2015).
   constexpr std::chrono::milliseconds settled{2};
   if (!machine::granted_ratio()) co_return "";
   co_await sleep_for(settled);
-  unsigned least = ~0U, most = 0;
+  unsigned ratio_min = ~0U, ratio_max = 0;
   for (unsigned core = 0; core < core_count(); ++core) {
     if (!cores[core]) continue;
     const unsigned ratio = co_await on_core(core, [] { return note_granted_ratio(); });
-    least = std::min(least, ratio);
-    most = std::max(most, ratio);
+    ratio_min = std::min(ratio_min, ratio);
+    ratio_max = std::max(ratio_max, ratio);
   }
-  co_return least == most ? std::to_string(least) : std::to_string(least) + '-' + std::to_string(most);
+  co_return ratio_min == ratio_max ? std::to_string(ratio_min) : std::to_string(ratio_min) + '-' + std::to_string(ratio_max);
+}
+
+bool is_kernels(const Row& row) {
+  return std::ranges::any_of(kernel_rows(), [&](const Row& known) { return known.setting == row.setting; });
 }
 
 task<Outcome> carry_out(Setting setting, std::string_view text, unsigned core) {
+  require(this_core() == 0, "a setting is changed by another core than 0", this_core());
+  const Row* const known = find_row(setting);
+  if (known == nullptr) co_return std::unexpected(Refusal{.code = ErrorCode::unsupported, .why = "no network card is in use"});
+  const Row& row = *known;
   if (core != all_cores && core >= core_count()) {
-    co_return refuse(ErrorCode::invalid, setting,
+    co_return refuse(ErrorCode::invalid, row,
                      "core " + std::to_string(core) + " does not run; accepted here: 0 to " + std::to_string(core_count() - 1));
   }
-  auto value = parse(setting, text, machine::power_abilities());
+  auto value = parse(row, text, machine::power_abilities());
   if (!value) co_return std::unexpected(std::move(value.error()));
-  if (is_card_setting(setting)) co_return co_await change_card(setting, *value, core);
-  Cores cores = cores_in_scope(setting, core);
-  if (auto good = check(setting, *value, cores, core == all_cores); !good) co_return std::unexpected(std::move(good.error()));
+  if (!is_kernels(row)) co_return co_await change_card(row, *value, core);
+  Cores cores = cores_in_scope(row, core);
+  if (auto good = check(row, *value, cores, core == all_cores); !good) co_return std::unexpected(std::move(good.error()));
 
   std::vector<Value> before(core_count());
   const std::uint32_t number = generation() + 1;
   for (unsigned i = 0; i < core_count(); ++i) {
     if (!cores[i]) continue;
-    const bool speaks = speaks_for_package(i, cores);
-    before[i] = present_value(setting, of(i));
-    const auto done = co_await on_core(i, [setting, asked = *value, number, speaks] { return apply_here(setting, asked, number, speaks); });
+    const bool writes = writes_for_package(i, cores);
+    before[i] = present_value(setting, core_state(i).policy);
+    const auto done = co_await on_core(i, [&row, asked = *value, number, writes] { return apply_here(row, asked, number, writes); });
     if (!done) {
-      const bool set_back_all = co_await set_back(setting, before, cores, i);
-      co_return refuse(done.error().code, setting,
+      const bool set_back_all = co_await set_back(row, before, cores, i);
+      co_return refuse(done.error().code, row,
                        "core " + std::to_string(i) + " refused: " + done.error().message +
                            (set_back_all ? "; nothing has changed" : "; the cores before it have changed"));
     }
-    value->number = done->number;
-    store(accepted_changes, number);  // a change is one once a core has it
+    *value = *done;
+    store(accepted_changes, number);  // a change is accepted once one core has applied it
   }
   std::string granted;
   if (setting == Setting::pstate) granted = co_await granted_ratios(cores);
-  co_return Applied{.generation = number, .value = text_of(setting, *value), .cores = text_of(cores), .granted = std::move(granted)};
+  co_return Applied{.generation = number, .value = print(row, *value), .cores = text_of(cores), .granted = std::move(granted)};
 }
 
-// --- The way there and back --------------------------------------------------------------------------------------------------------------
-
-/// Lives in the frame of who wants it.
-struct Change : RemoteNode {
-  Change(Setting wanted, std::string text, unsigned for_core) noexcept
-      : RemoteNode{.run = &Change::arrive, .next = nullptr}, setting(wanted), value(std::move(text)), core(for_core), home(this_core()) {}
-  Change(const Change&) = delete;
-  Change& operator=(const Change&) = delete;
-
-  [[nodiscard]] bool await_ready() const noexcept { return false; }
-  void await_suspend(std::coroutine_handle<> who) noexcept {
-    waiter = who;
-    hand_over(0, *this);
-  }
-  Outcome await_resume() { return std::move(outcome); }
-
-  static void arrive(RemoteNode* node) noexcept;
-  static void resume(RemoteNode* node) noexcept { detail::run_coroutine(static_cast<Change*>(node)->waiter); }
-  void go_home() noexcept {
-    run = &Change::resume;
-    hand_over(home, *this);
-  }
-  void refuse_without_memory() {
-    outcome = std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // short enough to need none
-  }
-
-  Setting setting;
-  std::string value;
-  unsigned core;
-  unsigned home;
-  std::coroutine_handle<> waiter;
-  Outcome outcome;
-  Change* after = nullptr;
-};
-
-/// Core 0's: the changes that wait for their turn, oldest first.
-struct Waiting {
-  Change* first = nullptr;
-  Change* last = nullptr;
-  bool at_work = false;
-};
-constinit thread_local Waiting waiting;
-
-Change* take_waiting() noexcept {
-  Change* const change = waiting.first;
-  if (change == nullptr) {
-    waiting.at_work = false;
-    return nullptr;
-  }
-  waiting.first = change->after;
-  return change;
-}
-
-task<void> carry_out_waiting() {
-  while (Change* const change = take_waiting()) {
-    try {
-      change->outcome = co_await carry_out(change->setting, change->value, change->core);
-    } catch (const std::exception&) {
-      change->refuse_without_memory();
-    }
-    change->go_home();
-  }
-}
-
-void Change::arrive(RemoteNode* node) noexcept {
-  auto* const change = static_cast<Change*>(node);
-  change->after = nullptr;
-  (waiting.first == nullptr ? waiting.first : waiting.last->after) = change;
-  waiting.last = change;
-  if (waiting.at_work) return;
-  try {
-    waiting.at_work = true;
-    start(carry_out_waiting());
-  } catch (const std::exception&) {
-    while (Change* const refused = take_waiting()) {
-      refused->refuse_without_memory();
-      refused->go_home();
-    }
-  }
-}
+/// Held by the change that is being carried out.
+constinit AsyncMutex change_in_progress;
 
 }  // namespace
 
 CorePolicy of(unsigned core) noexcept {
+  require(core < core_count(), "settings of a core that does not run are asked for", core);
   const PolicySlot& slot = core_state(core).policy;
   return {.idle = load(slot.idle),
           .turbo = load(slot.turbo),
           .itr_us = load(slot.itr_us),
           .poll_budget_us = load(slot.poll_budget_us),
-          .performance = load(slot.performance),
+          .pstate = load(slot.pstate),
           .power_limit_mw = load(slot.power_limit_mw),
           .epp = load(slot.epp),
           .segmentation = load(slot.segmentation),
@@ -420,70 +371,56 @@ CorePolicy of(unsigned core) noexcept {
 std::uint32_t generation() noexcept { return load(accepted_changes); }
 
 task<std::expected<Applied, Refusal>> set(Setting setting, std::string value, unsigned core) {
-  Change change(setting, std::move(value), core);
-  co_return co_await change;
+  try {
+    co_return co_await on_core(0, [&]() -> task<Outcome> {
+      const auto lock = co_await change_in_progress.lock();
+      co_return co_await carry_out(setting, value, core);
+    });
+  } catch (const std::bad_alloc&) {
+    co_return std::unexpected(Refusal{.code = ErrorCode::out_of_memory, .why = "out of memory"});  // short enough to need none
+  }
+}
+
+Value value_of(Setting setting, unsigned core) noexcept {
+  require(core < core_count(), "a setting of a core that does not run is asked for", core);
+  return present_value(setting, core_state(core).policy);
 }
 
 std::expected<Setting, Refusal> setting_by_name(std::string_view name) {
+  if (const Row* const row = find_row(name); row != nullptr) return row->setting;
   std::string known;
-  for (unsigned i = 0; i < settings; ++i) {
-    if (name == setting_names[i]) return static_cast<Setting>(i);
-    known += ' ';
-    known += setting_names[i];
-  }
+  for (const Row* const row : rows()) known += ' ' + std::string(row->name);
   return std::unexpected(Refusal{.code = ErrorCode::not_found, .why = "no such setting; accepted:" + known});
 }
 
 const std::atomic<Segmentation>& offer_segmentation(const char* why_not) noexcept {
   PolicySlot& slot = core_state(this_core()).policy;
-  store(slot.segmentation, why_not == nullptr ? segmentation_at_first : Segmentation::off);
+  store(slot.segmentation, Segmentation::off);
   store(slot.no_segmentation, why_not);
   return slot.segmentation;
 }
 
-Wishes Wishes::from(Arguments& arguments) {
-  constexpr std::array<const char*, settings> help{
-      "what an idle core does: halt, c1, c1e, c3, c6, c7, poll, monitor, deepest (empty: deepest)",
-      "interrupt moderation of the network card, such as 8us",
-      "P-state: 24 (ratio), 2400MHz, 2.4GHz, 0x1800 (PERF_CTL), off",
-      "package power limit, such as 35W, or off",
-      "on or off",
-      "how long an idle core looks for work before it sleeps, such as 50us",
-      "receive descriptors of each queue of the network card, 64 to 4096",
-      "transmit descriptors of each queue, 64 to 4096",
-      "receive descriptors that an event may take, such as 64",
-      "transmit prefetch threshold in descriptors (PTHRESH)",
-      "transmit host threshold in descriptors (HTHRESH)",
-      "transmit write-back threshold in descriptors (WTHRESH)",
-      "on or off: sent frames are told by the ring's head",
-      "on or off: receive side coalescing",
-      "on or off: frames for others are received too",
-      "study or default: the card's settings as the published studies had them",
-      "",
-      "HWP's energy preference: 0 (speed) to 255, performance, balance_performance, balance_power, power, off",
-      "pause frames: receive (obeys them), transmit (sends them), both, off",
-      "on or off: the card writes into the core's cache, where the chipset has that (DCA)",
-      "1 to 4094: frames carry this VLAN's tag, and only such are received; or off",
-      "off, copy or chain: segments reach the card as one frame, which it cuts up (TSO)",
-  };
-  Wishes wishes;
-  for (unsigned i = 0; i < settings; ++i) {
-    if (static_cast<Setting>(i) != Setting::steer) wishes.values[i] = arguments.text(setting_names[i], "", help[i]);
+BootSettings BootSettings::from(Arguments& arguments, std::span<const Row> device_rows) {
+  BootSettings boot_settings;
+  for (const std::span<const Row> rows : {kernel_rows(), device_rows}) {
+    for (const Row& row : rows) {
+      if (row.scope == Scope::named_core) continue;
+      std::string value = arguments.text(row.name, "", help(row));
+      if (!value.empty()) boot_settings.values.emplace_back(&row, std::move(value));
+    }
   }
-  return wishes;
+  return boot_settings;
 }
 
-task<std::expected<void, Refusal>> apply(const Wishes& wishes) {
-  // A preset before what departs from it.
-  std::array<unsigned, settings> order{static_cast<unsigned>(Setting::preset)};
-  for (unsigned i = 0, place = 1; i < settings; ++i) {
-    if (static_cast<Setting>(i) != Setting::preset) order[place++] = i;
-  }
-  for (const unsigned i : order) {
-    std::string value = wishes.values[i];
-    if (value.empty() && static_cast<Setting>(i) == Setting::idle) value = "deepest";
-    if (value.empty()) continue;
-    auto done = co_await set(static_cast<Setting>(i), std::move(value), all_cores);
+task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings) {
+  auto values = boot_settings.values;
+  const auto sets_idle = [](const auto& value) { return value.first->setting == Setting::idle; };
+  const Row* const idle = find_row(Setting::idle);
+  if (std::ranges::none_of(values, sets_idle)) values.emplace(values.begin(), idle, default_value(*idle));
+  // Presets are applied first, so that the other settings can override parts of them.
+  std::ranges::stable_partition(values, [](const auto& value) { return value.first->preset; });
+  for (auto& [row, value] : values) {
+    auto done = co_await set(row->setting, std::move(value), all_cores);
     if (!done) co_return std::unexpected(std::move(done.error()));
   }
   co_return std::expected<void, Refusal>{};
@@ -496,6 +433,9 @@ task<Result<Device::Change>> Device::change(Setting, std::uint32_t, unsigned) {
 }
 
 void use(Device* device) noexcept {
+  for (const Row& row : device != nullptr ? device->settings() : std::span<const Row>()) {
+    require(!is_kernels(row), "a setting of the network card has the number of another setting", static_cast<unsigned>(row.setting));
+  }
   device_in_use.store(device, std::memory_order_release);
   for (unsigned core = 0; core < core_count(); ++core) {
     store(core_state(core).policy.itr_us, has_queue(device, core) ? device->itr_us(core) : 0U);

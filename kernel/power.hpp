@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a core may do when it has nothing to do, how fast it runs, and what that costs.
+// Names of idle states, power abilities and counters.
 //
-// The kernel's other parts speak of states and counters by these names; which of them a CPU has, and how it is told, is the machine's
-// knowledge (kernel/x86/power/). Nothing here is assumed to exist: what a CPU lacks is reported as missing, and a counter that was not read
-// has no value rather than zero.
+// The kernel's other parts use these names. The code in kernel/x86/power/ determines which of them a CPU has and which registers control
+// them. Nothing here is assumed to exist: a missing ability is reported as missing, and a counter that was not read is marked as absent,
+// not as zero.
 #pragma once
 
 #include <array>
@@ -11,20 +11,20 @@
 
 namespace neap {
 
-/// What an idle core does. `c1` to `c7` ask MWAIT for that state; `halt` is HLT; `poll` never sleeps and takes no interrupt of its queue;
-/// `monitor` sleeps in MWAIT on the next receive descriptor with the queue's interrupt off. The numbers stand in log records.
+/// The behaviour of an idle core. `c1` to `c7` request that state by MWAIT; `halt` is HLT; `poll` never sleeps and takes no interrupt of
+/// its queue; `monitor` sleeps in MWAIT on the next receive descriptor, with the queue's interrupt off. Log records contain these numbers.
 enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
 constexpr unsigned idle_states = 8;
 constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};
 
-/// What ended a sleep. The numbers stand in log records.
+/// The cause that ended a sleep. Log records contain these numbers.
 enum class WakeCause : std::uint8_t {
   not_asleep = 0,  ///< work was found before the core slept
   interrupt = 1,   ///< a device's vector
-  memory = 2,      ///< a write to the monitored line: another core's, or the card's
+  memory = 2,      ///< a write to the monitored line by another core or the card
   timer = 3,       ///< the core's own alarm
   wake_up = 4,     ///< another core's inter-processor interrupt
-  unknown = 5,     ///< none of these is to be seen (MWAIT may end at any time)
+  unknown = 5,     ///< none of these was found (MWAIT may end at any time)
 };
 
 struct Sleep {
@@ -32,7 +32,7 @@ struct Sleep {
   std::uint8_t vector = 0;  ///< of the first interrupt taken, for `interrupt`, `timer`, `wake_up`
 };
 
-/// Counters that may be sampled, by bit in `CounterSample::present` and in a log record's flags.
+/// Counters that can be sampled: bits of `CounterSample::present` and of a log record's flags.
 namespace counter {
 constexpr std::uint16_t instructions = 1 << 0;
 constexpr std::uint16_t cycles = 1 << 1;
@@ -49,7 +49,7 @@ constexpr std::uint16_t package_c6 = 1 << 11;
 constexpr std::uint16_t package_c7 = 1 << 12;
 }  // namespace counter
 
-/// One core's counters at one moment, raw and cumulative. Those that `present` does not name were not read: zero.
+/// One core's counters at one moment, raw and cumulative. A counter that is not in `present` was not read and is zero.
 struct CounterSample {
   std::uint16_t present = 0;
   std::uint32_t package_energy = 0;  ///< in units of `PowerAbilities::energy_unit_exponent`; 32 bits, wraps
@@ -62,28 +62,28 @@ struct CounterSample {
   std::uint64_t package_c2 = 0, package_c3 = 0, package_c6 = 0, package_c7 = 0;
 };
 
-/// What this CPU can be told. The same on all cores.
+/// The power features of this CPU. The same on all cores.
 struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default policy
   bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
-  bool timer_stops = false;    ///< in C3 and deeper, which are therefore left out of `idle_states`
-  bool writes_missed = false;  ///< an erratum: MWAIT may sleep through a write, so `monitor` is left out
+  bool timer_stops = false;    ///< in C3 and deeper, which are therefore not in `idle_states`
+  bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
 
-  bool performance = false;        ///< PERF_CTL or HWP_REQUEST can be set
-  bool hwp = false;                ///< by HWP_REQUEST, since firmware turned HWP on
-  bool energy_preference = false;  ///< and with it the preference between speed and energy
+  bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set
+  bool hwp = false;                ///< by HWP_REQUEST, because firmware turned HWP on
+  bool energy_preference = false;  ///< HWP has a preference between speed and energy
   std::uint8_t ratio_min = 0, ratio_max = 0, ratio_turbo_max = 0;
   std::uint32_t ratio_khz = 0;  ///< frequency of one ratio step, 100,000 or 133,333
 
   bool power_limit = false;  ///< the package's limit can be set (it may be locked)
   bool power_limit_locked = false;
-  std::uint32_t power_limit_least_mw = 0, power_limit_most_mw = 0;  ///< as the CPU states them; 0: it does not
-  bool turbo = false;                                               ///< can be turned on and off
+  std::uint32_t power_limit_min_mw = 0, power_limit_max_mw = 0;  ///< as the CPU reports them; 0: not reported
+  bool turbo = false;                                            ///< can be turned on and off
 
   std::uint16_t counters = 0;                  ///< bits of namespace `counter`
   std::uint8_t energy_unit_exponent = 0;       ///< package energy counts in 2^-n joules
-  std::uint8_t dram_energy_unit_exponent = 0;  ///< its own on some server CPUs
+  std::uint8_t dram_energy_unit_exponent = 0;  ///< differs from the package's on some server CPUs
   char cpu[49] = "";                           ///< brand string
 };
 

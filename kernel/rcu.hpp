@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Reading without a lock what others may remove.
+// Reading shared data without a lock while other cores remove parts of it.
 //
-// A reader inside an event holds no pointer past the event's end. So once every core has passed an event boundary, or sleeps, nobody can
-// still see what was unlinked before: it may be freed then. Readers pay nothing at all. An idle core counts as passed and is never woken
-// for it. (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine must not hold such a pointer across `co_await`.
+// A reader inside an event holds no pointer after the event's end. So an unlinked node can be freed once every core has passed an event
+// boundary or sleeps: this is the grace period. Readers pay nothing. An idle core counts as passed and is never woken for a grace period.
+// (McKenney and Slingwine, 1998; EbbRT uses the same property.) A coroutine MUST NOT hold such a pointer across `co_await`.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@ namespace neap::rcu {
 /// Embedded in what is to be freed. `reclaim` runs on the core that called `retire`, in a later event.
 struct Node {
   void (*reclaim)(Node*) noexcept = nullptr;
-  Node* next = nullptr;
+  Node* next = nullptr;  ///< null until the node is retired
 };
 
-/// Frees `node` by its `reclaim` once no event that runs now can still hold a pointer to it. Cannot fail, allocates nothing.
+/// Calls `node.reclaim` after a grace period. The node MUST be unlinked already and MUST NOT be retired twice. Cannot fail, allocates
+/// nothing.
 void retire(Node& node) noexcept;
 
 /// Nodes retired on this core that wait for their grace period.

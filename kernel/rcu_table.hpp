@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// A hash table that is read without a lock while others change it.
+// A hash table that is read without a lock while other cores change it.
 //
-// Sessions, routes, names: every core looks them up at every request, and now and then one of them adds or takes one away. A reader here
-// walks a chain of pointers and pays nothing else; it sees each entry whole, as it was before or after a change. What is removed is freed
-// when no event that runs now can still hold it (rcu.hpp). Writers of one chain take turns by a lock that is held for a few instructions.
+// Every core looks up sessions, routes or names at every request, and now and then a core adds or removes one. A reader walks a chain of
+// pointers and has no other cost. It sees each entry as it was before or after a change, never in between. A removed entry is freed after a
+// grace period (rcu.hpp). Writers of one chain exclude each other by a lock that is held for a few instructions.
 #pragma once
 
 #include <algorithm>
@@ -24,17 +24,19 @@
 
 namespace neap::rcu {
 
-/// Buckets do not grow: choose about as many as there will be entries. Any core may call anything, within an event; a pointer that was
-/// given out holds to the end of that event, not across `co_await`. Values do not change in place: they are replaced.
+/// The number of buckets is fixed: choose about the expected number of entries. All functions may be called on any core, within an event. A
+/// returned pointer is valid until the end of that event, not across `co_await`. Values do not change in place: they are replaced.
 template <typename Key, typename Value, typename Hash = std::hash<Key>>
 class Table {
  public:
   /// `buckets` is rounded up to a power of two. Throws `bad_alloc`.
   explicit Table(std::size_t buckets)
-      : mask_(std::bit_ceil(std::max<std::size_t>(buckets, 1)) - 1), buckets_(new std::atomic<Entry*>[mask_ + 1] {}) {}
+      : mask_(std::bit_ceil(std::max<std::size_t>(buckets, 1)) - 1), buckets_(new std::atomic<Entry*>[mask_ + 1] {}) {
+    require(buckets <= std::size_t{1} << 32, "more buckets than the hash has bits for", buckets);
+  }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
-  /// Nobody uses it any more.
+  /// No core may use the table any more.
   ~Table() {
     for (std::size_t i = 0; i <= mask_; ++i) {
       for (Entry* entry = buckets_[i].load(std::memory_order_relaxed); entry != nullptr;) {
@@ -52,7 +54,7 @@ class Table {
     return nullptr;
   }
 
-  /// False, and nothing changes, if the key is there already. Throws `bad_alloc`.
+  /// Returns false and changes nothing if the key exists. Throws `bad_alloc`.
   bool insert(Key key, Value value) {
     auto fresh = std::make_unique<Entry>(std::move(key), std::move(value));
     const std::size_t at = bucket(fresh->key);
@@ -63,7 +65,7 @@ class Table {
     return true;
   }
 
-  /// Adds the entry, or puts it in the place of the one with this key. True if it is a new one. Throws `bad_alloc`.
+  /// Adds the entry, or replaces the one with this key. True if the key is new. Throws `bad_alloc`.
   bool replace(Key key, Value value) {
     auto fresh = std::make_unique<Entry>(std::move(key), std::move(value));
     const std::size_t at = bucket(fresh->key);
@@ -79,24 +81,25 @@ class Table {
     return true;
   }
 
-  /// True if it was there.
+  /// Removes the entry; false if there is none.
   bool erase(const Key& key) noexcept {
     const std::size_t at = bucket(key);
     const std::lock_guard hold(lock_of(at));
     std::atomic<Entry*>* const link = find_link(at, key);
     Entry* const old = *link;
     if (old == nullptr) return false;
-    // The removed entry still leads to the rest of its chain: a reader that stands on it goes on.
+    // The removed entry still points to the rest of its chain, so a reader at this entry can continue.
     link->store(old->next.load(std::memory_order_relaxed), std::memory_order_release);
     size_.fetch_sub(1, std::memory_order_relaxed);
     retire(*old);
     return true;
   }
 
-  /// Entries at about this moment.
+  /// Number of entries; approximate while other cores write.
   [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
 
-  /// `visit(key, value)` for each entry; of those that others add or remove meanwhile some. Long tables make long events.
+  /// Calls `visit(key, value)` for each entry. An entry that another core adds or removes meanwhile may be missed. A long table makes a
+  /// long event.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i <= mask_; ++i) {
@@ -116,13 +119,13 @@ class Table {
     const Value value;
   };
 
-  // The lower bits of std::hash of a number are the number: others have to choose as well (Fibonacci hashing).
+  // The lower bits of std::hash of a number are the number itself, so the upper bits are mixed in (Fibonacci hashing).
   [[nodiscard]] std::size_t bucket(const Key& key) const noexcept {
     const std::uint64_t mixed = static_cast<std::uint64_t>(Hash{}(key)) * 0x9E3779B97F4A7C15;
     return (mixed >> 32 ^ mixed) & mask_;
   }
   [[nodiscard]] SpinLock& lock_of(std::size_t at) noexcept { return locks_[at % locks_.size()].lock; }
-  /// What points to the entry with this key, or the chain's end.
+  /// The link to the entry with this key, or the last link of the chain.
   [[nodiscard]] std::atomic<Entry*>* find_link(std::size_t at, const Key& key) noexcept {
     std::atomic<Entry*>* link = &buckets_[at];
     while (Entry* const entry = link->load(std::memory_order_relaxed)) {

@@ -19,7 +19,7 @@ namespace {
 
 using host::HostMachine;
 
-/// Plain members: only the grace period keeps readers and the reclaimer apart. The address sanitizer sees a read after it, the thread
+/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after it, the thread
 /// sanitizer a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
@@ -38,7 +38,7 @@ struct Entry : rcu::Node {
   }
 };
 
-/// Until nothing is pending on `core`.
+/// Waits until no node is pending on `core`.
 bool settled(HostMachine& machine, unsigned core) {
   return HostMachine::wait_until([&] {
     std::uint64_t pending = 1;
@@ -77,7 +77,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
     for (unsigned round = 0; round < 10; ++round) {
       for (auto& place : table) {
         const Entry* const entry = place.load(std::memory_order_acquire);
-        for (unsigned again = 0; again < 5; ++again) {  // the pointer stays good until the event ends
+        for (unsigned again = 0; again < 5; ++again) {  // the pointer is valid until the event ends
           if (entry->state != Entry::alive) ++wrong;
         }
       }
@@ -109,7 +109,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
   for (unsigned core = 0; core < cores; ++core) machine.on(core, [&] { spawn([&] { read(); }); });
   for (unsigned i = 0; i < 2; ++i) machine.on(i, [&, i] { spawn([&, i] { write(writers[i]); }); });
   EXPECT_TRUE(HostMachine::wait_until([&] { return writers_done == 2; }, std::chrono::seconds(50)));
-  // While readers still run without a pause, all must be reclaimed all the same: no core needs to sleep for it.
+  // All nodes must be reclaimed while readers run without a pause: no core needs to sleep for it.
   EXPECT_TRUE(settled(machine, 0));
   EXPECT_TRUE(settled(machine, 1));
   EXPECT_EQ(Entry::living, table.size());
@@ -134,9 +134,9 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
   for (unsigned core = 1; core < 4; ++core) EXPECT_EQ(event_counters(core).sleeps, before[core]) << "core " << core << " was woken";
 }
 
-// The core that retired sleeps, the other is in one long event: nothing may go before that ends, and it must go then, though nobody calls
-// the sleeper.
-TEST(Rcu, ALongEventHoldsReclaimBackAndItsEndReleasesIt) {
+// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends; then all must be,
+// although no event wakes the sleeping core.
+TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
   std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{3};
   for (int round = 0; round < 50; ++round) {
@@ -155,12 +155,12 @@ TEST(Rcu, ALongEventHoldsReclaimBackAndItsEndReleasesIt) {
     if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(Entry::living, 10U) << "reclaimed while an event that may hold it runs";
     go_on = true;
-    // Not asked by an event on core 0: that alone would make it look.
+    // Not read by an event on core 0, because that event would make the core check its batches.
     ASSERT_TRUE(HostMachine::wait_until([] { return Entry::living == 0; }));
   }
 }
 
-TEST(Rcu, ManyRetiredInOneEventGoInBoundedPieces) {
+TEST(Rcu, ManyNodesAreReclaimedInBoundedBatches) {
   constexpr unsigned count = 300'000;
   std::atomic<int> others{0};
   HostMachine machine{2};
@@ -169,7 +169,7 @@ TEST(Rcu, ManyRetiredInOneEventGoInBoundedPieces) {
   });
   while (Entry::living == count) std::this_thread::yield();
   machine.on(0, [&] { others = Entry::living > 0 ? 1 : 2; });
-  EXPECT_EQ(others, 1) << "an event had to wait for all of them";
+  EXPECT_EQ(others, 1) << "an event waited for all of them";
   EXPECT_TRUE(settled(machine, 0));
   EXPECT_EQ(Entry::living, 0U);
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
-// A lock for the few things that cores share: page runs, the console.
+// A lock for state that cores share: page runs, the console.
 //
-// Events are not preempted and interrupt handlers touch nothing that is locked, so a holder always runs and a waiter waits a bounded number
-// of instructions. Never held while an event ends, never across a callback.
+// Events are not preempted and interrupt handlers access nothing that is locked. So a holder always runs, and a waiter waits a bounded
+// number of instructions. MUST NOT be held at the end of an event or across a callback.
 #pragma once
 
 #include <atomic>
 
 namespace neap {
 
-/// Tells the CPU that this is a waiting loop.
+/// A hint to the CPU that this is a spin loop.
 inline void relax_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-/// Works with `std::lock_guard`. All zero is unlocked, so it may be used before constructors run.
+/// Works with `std::lock_guard`. All zero means unlocked, so it may be used before constructors run.
 class SpinLock {
  public:
   void lock() noexcept {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-// What must wait is a coroutine.
+// Code that waits is a coroutine.
 //
-// An event may not block, so code that has to wait for a card, a peer or a moment is written as a coroutine: straight lines, no stack
-// switched, no state machine by hand. A task runs on one core from beginning to end. It resumes there, in an event of its own, whoever
-// completed what it waited for. No reference to a `thread_local` and no RCU pointer may be held across `co_await`.
+// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine: straight-line code, no stack switch,
+// no hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an event of its
+// own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across `co_await`.
 //
-// A `task<T>` starts when it is awaited (or handed to `start`). An exception that leaves it reaches who awaits it; one that leaves a
-// started, unawaited task is a panic. A task that has begun to wait must not be destroyed before it ends: something holds its address.
-// Calling a task's function throws `bad_alloc` when there is no memory for its frame.
+// A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; one that leaves
+// a started task is a panic. A task that waits MUST NOT be destroyed, because its waits refer to its frame. Calling a task's function
+// throws `bad_alloc` if there is no memory for the frame.
 #pragma once
 
 #include <chrono>
@@ -38,46 +38,47 @@ template <typename T>
 constexpr bool is_task<task<T>> = true;
 }  // namespace detail
 
-/// Runs `work` on its own, from the next event on; its frame is freed when it ends.
+/// Runs `work` without an awaiter, from the next event on. Its frame is freed when it ends.
 void start(task<void> work) noexcept;
 
-/// `work`, to be awaited or started: its waits, and those of what it awaits, end when `cancellation` is requested (cancellation.hpp).
+/// Returns `work`, to be awaited or started. Its waits, and those of the tasks that it awaits, end when `cancellation` is requested
+/// (cancellation.hpp).
 template <typename T>
 task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 
 /// Suspends for at least `delay`. Throws `Cancelled`.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes here with what it returned. Needs no room in the core's bounded queue:
-/// the task itself is what waits its turn there. An exception thrown by `call` is rethrown here. Give a lambda whose captures have
-/// destructors a name before the `co_await`: GCC 12 destroys such a temporary twice (the host's compiler).
+/// Runs `call()` as an event on `core` (this one too) and resumes here with its result. Needs no room in the core's bounded queue, because
+/// the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have destructors MUST be named
+/// before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
 template <typename Call>
   requires(!detail::is_task<std::invoke_result_t<Call&>>)
 auto on_core(unsigned core, Call call) -> task<std::invoke_result_t<Call&>>;
 
-/// The same where `call()` gives a task: it runs there from beginning to end, and what it returns or throws comes here. `call` lives until
-/// then. A cancellation of this task does not reach it.
+/// The same for a `call` that returns a task. The task runs there from beginning to end, and its result or exception is returned here.
+/// `call` exists until then. A cancellation of this task does not cancel it.
 template <typename Call>
   requires detail::is_task<std::invoke_result_t<Call&>>
 auto on_core(unsigned core, Call call) -> std::invoke_result_t<Call&>;
 
-/// One value that comes later, for one waiter: what a callback fulfils and a task awaits (`co_await completion`). Both on one core. A
-/// waiter that may be cancelled says `co_await completion.or_cancelled()`, which throws `Cancelled` then; the completion must be there
-/// still for who fulfils it.
+/// One value that is set later, for one waiter: a callback fulfils it and a task awaits it (`co_await completion`), both on one core. A
+/// task that can be cancelled awaits `completion.or_cancelled()`, which then throws `Cancelled`. The completion MUST still exist when the
+/// callback fulfils it.
 template <typename T = void>
 class Completion;
 
 namespace detail {
 
-/// Where a coroutine that suspends says who goes on. Resuming the other from inside `await_suspend` would stack them up: a loop that awaits
-/// a million tasks which end at once would need a million frames, unless the compiler turns each hand-over into a jump, which builds with
-/// sanitizers do not promise. So each returns to the one loop in `run_coroutine`.
+/// Set by a suspending coroutine to the coroutine that continues. Resuming it from inside `await_suspend` would nest the calls: a loop that
+/// awaits a million tasks which end at once would need a million stack frames. Compilers can turn each hand-over into a jump, but builds
+/// with sanitizers do not promise it. So each coroutine returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;
 
-/// Runs `coroutine` and whatever it hands over to, until one waits.
+/// Runs `coroutine` and the coroutines that it continues with, until one waits.
 void run_coroutine(std::coroutine_handle<> coroutine) noexcept;
 
-/// Resumes a coroutine in an event of its own, on the core that enqueues it. Lives in the waiting coroutine's frame: cannot fail.
+/// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so it cannot fail.
 struct ResumeNode : RemoteNode {
   ResumeNode() noexcept : RemoteNode{.run = &ResumeNode::resume} {}
   static void resume(RemoteNode* node) noexcept { run_coroutine(static_cast<ResumeNode*>(node)->waiter); }
@@ -105,7 +106,7 @@ struct TaskPromiseBase {
   [[nodiscard]] FinalAwaiter final_suspend() const noexcept { return {}; }
 
   std::coroutine_handle<> awaiter;
-  Cancellation* cancellation = nullptr;  // what ends its waits: its own, or that of who awaits it
+  Cancellation* cancellation = nullptr;  // ends its waits: its own, or that of its awaiter
   ResumeNode beginning;                  // used by `start`
   bool on_its_own = false;
 };
@@ -162,8 +163,11 @@ class [[nodiscard]] task {
   }
 
   [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(handle_); }
-  void set_cancellation(Cancellation* cancellation) noexcept { handle_.promise().cancellation = cancellation; }
-  /// Gives up the frame to the caller.
+  void set_cancellation(Cancellation* cancellation) noexcept {
+    require(valid(), "a cancellation for an empty task");
+    handle_.promise().cancellation = cancellation;
+  }
+  /// Passes the ownership of the frame to the caller.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, nullptr); }
 
   class Awaiter {
@@ -183,7 +187,7 @@ class [[nodiscard]] task {
    private:
     Handle handle_;
   };
-  /// A task is awaited once.
+  /// A task may be awaited once.
   Awaiter operator co_await() const& = delete;
   Awaiter operator co_await() && noexcept {
     require(valid(), "await of an empty task");
@@ -214,7 +218,7 @@ namespace detail {
 /// Queues `node` as an event of this core.
 void resume_later(ResumeNode& node) noexcept;
 
-/// `co_await OwnCancellation{}`: what ends the waits of the task that asks; null if nothing does. Does not suspend.
+/// `co_await OwnCancellation{}` returns the cancellation of the calling task; null without one. Does not suspend.
 struct OwnCancellation {
   Cancellation* cancellation = nullptr;
   [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -238,11 +242,11 @@ class CompletionBase {
     node_.waiter = waiter;
   }
   [[nodiscard]] bool fulfilled() const noexcept { return fulfilled_; }
-  /// Nobody waits any more.
+  /// From now on the completion does not resume its waiter.
   void forget_waiter() noexcept { node_.waiter = nullptr; }
 
  protected:
-  ~CompletionBase() = default;
+  ~CompletionBase() { require(!is_queued(node_), "a completion is destroyed before its waiter resumed"); }
   void finish() noexcept {
     require(this_core() == core_, "a completion is fulfilled on its own core", core_);
     fulfilled_ = true;
@@ -283,7 +287,7 @@ class WaitOrCancelled : CancellableWait {
  private:
   static void cancel(CancellableWait& wait) noexcept {
     auto& self = static_cast<WaitOrCancelled&>(wait);
-    if (self.awaited_.fulfilled()) return;  // its event is on the way
+    if (self.awaited_.fulfilled()) return;  // its event is queued already
     self.cancelled_ = true;
     self.awaited_.forget_waiter();
     resume_later(self.resume_);
@@ -298,7 +302,7 @@ class WaitOrCancelled : CancellableWait {
 template <typename T>
 class Completion : public detail::CompletionBase {
  public:
-  /// Once. The waiter resumes in an event of its own.
+  /// May be called once. The waiter resumes in an event of its own.
   void fulfil(T value) {
     require(!fulfilled(), "a completion is fulfilled once");
     value_.emplace(std::move(value));
@@ -324,7 +328,7 @@ class Completion<void> : public detail::CompletionBase {
 
 namespace detail {
 
-/// What a call gives, or why it did not.
+/// The result of a call: a value or an exception.
 template <typename Value>
 struct Outcome {
   struct Nothing {};
@@ -349,7 +353,7 @@ struct Outcome {
   }
 };
 
-/// Runs `work` to its end and keeps what it came to.
+/// Runs `work` to its end and stores its result.
 template <typename T>
 task<void> run_into(task<T> work, Outcome<T>& outcome) {
   try {
@@ -363,7 +367,7 @@ task<void> run_into(task<T> work, Outcome<T>& outcome) {
   }
 }
 
-/// The way of `on_core`'s call to the other core and of its outcome back. Lives in the waiting task's frame.
+/// Carries the call of `on_core` to the other core and the outcome back. Part of the waiting task's frame.
 template <typename Call>
 class RemoteCall : RemoteNode {
  public:
@@ -393,6 +397,7 @@ class RemoteCall : RemoteNode {
  private:
   static void call_there(RemoteNode* node) noexcept {
     auto& self = *static_cast<RemoteCall*>(node);
+    require(this_core() == self.core_, "a remote call runs on the core that it was sent to", self.core_);
     if constexpr (is_task<Given>) {
       try {
         start(run_there(self));
@@ -409,12 +414,12 @@ class RemoteCall : RemoteNode {
     requires is_task<Given>
   {
     {
-      // The task's frame is gone, on its own core, before the outcome leaves it.
+      // The task's frame is freed on its own core, before the outcome is sent back.
       co_await run_into(make_there(self), self.outcome_);
     }
     self.go_home();
   }
-  /// A task of its own, so that an exception of `call` itself is an outcome too.
+  /// A task of its own, so that an exception of `call` itself becomes an outcome too.
   static Given make_there(RemoteCall& self)
     requires is_task<Given>
   {
@@ -424,7 +429,11 @@ class RemoteCall : RemoteNode {
     run = &RemoteCall::resume_here;
     hand_over(home_, *this);
   }
-  static void resume_here(RemoteNode* node) noexcept { run_coroutine(static_cast<RemoteCall*>(node)->waiter_); }
+  static void resume_here(RemoteNode* node) noexcept {
+    const auto& self = *static_cast<RemoteCall*>(node);
+    require(this_core() == self.home_, "a remote call returns to its own core", self.home_);
+    run_coroutine(self.waiter_);
+  }
 
   Call& call_;
   unsigned core_;

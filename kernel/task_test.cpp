@@ -59,7 +59,7 @@ TEST(Task, DoesNothingUntilItIsAwaited) {
   });
 }
 
-TEST(Task, ExceptionReachesWhoAwaits) {
+TEST(Task, ExceptionIsRethrownInTheAwaitingTask) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> {
     std::string caught;
@@ -104,7 +104,7 @@ task<int> depth(int levels) {
   co_return 1 + co_await depth(levels - 1);
 }
 
-// 100,000 frames of a debug build on the machine's stack would be tens of megabytes; host threads have eight.
+// 100,000 frames of a debug build would be tens of megabytes of stack; host threads have eight.
 TEST(Task, DeepChainsLiveOnTheHeap) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> { EXPECT_EQ(co_await depth(100'000), 100'000); });
@@ -145,7 +145,7 @@ TEST(Task, SleepForIsNeverShortAndLetsOthersRun) {
   });
 }
 
-TEST(Task, CompletionBringsAValueBeforeOrAfterTheAwait) {
+TEST(Task, CompletionMayBeFulfilledBeforeOrAfterTheAwait) {
   HostMachine machine{1};
   machine.run(0, []() -> task<void> {
     Completion<std::unique_ptr<int>> early;
@@ -191,7 +191,7 @@ TEST(Task, OnCoreRunsThereAndReturnsHere) {
   });
 }
 
-TEST(Task, OnCoreWaitsItsTurnWhenTheRemoteQueueIsFull) {
+TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
   std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{2};
   machine.on(1, [&] {
@@ -262,7 +262,7 @@ TEST(TaskDeathTest, ExceptionOutOfAStartedTaskIsAPanic) {
       testing::ExitedWithCode(18), "std::out_of_range: no one listens");
 }
 
-TEST(TaskDeathTest, CompletionsMisusedArePanics) {
+TEST(TaskDeathTest, MisusedCompletionIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {

@@ -18,13 +18,13 @@ namespace {
 constinit thread_local TimerWheel wheel;
 constinit thread_local std::uint64_t armed_ns = machine::alarm_none;
 
-/// The sum has room for 292 years since boot and as many ahead.
+/// The sum does not overflow: it has room for 292 years since boot and as many ahead.
 std::uint64_t deadline_after(std::chrono::nanoseconds delay) noexcept {
   return machine::now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(delay.count(), 0));
 }
 
-/// Of a timer whose tick differs from the present one in bit i as its highest: its level, and that level's lowest bit. Tables, as both are
-/// wanted each time a timer is armed, and a division costs more.
+/// Tables by i, the highest bit in which a timer's tick differs from the present tick: the timer's level, and the lowest bit of that level.
+/// The tables save 4 of 77 instructions of arming and cancelling, compared with a division by six (`./neap bench kernel`).
 constexpr auto level_of_bit = [] {
   std::array<std::uint8_t, 64> of{};
   for (unsigned bit = 0; bit < of.size(); ++bit) of[bit] = static_cast<std::uint8_t>(bit / TimerWheel::slot_bits);
@@ -36,8 +36,9 @@ constexpr auto shift_of_bit = [] {
   return of;
 }();
 
-/// The first multiple of the period behind `deadline_ns` that is not over.
+/// The first time after now that is `deadline_ns` plus a multiple of the period.
 std::uint64_t next_of_period(std::uint64_t deadline_ns, std::uint64_t period_ns) noexcept {
+  require(period_ns != 0, "a repeating timer without a period");
   const std::uint64_t now = machine::now_ns();
   const std::uint64_t passed = now > deadline_ns ? (now - deadline_ns) / period_ns : 0;
   return deadline_ns + (passed + 1) * period_ns;
@@ -55,6 +56,7 @@ Timer::~Timer() {
 void Timer::insert(std::chrono::nanoseconds delay) noexcept { wheel.insert(*this, deadline_after(delay)); }
 
 void Timer::repeat(std::chrono::nanoseconds period, Callback fire) {
+  require(fire != nullptr, "a repeating timer without a callback");
   period = std::max(period, timer_tick);
   arm(period, std::move(fire));
   period_ns_ = static_cast<std::uint64_t>(period.count());
@@ -85,15 +87,15 @@ PendingTimers pending_timers() noexcept {
 
 bool run_due_timers(unsigned budget) noexcept { return wheel.run_due(budget); }
 
-void arm_alarm_for_sleep(std::uint64_t at_latest_ns) noexcept {
-  const std::uint64_t earliest = std::min(wheel.earliest_ns(), at_latest_ns);
+void arm_alarm_for_sleep(std::uint64_t latest_ns) noexcept {
+  const std::uint64_t earliest = std::min(wheel.earliest_ns(), latest_ns);
   if (earliest == armed_ns) return;
   machine::set_alarm(earliest);
   armed_ns = earliest;
 }
 
-void alarm_may_have_fired() noexcept {
-  // An alarm that went off a moment before its deadline by our clock must be set again. One tick covers what clocks disagree.
+void check_alarm_after_sleep() noexcept {
+  // The alarm may fire a moment before its deadline by our clock, and must be set again then. One tick covers the difference of the clocks.
   if (armed_ns != machine::alarm_none && machine::now_ns() + static_cast<std::uint64_t>(timer_tick.count()) >= armed_ns) {
     armed_ns = machine::alarm_none - 1;  // matches no deadline: the next sleep sets or disarms it
   }
@@ -139,7 +141,7 @@ void TimerWheel::place(Timer& timer) noexcept {
   if (head != nullptr) head->link_ = &timer.next_;
   head = &timer;
   used_[level] |= std::uint64_t{1} << slot;
-  // Until its own time has come nothing need be moved for it, whatever its level.
+  // Timers move down only when one of them is due, so the next check is needed at this timer's own tick, whatever its level.
   if (tick < next_look_) [[unlikely]]
     next_look_ = tick;
 }
@@ -160,7 +162,7 @@ void TimerWheel::remove(Timer& timer) noexcept {
   }
 }
 
-/// Its timers are due, or move to a lower level.
+/// The slot's timers become due or move to a lower level.
 void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
   used_[level] &= ~(std::uint64_t{1} << slot);
   Timer* oldest = nullptr;
@@ -182,6 +184,7 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
   while (earliest_slot(level, slot)) {
     const std::uint64_t start = slot_start(level, slot);
     if (start > now_tick) break;
+    require(start >= elapsed_, "a timer is in a slot that has passed", start);
     elapsed_ = start;
     empty_slot(level, slot);
   }
@@ -204,8 +207,9 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
   }
   for (unsigned i = 0; i < budget && due_ != nullptr; ++i) {
     Timer& timer = *due_;
+    require(timer.wheel_ == this && timer.fire_ != nullptr, "a due timer is pending and has a callback");
     remove(timer);
-    // The callback may arm the timer again, give it another callback, or destroy it; so it runs from a place of its own.
+    // The callback may arm the timer again with another callback, or destroy the timer. So it is moved out of the timer before it runs.
     Callback fire = std::move(timer.fire_);
     running_ = &timer;
     EventLoop::begin_event(fire.code());
@@ -228,10 +232,10 @@ std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;
-  // A wake-up only to move timers to a lower level would be a wasted one.
+  // Waking up only to move timers to a lower level would be a waste, so the exact deadline is determined.
   const Timer* timer = heads_[level * slots + slot];
   std::uint64_t earliest = machine::alarm_none;
-  for (unsigned looked = 0; looked < alarm_look_at_most; ++looked) {
+  for (unsigned looked = 0; looked < alarm_scan_max; ++looked) {
     earliest = std::min(earliest, tick_of(timer->deadline_ns_) << tick_bits);
     timer = timer->next_;
     if (timer == nullptr) return earliest;

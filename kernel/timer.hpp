@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Waiting for a moment.
+// Timers.
 //
-// A core holds thousands of pending time-outs (one or more for each connection) and almost none of them ever fires. So adding and
-// cancelling must cost a handful of instructions and no allocation, while firing may cost more: a hierarchical wheel gives that (Varghese
-// and Lauck, 1987). The machine's alarm is armed only for the earliest pending timer: a core without timers takes no timer interrupt.
+// A core has thousands of pending time-outs (one or more for each connection), and almost none of them ever fires. So adding and cancelling
+// must cost a handful of instructions and no allocation, while firing may cost more. A hierarchical wheel gives that (Varghese and Lauck,
+// 1987). The machine's alarm is armed for the earliest pending timer only, so a core without timers takes no timer interrupt.
 #pragma once
 
 #include <chrono>
@@ -30,9 +30,9 @@ struct BootClock {
 
 class TimerWheel;
 
-/// One pending moment. Belongs to the core that armed it and fires there, in an event of its own: never early, late by at most one tick
-/// (`timer_tick`) plus the event in progress; those of one tick in the order in which they were armed. Destroying it cancels it, and its
-/// own callback may do so.
+/// A callback at a later time. Belongs to the core that armed it and fires there, in an event of its own. It fires never early, and late by
+/// at most one tick (`timer_tick`) plus the event in progress. Timers of one tick fire in the order in which they were armed. Destroying a
+/// timer cancels it; its own callback may do so.
 class Timer {
  public:
   Timer() = default;
@@ -51,10 +51,10 @@ class Timer {
     fire_ = std::forward<F>(fire);
     insert(delay);
   }
-  /// Calls `fire` each `period`, at least one tick, first after one: at multiples of it from now on, so that delays do not add up; times
-  /// that have passed when their turn comes are left out. Until it is cancelled, armed anew or destroyed, by `fire` too.
+  /// Calls `fire` each `period` (at least one tick), first after one period. The times are multiples of `period` from now on, so delays do
+  /// not add up. Times that are missed are skipped. Ends when the timer is cancelled, armed or destroyed, which `fire` may do.
   void repeat(std::chrono::nanoseconds period, Callback fire);
-  /// As `arm`, with the callback that is already there (for time-outs that are pushed back often). There must be one.
+  /// As `arm`, with the present callback, for time-outs that are pushed back often. The timer MUST have been armed before.
   void rearm(std::chrono::nanoseconds delay);
   /// True if the timer was pending; its callback will then not run.
   bool cancel() noexcept;
@@ -64,9 +64,9 @@ class Timer {
   friend class TimerWheel;
   void insert(std::chrono::nanoseconds delay) noexcept;
 
-  Timer* next_ = nullptr;  // first, so that who points here points to the timer
+  Timer* next_ = nullptr;  // first, so that a pointer to it points to the timer
   Callback fire_;
-  Timer** link_ = nullptr;       // what points to this timer, while it is pending
+  Timer** link_ = nullptr;       // the pointer to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once
   TimerWheel* wheel_ = nullptr;  // null when not pending
   std::uint64_t deadline_ns_ = 0;
@@ -74,10 +74,10 @@ class Timer {
 
 constexpr std::chrono::nanoseconds timer_tick{1 << 16};  // 65.5 us
 
-/// What waits on this core. `count` walks all of them.
+/// The pending timers of this core. Counting visits all of them.
 struct PendingTimers {
   std::size_t count = 0;
-  std::chrono::nanoseconds until_next{0};  ///< the earliest; without any 0
+  std::chrono::nanoseconds until_next{0};  ///< until the earliest; 0 without timers
 };
 [[nodiscard]] PendingTimers pending_timers() noexcept;
 

@@ -33,7 +33,7 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   struct Expected {
     Timer timer;
     std::uint64_t not_before_ns = 0;
-    std::uint64_t deadline_most_ns = 0;  // arm read the clock somewhere between
+    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between the two
   };
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};
@@ -48,11 +48,11 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
       each.not_before_ns = machine::now_ns() + static_cast<std::uint64_t>(delay.count());
       each.timer.arm(delay, [&] {
         if (machine::now_ns() < each.not_before_ns) ++early;
-        if (next_tick(each.deadline_most_ns) < latest_tick) ++disorder;
+        if (next_tick(each.deadline_max_ns) < latest_tick) ++disorder;
         latest_tick = std::max(latest_tick, next_tick(each.not_before_ns));
         ++fired;
       });
-      each.deadline_most_ns = machine::now_ns() + static_cast<std::uint64_t>(delay.count());
+      each.deadline_max_ns = machine::now_ns() + static_cast<std::uint64_t>(delay.count());
     }
   });
   EXPECT_TRUE(HostMachine::wait_until([&] { return fired == count; }));
@@ -61,8 +61,8 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   machine.on(0, [&] { timers.clear(); });
 }
 
-// Against the plainest model: a list of deadlines. Random arming, re-arming and cancelling over twelve orders of magnitude of delay, with a
-// clock that jumps by as many.
+// Compares the wheel with a list of deadlines. Timers are armed, re-armed and cancelled at random with delays over twelve orders of
+// magnitude, and the clock advances by steps of the same range.
 TEST(Timer, AgreesWithAListOfDeadlines) {
   constexpr unsigned count = 300;
   ManualClock clock(123'456'789);
@@ -147,7 +147,7 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is what an idle core pays for its timers: one for the earliest, at its exact tick, none when nothing is pending.
+// The alarm is the only cost of timers on an idle core: one for the earliest, at its exact tick, and none without timers.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
@@ -169,8 +169,8 @@ TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   EXPECT_EQ(host::alarm_of(0), next_tick(begin + 3'600'000'000'000));
   EXPECT_EQ(host::alarms_set(0), 1U);
   ASSERT_TRUE(asleep(0));
-  EXPECT_EQ(host::alarms_set(0), 1U) << "armed again for the same moment";
-  // Half an hour passes: no wheel of the clockwork may wake the core in between.
+  EXPECT_EQ(host::alarms_set(0), 1U) << "armed again for the same time";
+  // Half an hour passes: moving timers between levels must not wake the core.
   const std::uint64_t sleeps = event_counters(0).sleeps;
   clock.advance(30min);
   std::this_thread::sleep_for(20ms);
@@ -193,7 +193,7 @@ TEST(Timer, CallbacksMayCancelRearmReplaceAndDestroy) {
   const auto witness = std::make_shared<int>(0);
   HostMachine machine{1};
   machine.on(0, [&] {
-    // All due in one tick, so the second is already taken from the wheel when the first cancels it.
+    // All are due in one tick, so the second has left the wheel when the first cancels it.
     timers[0].arm(1us, [&] { EXPECT_TRUE(timers[1].cancel()); });
     timers[1].arm(1us, [&] { ++never; });
     timers[2].arm(1us, [&] {
@@ -202,7 +202,7 @@ TEST(Timer, CallbacksMayCancelRearmReplaceAndDestroy) {
     timers[3].arm(1us, [&, witness] { timers[3].arm(1ms, [&] { ++replaced; }); });
     destroyed->arm(1us, [&, witness] {
       destroyed.reset();
-      EXPECT_EQ(*witness, 0);  // what the callback holds outlives its timer
+      EXPECT_EQ(*witness, 0);  // the callback's captures outlive the timer
       ++last;
     });
   });
@@ -253,7 +253,7 @@ TEST(TimerDeathTest, CancelOnAnotherCoreIsAPanic) {
       testing::ExitedWithCode(18), "belongs to the core");
 }
 
-// A repeating timer keeps to its raster: a late turn does not move the later ones, and what was missed is left out, not made up for.
+// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed ones are skipped.
 TEST(Timer, RepeatsAtMultiplesOfItsPeriodUntilCancelled) {
   constexpr auto period = std::chrono::milliseconds(10);
   host::ManualClock clock(1'000'000'000);

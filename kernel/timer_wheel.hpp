@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The wheel behind timer.hpp. Kernel-internal.
 //
-// Time is counted in ticks of 2^16 ns. A timer lies on the level of the highest group of six bits in which its tick differs from the
-// wheel's present tick, in the slot that those six bits name. So all timers of level 0 are due before all of level 1, and within a level
-// slots are due in order: the earliest slot is the first of the lowest level that has one. When a higher slot's time comes its
-// timers move down. A slot's list is in the order of arming, newest first, since that is cheapest to add to; it is turned round when its
-// time comes. That keeps order, as the slots that its timers move to were empty: whoever came earlier was in the higher slot too.
+// Time is counted in ticks of 2^16 ns. A timer's level is the highest group of six bits in which its tick differs from the wheel's present
+// tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a level slots are due
+// in order: the earliest slot is the first used one of the lowest used level. When the time of a higher slot comes, its timers move down.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +26,11 @@ class TimerWheel {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// When the next timer is due, 0 if one is already, `machine::alarm_none` without any. Exact, except that where more than
-  /// `alarm_look_at_most` timers share a far slot it is that slot's beginning: earlier, never later.
+  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception: for a far slot
+  /// with more than `alarm_scan_max` timers it is the slot's beginning, which is earlier, never later.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;
-  /// The timer whose callback runs now, if it still exists.
+  /// True if the callback of `timer` runs now and the timer still exists.
   [[nodiscard]] bool is_running(const Timer& timer) const noexcept { return running_ == &timer; }
   void forget_running(const Timer& timer) noexcept {
     if (running_ == &timer) running_ = nullptr;
@@ -42,12 +40,12 @@ class TimerWheel {
   static constexpr unsigned tick_bits = 16;
   static constexpr std::uint64_t never = ~std::uint64_t{0};
   static constexpr unsigned slots = 1 << slot_bits;
-  static constexpr unsigned levels = 8;  // 8 * 6 bits of ticks and 16 of nanoseconds: all there are
-  static constexpr unsigned alarm_look_at_most = 16;
+  static constexpr unsigned levels = 8;  // 8 * 6 bits of ticks and 16 of nanoseconds: all 64
+  static constexpr unsigned alarm_scan_max = 16;
 
   bool run_due_timers(unsigned budget) noexcept;
 
-  /// No deadline lies within a tick of the clock's end.
+  /// No deadline is within a tick of the clock's end.
   static std::uint64_t tick_of(std::uint64_t deadline_ns) noexcept { return (deadline_ns + (1 << tick_bits) - 1) >> tick_bits; }
   [[nodiscard]] std::uint64_t slot_start(unsigned level, unsigned slot) const noexcept;
   [[nodiscard]] bool earliest_slot(unsigned& level, unsigned& slot) noexcept;
@@ -58,11 +56,11 @@ class TimerWheel {
   void update_next_look() noexcept;
 
   Timer* heads_[levels * slots] = {};  // newest first
-  std::uint64_t used_[levels] = {};    // a bit a slot; it stays when the slot's timers are cancelled, until somebody looks
-  std::uint64_t elapsed_ = 0;          // the present tick: all slots before it are empty
-  std::uint64_t next_look_ = never;    // nothing to do before this tick; may be too early after a cancel
+  std::uint64_t used_[levels] = {};    // one bit for each slot; it stays set after the slot's timers are cancelled, until the next check
+  std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
+  std::uint64_t next_look_ = never;    // no timer is due before this tick; may be too early after a cancel
   Timer* due_ = nullptr;               // oldest first
-  Timer** due_end_ = nullptr;          // the last one's `next_`; only while there is one
+  Timer** due_end_ = nullptr;          // `next_` of the last one; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

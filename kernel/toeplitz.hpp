@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
 // The hash by which network cards spread frames over cores (receive-side scaling).
 //
-// It is the same for every card that has RSS, so that what is known of a connection before its first frame tells on which core the answers
-// will arrive. Each bit of the input that is set adds 32 bits of the key, from that bit's place on.
+// It is the same for every card with RSS. So the addresses and ports of a connection determine the core of its frames before the first one
+// arrives. Each set bit of the input adds the 32 bits of the key that begin at the same position.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "kernel/panic.hpp"
 
 namespace neap::toeplitz {
 
@@ -17,10 +19,11 @@ constexpr std::array<std::uint8_t, 40> key = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b
                                               0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
                                               0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
 
-/// The hash of `input`, at most 36 bytes, in the order in which they stand in the frame.
+/// The hash of `input`, at most 36 bytes, in the order of the frame.
 [[nodiscard]] constexpr std::uint32_t hash(std::span<const std::uint8_t> input) noexcept {
+  require(input.size() <= key.size() - 4, "more input than the key has bits for", input.size());
   std::uint32_t result = 0;
-  std::uint64_t window = 0;  // its upper half: the 32 key bits that belong to the present input bit
+  std::uint64_t window = 0;  // its upper half: the 32 key bits of the present input bit
   for (unsigned i = 0; i < 4; ++i) window = window << 8 | key[i];
   window <<= 32;
   for (std::size_t i = 0; i < input.size(); ++i) {

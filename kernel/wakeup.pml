@@ -20,7 +20,7 @@
 #endif
 
 #define NOTHING 0
-#define LOOK_BEFORE_LYING_DOWN 1  // the last look at the queues comes before the word says that the core lies down
+#define LOOK_BEFORE_ANNOUNCEMENT 1  // the last look at the queues comes before the word says that the core lies down
 #define MONITOR_AFTER_LOOK 2      // MONITOR comes after the last look
 #define LOOK_AT_WORD_FIRST 3      // the sender looks whether the core sleeps before it queues its work
 #define NO_INTERRUPT 4            // a sender's write is believed to end HLT
@@ -100,10 +100,10 @@ active proctype core() {
 #endif
      // A timer that is due already does not reach the sleep: arm_alarm_for_sleep sets an alarm that is pending at once.
      asleep = true;                              // EventLoop::sleep
-#if BREAK == LOOK_BEFORE_LYING_DOWN
+#if BREAK == LOOK_BEFORE_ANNOUNCEMENT
      idle = IDLE;
 #endif
-     d_step {                                    // WakeWord::lie_down
+     d_step {                                    // WakeWord::announce_sleep
        lies = (word == awake);
        if :: lies && WAY == MWAIT -> word = dozing
           :: lies && WAY != MWAIT -> word = halted
@@ -115,7 +115,7 @@ active proctype core() {
 #if BREAK != MONITOR_AFTER_LOOK
         arm_monitor();
 #endif
-#if BREAK != LOOK_BEFORE_LYING_DOWN
+#if BREAK != LOOK_BEFORE_ANNOUNCEMENT
         idle = (word != woken);                  // was_called
         if :: idle -> idle = IDLE && LINE_AS_SEEN :: else fi;  // still_idle
 #endif
@@ -137,7 +137,7 @@ active proctype core() {
      :: else
      fi;
      monitoring = false;
-     word = awake;                               // get_up
+     word = awake;                               // mark_awake
      asleep = false
 #if WAY == WATCH
      ;

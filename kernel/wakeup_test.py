@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The model of the wake-up (wakeup.pml), every order of its steps tried by SPIN: nothing is slept over, and a broken rule is found."""
+"""The model of the wake-up (wakeup.pml): SPIN tries every order of its steps. No event is missed during sleep, and a broken rule is
+detected."""
 
 from __future__ import annotations
 
@@ -15,35 +16,35 @@ DEPTH = 200_000
 
 
 def errors(folder: Path, way: str, broken: str = "NOTHING") -> tuple[int, str]:
-    """How many errors SPIN finds (it stops at the first), and what it printed."""
+    """The number of errors that SPIN finds (it stops at the first), and its output."""
     steps = (
         ["spin", "-a", f"-DWAY={way}", f"-DBREAK={broken}", str(MODEL)],
         ["gcc", "-O1", "-w", "-DSAFETY", "-o", "pan", "pan.c"],
         ["./pan", f"-m{DEPTH}"],
     )
-    said = ""
+    output = ""
     for argv in steps:
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, f"{argv}: {said}"
-    assert "max search depth too small" not in said, said
-    found = re.search(r"errors: (\d+)", said)
-    assert found, said
-    return int(found[1]), said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, f"{argv}: {output}"
+    assert "max search depth too small" not in output, output
+    found = re.search(r"errors: (\d+)", output)
+    assert found, output
+    return int(found[1]), output
 
 
 @pytest.mark.parametrize("way", ["HALT", "MWAIT", "WATCH", "POLL"])
 def test_no_order_of_steps_loses_a_call(tmp_path: Path, way: str) -> None:
-    count, said = errors(tmp_path, way)
-    assert count == 0, said
-    states = re.search(r"(\d+) states, stored", said)
-    assert states and int(states[1]) > 1000, f"the model hardly moved: {said}"
+    count, output = errors(tmp_path, way)
+    assert count == 0, output
+    states = re.search(r"(\d+) states, stored", output)
+    assert states and int(states[1]) > 1000, f"the model hardly moved: {output}"
 
 
 @pytest.mark.parametrize(
     ("way", "broken"),
     [
-        ("MWAIT", "LOOK_BEFORE_LYING_DOWN"),
+        ("MWAIT", "LOOK_BEFORE_ANNOUNCEMENT"),
         ("MWAIT", "MONITOR_AFTER_LOOK"),
         ("WATCH", "MONITOR_AFTER_LOOK"),
         ("HALT", "LOOK_AT_WORD_FIRST"),
@@ -54,6 +55,6 @@ def test_no_order_of_steps_loses_a_call(tmp_path: Path, way: str) -> None:
     ],
 )
 def test_a_broken_rule_loses_one(tmp_path: Path, way: str, broken: str) -> None:
-    count, said = errors(tmp_path, way, broken)
-    assert count > 0, f"nothing is lost, so the rule is none or the model does not see it: {said}"
-    assert "assertion violated" in said, said
+    count, output = errors(tmp_path, way, broken)
+    assert count > 0, f"nothing is lost, so the rule is none or the model does not see it: {output}"
+    assert "assertion violated" in output, output

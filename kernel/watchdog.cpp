@@ -8,6 +8,7 @@
 #include "kernel/arguments.hpp"
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::watchdog {
 
@@ -16,27 +17,27 @@ constinit bool on = false;
 namespace {
 
 constinit std::uint64_t limit_ns = 0;
-constinit std::atomic<std::uint64_t> names_given{0};
+constinit std::atomic<std::uint64_t> named_events{0};
 
-/// What each core tells the others; a cache line of its own.
+/// The state of a core that other cores read; a cache line of its own.
 struct alignas(64) Watched {
-  std::atomic<std::uint64_t> began_ns{0};    // of the present event, 0: none
-  std::atomic<std::uint64_t> told_of_ns{0};  // the last beginning that another core told of
+  std::atomic<std::uint64_t> began_ns{0};     // of the present event, 0: none
+  std::atomic<std::uint64_t> reported_ns{0};  // the beginning of the last event that another core reported
 };
 constinit std::array<Watched, machine::cores_max> all{};
 
 constinit thread_local std::uintptr_t present_code = 0;
 constinit thread_local std::uint64_t awake_look_ns = 0;
 
-constexpr unsigned guards = 2;  // cores 0 and 1: one looks when the other is in an event itself
-/// When the guards look next, by their alarms. In the past: they have none.
+constexpr unsigned guards = 2;  // cores 0 and 1: one checks when the other is itself in an event
+/// The time for which the guards set their alarms, to check the other cores. A time in the past: no alarm is set.
 alignas(64) constinit std::atomic<std::uint64_t> guarded_until_ns{0};
 constinit thread_local std::uint64_t guard_alarm_ns = machine::alarm_none;
 
 std::uint64_t milliseconds(std::uint64_t ns) { return ns / 1'000'000; }
 
 void name_finished(unsigned core, std::uint64_t took_ns) noexcept {
-  names_given.fetch_add(1, std::memory_order_relaxed);
+  named_events.fetch_add(1, std::memory_order_relaxed);
   std::array<char, 200> buffer;
   print("watchdog: an event of core ", core, " took ", milliseconds(took_ns), " ms: ", machine::code_name(present_code, buffer));
 }
@@ -46,13 +47,13 @@ void look_at_others(unsigned self, std::uint64_t now_ns) noexcept {
   for (unsigned core = 0; core < machine::core_count(); ++core) {
     if (core == self) continue;
     Watched& other = all[core];
-    std::uint64_t told = other.told_of_ns.load(std::memory_order_relaxed);
+    std::uint64_t reported = other.reported_ns.load(std::memory_order_relaxed);
     const std::uint64_t began_ns = other.began_ns.load(std::memory_order_acquire);
-    if (began_ns == 0 || began_ns == told || now_ns < began_ns + limit_ns) continue;
-    if (!other.told_of_ns.compare_exchange_strong(told, began_ns)) continue;  // somebody else tells of it
+    if (began_ns == 0 || began_ns == reported || now_ns < began_ns + limit_ns) continue;
+    if (!other.reported_ns.compare_exchange_strong(reported, began_ns)) continue;  // another core reports it
     std::array<char, 200> buffer;
     const std::string_view name = machine::event_on(core, buffer);
-    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // over: its own core names it
+    if (other.began_ns.load(std::memory_order_acquire) != began_ns) continue;  // the event has ended: its own core names it
     print("watchdog: core ", core, " has been in an event for ", milliseconds(now_ns - began_ns), " ms: ", name.empty() ? "?" : name,
           " (seen by core ", self, ')');
   }
@@ -65,8 +66,8 @@ bool another_is_in_an_event(unsigned self) noexcept {
   return false;
 }
 
-/// An event begins: the guards must be going to look. An eighth of a limit is kept in hand, so that a guard which finds no event at its
-/// alarm does not miss one that began a moment before.
+/// Called when an event begins: makes sure that the guards will check. An eighth of a limit is kept in reserve. Otherwise a guard that
+/// finds no event at its alarm could miss one that began a moment before.
 void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;
@@ -76,7 +77,7 @@ void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   }
 }
 
-/// A guard found nothing to do: looks if its alarm went off, and says when the next one is due.
+/// Called when a guard found no work: checks the other cores if its alarm fired, and sets the time of the next alarm.
 void guard(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_acquire);
   if (until_ns != 0 && now_ns >= until_ns) {
@@ -87,7 +88,7 @@ void guard(unsigned self, std::uint64_t now_ns) noexcept {
   guard_alarm_ns = until_ns > now_ns ? until_ns : machine::alarm_none;
 }
 
-/// The present event, if there is one, is over.
+/// The present event, if there is one, has ended.
 void end(Watched& own, unsigned self, std::uint64_t now_ns) noexcept {
   const std::uint64_t began_ns = own.began_ns.load(std::memory_order_relaxed);
   if (began_ns != 0 && now_ns >= began_ns + limit_ns) name_finished(self, now_ns - began_ns);
@@ -96,22 +97,24 @@ void end(Watched& own, unsigned self, std::uint64_t now_ns) noexcept {
 }  // namespace
 
 void configure(Arguments& arguments) {
-  configure(arguments.duration("watchdog", std::chrono::nanoseconds(0), "name events that run longer than this; 0s: do not look"));
+  configure(arguments.duration("watchdog", std::chrono::nanoseconds(0), "name events that run longer than this; 0s: off"));
 }
 
 void configure(std::chrono::nanoseconds limit) noexcept {
+  require(limit.count() >= 0, "a limit below zero");
   limit_ns = static_cast<std::uint64_t>(limit.count());
   on = limit_ns != 0;
   guarded_until_ns.store(0, std::memory_order_relaxed);
-  for (Watched& core : all) core.told_of_ns.store(0, std::memory_order_relaxed);
+  for (Watched& core : all) core.reported_ns.store(0, std::memory_order_relaxed);
 }
 
 void begin(std::uintptr_t code) noexcept {
   const unsigned self = machine::this_core();
   const std::uint64_t now_ns = machine::now_ns();
+  require(self < machine::core_count(), "an event on a thread that is no core", self);
   Watched& own = all[self];
   end(own, self, now_ns);
-  // What was said above, on a slow console, is nobody's time.
+  // The time of the report above, on a slow console, counts for no event.
   present_code = code;
   own.began_ns.store(std::max<std::uint64_t>(machine::now_ns(), 1), std::memory_order_release);
   wake_guards(self, now_ns);
@@ -129,6 +132,6 @@ void idle() noexcept {
 
 std::uint64_t next_look_ns() noexcept { return guard_alarm_ns; }
 
-std::uint64_t named() noexcept { return names_given.load(std::memory_order_relaxed); }
+std::uint64_t named() noexcept { return named_events.load(std::memory_order_relaxed); }
 
 }  // namespace neap::watchdog

@@ -20,7 +20,7 @@ using host::HostMachine;
 using host::ManualClock;
 using namespace std::chrono_literals;
 
-/// Off again at the end, for the other tests.
+/// Turns the watchdog off at the end, for the other tests.
 struct Watching {
   explicit Watching(std::chrono::nanoseconds limit) { watchdog::configure(limit); }
   Watching(const Watching&) = delete;
@@ -28,7 +28,7 @@ struct Watching {
   ~Watching() { watchdog::configure(0ns); }
 };
 
-/// Until then the time that passes is its last event's.
+/// Waits until the core is idle; until then, time still counts for its last event.
 void wait_until_asleep(unsigned core) {
   ASSERT_TRUE(HostMachine::wait_until([&] { return host::asleep_in(core).has_value(); }));
 }
@@ -53,7 +53,7 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
   spend(99ms);
   EXPECT_EQ(watchdog::named(), before);
   wait_until_asleep(0);
-  clock.advance(10s);  // asleep so long: no event's time
+  clock.advance(10s);  // the core sleeps: this time counts for no event
   spend(101ms);
   EXPECT_EQ(watchdog::named(), before + 1);
   const std::string said = host::take_console_text();
@@ -61,7 +61,7 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
   EXPECT_EQ(said.find("watchdog"), said.rfind("watchdog")) << said;
 }
 
-TEST(Watchdog, AnotherCoreThatIsAwakeTellsOfAnEventThatDoesNotEnd) {
+TEST(Watchdog, AwakeCoreNamesAnEventThatDoesNotEnd) {
   const Watching watching(100ms);
   ManualClock clock(1'000'000'000);
   std::atomic<bool> inside{false}, leave{false};
@@ -96,8 +96,8 @@ TEST(Watchdog, AnotherCoreThatIsAwakeTellsOfAnEventThatDoesNotEnd) {
   })) << said;
 }
 
-// An event that hangs in an idle machine is the watchdog's main purpose, and sleeping cores do not look by themselves.
-TEST(Watchdog, AnEventThatDoesNotEndIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
+// The watchdog's main purpose is an event that hangs in an idle machine, where sleeping cores do not check by themselves.
+TEST(Watchdog, HangingEventIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
   for (const unsigned cores : {2U, 3U}) {
     const Watching watching(100ms);
     ManualClock clock(1'000'000'000);
@@ -144,7 +144,7 @@ TEST(Watchdog, AnEventThatDoesNotEndIsNamedWithinOneAndAHalfLimitsWhileAllOthers
   }
 }
 
-TEST(Watchdog, AMachineThatIsIdleIsNotWokenAndOneAtWorkFourTimesInALimit) {
+TEST(Watchdog, IdleMachineIsNotWokenAndABusyOneFourTimesInALimit) {
   const Watching watching(100ms);
   ManualClock clock(1'000'000'000);
   HostMachine machine{3};
@@ -153,7 +153,7 @@ TEST(Watchdog, AMachineThatIsIdleIsNotWokenAndOneAtWorkFourTimesInALimit) {
     for (unsigned core = 0; core < 3; ++core) wait_until_asleep(core);
   };
   all_asleep();
-  // A thousand events of core 2 within a limit: the guards are woken for the first, and by their alarms.
+  // A thousand events of core 2 within a limit: the guards wake for the first, and by their alarms.
   const std::uint64_t before = sleeps();
   for (int i = 0; i < 1000; ++i) {
     clock.advance(100us);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Has somebody written here?
+// Detecting a write to a cache line.
 //
-// A core that sleeps until a cache line is written must know, before it lies down and after it has got up, whether that has happened:
-// between its last look at the line and the instruction that watches it there is a gap, and MWAIT also ends for other reasons. So it notes
-// what stands in the line first, and compares.
+// A core that sleeps until a cache line is written must know before and after the sleep whether it was written. There is a gap between its
+// last check of the line and the instruction that monitors the line, and MWAIT also ends for other reasons. So it copies the line first and
+// compares later.
 #pragma once
 
 #include <array>
@@ -11,14 +11,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/panic.hpp"
+
 namespace neap {
 
 class WatchedLine {
  public:
-  /// Watches nothing; it never changes.
+  /// Watches no line: `changed` is always false.
   constexpr WatchedLine() = default;
-  /// Notes the 64 bytes at `line`, which is aligned to them and which a card or another core may write at any moment.
+  /// Copies the 64 bytes at `line`, which MUST be aligned to 64. A card or another core may write them at any moment.
   explicit WatchedLine(const volatile void* line) noexcept : line_(line) {
+    require(line != nullptr && reinterpret_cast<std::uintptr_t>(line) % sizeof noted_ == 0, "a watched line is aligned to its size");
     for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i] = load(i);
   }
 

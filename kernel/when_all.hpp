@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Waiting for several tasks at once.
 //
-// Tasks that are awaited one after the other take the sum of their times. `when_all` has them all run, each waiting where it has to, and
-// goes on when the last has ended: so none is left behind that still uses what the caller is about to destroy, whatever the others came to.
+// Tasks that are awaited one after the other take the sum of their times. `when_all` runs them concurrently and continues when the last has
+// ended. It waits for all of them, even if one fails, because the others may still use objects of the caller.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,13 @@ namespace detail {
 template <typename T>
 using Kept = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-/// How many still run.
+/// Counts the tasks that still run.
 struct Join {
   std::size_t left;
   Completion<> done;
   explicit Join(std::size_t count) : left(count) {}
   void one_ended() noexcept {
+    require(left != 0, "more tasks ended than were started");
     if (--left == 0) done.fulfil();
   }
 };
@@ -36,7 +37,7 @@ task<void> run_and_join(task<T> work, Outcome<T>& outcome, Join& join) {
   join.one_ended();
 }
 
-/// Starts them; all their frames are there already, so nothing can fail any more.
+/// Starts the tasks. Their frames exist already, so nothing can fail from here on.
 inline task<void> run_all(task<void>* runs, std::size_t count, Join& join) {
   Cancellation* const cancellation = co_await OwnCancellation{};
   if (count == 0) co_return;
@@ -59,8 +60,9 @@ Kept<T> take_kept(Outcome<T>& outcome) {
 
 }  // namespace detail
 
-/// Runs all tasks on this core, each from an event of its own on; ends when all have. Then gives what they returned (`std::monostate` for
-/// void), in the order given, or throws what the first of them in that order threw. A cancellation of the awaiting task reaches them.
+/// Runs all tasks on this core, each starting in an event of its own, and ends when all have ended. Returns their results in the order
+/// given (`std::monostate` for void), or throws the exception of the first failed task in that order. A cancellation of the awaiting task
+/// cancels them.
 template <typename T>
 task<std::vector<detail::Kept<T>>> when_all(std::vector<task<T>> works) {
   std::vector<detail::Outcome<T>> outcomes(works.size());
@@ -84,12 +86,12 @@ task<std::tuple<detail::Kept<T>...>> when_all(task<T>... works) {
   runs.reserve(sizeof...(T));
   std::apply([&](auto&... outcome) { (runs.push_back(detail::run_and_join(std::move(works), outcome, join)), ...); }, outcomes);
   co_await detail::run_all(runs.data(), runs.size(), join);
-  // Braces: in the order given.
+  // Braces evaluate in the order given.
   co_return std::apply([](auto&... outcome) { return std::tuple<detail::Kept<T>...>{detail::take_kept(outcome)...}; }, outcomes);
 }
 
-/// Runs `call()` as an event on every core, on all at the same time; ends when all have. Throws what the first core's call threw. `call` is
-/// one for all cores. Needs no room in their queues.
+/// Runs `call()` as an event on every core, concurrently, and ends when all have ended. Throws the exception of the first core whose call
+/// failed. All cores use the same `call`. Needs no room in their queues.
 template <typename Call>
 task<void> on_each_core(Call call) {
   std::vector<task<void>> calls;

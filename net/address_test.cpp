@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
+#include "kernel/siphash.hpp"
 #include "net/network.hpp"
-#include "net/siphash.hpp"
 
 namespace neap::net {
 namespace {

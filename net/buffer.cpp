@@ -2,19 +2,19 @@
 #include "net/buffer.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
 
+#include "kernel/panic.hpp"
 #include "net/gathered_piece.hpp"
 
 namespace neap::net {
 
 namespace {
 
-/// Spare headers that a core keeps; more go back to malloc, so that a burst does not hold its memory for ever.
+/// Spare headers that a core keeps. Further ones are returned to malloc, so that memory of a burst is freed.
 constexpr unsigned spare_pieces_max = 1024;
 
 struct FreeList {
@@ -123,8 +123,7 @@ void Buffer::append_behind(Buffer& tail) noexcept {
 }
 
 void Buffer::drop_front(std::size_t bytes) noexcept {
-  assert(bytes <= bytes_);
-  bytes = std::min(bytes, bytes_);
+  require(bytes <= bytes_, "no more bytes are dropped than a buffer holds", bytes);
   bytes_ -= bytes;
   while (first_ != nullptr && bytes >= first_->bytes) {
     Piece* const used_up = first_;
@@ -157,7 +156,7 @@ Buffer::Piece* Buffer::detach() noexcept {
   return std::exchange(first_, nullptr);
 }
 
-// The header may lie in what `release` frees, so it is not touched after that.
+// `release` may free the header, so the header is not accessed after the call.
 void Buffer::release_piece(Piece* piece) noexcept {
   const Release release = piece->release;
   void* const owner = piece->owner;

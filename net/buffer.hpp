@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Bytes with an owner.
 //
-// Received bytes lie in the card's buffers; sent bytes lie wherever the application keeps them, and may not change before the peer has
-// acknowledged them. A Buffer is a move-only chain of pieces, each with what must be done when nobody needs it any more: so nothing is
-// copied, and nothing is freed while the card may still read it.
+// Received bytes are in the card's buffers. Sent bytes stay in the application's memory and MUST NOT change before the peer has
+// acknowledged them. A Buffer is a move-only chain of pieces, and each piece has a function that releases it. So nothing is copied, and
+// nothing is freed while the card may still read it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Buffer {
  public:
   using Release = void (*)(void* owner) noexcept;
 
-  /// One piece. Its header lies beside the bytes (received, copied) or comes from a per-core free list (referenced).
+  /// One piece. Its header is next to the bytes (received, copied) or comes from a per-core free list (referenced).
   struct Piece {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
@@ -40,14 +40,14 @@ class Buffer {
     if (first_ != nullptr) release_all();
   }
 
-  /// Copies `bytes` into memory of its own. Empty buffer if there is no memory (`bytes()` tells), or for more than 4 GiB - 1.
+  /// Copies `bytes` into new memory. Returns an empty buffer without memory, or for more than 4 GiB - 1.
   [[nodiscard]] static Buffer copy(std::span<const std::byte> bytes);
-  /// Refers to `bytes` (up to 4 GiB - 1); `release(owner)` is called when they are no longer needed (null: they live for ever). If there is
-  /// no memory for the header, that is at once, and the buffer is empty.
+  /// Refers to `bytes` (up to 4 GiB - 1). Calls `release(owner)` when they are no longer needed; null: the bytes are never freed. Without
+  /// memory for the header it releases them at once and returns an empty buffer.
   [[nodiscard]] static Buffer reference(std::span<const std::byte> bytes, Release release, void* owner);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Pieces; each costs a header and the rounding of the heap besides its bytes.
+  /// The number of pieces. Each costs a header and the heap's rounding in addition to its bytes.
   [[nodiscard]] std::size_t pieces() const noexcept { return pieces_; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] const Piece* first() const noexcept { return first_; }
@@ -56,7 +56,7 @@ class Buffer {
     return first_ == nullptr ? std::span<const std::byte>{} : std::span{first_->data, first_->bytes};
   }
 
-  /// A tail that continues the last piece in the same block of gathered bytes (gathered_piece.hpp) becomes one piece with it.
+  /// A tail that continues the last piece in the same block of gathered bytes (gathered_piece.hpp) is joined with it.
   void append(Buffer&& tail) noexcept {
     if (first_ == nullptr) {  // nearly always
       first_ = std::exchange(tail.first_, nullptr);
@@ -67,24 +67,24 @@ class Buffer {
       append_behind(tail);
     }
   }
-  /// Drops the first `bytes`, releasing the pieces that are used up.
+  /// Drops the first `bytes` bytes and releases the pieces that are used up. The buffer MUST hold at least that many bytes.
   void drop_front(std::size_t bytes) noexcept;
-  /// Copies up to `out.size()` bytes from the front without dropping them; returns how many.
+  /// Copies up to `out.size()` bytes from the front without dropping them; returns their number.
   std::size_t peek(std::span<std::byte> out) const noexcept;
-  /// Takes the chain out; the caller releases its pieces by `release_piece`.
+  /// Removes and returns the chain. The caller MUST release each piece by `release_piece`.
   [[nodiscard]] Piece* detach() noexcept;
   static void release_piece(Piece* piece) noexcept;
   void clear() noexcept {
     if (first_ != nullptr) release_all();
   }
 
-  /// Appends a piece whose header is the caller's until `release` is called.
+  /// Appends a piece. Its header MUST stay valid until its `release` is called.
   void append_piece(Piece& piece) noexcept;
-  /// Gives this core's spare headers back to malloc (tests, which look for leaks).
+  /// Returns this core's spare headers to malloc (for tests that look for leaks).
   static void trim_free_list() noexcept;
 
  private:
-  /// Takes over the pieces of `tail`; this buffer is not empty.
+  /// Moves the pieces of `tail` here. This buffer MUST NOT be empty.
   void append_behind(Buffer& tail) noexcept;
   void release_all() noexcept;
 

@@ -72,7 +72,7 @@ TEST(Buffer, AReferenceToNothingIsReleasedAtOnce) {
   EXPECT_EQ(released, (std::vector{1}));
 }
 
-// Detached pieces are the caller's, each to be released by itself.
+// The caller releases each detached piece.
 TEST(Buffer, DetachedPiecesAreReleasedByTheCaller) {
   std::vector<int> released;
   Owner one{&released, 1}, two{&released, 2};

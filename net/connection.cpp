@@ -19,46 +19,45 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-/// Seconds without progress after our side closed; the stack's clock runs for them. Only the peer's acknowledgements are progress.
+/// Seconds without an acknowledgement from the peer after this side closed. The stack's ticks run during this time.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds after our side closed, with or without progress: a peer that acknowledges a byte a minute must not keep a closed connection.
+/// Seconds after this side closed, in any case: a peer that acknowledges one byte a minute must not keep a closed connection.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }
 
-void piece_goes_home(RemoteNode* node) noexcept;
+void release_on_own_core(RemoteNode* node) noexcept;
 
-/// The release of every received piece: the buffer belongs to the card's pool of its own core, and the window to the connection there.
+/// Releases a received piece on the connection's core, because the buffer belongs to that core's pool and the window to the connection.
 void release_received(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   if (this_core() != piece.connection->core()) {
-    piece.way_home = {.run = &piece_goes_home, .next = nullptr};
-    hand_over(piece.connection->core(), piece.way_home);
+    piece.run = &release_on_own_core;
+    hand_over(piece.connection->core(), piece);
     return;
   }
   ConnectionState& connection = *piece.connection;
-  const std::uint32_t bytes = piece.custom.pbuf.len;
+  const std::uint32_t bytes = piece.pbuf.len;
   const std::size_t memory_bytes = Stack::memory_of(piece.buffer());
-  pbuf_free(&piece.custom.pbuf);
+  pbuf_free(&piece.pbuf);
   connection.piece_released(bytes, memory_bytes);
 }
 
-void piece_goes_home(RemoteNode* node) noexcept {
-  release_received(reinterpret_cast<std::byte*>(node) - offsetof(ReceivedPiece, way_home));
-}
+void release_on_own_core(RemoteNode* node) noexcept { release_received(static_cast<ReceivedPiece*>(node)); }
 
 }  // namespace
 
-// --- What applications see ---------------------------------------------------------------------------------------------------------------
+// --- The application's interface ---------------------------------------------------------------------------------------------------------
 
 void ConnectionHandler::peer_closed() { connection().close(); }
 
 Result<void> Connection::send(Buffer&& data) {
   ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_ || self.abort_wanted_) return failure(ErrorCode::closed, "the connection is closed");
   if (data.bytes() > send_space_bytes()) {
     self.wanted_bytes_ = std::min(data.bytes(), send_queue_bytes_max);
-    return failure(ErrorCode::full, "too much is waiting to be acknowledged", data.bytes());
+    return failure(ErrorCode::full, "too many bytes are unacknowledged", data.bytes());
   }
   self.queued_.append(std::move(data));
   self.stack_.mark_dirty(self);
@@ -83,6 +82,7 @@ std::size_t Connection::unacknowledged_bytes() const noexcept {
 
 void Connection::end_sending() {
   ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.end_wanted_) return;
   self.end_wanted_ = true;
   self.stack_.mark_dirty(self);
@@ -90,6 +90,7 @@ void Connection::end_sending() {
 
 void Connection::close() {
   ConnectionState& self = ConnectionState::of(*this);
+  require(this_core() == self.core_, "a connection is used on its own core", self.core_);
   if (self.gone() || self.close_wanted_) return;
   self.close_wanted_ = self.end_wanted_ = true;
   self.quiet_polls_ = 0;
@@ -102,7 +103,7 @@ void Connection::abort() { ConnectionState::of(*this).request_abort(); }
 Endpoint Connection::local() const noexcept { return ConnectionState::of(*this).local_; }
 Endpoint Connection::remote() const noexcept { return ConnectionState::of(*this).remote_; }
 
-// --- Beginning and end -------------------------------------------------------------------------------------------------------------------
+// --- Start and end -----------------------------------------------------------------------------------------------------------------------
 
 ConnectionState::ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept
     : stack_(stack), pcb_(pcb), core_(static_cast<std::uint16_t>(stack.core())) {
@@ -128,23 +129,27 @@ bool ConnectionState::adopt(std::unique_ptr<ConnectionHandler> handler) noexcept
     request_abort();
     return false;
   }
+  require(handler_ == nullptr, "a connection has one handler", remote_.port);
   handler_ = std::move(handler);
   bind(*handler_);
   return true;
 }
 
 void ConnectionState::begin_attempt(ConnectAttempt& attempt) {
+  require(attempt_ == nullptr, "a connection has one attempt", core_);
   attempt_ = &attempt;
   attempt.limit.arm(connect_limit, [this] { request_abort(); });
 }
 
 void ConnectionState::request_abort() noexcept {
+  require(this_core() == core_, "a connection is used on its own core", core_);
   if (gone() || abort_wanted_) return;
   abort_wanted_ = true;
   stack_.mark_dirty(*this);
 }
 
 void ConnectionState::detach() noexcept {
+  require(!gone(), "a connection is detached from lwIP once", core_);
   tcp_arg(pcb_, nullptr);
   tcp_recv(pcb_, nullptr);
   tcp_sent(pcb_, nullptr);
@@ -162,6 +167,7 @@ void ConnectionState::clear_lwip() noexcept {
 }
 
 void ConnectionState::finish() noexcept {
+  require(this_core() == core_ && gone(), "a handler ends on its own core, after lwIP released the connection", core_);
   if (!orderly_) stack_.counters().connections_reset.add();
   if (handler_ != nullptr) {
     try {
@@ -178,6 +184,7 @@ void ConnectionState::finish() noexcept {
 }
 
 void ConnectionState::drop_references(std::uint32_t count) noexcept {
+  require(references_ >= count, "no more references to a connection are dropped than are held", count);
   references_ -= count;
   if (references_ == 0) delete this;
 }
@@ -205,7 +212,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
   if (stack_.card_buffers_short(held_bytes_ > 0)) [[unlikely]] {
     if (!gather(chain, data)) {
       stack_.counters().dropped_memory.add();
-      request_abort();  // the bytes are acknowledged already
+      request_abort();  // lwIP has acknowledged the bytes, so they cannot be dropped
     }
     return data;
   }
@@ -231,7 +238,7 @@ Buffer ConnectionState::take_received(pbuf* chain) noexcept {
 }
 
 void ConnectionState::piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references) noexcept {
-  require(held_bytes_ >= bytes, "more bytes released than received", bytes);
+  require(held_bytes_ >= bytes && received_memory_ >= memory_bytes, "no more bytes are released than were received", bytes);
   held_bytes_ -= bytes;
   received_memory_ -= memory_bytes;
   if (!gone()) {
@@ -254,7 +261,6 @@ void ConnectionState::open_window() noexcept {
 err_t ConnectionState::on_received(void* argument, tcp_pcb*, pbuf* data, err_t) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
   if (data == nullptr) {
-    self.end_received_ = true;
     if (!self.close_wanted_ && !self.abort_wanted_ && self.handler_ != nullptr) {
       self.call_handler([](ConnectionHandler& handler) { handler.peer_closed(); });
     }
@@ -280,7 +286,7 @@ bool ConnectionState::write_queued() noexcept {
     Buffer::Piece& piece = *queued_.first();
     const std::size_t room = std::min<std::size_t>(tcp_sndbuf(pcb_), 0xFFFF);
     const std::size_t bytes = std::min<std::size_t>(piece.bytes, room);
-    if (bytes == 0) return true;  // goes on when something is acknowledged
+    if (bytes == 0) return true;  // continues after the next acknowledgement
     const std::uint8_t more = bytes < piece.bytes || piece.next != nullptr ? TCP_WRITE_FLAG_MORE : 0;
     err_t error = ERR_MEM;
     if (piece.bytes <= copy_bytes_max) {
@@ -299,7 +305,7 @@ bool ConnectionState::write_queued() noexcept {
 err_t ConnectionState::on_sent(void* argument, tcp_pcb*, std::uint16_t bytes) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
   self.quiet_polls_ = 0;
-  require(self.written_bytes_ >= bytes, "more bytes acknowledged than sent", bytes);
+  require(self.written_bytes_ >= bytes, "no more bytes are acknowledged than were sent", bytes);
   self.written_bytes_ -= bytes;
   const bool room = self.wanted_bytes_ != 0 && self.send_space_bytes() >= self.wanted_bytes_;
   if (room || self.unacknowledged_bytes() == 0) {
@@ -338,7 +344,7 @@ void ConnectionState::settle() noexcept {
   if (!gone()) charge();
 }
 
-// --- lwIP's news -------------------------------------------------------------------------------------------------------------------------
+// --- lwIP's callbacks --------------------------------------------------------------------------------------------------------------------
 
 err_t ConnectionState::on_poll(void* argument, tcp_pcb*) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
@@ -362,6 +368,7 @@ void ConnectionState::on_error(void* argument, err_t error) noexcept {
 
 err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
   auto& self = *static_cast<ConnectionState*>(argument);
+  require(self.attempt_ != nullptr, "an established connection had an attempt", self.core_);
   ConnectAttempt& attempt = *std::exchange(self.attempt_, nullptr);
   attempt.limit.cancel();
   self.remember_addresses();
@@ -378,7 +385,7 @@ err_t connection_established(void* argument, tcp_pcb*, err_t) noexcept {
 
 extern "C" int neap_lwip_input_done(tcp_pcb* pcb) {
   using namespace neap::net;
-  // Before it is accepted, the argument is the listener's; once in order at its end, there is none.
+  // The argument is the listener's before the connection is accepted, and null after an orderly end.
   if (pcb->state == SYN_RCVD || pcb->callback_arg == nullptr) return 1;
   auto& connection = *static_cast<ConnectionState*>(pcb->callback_arg);
   if (pcb->state == TIME_WAIT) {

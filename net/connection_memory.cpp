@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a connection retains: payload in blocks of its own, and lwIP's out-of-order queue. All of it is off the path of a request that is
-// answered in its event.
+// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this runs for a request
+// that is answered in the same event.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "kernel/events.hpp"
+#include "kernel/panic.hpp"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
 #include "net/connection_state.hpp"
@@ -23,11 +24,9 @@ constexpr std::size_t header_bytes = memory::heap_bytes(sizeof(GatheredPiece));
 
 std::size_t memory_of(const GatheredBlock& block) noexcept { return memory::heap_bytes(sizeof(GatheredBlock) + block.room_bytes); }
 
-void piece_goes_home(RemoteNode* node) noexcept {
-  GatheredPiece::release(reinterpret_cast<std::byte*>(node) - offsetof(GatheredPiece, way_home));
-}
+void release_on_own_core(RemoteNode* node) noexcept { GatheredPiece::release(static_cast<GatheredPiece*>(node)); }
 
-/// Puts the payload of an out-of-order segment into memory of its size. lwIP reads the TCP header of such a segment, too.
+/// Copies an out-of-order segment into memory of its size. lwIP also reads the segment's TCP header, so it is copied too.
 void copy_segment(Stack& stack, tcp_seg& segment) noexcept {
   if (ReceivedPiece::of(*segment.p).buffer().return_to == &Stack::free_heap_buffer) return;
   pbuf* const copy = stack.copy_of(*segment.p, segment.tcphdr, TCP_HLEN);
@@ -68,6 +67,8 @@ bool ConnectionState::gather(pbuf* chain, Buffer& data) noexcept {
       }
       const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(left, block_->room_bytes - block_->used_bytes));
       std::byte* const to = block_->data() + block_->used_bytes;
+      require(bytes <= block_->room_bytes - block_->used_bytes && block_->used_bytes <= block_->room_bytes,
+              "payload is gathered within its block", bytes);
       std::memcpy(to, from, bytes);
       block_->used_bytes += bytes;
       ++block_->pieces;
@@ -95,8 +96,8 @@ void GatheredPiece::release(void* owner) noexcept {
   auto& piece = *static_cast<GatheredPiece*>(owner);
   ConnectionState& connection = *piece.block->connection;
   if (this_core() != connection.core()) {
-    piece.way_home = {.run = &piece_goes_home, .next = nullptr};
-    hand_over(connection.core(), piece.way_home);
+    piece.run = &release_on_own_core;
+    hand_over(connection.core(), piece);
     return;
   }
   connection.gathered_released(piece);
@@ -105,6 +106,7 @@ void GatheredPiece::release(void* owner) noexcept {
 void GatheredPiece::join(Buffer::Piece& last, Buffer::Piece& next) noexcept {
   GatheredPiece& one = *of(last);
   GatheredPiece* const other = of(next);
+  require(one.block == other->block && last.data + last.bytes == next.data, "joined pieces are adjacent in one block", next.bytes);
   last.bytes += next.bytes;
   one.bytes += other->bytes;
   one.count += other->count;
@@ -117,7 +119,10 @@ void GatheredPiece::join(Buffer::Piece& last, Buffer::Piece& next) noexcept {
   delete other;
 }
 
-void ConnectionState::header_joined() noexcept { received_memory_ -= header_bytes; }
+void ConnectionState::header_joined() noexcept {
+  require(received_memory_ >= header_bytes, "no more memory is released than was received", received_memory_);
+  received_memory_ -= header_bytes;
+}
 
 void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   GatheredBlock* const block = piece.block;
@@ -125,6 +130,7 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   const std::uint32_t count = piece.count;
   std::size_t memory_bytes = piece.headers * header_bytes;
   delete &piece;
+  require(block->connection == this && block->pieces >= count, "no more pieces of a block are released than it has", count);
   block->pieces -= count;
   if (block->pieces == 0) {
     memory_bytes += memory_of(*block);
@@ -138,7 +144,7 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
 
 void ConnectionState::settle_out_of_order() noexcept {
   if (pcb_->ooseq != nullptr && stack_.refuses(*this)) {
-    tcp_free_ooseq(pcb_);  // RFC 2018, 8: what was reported by SACK may be given up
+    tcp_free_ooseq(pcb_);  // RFC 2018, 8: a receiver may drop bytes that it has reported by SACK
     stack_.counters().out_of_order_dropped.add();
   }
   std::size_t bytes = 0;

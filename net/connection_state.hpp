@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// What stands behind a Connection.
+// The implementation of a Connection.
 //
-// A connection ends in many ways (both sides closed in either order, reset, time-out, by the handler in the middle of its own call), but
-// the handler must hear of it once, and be destroyed once, outside its own calls. So handlers never reach into lwIP: they leave wishes
-// here, and the stack fulfils them at the end of the event. lwIP's news of the end only marks the connection as gone; an event of its own
-// says `closed` and destroys the handler. The object itself stays until the last received piece that counts against its window was
+// A connection ends in many ways: both sides close in either order, a reset, a time-out, or a request of the handler inside its own call.
+// `closed` must be called once, and the handler destroyed once, outside its own calls. So a handler's requests are recorded here, and
+// `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a separate event
+// calls `closed` and destroys the handler. The object itself is kept until the last received piece that counts against its window is
 // released. Internal to net/.
 #pragma once
 
@@ -28,16 +28,16 @@ class Stack;
 struct GatheredBlock;
 struct GatheredPiece;
 
-/// A `connect` in progress; lives in its task.
+/// A `connect` in progress; a local object of its task.
 struct ConnectAttempt {
   Acceptor acceptor;
   Completion<Result<void>> done;
-  Timer limit;  ///< gives up
+  Timer limit;  ///< aborts the attempt
 };
 
 class ConnectionState final : public Connection {
  public:
-  /// `pcb` is new or just accepted; its callbacks become this object's.
+  /// `pcb` is new or was just accepted. This object registers its callbacks.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
@@ -45,9 +45,9 @@ class ConnectionState final : public Connection {
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
 
-  /// Takes the handler; null: the connection is reset. Returns whether there is one.
+  /// Takes the handler and returns true. Null resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
-  /// What a new handler's maker may throw: `bad_alloc` counts as a refusal.
+  /// Calls the acceptor. A `bad_alloc` counts as a refusal.
   [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
     try {
       return acceptor(*this);
@@ -56,21 +56,21 @@ class ConnectionState final : public Connection {
     }
   }
 
-  /// At the end of an event: calls `writable` if it is due, tells lwIP what was released, queued, closed or aborted, and sends.
+  /// Runs at the end of an event: calls `writable` if due, passes all recorded requests to lwIP, and sends.
   void settle() noexcept;
-  /// Says `closed` and destroys the handler. The object may be gone when this returns.
+  /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
-  /// A piece of `bytes` that the application held was released, and `memory_bytes` with it; on the connection's core. The object may be
-  /// gone when this returns.
+  /// The application released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's core. May
+  /// delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
-  /// The header of a gathered piece went away by a join.
+  /// A join of gathered pieces freed the header of one of them.
   void header_joined() noexcept;
-  /// Tells the core's account what the connection holds now.
+  /// Updates the core's account with what the connection holds now.
   void charge() noexcept;
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
-  /// lwIP is about to forget the connection, in order (TIME-WAIT).
+  /// Separates the connection from lwIP after an orderly close (TIME-WAIT).
   void detach() noexcept;
 
   [[nodiscard]] bool gone() const noexcept { return pcb_ == nullptr; }
@@ -94,13 +94,13 @@ class ConnectionState final : public Connection {
   template <typename Call>
   void call_handler(Call call) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
-  /// Copies `chain` into blocks and frees it. False: no memory, and `data` lacks bytes.
+  /// Copies `chain` into blocks and frees it. False: no memory, and `data` is incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
-  /// Memory of lwIP's out-of-order queue. Copies its payload where card buffers are short, gives it up where memory is.
+  /// Updates the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
   void settle_out_of_order() noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
-  /// Hands queued bytes to lwIP; false if it had no room or memory though the window is open.
+  /// Passes queued bytes to lwIP. False: lwIP had no memory for them.
   bool write_queued() noexcept;
   void remember_addresses() noexcept;
   void drop_references(std::uint32_t count) noexcept;
@@ -109,28 +109,27 @@ class ConnectionState final : public Connection {
   tcp_pcb* pcb_;
   std::unique_ptr<ConnectionHandler> handler_;
   ConnectAttempt* attempt_ = nullptr;
-  Buffer queued_;                      // sent by the handler, not yet lwIP's
-  std::size_t written_bytes_ = 0;      // lwIP's, not yet acknowledged
-  std::size_t wanted_bytes_ = 0;       // what the last refused `send` wanted; 0: none
-  std::uint32_t released_bytes_ = 0;   // released by the application, not yet told to lwIP
-  std::uint32_t held_bytes_ = 0;       // delivered and not released
-  std::uint32_t references_ = 1;       // the connection's own, and one for each received piece
-  std::size_t received_memory_ = 0;    // behind `held_bytes_`: buffers, blocks and headers in whole
-  std::size_t reordered_memory_ = 0;   // lwIP's out-of-order queue
-  std::size_t charged_bytes_ = 0;      // what the core's account knows
-  GatheredBlock* block_ = nullptr;     // the one that is being filled
-  std::uint32_t quiet_polls_ = 0;      // seconds without progress since `close`
-  std::uint32_t closing_since_s_ = 0;  // of the boot clock
+  Buffer queued_;                      // sent by the handler, not yet passed to lwIP
+  std::size_t written_bytes_ = 0;      // passed to lwIP, not yet acknowledged
+  std::size_t wanted_bytes_ = 0;       // size of the last refused `send`; 0: none
+  std::uint32_t released_bytes_ = 0;   // released by the application, not yet reported to lwIP
+  std::uint32_t held_bytes_ = 0;       // delivered to the application and not released
+  std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
+  std::size_t received_memory_ = 0;    // memory of `held_bytes_`: whole buffers, blocks and headers
+  std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
+  std::size_t charged_bytes_ = 0;      // as last charged to the core's account
+  GatheredBlock* block_ = nullptr;     // the block that is being filled
+  std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
+  std::uint32_t closing_since_s_ = 0;  // seconds of the boot clock
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;
-  bool end_wanted_ = false;    // our side's end, once all was sent
-  bool close_wanted_ = false;  // and nothing more is to be received
+  bool end_wanted_ = false;    // close this side after all was sent
+  bool close_wanted_ = false;  // and discard received bytes
   bool abort_wanted_ = false;
   bool end_sent_ = false;
-  bool end_received_ = false;
   bool orderly_ = false;
-  bool control_ = false;  // its memory is not refused
+  bool control_ = false;  // exempt from memory limits
 };
 
 }  // namespace neap::net

@@ -17,7 +17,7 @@ constexpr Endpoint service{.address = server_address, .port = 7};
 
 bool ended(const Record& record) { return record.destroyed > 0; }
 
-TEST(Connection, AnswersWhatItReceives) {
+TEST(Connection, EchoesReceivedBytes) {
   TwoMachines world;
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   auto record = std::make_shared<Record>();
@@ -33,13 +33,13 @@ struct TransferCase {
   double lost, repeated, late;
   bool offload;
   std::size_t piece_bytes;
-  const char* tso = nullptr;  ///< "changing": each form in turn while bytes flow
+  const char* tso = nullptr;  ///< "changing": each form in turn during the transfer
 };
 
 class Transfer : public ::testing::TestWithParam<TransferCase> {};
 
-// Every byte of 10 MB each way, at once, whatever the wire does. Payload is overwritten and freed the moment it is released, and the cards
-// read late: a release before the last reader is done shows as a wrong byte or a sanitizer's report.
+// 10 MB in each direction at the same time arrive complete on every wire. Payload is overwritten and freed when it is released, and the
+// cards read late. So a release before the last read shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
   TwoMachinesOptions options;
@@ -74,7 +74,7 @@ TEST_P(Transfer, BothWaysComplete) {
   expect_ended_well(*client);
   const Counters counters = world.counters_of(0);
   if (with.lost > 0) EXPECT_GT(counters.retransmissions + world.counters_of(1).retransmissions, 0U);
-  EXPECT_EQ(counters.joined_frames, world.server_card.frames_cut());
+  EXPECT_EQ(counters.joined_frames, world.server_card.frames_segmented());
   EXPECT_EQ(counters.joined_frames > 0, with.tso != nullptr);
   EXPECT_GE(counters.joined_segments, 2 * counters.joined_frames);
   EXPECT_EQ(counters.frames_sent, world.server_card.frames_sent());
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                       TransferCase{"TsoChanging", 0.002, 0.01, 0.01, true, 50'000, "changing"}),
     [](const auto& tested) { return tested.param.name; });
 
-// A server that answers in several writes must not send several segments: each would cost an acknowledgement and a wake-up.
+// An answer in several writes must not become several segments: each would cost an acknowledgement and a wake-up.
 TEST(Connection, GathersAnEventsWritesIntoOneSegment) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
@@ -120,8 +120,8 @@ TEST(Connection, GathersAnEventsWritesIntoOneSegment) {
   world.machine.on(world.client_core, [&] { EXPECT_TRUE(client->text.starts_with("VALUE key 0 512\r\nx")) << client->text; });
 }
 
-// The peer closes its side first and still gets everything that was to be said.
-TEST(Connection, HalfCloseLetsTheAnswerOut) {
+// The peer closes its side first and still receives the whole answer.
+TEST(Connection, AnswerIsSentAfterAHalfClose) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
@@ -139,8 +139,8 @@ TEST(Connection, HalfCloseLetsTheAnswerOut) {
   expect_ended_well(*client);
 }
 
-// What a peer sends after our close is thrown away and counted; it must neither reset the connection nor hold it open.
-TEST(Connection, CloseDiscardsWhatStillComes) {
+// Bytes that a peer sends after this side's close are discarded and counted. They must neither reset the connection nor keep it open.
+TEST(Connection, CloseDiscardsLaterBytes) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
   auto client = std::make_shared<Record>();
@@ -172,7 +172,7 @@ TEST(Connection, ResetInTheMiddleEndsBothHandlersOnce) {
   EXPECT_EQ(world.counters_of(1).connections_reset, 1U);
 }
 
-// A handler that keeps what it received closes its peer's window; when it lets go, in other events, the rest comes.
+// A handler that keeps received bytes closes its peer's window. When it releases them, in other events, the remaining bytes arrive.
 TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
@@ -195,7 +195,7 @@ TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
   EXPECT_LE(stalled, 256U * 1024);
   EXPECT_GT(stalled, 200U * 1024);
   const Counters held = world.counters_of(0);
-  EXPECT_LE(held.receive_held_max, 129U);  // the card kept its buffers
+  EXPECT_LE(held.receive_held_max, 129U);  // the card's buffers were not used up
   EXPECT_GT(held.receive_copied, 0U);
   world.machine.on(0, [&] {
     kept->keep = false;
@@ -207,7 +207,7 @@ TEST(Connection, KeptBuffersCloseTheWindowAndOpenItAgain) {
   expect_ended_well(*client);
 }
 
-// Received bytes may be handed to another core and outlive their connection.
+// Received bytes may be handed over to another core, and kept after their connection has ended.
 TEST(Connection, ReceivedBytesMayBeReleasedElsewhereAndLate) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
@@ -220,7 +220,7 @@ TEST(Connection, ReceivedBytesMayBeReleasedElsewhereAndLate) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server_card.buffers_out() == 0; }));
 }
 
-// Frames that found the ring full are sent later, in order, and nothing is lost.
+// Frames that a full ring refused are sent later, in order and without loss.
 class FullRing : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FullRing, DelaysAndLosesNothing) {
@@ -242,14 +242,14 @@ TEST_P(FullRing, DelaysAndLosesNothing) {
   EXPECT_EQ(counters.transmit_full, world.server_card.found_full());
   EXPECT_EQ(counters.retransmissions, 0U);  // a full ring is not a lost frame
   EXPECT_GT(counters.transmit_copied, 0U);  // frames of more pieces than this card takes
-  EXPECT_LE(world.server_card.most_pieces(), 3U);
+  EXPECT_LE(world.server_card.pieces_max_seen(), 3U);
   expect_ended_well(*server);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tso, FullRing, ::testing::ValuesIn(policy::segmentation_names),
                          [](const auto& tested) { return std::string(tested.param); });
 
-TEST(Connection, RefusedAndUnansweredConnectionsSaySo) {
+TEST(Connection, RefusalAndTimeOutAreReported) {
   TwoMachines world;
   EXPECT_EQ(world.connect({.address = server_address, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::closed);
   EXPECT_EQ(world.connect({.address = {0x0A000063}, .port = 9}, recording(std::make_shared<Record>())), ErrorCode::timeout);
@@ -259,7 +259,7 @@ TEST(Connection, RefusedAndUnansweredConnectionsSaySo) {
   });
 }
 
-// A port that was just used may still be in the peer's TIME-WAIT, where a new connection finds no answer: every other one comes first.
+// A port that was just used may still be in the peer's TIME-WAIT, which does not answer a new connection. So all other ports come first.
 TEST(Connection, LocalPortsRestBeforeTheyAreUsedAgain) {
   TwoMachines world;
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
@@ -289,7 +289,7 @@ TEST(Connection, AnAcceptorMayRefuse) {
   expect_ended_well(*client);
 }
 
-// Out of memory refuses the request, not the machine.
+// A handler without memory ends its connection, not the machine.
 TEST(Connection, HandlerOutOfMemoryEndsItsConnectionOnly) {
   TwoMachines world;
   auto server = std::make_shared<Record>();
@@ -315,7 +315,7 @@ TEST(Connection, SendTakesAllOrNothing) {
                             Buffer more = Buffer::reference(std::span(big).first(1), nullptr, nullptr);
                             const Result<void> refused = connection.send(std::move(more));
                             EXPECT_EQ(refused.error().code, ErrorCode::full);
-                            EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it as it was
+                            EXPECT_EQ(more.bytes(), 1U);  // NOLINT: an error leaves it unchanged
                             return std::make_unique<RecordingHandler>(client, RecordingHandler::Behaviour{});
                           }),
             std::nullopt);

@@ -14,7 +14,7 @@ unsigned read_u16(const std::byte* at) noexcept { return std::to_integer<unsigne
 }  // namespace
 
 Result<void> count_as_control(std::uint16_t port) {
-  if (port == 0) return failure(ErrorCode::invalid, "net: port 0 is nobody's");
+  if (port == 0) return failure(ErrorCode::invalid, "net: port 0 is not a port");
   std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
   for (;;) {
     if ((ports & 0xFFFF) == port || ports >> 16 == port) return {};

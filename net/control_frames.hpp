@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which frames are not the application's.
+// Distinguishes control frames from the application's frames.
 //
-// Whoever watches a machine over its own network sends frames through the same queues as the application. To subtract them they are counted
-// apart (log::count_control), by the TCP port that control listens on. Fragments are not told apart: their ports are not in each of them.
-// Internal to net/.
+// A client that observes a machine over its own network sends frames through the application's queues. They are counted separately
+// (log::count_control), so that a study can subtract them. The criterion is the TCP port that control listens on. Fragments always count as
+// the application's, because only the first one carries the ports. Internal to net/.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,22 @@
 
 namespace neap::net {
 
-/// Up to two ports in its halves; 0: none.
+/// Up to two ports, one in each half; 0: none.
 extern constinit std::atomic<std::uint32_t> control_ports;
 
-/// True if connections of this local port are control's. They have connections and memory of their own (stack_memory.hpp).
+/// True if this local port belongs to control. Its connections have reserved connections and memory (stack_memory.hpp).
 [[nodiscard]] inline bool is_control_port(std::uint16_t port) noexcept {
   const std::uint32_t ports = control_ports.load(std::memory_order_relaxed);
   return port != 0 && (port == (ports & 0xFFFF) || port == ports >> 16);
 }
 
-/// Where in a TCP header our own port is.
+/// The offset of the local port in a TCP header.
 enum class LocalPort : std::uint8_t { source = 0, destination = 2 };
 
-/// `frame` begins with the Ethernet header; `bytes` of it lie there.
+/// `frame` begins with the Ethernet header; its first `bytes` bytes are readable.
 [[nodiscard]] bool has_control_port(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept;
 
-/// The test that every frame pays for.
+/// The check that runs for every frame.
 [[nodiscard]] inline bool is_control_frame(const std::byte* frame, std::size_t bytes, LocalPort where) noexcept {
   return control_ports.load(std::memory_order_relaxed) != 0 && has_control_port(frame, bytes, where);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// UDP: what comes to a port goes to its receiver on the core to which the card sent it, and leaves from where it is sent.
+// UDP: a datagram is passed to its port's receiver on the core that received it, and is sent from the core that sends it.
 #include <algorithm>
 #include <new>
 
 #include "kernel/events.hpp"
+#include "kernel/panic.hpp"
 #include "lwip/igmp.h"
 #include "lwip/udp.h"
 #include "net/received_piece.hpp"
@@ -13,27 +14,27 @@ namespace neap::net {
 
 namespace {
 
-/// RFC 1112, 6.1: what is sent to a group stays in its network unless somebody asks for more.
+/// RFC 1112, 6.1: the default TTL of a multicast datagram is 1, so it stays on the local network.
 constexpr std::uint8_t group_hops = 1;
 constexpr std::size_t datagram_bytes_max = 0xFFFF - 20 - 8;
 
-void piece_goes_home(RemoteNode* node) noexcept;
+void release_on_own_core(RemoteNode* node) noexcept;
 
-/// As a connection's: the buffer belongs to the card's pool of its own core.
+/// Releases a piece on the core that received it, because the buffer belongs to that core's pool.
 void release_piece(void* owner) noexcept {
   auto& piece = *static_cast<ReceivedPiece*>(owner);
   if (this_core() != piece.stack->core()) {
-    piece.way_home = {.run = &piece_goes_home, .next = nullptr};
-    hand_over(piece.stack->core(), piece.way_home);
+    piece.run = &release_on_own_core;
+    hand_over(piece.stack->core(), piece);
     return;
   }
   const std::size_t memory_bytes = Stack::memory_of(piece.buffer());
   Stack& stack = *piece.stack;
-  pbuf_free(&piece.custom.pbuf);  // and the piece with it
+  pbuf_free(&piece.pbuf);  // frees the piece too
   stack.datagram_released(memory_bytes);
 }
 
-void piece_goes_home(RemoteNode* node) noexcept { release_piece(reinterpret_cast<std::byte*>(node) - offsetof(ReceivedPiece, way_home)); }
+void release_on_own_core(RemoteNode* node) noexcept { release_piece(static_cast<ReceivedPiece*>(node)); }
 
 Buffer take(Stack& stack, pbuf* chain) noexcept {
   Buffer data;
@@ -48,6 +49,7 @@ Buffer take(Stack& stack, pbuf* chain) noexcept {
       pbuf_free(chain);
     } else {
       ReceivedPiece& piece = ReceivedPiece::of(*chain);
+      require((chain->flags & PBUF_FLAG_IS_CUSTOM) != 0, "a datagram consists of receive buffers", chain->flags);
       piece.stack = &stack;
       piece.piece = {
           .data = static_cast<const std::byte*>(chain->payload), .bytes = chain->len, .release = &release_piece, .owner = &piece};
@@ -87,7 +89,7 @@ Result<void> Stack::receive_datagrams(std::uint16_t port, const DatagramReceiver
   if (pcb == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a port of UDP", port);
   if (udp_bind(pcb, IP4_ADDR_ANY, port) != ERR_OK) {
     udp_remove(pcb);
-    return failure(ErrorCode::invalid, "the port is taken", port);
+    return failure(ErrorCode::invalid, "the port is in use", port);
   }
   udp_set_multicast_ttl(pcb, group_hops);
   udp_recv(pcb, &DatagramCallbacks::received, made.get());
@@ -110,19 +112,20 @@ void Stack::end_datagrams(std::uint16_t port) noexcept {
 Result<void> Stack::send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept {
   const DatagramPort* port = datagram_ports_;
   while (port != nullptr && port->pcb->local_port != from_port) port = port->next;
-  if (port == nullptr) return failure(ErrorCode::invalid, "nobody receives datagrams at this port", from_port);
+  if (port == nullptr) return failure(ErrorCode::invalid, "no receiver at this port", from_port);
   if (to.port == 0 || to.address.value == 0) return failure(ErrorCode::invalid, "no such address", to.port);
-  if (bytes.size() > datagram_bytes_max) return failure(ErrorCode::invalid, "more than a datagram holds", bytes.size());
+  if (bytes.size() > datagram_bytes_max) return failure(ErrorCode::invalid, "longer than a datagram", bytes.size());
   wake_clock(false);
   pbuf* const data = pbuf_alloc(PBUF_TRANSPORT, static_cast<std::uint16_t>(bytes.size()), PBUF_RAM);
   if (data == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a datagram", bytes.size());
+  require(data->len == bytes.size(), "a new datagram is one piece of memory", data->len);
   std::ranges::copy(bytes, static_cast<std::byte*>(data->payload));
   const ip_addr_t address{.addr = lwip_htonl(to.address.value)};
   const err_t error = udp_sendto(port->pcb, data, &address, to.port);
   pbuf_free(data);
   want_event_end();
   if (error == ERR_OK) return {};
-  if (error == ERR_MEM) return failure(ErrorCode::full, "the card or a neighbour's queue has no room for a datagram", to.port);
+  if (error == ERR_MEM) return failure(ErrorCode::full, "no room for a datagram in the card's ring or a neighbour's queue", to.port);
   return failure(ErrorCode::closed, "no address or no link", to.port);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The lease of the machine's address (RFC 2131) against a server that is short of time, refuses, or is hostile. On a clock of the test's
-// own.
+// The lease of the machine's address (RFC 2131), with servers that offer short leases, refuse, or are hostile. The test controls the clock.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,7 +31,7 @@ class DhcpLease : public ::testing::Test {
     terms.lease_s = seconds;
     return terms;
   }
-  /// Lets the machine ask, under `terms`, and gets its address.
+  /// Runs the machine's request under `terms`; returns its address.
   void bring_up_under(const DhcpTerms& terms) {
     server_.set_terms(terms);
     run_clock_until_done(
@@ -69,7 +68,7 @@ class DhcpLease : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-/// Passes seconds until `condition`; returns how many, at most `limit`.
+/// Advances the clock by seconds until `condition`; returns their number, at most `limit`.
 #define SECONDS_UNTIL(condition, limit)                            \
   [&] {                                                            \
     int seconds = 0;                                               \
@@ -77,7 +76,7 @@ class DhcpLease : public ::testing::Test {
     return seconds;                                                \
   }()
 
-// A lease below 90 s was never renewed, since lwIP counted in minutes: the address was lost, and every connection reset, each minute.
+// Unpatched lwIP counts in minutes, so a lease below 90 s was never renewed. Each minute the address was lost and every connection reset.
 class ShortLease : public DhcpLease, public ::testing::WithParamInterface<int> {};
 
 TEST_P(ShortLease, IsRenewedAtHalfItsTime) {
@@ -123,7 +122,7 @@ TEST_P(ShortLease, EndsWhenNoServerAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Dhcp, ShortLease, ::testing::Values(10, 30, 60, 89, 150));
 
-// Offer, request, refusal and the next offer followed each other as fast as the wire is: 10,000 broadcasts in 15 s.
+// In an earlier version, offer, request, refusal and the next offer followed each other at the wire's speed: 10,000 broadcasts in 15 s.
 TEST_F(DhcpLease, ServerThatRefusesIsAskedMoreAndMoreRarely) {
   bring_up_under(lasting(10));
   DhcpTerms terms = lasting(10);
@@ -189,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(
                       HostileTerms{"AnotherAddressIsAcknowledged", [](DhcpTerms& terms) { terms.acknowledged = Ipv4Address{0x0A000043}; }}),
     [](const auto& one) { return std::string(one.param.name); });
 
-// Without option 1 lwIP took the whole of 10.0.0.0/8, and control lets the machine's network in.
+// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so it would be open
+// to all of these.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};
@@ -208,8 +208,8 @@ TEST_F(DhcpLease, GatewayOutsideTheNetworkIsLeftOut) {
   EXPECT_EQ(host::take_console_text().find("gateway"), std::string::npos);
 }
 
-// Where an option was longer than the next fragments, the parser went on behind a fragment's end. (A machine without an address takes no
-// fragments.)
+// In an earlier version, if an option was longer than the next fragments, the parser read beyond a fragment's end. (A machine without an
+// address accepts no fragments.)
 TEST_F(DhcpLease, LongOptionInSmallFragmentsIsSkipped) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));
@@ -243,7 +243,7 @@ TEST_F(DhcpLease, TimesOutOfOrderAreReplaced) {
   }
 }
 
-// Also after a lease that had an end: its times are over.
+// Also after a finite lease, whose times no longer apply.
 TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));
@@ -262,7 +262,7 @@ TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   EXPECT_EQ(server_.requests(), asked);
 }
 
-// The longest lease that ends: its seconds are not counted one by one.
+// The longest finite lease: its seconds are not counted one by one.
 TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
   bring_up_under(lasting(0xFFFFFFFE));
   for (int day = 0; day < 10'000; day += 100) {
@@ -270,7 +270,7 @@ TEST_F(DhcpLease, LongLeaseCostsNothingToCount) {
     machine_.on(0, [] {});
   }
   const auto before = std::chrono::steady_clock::now();
-  card_.set_link(false);  // counts what has passed
+  card_.set_link(false);  // counts the time that has passed
   for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
   EXPECT_LT(std::chrono::steady_clock::now() - before, 500ms);
   EXPECT_EQ(network_->address(), offered);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Segments that a third machine forges into a connection, or that a hostile peer sends: none of them may harm what the connection does.
+// Segments that a third machine forges or a hostile peer sends. None of them may disturb the connection.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ Bytes pattern_bytes(std::size_t from, std::size_t count, unsigned seed) {
 
 Bytes mss_option(std::uint16_t mss) { return {std::byte{2}, std::byte{4}, static_cast<std::byte>(mss >> 8), static_cast<std::byte>(mss)}; }
 
-/// Acknowledges what comes, in order, until nothing more does; returns the sizes of the payloads.
+/// Acknowledges in-order segments until no more arrive; returns the sizes of their payloads.
 std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint16_t window = 0xFFFF) {
   std::vector<std::size_t> sizes;
   for (int round = 0; round < 2000; ++round) {
@@ -30,7 +30,7 @@ std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint1
       sizes.push_back(segment.payload.size());
       EXPECT_LE(segment.payload.size(), 1460U);
       const auto behind = static_cast<std::int32_t>(peer.acknowledged - segment.seq);
-      EXPECT_GE(behind, 0) << "a hole";
+      EXPECT_GE(behind, 0) << "a gap";
       if (behind < 0) continue;
       const auto skip = static_cast<std::size_t>(behind);
       if (skip >= segment.payload.size()) continue;
@@ -42,11 +42,12 @@ std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint1
     if (!any) return sizes;
     peer.acknowledge(window);
   }
-  ADD_FAILURE() << "it never ends";
+  ADD_FAILURE() << "the segments do not end";
   return sizes;
 }
 
-// One forged segment made every later segment carry one byte: options were read before the sequence number was looked at.
+// In an earlier version, one forged segment made every later segment carry one byte, because options were read before the sequence number
+// was checked.
 TEST(ForgedSegments, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
@@ -60,11 +61,12 @@ TEST(ForgedSegments, MssOutsideASynIsNotRead) {
   }
 }
 
-// With data that waits, a smaller MSS made lengths wrap below 0: a panic with assertions, a frame too long for the card without.
-TEST(ForgedSegments, MssWhileDataWaitsHarmsNothing) {
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0: a panic with assertions, without them a frame too long
+// for the card.
+TEST(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   HandPeer peer;
   peer.open(40000, 2000, mss_option(1460));
-  peer.application_sends(10'000);  // more than the window holds
+  peer.application_sends(10'000);  // more than the window
   peer.send({.seq = peer.seq + 0x40000000, .acknowledged = peer.acknowledged, .payload = {}, .options = mss_option(1)});
   peer.application_sends(10'000);
   std::size_t received = 0;
@@ -73,7 +75,7 @@ TEST(ForgedSegments, MssWhileDataWaitsHarmsNothing) {
   EXPECT_EQ(peer.counters().transmit_failed, 0U);
 }
 
-// CVE-2019-11479: a peer's own MSS of a few bytes costs a segment for each of them.
+// CVE-2019-11479: with an MSS of a few bytes, every few bytes cost a segment.
 TEST(ForgedSegments, MssOfASynHasALowerBound) {
   HandPeer peer;
   peer.open(40000, 0xFFFF, mss_option(1));
@@ -84,8 +86,9 @@ TEST(ForgedSegments, MssOfASynHasALowerBound) {
   EXPECT_LE(sizes.size(), 101U);
 }
 
-// Data written while the window is closed is cut for the full size. A window that then opens by some bytes made lengths wrap.
-TEST(ForgedSegments, WindowThatOpensLateAndLittleHarmsNothing) {
+// Data written while the window is closed is segmented for the full MSS. In an earlier version, lengths wrapped when the window then opened
+// by a few bytes.
+TEST(ForgedSegments, WindowThatOpensLateByAFewBytesIsHarmless) {
   for (const std::uint16_t window : {2, 100, 1000, 2919}) {
     HandPeer peer;
     peer.open(40000, 0, mss_option(1460));
@@ -96,7 +99,7 @@ TEST(ForgedSegments, WindowThatOpensLateAndLittleHarmsNothing) {
     peer.application_sends(60'000);
     EXPECT_EQ(peer.counters().transmit_failed, 0U);
     std::size_t received = 0;
-    for (int second = 0; second < 20; ++second) {  // the first, long segment waits for the persist timer
+    for (int second = 0; second < 20; ++second) {  // the first, long segment is sent by the persist timer
       drain(peer, received, window);
       peer.advance(500ms);
     }
@@ -109,7 +112,7 @@ TEST(ForgedSegments, WindowThatOpensLateAndLittleHarmsNothing) {
   }
 }
 
-// The probe's byte was all that waited: the persist timer went on with nothing to send.
+// If the probe's byte was the only queued byte, an earlier version's persist timer continued with nothing to send.
 TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
   HandPeer peer;
   peer.open(40000, 0);
@@ -129,7 +132,7 @@ TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the right numbers.
+  /// Added to the valid numbers.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -139,7 +142,7 @@ struct Forgery {
 
 class EachForgery : public ::testing::TestWithParam<Forgery> {};
 
-// After one such segment, and after a hundred, both directions go on at once, no byte is wrong, and the answers are few.
+// After one such segment, and after a hundred, both directions continue without delay or wrong bytes, and few answers are sent.
 TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   const Forgery& forgery = GetParam();
   HandPeer peer({.check_seed = 6, .close_when_sent = false});
@@ -160,7 +163,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
   EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
   const std::vector<Segment> answers = peer.take_segments();
-  // Data and a FIN are answered each time: most likely they are repeated because the ACK was lost.
+  // Data and a FIN are answered each time, because they are usually repeated after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
   const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
   EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
@@ -198,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
         Forgery{"FinWithAckOfUnsentData", 0, 77, tcp::fin | tcp::ack, 0, 0, {}}, Forgery{"FinWithoutAck", 0, 0, tcp::fin, 0, 0, {}}),
     [](const auto& one) { return one.param.name; });
 
-// The limit of answers is a time, not an end: a peer that was restarted is told so again.
+// The rate limit does not stop answers for good: a restarted peer gets another challenge ACK.
 TEST(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   HandPeer peer;
   peer.open();
@@ -209,15 +212,15 @@ TEST(ForgedSegments, ChallengesComeAgainAfterHalfASecond) {
   }
 }
 
-TEST(ForgedSegments, TheRightResetStillResets) {
+TEST(ForgedSegments, AValidResetStillResets) {
   HandPeer peer;
   peer.open();
   peer.send({.seq = peer.seq, .flags = tcp::rst, .payload = {}, .options = {}});
   EXPECT_EQ(peer.record().closed, 1);
 }
 
-// An acknowledgement that a reordered segment brings late is old, its data is not.
-TEST(ForgedSegments, DataWithAnOldAckIsTaken) {
+// A reordered segment has an old acknowledgement number, but its data is new.
+TEST(ForgedSegments, DataWithAnOldAckIsAccepted) {
   HandPeer peer({.check_seed = 6, .close_when_sent = false});
   peer.open();
   peer.application_sends(1000);
@@ -231,7 +234,7 @@ TEST(ForgedSegments, DataWithAnOldAckIsTaken) {
   EXPECT_EQ(received, 2000U) << "its window is old too";
 }
 
-// Without window scale, so that the window is 65,535 bytes, of which the application takes none.
+// Without window scaling: the window is 65,535 bytes, and the application reads none.
 class FullWindow : public ::testing::Test {
  protected:
   FullWindow()
@@ -249,7 +252,7 @@ class FullWindow : public ::testing::Test {
     peer_.send_data(pattern_bytes(sent_, bytes, 6));
     sent_ += bytes;
   }
-  /// The peer's segment `ahead` of what it has sent in order.
+  /// The peer's segment at `ahead` bytes after the bytes that it has sent in order.
   void send_ahead(std::size_t ahead, std::size_t bytes, std::uint8_t flags = tcp::ack) {
     peer_.send({.seq = peer_.seq + static_cast<std::uint32_t>(ahead),
                 .acknowledged = peer_.acknowledged,
@@ -271,7 +274,7 @@ class FullWindow : public ::testing::Test {
   std::size_t sent_ = 0;
 };
 
-// Kept out of order, it reached beyond the window; when the gap closed the window wrapped below 0.
+// In an earlier version, an out-of-order segment could reach beyond the window. When the gap was filled, the window wrapped below 0.
 TEST_F(FullWindow, SegmentKeptOutOfOrderEndsAtTheEdge) {
   send_ahead(left() - 95, 1000);
   send_in_order(left() - 95);
@@ -288,7 +291,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data behind a FIN is none of the stream's. It moved the FIN, and the end of what was taken, beyond the window.
+// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of the accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());
@@ -306,7 +309,8 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// A forged SYN told its sender's choice of a sequence number on in a reset to the peer, and a forged FIN kept the connection in TIME-WAIT.
+// In an earlier version, a forged SYN caused a reset to the peer with a number that the forger chose, and a forged FIN kept the connection
+// in TIME-WAIT.
 TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   HandPeer peer;
   peer.open();
@@ -325,14 +329,14 @@ TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   const std::vector<Segment> answers = peer.take_segments();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].flags, tcp::ack);
-  // The peer's own FIN, repeated because the ACK was lost, is answered each time.
+  // The peer's own FIN, repeated after a lost ACK, is answered each time.
   for (int i = 0; i < 3; ++i) {
     peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
     EXPECT_EQ(peer.take_segments().size(), 1U);
   }
 }
 
-// Fragments that say two ends: what is delivered was as long as the first end said, or longer.
+// Fragments with two different ends: an earlier version delivered a datagram that was as long as the first end, or longer.
 TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   HandPeer peer;
   std::atomic<std::size_t> bytes{0};
@@ -358,7 +362,7 @@ TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);
 
-  // 65,535 bytes behind a header of 20: the length of the whole wrapped.
+  // 65,535 bytes after a header of 20: in an earlier version, the length of the whole datagram wrapped.
   constexpr std::size_t piece = 1472;
   for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
     const std::size_t length = std::min(piece, 0xFFFF - begin);

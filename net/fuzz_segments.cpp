@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of TCP's input beside a genuine transfer.
+// A fuzzer of TCP's input during a genuine transfer.
 //
-// One input is one connection. In half of them a third machine forges segments: anything whose sequence or acknowledgement number is not
-// acceptable (RFC 9293 3.10.7.4, RFC 5961), or whose flags are out of place. The genuine bytes, sent beside in both directions, must arrive
-// unchanged, without a retransmission, and at once. In the other half the peer itself is hostile: it sends any numbers, flags, lengths and
-// options, and fragments. Then the machine must go on, and must never announce a window beyond the first one's size.
+// One input is one connection. In half of the cases a third machine forges segments with unacceptable sequence or acknowledgement numbers
+// (RFC 9293 3.10.7.4, RFC 5961) or unexpected flags. Genuine bytes are sent in both directions at the same time. They must arrive
+// unchanged, without a retransmission and without delay. In the other half the peer itself is hostile: it sends arbitrary numbers, flags,
+// lengths, options and fragments. The machine must survive, and must never announce a window beyond the size of the first one.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver: `fuzz_segments [SECONDS] [SEED]`.
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver: `fuzz_segments [SECONDS] [SEED]`.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,7 +45,7 @@ Bytes options(Choices& choices) {
   return result;
 }
 
-// More than any window here, either way.
+// More than any window away, in both directions.
 constexpr std::uint32_t far = 1'000'000;
 std::uint32_t far_from(Choices& choices, std::uint32_t number) { return number + far + choices.bits(4) % (0U - 2 * far); }
 
@@ -66,8 +66,8 @@ class Transfer {
       drain();
     }
     drain();
-    if (received_ != sent_) fail("bytes of the machine's application did not come at once", sent_ - received_);
-    if (peer_.record().received != peer_sent_) fail("bytes of the peer did not come at once", peer_sent_ - peer_.record().received);
+    if (received_ != sent_) fail("bytes of the machine's application did not arrive at once", sent_ - received_);
+    if (peer_.record().received != peer_sent_) fail("bytes of the peer did not arrive at once", peer_sent_ - peer_.record().received);
     if (peer_.record().mismatches != 0) fail("wrong bytes reached the application", peer_.record().mismatches);
     if (peer_.record().closed + peer_.record().peer_closed != 0) fail("the connection ended", 0);
     if (peer_.counters().retransmissions != 0) fail("retransmissions on a wire without loss", peer_.counters().retransmissions);
@@ -83,7 +83,7 @@ class Transfer {
         sent_ += bytes;
         break;
       }
-      case 1: {  // options out of place harm nothing
+      case 1: {  // unexpected options are harmless
         Bytes payload(1 + choices_.below(1400));
         for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = pattern(peer_sent_ + i, 6);
         peer_.send({.seq = peer_.seq,
@@ -99,7 +99,7 @@ class Transfer {
         peer_.advance(std::chrono::milliseconds(choices_.below(8) * 50));
         break;
       default:
-        if (choices_.below(2) == 0) {  // while data is on its way
+        if (choices_.below(2) == 0) {  // while data is in flight
           const std::size_t bytes = 1 + choices_.below(12'000);
           peer_.application_sends(bytes);
           sent_ += bytes;
@@ -131,17 +131,17 @@ class Transfer {
         segment.flags |= choices_.below(2) == 0 ? tcp::syn : tcp::rst;
         segment.seq += choices_.below(3000);
     }
-    // The one reset that a third machine cannot be kept from, if it knows the number.
+    // A third machine that knows the exact number can reset the connection.
     if ((segment.flags & tcp::rst) != 0 && segment.seq == peer_.seq) ++segment.seq;
     segment.payload = choices_.any(choices_.below(2) == 0 ? 0 : choices_.below(200));
     return segment;
   }
-  /// The peer takes and acknowledges what came, and what follows.
+  /// The peer reads and acknowledges all segments.
   void drain() {
     for (int round = 0; round < 10'000; ++round) {
       bool any = false;
       for (const Segment& segment : peer_.take_segments()) {
-        if ((segment.flags & (tcp::rst | tcp::fin)) != 0) fail("the machine ends the connection", segment.flags);
+        if ((segment.flags & (tcp::rst | tcp::fin)) != 0) fail("the machine ended the connection", segment.flags);
         if (segment.payload.empty()) continue;
         any = true;
         if (segment.seq != peer_.acknowledged) fail("a segment out of order", segment.seq - peer_.acknowledged);
@@ -239,12 +239,13 @@ class HostilePeer {
   }
   void check() {
     for (const Segment& segment : peer_.take_segments()) {
-      if (segment.payload.size() > 1460) fail("a segment longer than the link takes", segment.payload.size());
+      if (segment.payload.size() > 1460) fail("a segment longer than the link's limit", segment.payload.size());
       if (segment.flags == (tcp::syn | tcp::ack) || (segment.flags & tcp::rst) != 0) continue;
-      // The handler keeps what it gets until it lets go, so that the edge moves by what it let go only; never by more than was sent.
+      // The handler keeps received bytes for a while, so the window's edge moves only by the released bytes, and never beyond the sent
+      // ones.
       const std::uint32_t room = segment.acknowledged + segment.window - peer_.seq;
-      if (static_cast<std::int32_t>(room) > 0xFFFF + 70'000) fail("a window beyond all that was sent", room);
-      // The peer goes on where the ACK says that the machine has arrived.
+      if (static_cast<std::int32_t>(room) > 0xFFFF + 70'000) fail("a window beyond the sent bytes", room);
+      // The peer continues at the machine's acknowledgement number.
       if (static_cast<std::int32_t>(segment.acknowledged - peer_.seq) > 0) peer_.seq = segment.acknowledged;
       if (segment.seq + segment.payload.size() - peer_.acknowledged < 0x10000000) {
         peer_.acknowledged = segment.seq + static_cast<std::uint32_t>(segment.payload.size());
@@ -274,7 +275,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     neap::net::testing::HostilePeer(choices).run();
   }
-  static_cast<void>(neap::host::take_console_text());  // which would grow
+  static_cast<void>(neap::host::take_console_text());  // it would grow
   return 0;
 }
 
@@ -282,14 +283,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-class Inventor : public neap::fuzzing::Inventor {
+class InputGenerator : public neap::fuzzing::InputGenerator {
  public:
-  using neap::fuzzing::Inventor::Inventor;
+  using neap::fuzzing::InputGenerator::InputGenerator;
   std::string stream() { return any(20 + below(below(4) == 0 ? 3000 : 300)); }
 };
 
 }  // namespace
 
-int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_segments", count, words); }
+int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_segments", count, words); }
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of one stack: many hostile peers as raw frames, applications that read or do not, and clients that must be served beside them.
+// A fuzzer of one stack: many hostile peers as raw frames, applications that read or do not read, and clients that must be served
+// meanwhile.
 //
-// One input is a machine of one core with a low limit of memory (stack_memory.hpp). The peers send whatever a peer may send: floods of SYNs
-// and of forged cookies, holes, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. A bystander's
-// connection and one of control are served at every check, and so is a new one of each, on a clock that stands still. What the stack's
-// account says is compared with what is really allocated. It counts the bytes that are not acknowledged, while a block is freed as a whole:
-// so applications send in small blocks, and one of each connection is allowed for. At the end all peers are reset; then nothing may be
-// held.
+// One input is a machine of one core with a low memory limit (stack_memory.hpp). The peers send everything that a peer can send: floods of
+// SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check serves an
+// open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's account is compared with
+// the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So applications send small blocks,
+// and one block of each connection is allowed for. At the end all peers are reset, and no memory may be held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -41,14 +41,14 @@ constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// In no account: a connection's objects here and in lwIP; a half-open one with its SYN-ACK.
+// Not in the account: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Fragments that wait for others, and frames that wait for a neighbour's address (lwipopts.h).
+// Incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// Frames may add this much before the stack checks its limit at the end of an event: all frames between two settlings may share one event.
-// The bytes that applications send are not limited until then.
+// Frames may add this much before the stack checks its limit at the end of an event, because all frames of a step may share one event. The
+// bytes that applications send are not limited until then.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
@@ -132,26 +132,26 @@ class Case {
                      .payload = std::move(payload)},
                     card_.mac()));
   }
-  /// Until the machine has answered all that arrived.
+  /// Waits until the machine has processed all frames.
   void settle() {
     std::uint64_t arrived = card_.frames_arrived();
     for (unsigned rounds = 0, quiet = 0; quiet < 3; ++rounds, ++quiet) {
-      if (rounds == 20'000) fail("the machine does not come to rest", rounds);
+      if (rounds == 20'000) fail("the machine does not become idle", rounds);
       machine_.on(0, [] {});
       std::vector<Bytes> frames;
       {
         const std::lock_guard lock(lock_);
         frames = std::exchange(frames_, {});
       }
-      for (const Bytes& frame : frames) heard(frame);
+      for (const Bytes& frame : frames) process(frame);
       if (!frames.empty() || std::exchange(arrived, card_.frames_arrived()) != arrived) quiet = 0;
     }
   }
-  void heard(const Bytes& frame) {
+  void process(const Bytes& frame) {
     if (frame.size() >= 42 && frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[21] == std::byte{1}) {
       std::uint32_t asked = 0;
       for (std::size_t i = 38; i < 42; ++i) asked = asked << 8 | std::to_integer<std::uint32_t>(frame[i]);
-      if ((asked & 0xFF00) == 0) card_.arrive(arp_answer({asked}, machine_address, card_.mac()), 0);  // others do not exist
+      if ((asked & 0xFF00) == 0) card_.arrive(arp_answer({asked}, machine_address, card_.mac()), 0);  // other addresses do not exist
       return;
     }
     const RawSegment segment = segment_in(frame);
@@ -164,7 +164,7 @@ class Case {
   }
   static void hear(Peer& peer, const RawSegment& segment) {
     if (segment.flags == 0 || segment.to.port != peer.from.port || segment.to.address != peer.from.address) return;
-    if (segment.from.port == peer.to.port) peer.heard(segment);
+    if (segment.from.port == peer.to.port) peer.process(segment);
   }
 
   // --- Clients that must be served -------------------------------------------------------------------------------------------------------
@@ -232,14 +232,14 @@ class Case {
         for (std::uint32_t count = choices_.below(250); count > 0; --count) send(peer, peer.sequence++, ack_flag, Bytes(1));
         break;
       case 3:
-      case 4: {  // with holes, or overlapping
+      case 4: {  // with gaps, or overlapping
         const std::uint32_t apart = 1 + choices_.below(3000), bytes = 1 + choices_.below(1460);
         const std::uint32_t begin = peer.sequence + choices_.below(3000);
         for (std::uint32_t i = choices_.below(130); i > 0; --i) send(peer, begin + i * apart, ack_flag, Bytes(bytes));
         break;
       }
       case 5:
-        send(peer, peer.taken, ack_flag, payload(1460));  // fills the hole
+        send(peer, peer.taken, ack_flag, payload(1460));  // fills the gap
         break;
       case 6:
         send(peer, peer.sequence + choices_.below(3) - 1, choices_.bits(1), choices_.below(2) == 0 ? Bytes{} : payload(1460),
@@ -361,9 +361,9 @@ class Case {
     }
   }
 
-  // --- What must hold --------------------------------------------------------------------------------------------------------------------
+  // --- Checks ----------------------------------------------------------------------------------------------------------------------------
 
-  /// Without the spare objects of the core's pools.
+  /// Allocated bytes without the spare objects of the core's pools.
   std::size_t allocated() {
     std::size_t bytes = 0;
     machine_.on(0, [&] {
@@ -392,11 +392,11 @@ class Case {
     const std::size_t limit = limit_bytes_ * memory::reset_factor + now.connections_open * memory::connection_guarantee_bytes;
     if (!sent_ && now.held_bytes_max > limit + event_bytes) fail("more was held than the limit and an event allow", now.held_bytes_max);
     if (now.held_bytes > limit) fail("more is held than the limit", now.held_bytes);
-    // Frames may still be on their way: only what stays is a finding.
+    // Frames may still be in flight: only memory that stays allocated is a finding.
     for (unsigned attempt = 0; attempt < 5; ++attempt) {
       const auto [bytes, allowed] = allocated_and_allowed();
       if (bytes <= before_bytes_ + allowed) return;
-      if (attempt == 4) fail("more is allocated than the account says", bytes - before_bytes_ - allowed);
+      if (attempt == 4) fail("more is allocated than the account shows", bytes - before_bytes_ - allowed);
       settle();
     }
   }
@@ -404,13 +404,13 @@ class Case {
     const std::size_t bytes = allocated();
     const Counters now = counters();
     std::size_t allowed = machine_bytes + now.held_bytes + (now.connections_open + peers_.size()) * connection_bytes;
-    allowed += now.connections_open * sent_block_bytes;  // the one that is acknowledged in part
+    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block
     allowed += now.half_open * half_open_bytes + (fragments_ ? reassembly_bytes : 0) + (unresolved_ ? unresolved_bytes : 0);
     return {bytes, allowed};
   }
   void finish() {
     for (unsigned round = 0; round < 20; ++round) {
-      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer tells the number for the reset
+      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the number for the reset
       settle();
       for (Peer& client : clients_) send(client, client.sequence, rst_flag | ack_flag);
       for (Peer& peer : peers_) send(peer, peer.taken, rst_flag | ack_flag);
@@ -419,13 +419,13 @@ class Case {
       advance(550ms);
     }
     const Counters now = counters();
-    if (now.connections_open != 0) fail("connections that no reset ends", now.connections_open);
+    if (now.connections_open != 0) fail("connections remain after resets", now.connections_open);
     if (now.held_bytes != 0) fail("the account is not empty when all peers are reset", now.held_bytes);
     advance(40s, 1s);
-    if (const std::uint64_t left = counters().half_open; left != 0) fail("half-open connections that do not end", left);
-    if (card_.buffers_out() != 0) fail("buffers of the card are held when all is over", static_cast<std::uint64_t>(card_.buffers_out()));
+    if (const std::uint64_t left = counters().half_open; left != 0) fail("half-open connections remain", left);
+    if (card_.buffers_out() != 0) fail("buffers of the card are held after the case", static_cast<std::uint64_t>(card_.buffers_out()));
     const std::size_t bytes = allocated();
-    if (bytes > before_bytes_ + machine_bytes) fail("allocated when all is over", bytes - before_bytes_);
+    if (bytes > before_bytes_ + machine_bytes) fail("memory is allocated after the case", bytes - before_bytes_);
   }
 
   Choices& choices_;
@@ -452,7 +452,7 @@ class Case {
 void play(const std::uint8_t* data, std::size_t size) {
   Choices choices(data, size);
   std::make_unique<Case>(choices)->run();
-  static_cast<void>(host::take_console_text());  // which would grow
+  static_cast<void>(host::take_console_text());  // it would grow
 }
 
 }  // namespace
@@ -461,12 +461,12 @@ void play(const std::uint8_t* data, std::size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace neap::net::testing;
   GTEST_FLAG_SET(break_on_failure, true);
-  static const bool warm = (play(data, 0), true);  // what is allocated once a process
+  static const bool warm = (play(data, 0), true);  // allocates what a process allocates once
   static_cast<void>(warm);
   const std::size_t before = neap::host::allocated_bytes();
   play(data, size);
   const std::size_t after = neap::host::allocated_bytes();
-  if (after > before) fail("allocated after the case", after - before);
+  if (after > before) fail("memory has grown after the case", after - before);
   return 0;
 }
 
@@ -474,14 +474,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-class Inventor : public neap::fuzzing::Inventor {
+class InputGenerator : public neap::fuzzing::InputGenerator {
  public:
-  using neap::fuzzing::Inventor::Inventor;
+  using neap::fuzzing::InputGenerator::InputGenerator;
   std::string stream() { return any(50 + below(below(4) == 0 ? 4000 : 600)); }
 };
 
 }  // namespace
 
-int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_stack", count, words); }
+int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_stack", count, words); }
 
 #endif

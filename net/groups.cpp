@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernel/events.hpp"
+#include "kernel/panic.hpp"
 #include "lwip/igmp.h"
 #include "lwip/ip.h"
 #include "net/lwip/lwip_hooks.h"
@@ -19,7 +20,7 @@ constexpr unsigned word_bits = 64;
 
 bool is_multicast(std::uint32_t address) noexcept { return address >> 28 == 0xE; }
 
-/// RFC 1112, 6.4: the low 23 bits behind 01-00-5E.
+/// RFC 1112, 6.4: 01-00-5E, then the low 23 bits of the group's address.
 MacAddress mac_of(std::uint32_t group) noexcept {
   return {0x01,
           0x00,
@@ -58,6 +59,7 @@ bool Groups::wants(Ipv4Address group, unsigned core) const noexcept {
 }
 
 Result<bool> Groups::add(Ipv4Address group, unsigned core) noexcept {
+  require(core < machine::cores_max, "a group's member is a core of the machine", core);
   if (wants(group, core)) return failure(ErrorCode::invalid, "this core has joined the group already", group.value);
   auto* place = const_cast<Group*>(find(group));
   const bool first = place == nullptr;
@@ -75,6 +77,7 @@ Result<bool> Groups::add(Ipv4Address group, unsigned core) noexcept {
 }
 
 Result<bool> Groups::remove(Ipv4Address group, unsigned core) noexcept {
+  require(core < machine::cores_max, "a group's member is a core of the machine", core);
   if (!wants(group, core)) return failure(ErrorCode::invalid, "this core has not joined the group", group.value);
   auto* const place = const_cast<Group*>(find(group));
   place->cores[core / word_bits].fetch_and(~(std::uint64_t{1} << core % word_bits), std::memory_order_relaxed);
@@ -93,9 +96,10 @@ void Groups::put_addresses(std::vector<MacAddress>& addresses) const {
   addresses.erase(repeated.begin(), repeated.end());
 }
 
-// --- What the stacks do with them --------------------------------------------------------------------------------------------------------
+// --- Use by the stacks -------------------------------------------------------------------------------------------------------------------
 
 Result<void> Stack::join(Ipv4Address group, unsigned core) noexcept {
+  require(primary() && this_core() == core_, "groups change on the first core", this_core());
   const auto first = group_.groups.add(group, core);
   if (!first) return std::unexpected(first.error());
   if (!*first) return {};
@@ -110,6 +114,7 @@ Result<void> Stack::join(Ipv4Address group, unsigned core) noexcept {
 }
 
 Result<void> Stack::leave(Ipv4Address group, unsigned core) noexcept {
+  require(primary() && this_core() == core_, "groups change on the first core", this_core());
   const auto last = group_.groups.remove(group, core);
   if (!last) return std::unexpected(last.error());
   if (!*last) return {};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Multicast groups: which of the machine's cores want what is sent to one.
+// Multicast groups: the cores that joined each group.
 //
-// To the network all cores are one machine, which is in a group or not; and RSS brings a group's datagrams to some core, not to the one
-// that joined. So there is one table for all stacks of a device. The first core changes it, speaks IGMP (RFC 2236) for all and tells the
-// card; any core looks up who gets a datagram that came to it. A look that meets a change sees one of the two states, or a group too many,
-// which the stack that gets the datagram then drops. Internal to net/.
+// The network sees one machine, which is a member of a group or not. RSS delivers a group's datagrams to some core, not to the core that
+// joined. So all stacks of a device share one table. The first core changes the table, sends and receives IGMP (RFC 2236) for all cores and
+// sets the card's filter. Any core looks up the members of a group when it receives a datagram. A lookup during a change sees the old
+// state, the new state, or one core too many; the stack that gets a datagram in error drops it. Internal to net/.
 #pragma once
 
 #include <array>
@@ -23,30 +23,30 @@ class Groups {
  public:
   static constexpr unsigned groups_max = 256;
 
-  /// An address that can be joined: 224.0.0.0/4 without 224.0.0.1, in which every machine is (RFC 1112).
+  /// An address that can be joined: 224.0.0.0/4 except 224.0.0.1, which every machine is a member of (RFC 1112).
   [[nodiscard]] static bool can_be_joined(Ipv4Address group) noexcept;
 
   // Any core.
   [[nodiscard]] machine::CoreSet cores_of(Ipv4Address group) const noexcept;
   [[nodiscard]] bool wants(Ipv4Address group, unsigned core) const noexcept;
 
-  // The first core alone. True: the machine joins, or leaves, by this. Errors: `invalid` (it has, it has not), `full`.
+  // The first core only. True: the machine itself joined or left. Errors: `invalid` (already joined, not joined), `full`.
   [[nodiscard]] Result<bool> add(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<bool> remove(Ipv4Address group, unsigned core) noexcept;
-  /// What the card has to take in: all groups' addresses, each once, and that of queries if there is any (RFC 1112, 6.4). No more than
-  /// `groups_max` + 1.
+  /// Appends the addresses that the card has to receive: each group's address once, and the address of queries if there is a group
+  /// (RFC 1112, 6.4). At most `groups_max` + 1.
   void put_addresses(std::vector<MacAddress>& addresses) const;
 
  private:
   using Cores = std::array<std::atomic<std::uint64_t>, machine::cores_max / 64>;
   struct Group {
-    std::atomic<std::uint32_t> address{0};  // 0: the place is free
+    std::atomic<std::uint32_t> address{0};  // 0: unused
     Cores cores{};
   };
   [[nodiscard]] const Group* find(Ipv4Address group) const noexcept;
 
   std::array<Group, groups_max> groups_{};
-  std::atomic<unsigned> places_{0};  // none beyond has ever been used
+  std::atomic<unsigned> places_{0};  // no place beyond this index was ever used
 };
 
 }  // namespace neap::net

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Datagrams, and those to a group: whoever joined gets them, on his core, and nobody else does; the network hears of it, and a machine that
-// is in a group sleeps.
+// Datagrams, and multicast groups. The cores that joined a group receive its datagrams, and no other core does. The machine reports its
+// groups by IGMP, and sleeps while it is a member.
 #include "net/groups.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr unsigned igmp = 2, udp = 17;
 constexpr unsigned igmp_query = 0x11, igmp_report = 0x16, igmp_leave = 0x17;  // RFC 2236, 2.1
 constexpr Ipv4Address all_systems{0xE0000001}, all_routers{0xE0000002};
 constexpr Ipv4Address group{0xEF010203};        // 239.1.2.3
-constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: no other bit of the MAC address
+constexpr Ipv4Address same_mac{0xEF810203};     // 239.129.2.3: the same MAC address
 constexpr Ipv4Address other_group{0xEF010204};  // 239.1.2.4
 
 std::uint32_t quad(const Bytes& frame, std::size_t at) {
@@ -36,7 +36,7 @@ void append(Bytes& frame, std::uint64_t value, unsigned bytes) {
   while (bytes-- > 0) frame.push_back(static_cast<std::byte>(value >> 8 * bytes));
 }
 
-/// From the client's address; the IPv4 header is 20 bytes.
+/// An IPv4 frame from the client's address with a header of 20 bytes.
 Bytes frame_to(Ipv4Address to, unsigned protocol, const Bytes& payload, unsigned fragment_field = 0) {
   const bool multicast = to.value >> 28 == 0xE;
   Bytes frame;
@@ -110,7 +110,7 @@ class GroupsTest : public ::testing::Test {
     std::string text;
   };
 
-  /// The error's code; 0: none.
+  /// Returns the error's code; 0: none.
   int change(unsigned core, Ipv4Address address, bool join) {
     int code = 0;
     machine_->run(core, [&]() -> task<void> {
@@ -119,13 +119,13 @@ class GroupsTest : public ::testing::Test {
     });
     return code;
   }
-  /// Whether a datagram that says `text` comes to these cores, in order, and to no others; by the time that all that came is through.
+  /// True if a datagram with `text` reaches these cores, in order, and no others, when all events have run.
   bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
     card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // What a core passes on is there before what we give it next; and it may pass on a second time.
+    // A core's passed-on frames arrive before its next event here. They may be passed on a second time.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -137,11 +137,11 @@ class GroupsTest : public ::testing::Test {
     std::ranges::sort(found);
     return found;
   }
-  /// IGMP messages of this type for `wanted` that the machine has sent.
+  /// The number of IGMP messages of this type for `wanted` that the machine has sent.
   std::size_t messages(unsigned type, Ipv4Address wanted) {
     const std::lock_guard guard(lock_);
     return static_cast<std::size_t>(std::ranges::count_if(sent_, [&](const Bytes& frame) {
-      // With the router's alert, the header has 24 bytes (RFC 2113); TTL is 1.
+      // The header has 24 bytes with the router alert option (RFC 2113); TTL is 1.
       return frame.size() >= 46 && octet(frame, 23) == igmp && octet(frame, 14) == 0x46 && octet(frame, 22) == 1 &&
              octet(frame, 38) == type && quad(frame, 42) == wanted.value &&
              quad(frame, 30) == (type == igmp_leave ? all_routers : wanted).value &&
@@ -165,7 +165,7 @@ class GroupsTest : public ::testing::Test {
   std::unique_ptr<NetworkControl> network_;
 };
 
-TEST_F(GroupsTest, ADatagramComesToItsPortOnTheCoreThatTheCardChoseAndAnAnswerLeaves) {
+TEST_F(GroupsTest, ADatagramReachesItsPortOnTheCardsCoreAndAnAnswerIsSent) {
   for (int queue = 0; queue < static_cast<int>(cores); ++queue) {
     const std::string text = "to core " + std::to_string(queue);
     EXPECT_TRUE(comes_to({static_cast<unsigned>(queue)}, server_address, text, queue));
@@ -196,9 +196,9 @@ TEST_F(GroupsTest, ADatagramComesToItsPortOnTheCoreThatTheCardChoseAndAnAnswerLe
   });
 }
 
-TEST_F(GroupsTest, WhatIsSentToAGroupComesToTheCoresThatJoinedAndToNobodyElse) {
+TEST_F(GroupsTest, ADatagramToAGroupReachesTheCoresThatJoinedAndNoOthers) {
   EXPECT_TRUE(comes_to({}, group, "before"));
-  EXPECT_EQ(card_.filtered(), 1U) << "the card takes in what somebody joined";
+  EXPECT_EQ(card_.filtered(), 1U) << "the card accepts joined groups only";
   ASSERT_EQ(change(1, group, true), 0);
   EXPECT_EQ(card_.multicast(), (std::vector<MacAddress>{{1, 0, 0x5E, 0, 0, 1}, {1, 0, 0x5E, 1, 2, 3}}));
   for (int queue = 0; queue < static_cast<int>(cores); ++queue) {
@@ -208,7 +208,7 @@ TEST_F(GroupsTest, WhatIsSentToAGroupComesToTheCoresThatJoinedAndToNobodyElse) {
   EXPECT_TRUE(comes_to({1U, 2U}, group, "two", 0));
   EXPECT_TRUE(comes_to({}, other_group, "other"));
   EXPECT_EQ(card_.filtered(), 2U);
-  // The card cannot tell these two from one another; the stack does.
+  // The card cannot distinguish these two groups; the stack does.
   const auto dropped = [&] {
     std::uint64_t sum = 0;
     for (unsigned core = 0; core < cores; ++core) machine_->on(core, [&, core] { sum += counters(core).dropped_protocol; });
@@ -236,25 +236,25 @@ TEST_F(GroupsTest, ADatagramInFragmentsReachesAGroupToo) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return cores_that_got(std::string(1600, 'x')) == std::vector{0U, 2U}; }));
 }
 
-TEST_F(GroupsTest, TheNetworkHearsOfJoiningOfLeavingAndWhenItAsks) {
+TEST_F(GroupsTest, JoiningLeavingAndQueriesCauseIgmpMessages) {
   ASSERT_EQ(change(1, group, true), 0);
-  EXPECT_TRUE(reports_become(2)) << "one at once, one a little later (RFC 2236, 3)";
+  EXPECT_TRUE(reports_become(2)) << "one report at once, one after a short delay (RFC 2236, 3)";
   ASSERT_EQ(change(2, group, true), 0);
   EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; }));
-  EXPECT_EQ(messages(igmp_report, group), 2U) << "the machine was in it";
-  card_.arrive(query_for({0}, 2), 2);  // comes to whatever core
+  EXPECT_EQ(messages(igmp_report, group), 2U) << "the machine is a member already";
+  card_.arrive(query_for({0}, 2), 2);  // arrives at any core
   EXPECT_TRUE(reports_become(3));
   card_.arrive(query_for(group, 2), 1);
   EXPECT_TRUE(reports_become(4));
-  EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; })) << "nothing is counted when nothing is to be said";
+  EXPECT_TRUE(HostMachine::wait_until([&] { return waits_of_core_0().groups_ms == 0; })) << "no timer is armed without a delayed report";
   EXPECT_EQ(messages(igmp_report, all_systems), 0U);
   ASSERT_EQ(change(1, group, false), 0);
-  EXPECT_EQ(messages(igmp_leave, group), 0U) << "the machine is in it still";
+  EXPECT_EQ(messages(igmp_leave, group), 0U) << "the machine is still a member";
   ASSERT_EQ(change(2, group, false), 0);
   EXPECT_TRUE(HostMachine::wait_until([&] { return messages(igmp_leave, group) == 1; }));
 }
 
-TEST_F(GroupsTest, WhatCannotBeIsRefusedAndChangesNothing) {
+TEST_F(GroupsTest, InvalidRequestsAreRefusedAndChangeNothing) {
   constexpr int invalid = static_cast<int>(ErrorCode::invalid);
   EXPECT_EQ(change(0, all_systems, true), invalid);
   EXPECT_EQ(change(0, client_address, true), invalid);
@@ -264,7 +264,7 @@ TEST_F(GroupsTest, WhatCannotBeIsRefusedAndChangesNothing) {
   EXPECT_EQ(change(0, group, true), invalid);
   EXPECT_EQ(change(1, group, false), invalid);
   EXPECT_EQ(card_.multicast().size(), 2U);
-  // As many as there may be, and one more.
+  // The maximum of groups, and one more.
   constexpr Ipv4Address last{0xEF020000 + Groups::groups_max - 1};
   machine_->run(1, [&]() -> task<void> {
     for (std::uint32_t address = last.value; address > 0xEF020000; --address) EXPECT_TRUE((co_await network_->join({address})).has_value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock when nothing happens: an idle core is not woken, and what was measured across the pause is still true. On a clock that
-// only the test moves.
+// A stack's clock during a pause: an idle core is not woken, and times measured across the pause are right. Only the test advances the
+// clock.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -19,7 +19,7 @@ using host::HostMachine;
 
 constexpr Endpoint service{.address = server_address, .port = 7};
 
-/// Two machines by a clock of the test's own. The clock runs by itself, a hundred times as fast as the test, unless the test has taken it.
+/// Two machines with a simulated clock. It runs a hundred times as fast as real time until the test takes control of it.
 class IdleTest : public ::testing::Test {
  protected:
   IdleTest() {
@@ -27,7 +27,7 @@ class IdleTest : public ::testing::Test {
     world_->listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   }
   ~IdleTest() override {
-    running_ = true;  // the end waits for moments too
+    running_ = true;  // the shutdown needs time to pass too
     world_.reset();
     ended_ = true;
     runner_.join();
@@ -43,7 +43,7 @@ class IdleTest : public ::testing::Test {
               std::nullopt);
     return record;
   }
-  /// On the client's core: 100 bytes of the pattern that `connect` expects back.
+  /// Runs on the client's core: sends 100 bytes of the pattern that `connect` expects to be echoed.
   void send() {
     world_->machine.on(world_->client_core, [&] {
       std::array<std::byte, 100> bytes;
@@ -52,7 +52,7 @@ class IdleTest : public ::testing::Test {
       EXPECT_TRUE(connection_->send(Buffer::copy(bytes)).has_value());
     });
   }
-  /// Lets the clock run until no core will be woken within `quiet`; then the clock is the test's.
+  /// Lets the clock run until no core will wake within `quiet`; then the test controls the clock.
   [[nodiscard]] bool becomes_quiet(std::chrono::nanoseconds quiet) {
     running_ = true;
     const bool is_quiet =
@@ -64,7 +64,7 @@ class IdleTest : public ::testing::Test {
     running_ = false;
     std::this_thread::sleep_for(5ms);  // the runner's last step
   }
-  /// Moves the clock in steps until `condition`; returns how far, at most `limit`.
+  /// Advances the clock in steps until `condition`; returns the time, at most `limit`.
   std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
                                        std::chrono::milliseconds step = 5ms) {
     auto passed = 0ms;
@@ -74,7 +74,7 @@ class IdleTest : public ::testing::Test {
     }
     return passed;
   }
-  /// Until everything that is due has run, with what it sends to the other machine.
+  /// Waits until all due timers have run, and the frames that they sent were processed.
   void settle() {
     for (int i = 0; i < 3; ++i) {
       world_->machine.on(0, [] {});
@@ -107,8 +107,8 @@ class IdleTest : public ::testing::Test {
   std::size_t sent_ = 0;
 };
 
-// What makes an idle server cost nothing: neither connections nor known neighbours wake it.
-TEST_F(IdleTest, ThousandConnectionsWakeNobodyForAnHour) {
+// An idle server costs nothing: neither connections nor known neighbours wake it.
+TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   std::vector<std::shared_ptr<Record>> records;
   for (int i = 0; i < 1000; ++i) {
     records.push_back(connect());
@@ -126,8 +126,8 @@ TEST_F(IdleTest, ThousandConnectionsWakeNobodyForAnHour) {
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
 }
 
-// After an idle hour a lost segment is repeated as if there had been no pause: neither at once nor late, and round trips measured after it
-// are as short as before.
+// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured
+// afterwards are as short as before.
 TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};
@@ -137,8 +137,8 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     return !losing;
   });
   const auto record = connect();
-  take_clock();                    // so that how the host schedules our threads is no part of what is measured
-  for (int i = 1; i <= 20; ++i) {  // the retransmission time comes down to what was measured
+  take_clock();                    // so that the host's scheduling does not affect the measured times
+  for (int i = 1; i <= 20; ++i) {  // the retransmission time-out approaches the measured round trips
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
   }
@@ -147,7 +147,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
     ASSERT_TRUE(becomes_quiet(30min));
-    clock_.advance(1h - 20min * hour);  // and not always the same phase
+    clock_.advance(1h - 20min * hour);  // varies the phase
     clock_.advance(37ms * hour);
     settle();
     losing = true;
@@ -166,7 +166,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   EXPECT_EQ(record->mismatches, 0U);
 }
 
-// A core whose timer is late each time gives up an unfinished datagram all the same: no later tick would.
+// A core whose timer is always late must still drop an incomplete datagram, because no later tick would do it.
 TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   take_clock();
   world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
@@ -179,7 +179,7 @@ TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
-// TIME-WAIT is aged in big steps, but it ends: 30 s at least, 15 s later at most (and what the ticks are late).
+// TIME-WAIT is aged in coarse steps. It lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
 TEST_F(IdleTest, TimeWaitEnds) {
   const auto record = connect();
   running_ = false;
@@ -196,7 +196,7 @@ TEST_F(IdleTest, TimeWaitEnds) {
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// Idle ages are true across pauses: a peer that vanished is found by keep-alive after two hours and some minutes, not before.
+// Idle times are right across pauses: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();
@@ -217,7 +217,7 @@ TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   EXPECT_GE(seconds, 60 + 120);
 }
 
-// A peer that answers keeps its connection for as long as it likes.
+// A peer that answers keeps its connection.
 TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   const auto record = connect();
   for (int minute = 0; minute < 10 * 60; ++minute) {
@@ -231,7 +231,7 @@ TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
 }
 
-// A lease of an hour is renewed at the times of RFC 2131, 4.4.5, again and again, and nobody is woken before; one that nobody renews ends.
+// A lease of an hour is renewed repeatedly at the times of RFC 2131, 4.4.5, without an earlier wake-up. A lease without renewal ends.
 TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   host::ManualClock clock(1'000'000'000);
   WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
@@ -239,7 +239,7 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   HostMachine machine(1);
   std::unique_ptr<NetworkControl> network;
   std::atomic<bool> ready{false};
-  std::thread runner([&] {  // until there is an address
+  std::thread runner([&] {  // until the machine has an address
     while (!ready) {
       clock.advance(5ms);
       std::this_thread::sleep_for(100us);
@@ -254,16 +254,16 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
       for (int i = 0; i < 4; ++i) machine.on(0, [] {});
     }
   };
-  pass(6);  // what ARP had to do is done by then
+  pass(6);  // ARP has finished by then
   const std::uint64_t alarms = host::alarms_set(0);
   const std::uint64_t frames = card.frames_sent();
   pass(22);
   EXPECT_EQ(host::alarms_set(0), alarms);
   EXPECT_EQ(card.frames_sent(), frames);
-  pass(4);  // half the time: the server itself is asked, which does not answer to ARP here
+  pass(4);  // half the time: a unicast request to the server, which does not answer ARP here
   EXPECT_GT(card.frames_sent(), frames);
   EXPECT_EQ(server.requests(), 1);
-  pass(23);  // seven eighths: everybody is
+  pass(23);  // seven eighths: a broadcast request
   EXPECT_EQ(server.requests(), 2);
   pass(50);
   EXPECT_EQ(server.requests(), 2);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Lists that cost no memory of their own.
+// Lists that allocate no memory.
 //
-// A connection stands in several lists at once and leaves them at moments when nothing may fail. So the links lie in the connection, one a
-// list, and leaving is a few stores wherever in the list it stands.
+// A connection is in several lists at once and must be able to leave each of them without failing. So the links are members of the
+// connection, one for each list. Removal from any position is a few stores.
 #pragma once
 
 namespace neap::net {
@@ -14,7 +14,7 @@ struct ListLink {
   bool listed = false;
 };
 
-/// First in, first out. `link` names the member of T that belongs to this list.
+/// First in, first out. `link` is the member of T that belongs to this list.
 template <typename T, ListLink<T> T::* link>
 class IntrusiveList {
  public:
@@ -22,7 +22,7 @@ class IntrusiveList {
   [[nodiscard]] T* front() const noexcept { return first_; }
   [[nodiscard]] static T* next(const T& entry) noexcept { return (entry.*link).next; }
 
-  /// Does nothing if it stands in the list already.
+  /// Does nothing if the entry is in the list already.
   void push_back(T& entry) noexcept {
     ListLink<T>& own = entry.*link;
     if (own.listed) return;
@@ -30,7 +30,7 @@ class IntrusiveList {
     (last_ == nullptr ? first_ : (last_->*link).next) = &entry;
     last_ = &entry;
   }
-  /// Does nothing if it does not stand in the list.
+  /// Does nothing if the entry is not in the list.
   void remove(T& entry) noexcept {
     ListLink<T>& own = entry.*link;
     if (!own.listed) return;

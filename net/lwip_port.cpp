@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
-// The rest of what lwIP asks of its port: random numbers, initial sequence numbers, a failed assertion, and counters of what it turned
-// away.
+// The rest of lwIP's port: random numbers, initial sequence numbers, failed assertions, and counters of refused segments and DHCP answers.
 #include <array>
 #include <cstring>
 
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/siphash.hpp"
 #include "kernel/timer.hpp"
 #include "lwip/dhcp.h"
 #include "lwip/opt.h"
 #include "net/lwip/lwip_hooks.h"
-#include "net/siphash.hpp"
 #include "net/stack.hpp"
 
 namespace {
 
-/// One key for the machine, drawn by whichever core needs it first.
-const neap::net::SipKey& secret() {
-  static const neap::net::SipKey key{.low = neap::machine::random_bits(), .high = neap::machine::random_bits()};
+/// One key for the machine, drawn by the first core that needs it.
+const neap::SipKey& secret() {
+  static const neap::SipKey key{.low = neap::machine::random_bits(), .high = neap::machine::random_bits()};
   return key;
 }
 
@@ -48,8 +47,8 @@ void neap_lwip_dhcp_event(int event) {
   }
 }
 
-// RFC 6528: a clock of 4 us plus a keyed hash of the connection's four names, so that the numbers of one connection grow over its
-// incarnations and those of another cannot be guessed from them.
+// RFC 6528: a clock of 4 us plus a keyed hash of the connection's addresses and ports. Sequence numbers grow over the incarnations of one
+// connection, and do not reveal those of another connection.
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port) {
   std::array<std::uint8_t, 12> names;
   std::memcpy(names.data(), &local->addr, 4);
@@ -57,6 +56,6 @@ u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const
   std::memcpy(names.data() + 8, &local_port, 2);
   std::memcpy(names.data() + 10, &remote_port, 2);
   const auto clock = static_cast<std::uint64_t>(neap::BootClock::now().time_since_epoch() / std::chrono::microseconds(4));
-  return static_cast<u32_t>(clock + neap::net::siphash(secret(), names));
+  return static_cast<u32_t>(clock + neap::siphash(secret(), names));
 }
 }

@@ -8,11 +8,11 @@
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/siphash.hpp"
 #include "lwip/dhcp.h"
 #include "lwip/priv/tcp_priv.h"
 #include "lwip/tcp.h"
 #include "net/bring_up.hpp"
-#include "net/siphash.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
@@ -29,7 +29,7 @@ constexpr milliseconds wait_report{10'000};
 constexpr std::uint16_t first_local_port = 49152;  // RFC 6335
 constexpr std::uint32_t local_ports = 65536 - first_local_port;
 
-/// A printed address; no heap.
+/// Prints an address without using the heap.
 Line& operator<<(Line& line, Ipv4Address address) {
   for (int shift = 24; shift >= 0; shift -= 8) {
     line << (address.value >> shift & 0xFF);
@@ -45,24 +45,24 @@ bool port_listened(std::uint16_t port) noexcept {
   return false;
 }
 
-/// A local port that nobody uses towards `remote` and whose answers the card brings back to this core; 0 if there is none. RFC 6056, 3.3.3:
-/// from a start that cannot be foreseen and differs by destination the ports are gone through one after the other, so that each rests as
-/// long as can be: its last connection may still be in the peer's TIME-WAIT.
+/// Returns a local port that is unused towards `remote` and whose answers the card delivers to this core; 0 if there is none. RFC 6056,
+/// 3.3.3: the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each port is
+/// reused as late as possible, because its last connection may still be in the peer's TIME-WAIT.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
-  static constinit thread_local std::uint32_t gone_through = 0;
+  static constinit thread_local std::uint32_t ports_tried = 0;
   const ip_addr_t local_ip{.addr = lwip_htonl(local.value)};
   const ip_addr_t remote_ip{.addr = lwip_htonl(remote.address.value)};
-  std::array<std::uint8_t, 10> names;
-  std::memcpy(names.data(), &local.value, 4);
-  std::memcpy(names.data() + 4, &remote.address.value, 4);
-  std::memcpy(names.data() + 8, &remote.port, 2);
-  const auto start = static_cast<std::uint32_t>(siphash(key, names) + gone_through);
+  std::array<std::uint8_t, 10> input;
+  std::memcpy(input.data(), &local.value, 4);
+  std::memcpy(input.data() + 4, &remote.address.value, 4);
+  std::memcpy(input.data() + 8, &remote.port, 2);
+  const auto start = static_cast<std::uint32_t>(siphash(key, input) + ports_tried);
   for (std::uint32_t i = 0; i < local_ports; ++i) {
     const auto port = static_cast<std::uint16_t>(first_local_port + (start + i) % local_ports);
     if (device.receiving_core(remote.address.value, local.value, remote.port, port) != this_core()) continue;
     if (port_listened(port) || tcp_pcb_find(&local_ip, port, &remote_ip, remote.port) != nullptr) continue;
-    gone_through += i + 1;
+    ports_tried += i + 1;
     return port;
   }
   return 0;
@@ -112,6 +112,7 @@ task<bool> NetworkOfStacks::make_stack(unsigned core) {
 }
 
 task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
+  require(this_core() == group_.first, "a network starts on its first core", this_core());
   for (unsigned core = group_.first; core < end(); ++core) {
     if (!co_await make_stack(core)) co_return failure(ErrorCode::out_of_memory, "no memory for a network stack", core);
   }
@@ -125,7 +126,7 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       if (!setting.dhcp) {
         primary.set_addresses({.address = setting.address, .netmask = setting.netmask, .gateway = setting.gateway});
       } else if (!primary.start_dhcp()) {
-        co_return failure(ErrorCode::out_of_memory, "no memory to ask for an address");
+        co_return failure(ErrorCode::out_of_memory, "no memory for a DHCP request");
       }
       asked = true;
     }
@@ -136,7 +137,8 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
     }
   }
-  // The others learn it from the first one's event; it is told again here so that no connection is taken before every core can answer.
+  // The first core's event publishes the address too. It is set here as well, so that every core can answer before a connection is
+  // accepted.
   const Addresses addresses = primary.addresses();
   group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
@@ -173,9 +175,10 @@ task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (remote.port == 0 || remote.address.value == 0) co_return failure(ErrorCode::invalid, "no such address", remote.port);
+  require(acceptor != nullptr, "an outgoing connection has an acceptor", remote.port);
   Stack& stack = *group_.stack(this_core());
   const std::uint16_t port = choose_port(group_.device, stack.addresses().address, remote);
-  if (port == 0) co_return failure(ErrorCode::full, "no local port is left", remote.port);
+  if (port == 0) co_return failure(ErrorCode::full, "no local port is free", remote.port);
   stack.wake_clock(true);
   tcp_pcb* const pcb = tcp_new_ip_type(IPADDR_TYPE_V4);
   if (pcb == nullptr) co_return failure(ErrorCode::full, "no room for another connection");
@@ -190,7 +193,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
   stack.want_event_end();
   if (error != ERR_OK) {
-    tcp_abort(pcb);  // the connection ends as any other
+    tcp_abort(pcb);  // ends the connection in the usual way
     co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
                       static_cast<std::uint64_t>(-error));
   }
@@ -217,8 +220,8 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
   co_return Result<void>{};
 }
 
-// In one event of the first core: the table, IGMP and what the card is told do not differ for anybody, and the card knows before a report
-// has left.
+// One event of the first core changes the table and IGMP and reads the card's new filter. So these three agree, and the filter is set
+// before a report is sent.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
@@ -230,6 +233,7 @@ task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
     } catch (const std::bad_alloc&) {
       co_return failure(ErrorCode::out_of_memory, "no memory for the card's filter", group.value);
     }
+    require(this_core() == group_.first, "groups change on the first core", this_core());
     Stack& primary = *group_.stack(group_.first);
     if (Result<void> changed = join ? primary.join(group, core) : primary.leave(group, core); !changed) co_return changed;
     group_.groups.put_addresses(addresses);
@@ -244,7 +248,7 @@ task<void> NetworkOfStacks::take_down() {
     while (co_await on_core(core, [&] { return group_.stack(core)->connections() > 0; })) co_await sleep_for(milliseconds(1));
   }
   for (unsigned core = group_.first; core < end(); ++core) {
-    co_await on_core(core, [&] { group_.stack(core)->fall_silent(); });
+    co_await on_core(core, [&] { group_.stack(core)->stop_transmitting(); });
     while (co_await on_core(core, [&] { return group_.stack(core)->frames_in_flight() > 0; })) co_await sleep_for(milliseconds(1));
     co_await on_core(core, [&] { delete group_.stacks[core - group_.first].exchange(nullptr); });
   }
@@ -258,7 +262,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
     auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
-      static_cast<void>(network.release());  // the card may still know it
+      static_cast<void>(network.release());  // the card may still refer to it
       co_return std::unexpected(started.error());
     }
     co_return std::unique_ptr<NetworkControl>(std::move(network));
@@ -270,7 +274,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
 task<Result<Network*>> up(NetDevice& device, AddressSetting setting) {
   auto network = co_await bring_up(device, setting, 0, std::min(device.limits().queue_pairs, core_count()));
   if (!network.has_value()) co_return std::unexpected(network.error());
-  co_return network->release();  // it lives as long as the machine
+  co_return network->release();  // never freed
 }
 
 }  // namespace neap::net

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What an application sees of the network.
+// The network interface for applications.
 //
-// Every core has its own whole stack; a connection lives and dies on the core to which the card's RSS sent its first frame. So a server
-// says once what to do with a connection, and from then on each core serves its own, without a word to the others.
+// Every core has its own complete stack. A connection stays on the core that the card's RSS selected for its first frame. A server
+// registers one acceptor for a port, and each core then serves its own connections without communication with other cores.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace neap::net {
 /// IPv4, host byte order.
 struct Ipv4Address {
   std::uint32_t value = 0;
-  /// "A.B.C.D", all of the text.
+  /// Parses "A.B.C.D"; no other characters are accepted.
   [[nodiscard]] static std::optional<Ipv4Address> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(Ipv4Address, Ipv4Address) = default;
@@ -33,37 +33,36 @@ struct Ipv4Address {
 struct Endpoint {
   Ipv4Address address;
   std::uint16_t port = 0;
-  /// "A.B.C.D:PORT", neither of them zero.
+  /// Parses "A.B.C.D:PORT"; neither part may be zero.
   [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
 };
 
-/// Static address, or none for DHCP (RFC 2131).
+/// A static address, or DHCP (RFC 2131).
 struct AddressSetting {
   bool dhcp = true;
   Ipv4Address address, netmask, gateway;
-  /// Asks the command line for `ip=dhcp` or `ip=A.B.C.D/LEN[,GATEWAY]`.
+  /// Reads `ip=dhcp` or `ip=A.B.C.D/LEN[,GATEWAY]` from the command line.
   static AddressSetting from(Arguments& arguments);
 };
 
 class Connection;
 
-/// What a server does with one connection; made by its `Acceptor`, destroyed when the connection is gone. All calls on the connection's
-/// core, each inside an event.
+/// The callbacks of one connection. The `Acceptor` makes the handler; it is destroyed when the connection is gone. All calls are made on
+/// the connection's core, each inside an event.
 ///
-/// A handler may call its connection, others and itself be called again, but never inside one of its own calls: what it asks for happens at
-/// the end of the event. `bad_alloc` that leaves a call resets the connection and is counted; any other exception is our own mistake and
-/// panics.
+/// A handler MAY call its own and other connections. It is never called while one of its calls is active: requests take effect at the end
+/// of the event. A `bad_alloc` that leaves a call resets the connection and is counted. Any other exception panics.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
-  /// Bytes arrived, in order; the handler owns the buffer. Receive window opens again as buffers are released, so a handler that keeps them
-  /// slows its peer down.
+  /// Bytes arrived, in order. The handler owns the buffer. The receive window opens when buffers are released, so a handler that keeps
+  /// them applies back-pressure to its peer.
   virtual void received(Buffer data) = 0;
-  /// Room appeared after a `send` that said `full`, or all was acknowledged.
+  /// There is room again after a `send` that returned `full`, or all bytes were acknowledged.
   virtual void writable() {}
-  /// The peer will send no more. The default closes our side once all was sent.
+  /// The peer has closed its side. The default closes this side when all bytes were sent.
   virtual void peer_closed();
-  /// The last call: the connection is gone (orderly, reset, or timed out); `connection()` may not be used any more.
+  /// The last call: the connection has ended (in order, by a reset or by a time-out). `connection()` MUST NOT be used any more.
   virtual void closed() {}
   [[nodiscard]] Connection& connection() noexcept { return *connection_; }
 
@@ -74,27 +73,27 @@ class ConnectionHandler {
 
 class Connection {
  public:
-  /// What `send` queues at most before the peer acknowledges.
+  /// The maximum of queued and unacknowledged bytes.
   static constexpr std::size_t send_queue_bytes_max = 2 * 1024 * 1024;
-  /// Pieces up to this size are copied (cheaper than keeping them), larger ones are sent from where they lie.
+  /// Pieces up to this size are copied, which is cheaper than a reference. Larger pieces are sent without a copy.
   static constexpr std::size_t copy_bytes_max = 256;
 
-  /// Queues bytes; they leave together with all else of this event at its end. Takes all or nothing: on an error `data` is as it was.
-  /// Errors: `full` (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes stay the buffer's until the peer
-  /// acknowledged them and the card no longer reads them.
+  /// Queues bytes, which are sent together at the end of the event. Takes all or nothing: on an error `data` is unchanged. Errors: `full`
+  /// (more than `send_space_bytes()`; `writable` follows), `closed`. Referenced bytes are released when the peer has acknowledged them and
+  /// the card no longer reads them.
   [[nodiscard]] Result<void> send(Buffer&& data);
   [[nodiscard]] std::size_t send_space_bytes() const noexcept;
-  /// Memory that this connection holds: received and not released, received out of order, queued, and not yet acknowledged. Buffers count
-  /// in whole, headers and the rounding of the heap included; bytes that `send` got by reference count too.
+  /// Memory that this connection holds: bytes received and not released, received out of order, queued, and not yet acknowledged. Buffers
+  /// count with their whole size, headers and heap rounding included. Bytes that `send` took by reference count too.
   [[nodiscard]] std::size_t held_bytes() const noexcept;
   /// Bytes queued or sent, and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const noexcept;
-  /// Says that nothing more will be sent, after all that was; receiving goes on. `closed` follows when the peer has closed too.
+  /// Closes this side when all queued bytes were sent. Receiving continues. `closed` follows when the peer has closed too.
   void end_sending();
-  /// Orderly end after all that was sent; nothing more is received. `closed` follows when the peer has closed too. The connection is reset
-  /// after 60 s in which the peer acknowledged nothing, and after 10 min in any case.
+  /// Closes in order when all queued bytes were sent; received bytes are discarded. `closed` follows when the peer has closed too. The
+  /// connection is reset after 60 s without an acknowledgement from the peer, and after 10 min in any case.
   void close();
-  /// Reset; `closed` follows in an event of its own.
+  /// Resets the connection; `closed` follows in a separate event.
   void abort();
   [[nodiscard]] Endpoint local() const noexcept;
   [[nodiscard]] Endpoint remote() const noexcept;
@@ -105,131 +104,131 @@ class Connection {
   void bind(ConnectionHandler& handler) noexcept { handler.connection_ = this; }
 };
 
-/// Makes the handler of a new connection; null refuses it (reset, counted).
+/// Makes the handler of a new connection. Null refuses the connection, which is reset and counted.
 using Acceptor = std::move_only_function<std::unique_ptr<ConnectionHandler>(Connection&)>;
 
-/// What one core's stack has done since it started. Frames and bytes are the wire's, without FCS.
-/// What a core's network counted since it came up. `Count`: a number, or what a core counts with (counter.hpp).
+/// The counters of one core's stack since it started. Frames and bytes are those on the wire, without FCS. `Count` is a plain number, or
+/// the type that a core counts with (counter.hpp).
 template <class Count>
 struct CountersOf {
   Count frames_received{}, bytes_received{};
   Count frames_sent{}, bytes_sent{};
   Count dropped_malformed{};  ///< too short, or not IPv4 or ARP
-  Count dropped_checksum{};   ///< by the card's or our check
-  Count dropped_protocol{};   ///< nobody here wants it (addresses, protocols, ports)
-  Count dropped_memory{};     ///< a bound or the allocator refused
-  Count receive_copied{};     ///< frames whose payload was copied because too many of the card's buffers were held
-  Count receive_held_max{};   ///< most of the card's buffers held at once
-  Count transmit_full{};      ///< frames that found the card's ring full (sent again later)
-  Count transmit_failed{};    ///< no link, or the card refused
-  Count transmit_copied{};    ///< frames of more pieces than the card takes
+  Count dropped_checksum{};   ///< found by the card or by lwIP
+  Count dropped_protocol{};   ///< unknown address, protocol or port
+  Count dropped_memory{};     ///< refused by a limit or by the allocator
+  Count receive_copied{};     ///< payloads copied because too many of the card's buffers were held
+  Count receive_held_max{};   ///< the largest number of card buffers held at once
+  Count transmit_full{};      ///< frames refused by a full ring; they are retried
+  Count transmit_failed{};    ///< frames refused without a link or by the card
+  Count transmit_copied{};    ///< frames copied because they had more pieces than the card accepts
   // TSO (segment_joiner.hpp). In `frames_sent` and `bytes_sent` every segment is a frame.
-  Count joined_frames{};         ///< given to the card to be cut up
-  Count joined_segments{};       ///< in them
-  Count joined_copied_bytes{};   ///< of the form `copy`
-  Count joined_no_memory{};      ///< segments that went alone as no buffer was left
-  Count passed_on{};             ///< frames given to the core they belong to
-  Count pass_on_refused{};       ///< its queue was full
-  Count neighbours_published{};  ///< ARP entries told to other cores
-  Count neighbours_withheld{};   ///< not told: known already, or too many a second
-  Count neighbours_recycled{};   ///< ARP entries that gave way to others
-  Count neighbours_refused{};    ///< announcements by ARP that found no entry
-  Count unresolved_dropped{};    ///< packets dropped that waited for a neighbour's address
-  Count address_conflicts{};     ///< another machine claims our address
+  Count joined_frames{};         ///< frames that the card segments
+  Count joined_segments{};       ///< segments in those frames
+  Count joined_copied_bytes{};   ///< bytes copied by `tso=copy`
+  Count joined_no_memory{};      ///< segments sent alone because no buffer was free
+  Count passed_on{};             ///< frames handed over to the core they belong to
+  Count pass_on_refused{};       ///< frames not handed over because that core's queue was full
+  Count neighbours_published{};  ///< ARP entries published to other cores
+  Count neighbours_withheld{};   ///< ARP entries not published: known already, or over the rate limit
+  Count neighbours_recycled{};   ///< ARP entries replaced by others
+  Count neighbours_refused{};    ///< ARP announcements without a free entry
+  Count unresolved_dropped{};    ///< packets dropped while waiting for a neighbour's address
+  Count address_conflicts{};     ///< ARP packets of another machine with this machine's address
   Count segments_received{}, segments_sent{}, retransmissions{};
   Count connections_open{}, connections_accepted{}, connections_made{};
-  Count connections_refused{};  ///< the acceptor said no, or no memory
-  Count connections_reset{};    ///< ended by a reset or a time-out
-  Count segments_refused{};     ///< of open connections: sequence or acknowledgement number unacceptable, or a reset or SYN out of place
-  Count challenge_acks{};       ///< answers to them (RFC 5961), at most two a second for each connection
-  Count dhcp_renewals{};        ///< a lease was prolonged
-  Count dhcp_naks{};            ///< a server refused an address or took it back
-  Count dhcp_refused{};         ///< offers and acknowledgements of DHCP that make no sense, dropped
+  Count connections_refused{};  ///< refused by the acceptor, or for lack of memory
+  Count connections_reset{};    ///< connections ended by a reset or a time-out
+  Count segments_refused{};     ///< segments of open connections with an unacceptable number, or an unexpected reset or SYN
+  Count challenge_acks{};       ///< answers to such segments (RFC 5961), at most two a second for each connection
+  Count dhcp_renewals{};        ///< extended leases
+  Count dhcp_naks{};            ///< NAKs: a server refused or withdrew an address
+  Count dhcp_refused{};         ///< invalid DHCP offers and acknowledgements, dropped
   // Memory that connections hold (stack_memory.hpp).
-  Count held_bytes{};            ///< now
-  Count held_bytes_max{};        ///< most at once
-  Count payload_refused{};       ///< segments whose payload was dropped: their connection was over its share
-  Count out_of_order_dropped{};  ///< connections whose out-of-order segments were given up for memory
-  Count connections_evicted{};   ///< connections reset because they held most
+  Count held_bytes{};            ///< held now
+  Count held_bytes_max{};        ///< the largest amount held at once
+  Count payload_refused{};       ///< segments whose payload was dropped because their connection was over its share
+  Count out_of_order_dropped{};  ///< connections whose out-of-order segments were dropped to free memory
+  Count connections_evicted{};   ///< connections reset because they held the most memory
   // Floods of SYNs (stack_cookies.cpp).
   Count half_open{};              ///< connections in SYN-RECEIVED now
-  Count syns_refused{};           ///< SYNs, or ACKs with a valid cookie, that found no room for another connection
-  Count cookies_sent{};           ///< SYNs answered by a cookie, as the backlog was full
+  Count syns_refused{};           ///< SYNs, or ACKs with a valid cookie, refused because no connection was free
+  Count cookies_sent{};           ///< SYNs answered by a cookie because the backlog was full
   Count cookies_accepted{};       ///< connections made from a cookie
-  Count cookies_rejected{};       ///< ACKs that brought no valid cookie, while cookies were in use
+  Count cookies_rejected{};       ///< ACKs without a valid cookie while cookies were in use
   Count handler_out_of_memory{};  ///< connections reset because their handler threw `bad_alloc`
-  // Of frames and bytes, those of the ports that are counted as control.
+  // The part of frames and bytes that belongs to control's ports.
   Count control_frames_received{}, control_bytes_received{};
   Count control_frames_sent{}, control_bytes_sent{};
-  Count discarded_bytes{};  ///< received after our side was closed
+  Count discarded_bytes{};  ///< received after this side was closed
 };
 using Counters = CountersOf<std::uint64_t>;
 
-/// That core's; any core asks, and none is woken for it. All zero on a core without a stack.
+/// The counters of `core`; MAY be called on any core and wakes none. All zero for a core without a stack.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// What this core's stack will be woken for, in milliseconds from now, rounded up; 0: not for this. All zero on a core without a stack.
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: never. All zero on a core without a stack.
 struct Waits {
-  std::uint64_t tcp_ms = 0;          ///< a connection has something on its way
-  std::uint64_t connections_ms = 0;  ///< connections that say nothing: keep-alive, TIME-WAIT
-  std::uint64_t neighbours_ms = 0;   ///< an ARP request is unanswered
-  std::uint64_t reassembly_ms = 0;   ///< a datagram's other fragments
-  std::uint64_t groups_ms = 0;       ///< a report of a multicast group
-  std::uint64_t dhcp_ms = 0;         ///< a DHCP request is unanswered, or discovery waits after a refusal
-  std::uint64_t lease_ms = 0;        ///< the address is to be renewed
+  std::uint64_t tcp_ms = 0;          ///< a connection has work pending
+  std::uint64_t connections_ms = 0;  ///< idle connections: keep-alive, TIME-WAIT
+  std::uint64_t neighbours_ms = 0;   ///< an unanswered ARP request
+  std::uint64_t reassembly_ms = 0;   ///< missing fragments of a datagram
+  std::uint64_t groups_ms = 0;       ///< a delayed report of a multicast group
+  std::uint64_t dhcp_ms = 0;         ///< an unanswered DHCP request, or the back-off after a refusal
+  std::uint64_t lease_ms = 0;        ///< renewal of the address
 };
 [[nodiscard]] Waits waits() noexcept;
 
-/// What came to a UDP port.
+/// A datagram received at a UDP port.
 struct Datagram {
   Endpoint from;
   Endpoint to;  ///< the machine's address, a group's, or the network's broadcast address
   Buffer data;  ///< may be empty
 };
-/// Called on the core to which the card sent the datagram, or that joined its group. A `bad_alloc` that leaves it is counted; any other
-/// exception panics.
+/// Called on the core to which the card delivered the datagram, or which joined its group. A `bad_alloc` that leaves the call is counted.
+/// Any other exception panics.
 using DatagramReceiver = std::function<void(Datagram)>;
 
 class Network {
  public:
   virtual ~Network() = default;
-  /// 0.0.0.0 while there is none (a lease ran out).
+  /// 0.0.0.0 without an address (the lease expired).
   [[nodiscard]] virtual Ipv4Address address() const noexcept = 0;
-  /// Of the network that the address is in.
+  /// The netmask of that address.
   [[nodiscard]] virtual Ipv4Address netmask() const noexcept = 0;
-  /// Cores with a stack: 0 to `cores() - 1`.
+  /// The number of cores with a stack, which are 0 to `cores() - 1`.
   [[nodiscard]] virtual unsigned cores() const noexcept = 0;
-  /// The card below.
+  /// The network's card.
   [[nodiscard]] virtual NetDevice& device() const noexcept = 0;
-  /// Serves `port` on every core with a receive queue; `acceptor` is called on the connection's core and must be safe to share. Errors:
-  /// `invalid` (port taken), `out_of_memory`.
+  /// Serves `port` on every core with a receive queue. `acceptor` is called on each connection's core and MUST be safe for concurrent
+  /// calls. Errors: `invalid` (the port is in use), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> listen(std::uint16_t port,
                                                   std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) = 0;
-  /// Opens a connection from this core, which must have a stack. Errors: `timeout` (no answer in 10 s), `closed` (refused),
-  /// `full` (no port, no room for another connection), `unsupported` (no stack here), `out_of_memory`.
+  /// Opens a connection from this core, which MUST have a stack. Errors: `timeout` (no answer within 10 s), `closed` (refused), `full` (no
+  /// free port or connection), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> connect(Endpoint remote, Acceptor acceptor) = 0;
 
-  /// Hands what comes to UDP port `port` to `receiver`, on every core; it must be safe to share. Errors: `invalid` (port taken),
-  /// `out_of_memory`.
+  /// Passes datagrams at UDP port `port` to `receiver`, on every core. It MUST be safe for concurrent calls. Errors: `invalid` (the port is
+  /// in use), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> receive_datagrams(std::uint16_t port, DatagramReceiver receiver) = 0;
-  /// Sends a copy of `bytes` from this core, at the end of the event. What is longer than a frame goes in fragments. UDP: nobody says
-  /// whether it arrived. To a group, it goes no further than the own network. Errors: `invalid` (nobody receives at `from_port`; address;
-  /// size), `full`, `closed` (no link, no address), `unsupported` (no stack here), `out_of_memory`.
+  /// Sends a copy of `bytes` from this core, at the end of the event, in fragments if it is longer than a frame. UDP does not confirm
+  /// delivery. A datagram to a group stays on the local network. Errors: `invalid` (no receiver at `from_port`, address, size), `full`,
+  /// `closed` (no link, no address), `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) = 0;
-  /// This core gets datagrams to the group (224.0.0.0/4) from now on, if it receives at their port; the machine is in the groups of all
-  /// its cores, up to 256. Errors: `invalid` (not such an address; joined already), `full`, `unsupported` (no stack here),
-  /// `out_of_memory`; then nothing has changed.
+  /// Adds this core to the group (224.0.0.0/4). It then receives the group's datagrams at its UDP ports. The machine is a member of the
+  /// groups of all its cores, up to 256. Errors, which change nothing: `invalid` (not a group's address, joined already), `full`,
+  /// `unsupported` (no stack on this core), `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> join(Ipv4Address group) = 0;
-  /// And no longer. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
+  /// Removes this core from the group. Errors: `invalid` (not joined), `unsupported`, `out_of_memory`.
   [[nodiscard]] virtual task<Result<void>> leave(Ipv4Address group) = 0;
 };
 
-/// Frames of TCP connections with this local port are counted as control traffic in the log of their core (log.hpp) from now on. Up to two
-/// ports. Errors: `invalid` (0), `full`.
+/// From now on frames of TCP connections with this local port count as control traffic in their core's log (log.hpp). Up to two ports.
+/// Errors: `invalid` (0), `full`.
 [[nodiscard]] Result<void> count_as_control(std::uint16_t port);
 
-/// Starts a stack on every core that has a queue pair, waits for link and address. Both are waited for as long as it takes, said on the
-/// console every 10 s; other events run meanwhile. Called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
+/// Starts a stack on every core that has a queue pair, then waits for the link and an address without a limit. It reports the wait on the
+/// console every 10 s; other events run meanwhile. MUST be called on core 0, once for a device. Errors: `out_of_memory`, `invalid`.
 [[nodiscard]] task<Result<Network*>> up(NetDevice& device, AddressSetting setting);
 
 }  // namespace neap::net

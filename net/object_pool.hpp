@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Small objects of one kind, taken and given back on one core, thousands of times a second.
+// Small objects of one type, allocated and freed on one core thousands of times a second.
 //
-// The free list costs a few instructions; beyond `keep` spare ones go back to malloc. One pool a kind and core: declare it `constinit
-// thread_local`.
+// The free list costs a few instructions. Spare objects beyond `keep` are returned to malloc. Each type and core has one pool: declare it
+// `constinit thread_local`.
 #pragma once
 
 #include <new>
@@ -15,7 +15,7 @@ class ObjectPool {
  public:
   constexpr ObjectPool() = default;
 
-  /// Null when there is no memory.
+  /// Null without memory.
   template <typename... Arguments>
   [[nodiscard]] T* take(Arguments&&... arguments) noexcept {
     Slot* slot = free_;
@@ -39,7 +39,7 @@ class ObjectPool {
     free_ = slot;
     ++spare_;
   }
-  /// Gives the spare ones back to malloc (tests, which look for leaks).
+  /// Returns the spare objects to malloc (for tests that look for leaks).
   void trim() noexcept {
     while (free_ != nullptr) delete std::exchange(free_, free_->next);
     spare_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "net/payload_reference.hpp"
 
+#include "kernel/panic.hpp"
 #include "lwip/pbuf.h"
 #include "net/lwip/lwip_hooks.h"
 #include "net/object_pool.hpp"
@@ -9,9 +10,9 @@ namespace neap::net {
 
 namespace {
 
-/// lwIP's view of a stretch of a piece.
+/// An lwIP pbuf that refers to a part of a piece.
 struct ReferencePbuf {
-  pbuf_custom custom;  // first: lwIP gives it back by this address
+  pbuf_custom custom;  // MUST be first: lwIP frees it by this address
   PayloadReference* reference;
 };
 
@@ -39,6 +40,7 @@ bool PayloadReference::share(Buffer::Piece& piece) noexcept {
 
 void PayloadReference::drop(void* reference) noexcept {
   auto* const self = static_cast<PayloadReference*>(reference);
+  require(self->count_ > 0, "no more references to payload are dropped than are held");
   if (--self->count_ > 0) return;
   const Buffer::Release release = self->release_;
   void* const owner = self->owner_;
@@ -47,6 +49,7 @@ void PayloadReference::drop(void* reference) noexcept {
 }
 
 PayloadReference::Writing::Writing(const Buffer::Piece& piece) noexcept {
+  require(piece.release == nullptr || piece.release == &PayloadReference::drop, "payload is shared before lwIP refers to it", piece.bytes);
   writing = piece.release == nullptr ? nullptr : static_cast<PayloadReference*>(piece.owner);
 }
 PayloadReference::Writing::~Writing() { writing = nullptr; }
@@ -65,6 +68,6 @@ extern "C" pbuf* neap_lwip_write_reference(const void* data, u16_t bytes) {
   own->custom.custom_free_function = &pbuf_freed;
   own->reference = writing;
   if (writing != nullptr) writing->hold();
-  // ROM: the data will not change, so that a queue that waits for a neighbour need not copy it.
+  // ROM: the data does not change, so the queue that waits for a neighbour's address need not copy it.
   return pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_ROM, &own->custom, const_cast<void*>(data), bytes);
 }

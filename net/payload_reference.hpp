@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Who still needs bytes that are sent from where they lie.
+// Reference counts for payload that is sent without a copy.
 //
-// A piece of payload may be cut into many segments, each of which lwIP keeps until it is acknowledged and the card until it has read it. A
-// retransmission in the card's ring may outlive the acknowledgement. So every pbuf that refers to the piece holds it, and the last one
-// releases it. Internal to net/.
+// A piece of payload may be split into many segments. lwIP keeps each segment until it is acknowledged, and the card until it has read it.
+// A retransmission in the card's ring may outlive the acknowledgement. So every pbuf that refers to the piece holds a reference, and the
+// last one releases the piece. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace neap::net {
 
 class PayloadReference {
  public:
-  /// From now on `piece` holds its owner through a counted reference. False: no memory, nothing changed. Pieces that live for ever need
-  /// none.
+  /// Makes `piece` hold its owner through a counted reference. False: no memory, nothing changed. Pieces that are never freed need no
+  /// reference.
   [[nodiscard]] static bool share(Buffer::Piece& piece) noexcept;
-  /// While it lives, pbufs that tcp_write() makes on this core hold `piece`, which was shared.
+  /// While this object exists, pbufs that tcp_write() makes on this core hold `piece`, which MUST have been shared.
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;
@@ -37,7 +37,7 @@ class PayloadReference {
   std::uint32_t count_ = 1;
 };
 
-/// Gives this core's spare objects back to malloc (tests).
+/// Returns this core's spare objects to malloc (for tests).
 void trim_payload_references() noexcept;
 
 }  // namespace neap::net

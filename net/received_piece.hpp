@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the stack keeps in a receive buffer's own memory.
+// The stack's data inside a receive buffer.
 //
-// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, and is perhaps released on another core in the end. All
-// three headers lie in the buffer's `stack_area`, so that taking a frame in allocates nothing. Internal to net/.
+// A received frame becomes an lwIP pbuf, then a piece of an application's Buffer, and may be released on another core. All three headers
+// are in the buffer's `stack_area`, so receiving a frame allocates no memory. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,18 @@ namespace neap::net {
 class ConnectionState;
 class Stack;
 
-struct ReceivedPiece {
-  pbuf_custom custom;  ///< first: lwIP gives it back by this address
+/// The bases are what lwIP frees, and what is handed over if the piece is released on another core.
+struct ReceivedPiece : pbuf_custom, RemoteNode {
   union {
-    ConnectionState* connection;  ///< whose window the bytes count against, once delivered
-    Stack* stack;                 ///< of a datagram: where it came in
+    ConnectionState* connection;  ///< of a delivered segment; its window counts the bytes
+    Stack* stack;                 ///< of a datagram: the stack that received it
   };
   Buffer::Piece piece;
-  RemoteNode way_home;  ///< to its own core, if it is released on another
 
   [[nodiscard]] static ReceivedPiece& make(ReceiveBuffer& buffer) noexcept { return *new (buffer.stack_area.data()) ReceivedPiece{}; }
-  [[nodiscard]] static ReceivedPiece& of(pbuf& custom) noexcept { return *reinterpret_cast<ReceivedPiece*>(&custom); }
+  [[nodiscard]] static ReceivedPiece& of(struct pbuf& frame) noexcept {
+    return static_cast<ReceivedPiece&>(*reinterpret_cast<pbuf_custom*>(&frame));
+  }
   [[nodiscard]] ReceiveBuffer& buffer() noexcept {
     return *reinterpret_cast<ReceiveBuffer*>(reinterpret_cast<std::byte*>(this) - offsetof(ReceiveBuffer, stack_area));
   }

@@ -6,6 +6,7 @@
 #include <new>
 #include <span>
 
+#include "kernel/panic.hpp"
 #include "lwip/def.h"
 #include "lwip/ip.h"
 #include "lwip/pbuf.h"
@@ -39,7 +40,7 @@ std::uint32_t headers_bytes_of(const std::byte* frame) noexcept {
   return static_cast<std::uint32_t>(tcp_at) + (std::to_integer<std::uint32_t>(frame[tcp_at + 12]) >> 4) * 4;
 }
 
-/// A frame of TCP over IPv4 that is no fragment, and whose headers lie in one piece.
+/// True for TCP over IPv4 that is not a fragment and has all headers in its first piece.
 bool is_segment(const pbuf& frame) noexcept {
   if (frame.len < headers_bytes_min) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -63,7 +64,10 @@ struct CopyBuffers {
     if (buffer != nullptr) ++made;
     return buffer;
   }
-  void give_back(std::byte* buffer) noexcept { spare[spare_count++] = buffer; }
+  void give_back(std::byte* buffer) noexcept {
+    require(spare_count < made, "no more copy buffers are returned than were taken", spare_count);
+    spare[spare_count++] = buffer;
+  }
   void trim() noexcept {
     made -= spare_count;
     while (spare_count > 0) delete[] spare[--spare_count];
@@ -73,11 +77,11 @@ constinit thread_local CopyBuffers copy_buffers;
 
 }  // namespace
 
-/// What a joined frame holds until the card has read it. To the rest of the stack it is a pbuf: freeing that lets go of everything.
+/// The memory that a joined frame holds until the card has read it. The rest of the stack sees a pbuf; freeing it releases all of it.
 struct JoinedFrame {
   JoinedFrame() noexcept {}  // NOLINT(cppcoreguidelines-pro-type-member-init,modernize-use-equals-default): nothing is cleared
 
-  pbuf_custom custom;         // first: lwIP gives it back by this address
+  pbuf_custom custom;         // MUST be first: lwIP frees it by this address
   std::byte* copy = nullptr;  // of the form `copy`
   unsigned held = 0;          // of the form `chain`
   std::array<pbuf*, SegmentJoiner::segments_max> segments;
@@ -100,13 +104,14 @@ void joined_frame_freed(pbuf* token) noexcept {
 SegmentJoiner::SegmentJoiner(const NetDeviceLimits& limits) noexcept
     : pieces_limit_(std::min(pieces_max, limits.transmit_pieces_max)), bytes_limit_(std::min(frame_bytes_max, limits.tso_bytes_max)) {}
 
-const char* SegmentJoiner::why_not(const NetDeviceLimits& limits) noexcept {
+const char* SegmentJoiner::unsupported_reason(const NetDeviceLimits& limits) noexcept {
   if (limits.tso_bytes_max == 0) return "the network card cannot segment";
   if (!limits.checksum_offload) return "the network card does not fill in checksums";
   return nullptr;
 }
 
 bool SegmentJoiner::begin(pbuf& frame, policy::Segmentation form) noexcept {
+  require(segments_ == 0, "one frame is held at a time", segments_);
   if (!is_segment(frame)) return false;
   const std::byte* const bytes = bytes_of(frame);
   const std::uint32_t headers_bytes = headers_bytes_of(bytes);
@@ -124,11 +129,12 @@ bool SegmentJoiner::begin(pbuf& frame, policy::Segmentation form) noexcept {
   bytes_ = frame.tot_len;
   next_sequence_ = sequence_of(bytes) + segment_bytes_;
   next_id_ = static_cast<std::uint16_t>(id_of(bytes) + 1);
+  require(headers_bytes <= headers_.size(), "headers fit into the joined frame", headers_bytes);
   std::copy_n(bytes, headers_bytes, headers_.begin());
   return true;
 }
 
-// All but length, identification, sequence number, PSH and what is zero until the card fills it in has to be the same.
+// All fields have to be equal, except length, identification, sequence number, PSH and the checksums, which the card fills in.
 bool SegmentJoiner::follows(const pbuf& frame) const noexcept {
   if (!is_segment(frame)) return false;
   const std::byte* const bytes = bytes_of(frame);
@@ -144,6 +150,7 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   if (payload_bytes == 0 || payload_bytes > segment_bytes_ || bytes_ + payload_bytes > bytes_limit_) return false;
   if (segments_ == 1 && (!leaves_room_for(frame) || !make_joined())) return false;
   if (form_ == policy::Segmentation::copy) {
+    require(payload_bytes <= frame_bytes_max - bytes_, "payload fits into the copy buffer", payload_bytes);
     pbuf_copy_partial(&frame, joined_->copy + bytes_, static_cast<u16_t>(payload_bytes), static_cast<u16_t>(headers_bytes_));
     pieces_[0].bytes += payload_bytes;
     counters_.copied_bytes.add(payload_bytes);
@@ -161,13 +168,14 @@ bool SegmentJoiner::add(pbuf& frame) noexcept {
   return true;
 }
 
-// For headers apart from the payload, and the second segment. Should it be less because some are neighbours, it makes no difference.
+// Counts a separate piece for the headers, and the pieces of the second segment. The count may be too high, because adjacent pieces are
+// merged.
 bool SegmentJoiner::leaves_room_for(const pbuf& second) const noexcept {
   return form_ == policy::Segmentation::copy || count_ + 1U + pbuf_clen(&second) <= pieces_limit_;
 }
 
-// Payload is cut out of what lies together, so that pieces often are neighbours: then they are one. Memory that is together here is so for
-// the card (machine::physical_address).
+// Segments are parts of contiguous payload, so their pieces are often adjacent. Adjacent pieces are merged: contiguous memory is contiguous
+// for the card too (machine::physical_address).
 bool SegmentJoiner::add_pieces(const pbuf& frame, std::uint32_t skip) noexcept {
   const unsigned count_before = count_;
   const std::uint32_t bytes_before = count_ > 0 ? pieces_[count_ - 1].bytes : 0;
@@ -203,6 +211,7 @@ bool SegmentJoiner::make_joined() noexcept {
   pbuf_alloced_custom(PBUF_RAW, 0, PBUF_REF, &joined->custom, nullptr, 0);
   joined_ = joined;
   if (copy) {
+    require(first_->tot_len == bytes_ && bytes_ <= frame_bytes_max, "a segment fits into the copy buffer", bytes_);
     pbuf_copy_partial(first_, buffer, first_->tot_len, 0);
     pbuf_free(first_);
     joined->copy = buffer;
@@ -222,8 +231,10 @@ bool SegmentJoiner::make_joined() noexcept {
   return true;
 }
 
-// 7.2.4: the lengths are the card's to fill in, and so are not in the pseudo-header's sum; PSH comes out in the last segment alone.
+// 82599 datasheet 7.2.4: the card fills in the lengths, so the pseudo-header's sum excludes them. The card sets PSH in the last segment
+// only.
 SegmentJoiner::Frame SegmentJoiner::frame() noexcept {
+  require(holds(), "a frame is held before it is sent");
   Frame frame{.pieces = {pieces_.data(), count_}, .offload = {}, .token = first_, .bytes = bytes_, .segments = segments_};
   if (joined_ == nullptr) {
     frame.offload = offload_checksums(*first_);

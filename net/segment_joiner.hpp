@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
-// Segments that follow each other become one frame, which the card cuts up again (TSO).
+// TCP segmentation offload (TSO): consecutive segments are joined into one frame, which the card segments again.
 //
-// lwIP cuts a stream into segments and sends them one after the other; to the card each is a frame with descriptors of its own. Those of
-// one connection that follow each other without a gap differ in nothing that the card could not write itself (82599 datasheet 7.2.4). So
-// the first is held back, the next ones are added to it, and all go to the card as one frame, at the latest when the event ends. What
-// then leaves the card is, byte by byte, what would have left it without.
+// lwIP sends a stream as separate segments, and each is a frame with its own descriptors. The headers of a connection's consecutive
+// segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the first segment is held and later ones are added to
+// it. The card gets all of them as one frame, at the latest at the end of the event. The card then sends the same bytes as it would without
+// joining.
 //
-// Two forms, as the published studies had them: `copy` copies headers and payload into one buffer, and lwIP has its segments back at once;
-// `chain` leaves the payload where it is, and holds every segment until the card has read it. The headers are the frame's own in both,
-// since lwIP still needs the segments' for a retransmission.
+// There are two forms, as in the published studies. `copy` copies headers and payload into one buffer and frees lwIP's segments at once.
+// `chain` leaves the payload in place and holds every segment until the card has read it. Both use a copy of the headers, because lwIP
+// needs the originals for a retransmission.
 //
 // Belongs to one core; internal to net/.
 #pragma once
@@ -29,14 +29,14 @@ struct JoinedFrame;
 
 class SegmentJoiner {
  public:
-  /// Of a frame, whatever the card takes.
+  /// The maximum of pieces in a frame; the card's own limit may be lower.
   static constexpr unsigned pieces_max = 40;
   static constexpr unsigned segments_max = 48;
   static constexpr std::uint32_t frame_bytes_max = 64 * 1024;
   static constexpr std::size_t headers_bytes_max = 14 + 20 + 60;
-  /// Of the form `copy`, each of `frame_bytes_max`; when none is left, segments go one by one.
+  /// Buffers of `frame_bytes_max` for `copy`. Without a free buffer, segments are sent one by one.
   static constexpr unsigned copy_buffers_max = 32;
-  /// Payload of a segment that is worth the waiting.
+  /// Segments with less payload are not held.
   static constexpr std::uint32_t segment_bytes_min = 256;
 
   explicit SegmentJoiner(const NetDeviceLimits& limits) noexcept;
@@ -44,62 +44,62 @@ class SegmentJoiner {
   SegmentJoiner& operator=(const SegmentJoiner&) = delete;
   ~SegmentJoiner() { drop(); }
 
-  /// Why a device with these limits cannot be asked; null: it can.
-  [[nodiscard]] static const char* why_not(const NetDeviceLimits& limits) noexcept;
+  /// The reason why a device with these limits does not support TSO; null if it does.
+  [[nodiscard]] static const char* unsupported_reason(const NetDeviceLimits& limits) noexcept;
 
   [[nodiscard]] bool holds() const noexcept { return segments_ != 0; }
-  /// Holds `frame` (with a reference of its own) if others may follow it; nothing is held yet. False: nothing was done.
+  /// Holds `frame` and takes a reference if further segments may follow. Nothing may be held yet. False: nothing was done.
   [[nodiscard]] bool begin(pbuf& frame, policy::Segmentation form) noexcept;
-  /// Adds `frame` to what is held if it is the next segment. False: nothing was done, and what is held goes first.
+  /// Adds `frame` if it is the next segment. False: nothing was done, and the held frame MUST be sent first.
   [[nodiscard]] bool add(pbuf& frame) noexcept;
 
-  /// What is held, as the card takes it. May be asked for again if the card had no room.
+  /// The held frame for the card. May be requested again if the card had no room.
   struct Frame {
     TransmitPieces pieces;
     TransmitOffload offload;
-    pbuf* token;  ///< to be freed once the card has read the frame
+    pbuf* token;  ///< MUST be freed when the card has read the frame
     std::uint32_t bytes;
     unsigned segments;
   };
   [[nodiscard]] Frame frame() noexcept;
-  /// The frame, and its token, are somebody else's now.
+  /// Gives up ownership: the card now owns the frame and its token.
   void forget() noexcept { segments_ = 0; }
-  /// Gives up what is held.
+  /// Frees the held frame.
   void drop() noexcept;
 
   struct Counters {
     Counter copied_bytes;
-    Counter no_memory;  ///< segments that went alone because no buffer or no memory was left
+    Counter no_memory;  ///< segments sent alone because no buffer or memory was free
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
 
-  /// Gives this core's spare memory back to malloc (tests, which look for leaks).
+  /// Returns this core's spare memory to malloc (for tests that look for leaks).
   static void trim() noexcept;
 
  private:
   [[nodiscard]] bool follows(const pbuf& frame) const noexcept;
-  /// Adds where `frame`'s bytes lie to the pieces, without the first `skip`. False: too many pieces, and nothing was done.
+  /// Adds the pieces of `frame` without its first `skip` bytes. False: too many pieces, and nothing was done.
   [[nodiscard]] bool add_pieces(const pbuf& frame, std::uint32_t skip) noexcept;
   [[nodiscard]] bool leaves_room_for(const pbuf& second) const noexcept;
-  /// Makes a joined frame of the one segment that is held. False: no memory.
+  /// Turns the one held segment into a joined frame. False: no memory.
   [[nodiscard]] bool make_joined() noexcept;
 
   const unsigned pieces_limit_;
   const std::uint32_t bytes_limit_;
-  unsigned segments_ = 0;  // held; 0: none
-  bool last_ = false;      // nothing may follow: a short one, or one with PSH
+  unsigned segments_ = 0;  // segments held; 0: none
+  bool last_ = false;      // nothing may follow: the last segment is short or has PSH
   bool push_ = false;
   policy::Segmentation form_ = policy::Segmentation::off;
-  pbuf* first_ = nullptr;          // of one alone
-  JoinedFrame* joined_ = nullptr;  // of two and more
+  pbuf* first_ = nullptr;          // if one segment is held
+  JoinedFrame* joined_ = nullptr;  // if two or more are held
   std::uint32_t headers_bytes_ = 0;
   std::uint32_t segment_bytes_ = 0;
-  std::uint32_t bytes_ = 0;  // headers, and all payload
+  std::uint32_t bytes_ = 0;  // headers and all payload
   std::uint32_t next_sequence_ = 0;
   std::uint16_t next_id_ = 0;
   unsigned count_ = 0;
   std::array<TransmitPiece, pieces_max> pieces_;
-  alignas(8) std::array<std::byte, headers_bytes_max> headers_{};  // the first segment's
+  alignas(8) std::array<std::byte, headers_bytes_max> headers_{};  // those of the first segment
   Counters counters_;
 };
 

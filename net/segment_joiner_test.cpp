@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What leaves the card is the same, byte by byte, whether it cuts frames up or gets them one by one.
+// The card sends the same bytes whether it segments frames or gets segments one by one.
 #include "net/segment_joiner.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr unsigned mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;
 constexpr std::uint16_t control_port = 5002;
 
-/// A frame as lwIP would send it: which bytes, and in how many parts they lie.
+/// A frame as lwIP sends it: its bytes and the number of its parts.
 struct Segment {
   unsigned connection = 0;
   std::uint32_t sequence = 0;
@@ -32,14 +32,14 @@ struct Segment {
   unsigned flags = ack;
   unsigned options_bytes = 0;
   unsigned payload_bytes = mss;
-  unsigned payload_at = 0;  ///< in the pattern
-  unsigned parts = 1;       ///< that the payload behind the headers is cut into
-  bool apart = false;       ///< the parts are no neighbours
+  unsigned payload_at = 0;  ///< offset in the pattern
+  unsigned parts = 1;       ///< parts of the payload after the headers
+  bool apart = false;       ///< the parts are not adjacent
   bool tcp = true;
   std::uint16_t id = 0;
 };
 
-/// Payload comes from here, as a stored value would be sent: parts of it are neighbours in memory.
+/// The source of payload. Its parts are adjacent in memory, like those of a stored value.
 std::vector<std::byte>& stored() {
   static std::vector<std::byte> bytes = [] {
     std::vector<std::byte> made(512 * 1024);
@@ -79,13 +79,13 @@ pbuf* make(const Segment& segment) {
   return first;
 }
 
-/// One machine's stack, to whose card frames are given event by event; collects what leaves the card.
+/// Passes frames to one machine's stack event by event, and collects the frames that its card sends.
 struct Sender {
   explicit Sender(CardOptions card = {.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024}) : world({.server = card}) {
     world.machine.on(0, [] { EXPECT_EQ(Stack::here()->core(), 0U); });
     world.server_card.tap([this](const Bytes& frame) {
       const std::lock_guard guard(lock);
-      const bool arp = frame[13] == std::byte{6};  // that the machine has come up may still be on its way
+      const bool arp = frame[13] == std::byte{6};  // ARP from the machine's start may still arrive
       if (collecting && !arp) frames.push_back(frame);
       return !collecting;
     });
@@ -94,7 +94,7 @@ struct Sender {
     collecting = true;
   }
 
-  /// In one event as many as the card takes; the rest in the next ones.
+  /// Sends as many frames in one event as the card accepts, and the others in the next events.
   void send(std::span<const Segment> segments) {
     for (std::size_t next = 0; next < segments.size();) {
       const std::size_t before = next;
@@ -114,7 +114,7 @@ struct Sender {
     }
     expected += segments.size();
   }
-  /// Waits until all have left.
+  /// Waits until the card has sent all frames.
   void settle() {
     EXPECT_TRUE(HostMachine::wait_until([&] { return count() == expected; }, 60s)) << count() << " of " << expected;
   }
@@ -134,7 +134,7 @@ struct Sender {
   TwoMachines world;
 };
 
-/// So many segments that follow each other.
+/// Makes `count` consecutive segments.
 std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   std::vector<Segment> run;
   for (unsigned i = 0; i < segments; ++i) {
@@ -146,7 +146,7 @@ std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   return run;
 }
 
-/// Mostly runs of a few connections, and everything that ends one.
+/// Makes mostly runs of a few connections, and every kind of segment that ends a run.
 std::vector<std::vector<Segment>> random_events(unsigned seed) {
   std::minstd_rand random(seed);
   const auto below = [&](unsigned end) { return std::uniform_int_distribution<unsigned>(0, end - 1)(random); };
@@ -164,7 +164,7 @@ std::vector<std::vector<Segment>> random_events(unsigned seed) {
         segment.payload_bytes = below(12) == 0 ? below(mss + 1) : mss - segment.options_bytes;
         segment.flags = ack | (left == 1 || below(15) == 0 ? push : 0) | (below(40) == 0 ? finish : 0);
         if (below(30) == 0) segment.window += 1;
-        if (below(30) == 0) segment.sequence -= mss;  // sent again
+        if (below(30) == 0) segment.sequence -= mss;  // a retransmission
         if (below(40) == 0) segment.tcp = false;
         segment.parts = 1 + below(4);
         segment.apart = below(4) == 0;
@@ -182,7 +182,7 @@ std::vector<std::vector<Segment>> random_events(unsigned seed) {
 struct Sent {
   std::vector<Bytes> frames;
   Counters counters;
-  std::uint64_t frames_cut;
+  std::uint64_t frames_segmented;
 };
 
 Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
@@ -190,25 +190,25 @@ Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
   EXPECT_EQ(sender.world.set_tso(form), "");
   for (const auto& event : random_events(seed)) sender.send(event);
   const Counters counters = sender.counters();
-  EXPECT_LE(sender.world.server_card.most_bytes(), std::string_view(form) == "off" ? 1514U : card.tso_bytes_max);
-  EXPECT_LE(sender.world.server_card.most_pieces(), card.pieces_max);
-  return {.frames = sender.frames, .counters = counters, .frames_cut = sender.world.server_card.frames_cut()};
+  EXPECT_LE(sender.world.server_card.bytes_max_seen(), std::string_view(form) == "off" ? 1514U : card.tso_bytes_max);
+  EXPECT_LE(sender.world.server_card.pieces_max_seen(), card.pieces_max);
+  return {.frames = sender.frames, .counters = counters, .frames_segmented = sender.world.server_card.frames_segmented()};
 }
 
-// Random mixes of connections, sizes, flags, gaps and repetitions, for cards with small rings and few pieces too.
-TEST(SegmentJoiner, WhatLeavesTheCardIsTheSame) {
+// Random mixes of connections, sizes, flags, gaps and retransmissions; also with small rings and few pieces.
+TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     CardOptions card{.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = seed % 2 == 0 ? 64U * 1024 : 20'000};
     if (seed % 3 == 0) card.ring_frames = 5;
     if (seed % 3 == 1) card.pieces_max = 8;
     const Sent alone = send_all(card, "off", seed);
-    EXPECT_EQ(alone.frames_cut, 0U);
+    EXPECT_EQ(alone.frames_segmented, 0U);
     EXPECT_GT(alone.counters.control_frames_sent, 0U);
     for (const char* form : {"copy", "chain"}) {
       const Sent joined = send_all(card, form, seed);
       ASSERT_EQ(joined.frames.size(), alone.frames.size()) << seed;
       for (std::size_t i = 0; i < joined.frames.size(); ++i) ASSERT_EQ(joined.frames[i], alone.frames[i]) << seed << ": frame " << i;
-      EXPECT_EQ(joined.counters.joined_frames, joined.frames_cut);
+      EXPECT_EQ(joined.counters.joined_frames, joined.frames_segmented);
       EXPECT_GT(joined.counters.joined_frames, 30U);
       EXPECT_GT(joined.counters.joined_segments, 3 * joined.counters.joined_frames);
       EXPECT_EQ(joined.counters.joined_copied_bytes > 0, std::string_view(form) == "copy");
@@ -220,16 +220,16 @@ TEST(SegmentJoiner, WhatLeavesTheCardIsTheSame) {
   }
 }
 
-TEST(SegmentJoiner, AValueThatLiesInOnePlaceIsOnePiece) {
+TEST(SegmentJoiner, AContiguousValueIsOnePiece) {
   Sender sender;
   EXPECT_EQ(sender.world.set_tso("chain"), "");
   sender.send(run_of(44));
   EXPECT_EQ(sender.counters().joined_frames, 1U);
-  EXPECT_EQ(sender.world.server_card.most_bytes(), headers_bytes + 44 * mss);
-  EXPECT_EQ(sender.world.server_card.most_pieces(), 2U);
+  EXPECT_EQ(sender.world.server_card.bytes_max_seen(), headers_bytes + 44 * mss);
+  EXPECT_EQ(sender.world.server_card.pieces_max_seen(), 2U);
 }
 
-TEST(SegmentJoiner, WhatIsTooMuchForOneFrameIsSeveral) {
+TEST(SegmentJoiner, TooManySegmentsBecomeSeveralFrames) {
   Sender sender;
   EXPECT_EQ(sender.world.set_tso("chain"), "");
   sender.send(run_of(100));  // 146,000 bytes: 44, 44 and 12 segments
@@ -238,7 +238,7 @@ TEST(SegmentJoiner, WhatIsTooMuchForOneFrameIsSeveral) {
   EXPECT_EQ(sender.counters().joined_frames, 6U);
 }
 
-TEST(SegmentJoiner, OneAloneGoesAsItIs) {
+TEST(SegmentJoiner, ASingleSegmentIsUnchanged) {
   Sender sender;
   EXPECT_EQ(sender.world.set_tso("copy"), "");
   sender.send(run_of(1));
@@ -246,8 +246,8 @@ TEST(SegmentJoiner, OneAloneGoesAsItIs) {
   EXPECT_EQ(sender.counters().joined_copied_bytes, 0U);
 }
 
-// A reader that is slow keeps the buffers; then segments go one by one, and none is lost.
-TEST(SegmentJoiner, WithoutABufferSegmentsGoAlone) {
+// A slow card holds the copy buffers. Segments are then sent one by one, and none is lost.
+TEST(SegmentJoiner, WithoutABufferSegmentsAreSentAlone) {
   Sender sender({.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 2ms});
   EXPECT_EQ(sender.world.set_tso("copy"), "");
   std::vector<Segment> pairs;
@@ -257,11 +257,11 @@ TEST(SegmentJoiner, WithoutABufferSegmentsGoAlone) {
   sender.send(pairs);
   EXPECT_EQ(sender.counters().joined_frames, SegmentJoiner::copy_buffers_max);
   EXPECT_EQ(sender.counters().joined_no_memory, 8U);
-  sender.send(run_of(2, {.connection = 99}));  // they are there again
+  sender.send(run_of(2, {.connection = 99}));  // the buffers are free again
   EXPECT_EQ(sender.counters().joined_frames, SegmentJoiner::copy_buffers_max + 1);
 }
 
-// In the form `copy` lwIP has its segments back at once, in the form `chain` when the card has read them.
+// `copy` frees lwIP's segments at once, `chain` when the card has read them.
 TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
   for (const char* form : {"copy", "chain"}) {
     Sender sender({.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = 64 * 1024, .read_delay = 1ms});
@@ -285,8 +285,8 @@ TEST(SegmentJoiner, SegmentsAreHeldWhileTheCardMayReadThem) {
   }
 }
 
-// Without a link they are lost as on a wire, and counted; nothing keeps them.
-TEST(SegmentJoiner, WithoutALinkNothingIsKept) {
+// Without a link segments are dropped and counted, and no memory is held.
+TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
   Sender sender;
   EXPECT_EQ(sender.world.set_tso("chain"), "");
   sender.world.server_card.set_link(false);
@@ -302,12 +302,12 @@ TEST(SegmentJoiner, WithoutALinkNothingIsKept) {
   EXPECT_EQ(sender.count(), 0U);
 }
 
-TEST(SegmentJoiner, IsRefusedWhereTheCardCannot) {
+TEST(SegmentJoiner, IsRefusedWithoutTheCardsSupport) {
   {
     TwoMachines world({.server = {.tso_bytes_max = 64 * 1024, .seed = 1}, .client = {.mac = {0x02, 0, 0, 0, 0, 2}}});
-    EXPECT_EQ(world.set_tso("chain"), "");  // for the cores that can
+    EXPECT_EQ(world.set_tso("chain"), "");  // for the cores whose card supports it
     world.machine.run(0, [&]() -> task<void> {
-      const auto set = co_await policy::set(policy::Setting::tso, "copy", world.client_core);
+      const auto set = co_await policy::set(policy::Setting::segmentation, "copy", world.client_core);
       EXPECT_EQ(set.has_value() ? "" : set.error().why, "tso: the network card cannot segment");
     });
     EXPECT_EQ(policy::of(0).segmentation, policy::Segmentation::chain);

@@ -23,19 +23,19 @@
 
 namespace neap::net {
 
-constinit thread_local Stack* Stack::this_cores_ = nullptr;
+constinit thread_local Stack* Stack::current_ = nullptr;
 
 namespace {
 
-/// A stack's own core writes its place, any core reads it.
+/// A stack's own core writes its element; any core reads it.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
-/// Half-open connections that a listener keeps on one core, each for 20 s. Further SYNs are answered by cookies (stack_cookies.cpp).
+/// Half-open connections of a listener on one core, each kept for 20 s. Further SYNs are answered by cookies (stack_cookies.cpp).
 constexpr std::uint16_t backlog = 1024;
-/// Those of control come out of the connections that are reserved for it.
+/// Control's half-open connections use the connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
-/// lwIP's own start-up, which works out nothing that could be done twice: once a core, however many stacks a test starts there.
+/// lwIP's initialisation MUST run once for each core. A test may start several stacks on a core.
 void start_lwip_once() noexcept {
   static constinit thread_local bool started = false;
   if (!started) lwip_init();
@@ -55,25 +55,25 @@ err_t initialise_interface(netif* interface) {
   interface->mtu = 1500;
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
-  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // it speaks for all
+  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // for all cores
   return ERR_OK;
 }
 
 }  // namespace
 
-// --- Life --------------------------------------------------------------------------------------------------------------------------------
+// --- Construction and destruction --------------------------------------------------------------------------------------------------------
 
 Stack::Stack(StackGroup& group, unsigned core)
     : group_(group),
       core_(core),
       limits_(group.device.limits()),
-      segmentation_(policy::offer_segmentation(SegmentJoiner::why_not(limits_))),
+      segmentation_(policy::offer_segmentation(SegmentJoiner::unsupported_reason(limits_))),
       lwip_counters_(&lwip_stats),
       lwip_pools_(::memp_per_core),
       end_of_event_([this] { end_of_event(); }) {
   require(this_core() == core, "a stack is made on its own core", core);
-  require(this_cores_ == nullptr, "a core has one stack", core);
-  this_cores_ = this;
+  require(current_ == nullptr, "a core has one stack", core);
+  current_ = this;
   finish_.stack = this;
   finish_.run = [](RemoteNode* node) noexcept { static_cast<FinishNode*>(node)->stack->finish_gone(); };
 
@@ -96,6 +96,9 @@ Stack::Stack(StackGroup& group, unsigned core)
 
 // Only tests end a stack.
 Stack::~Stack() {
+  require(this_core() == core_, "a stack ends on its own core", core_);
+  require(frames_in_flight_ == 0, "a stack ends when the card has returned all frames", frames_in_flight_);
+  require(connections() == 0, "a stack ends when all its connections have ended", connections());
   stacks_of_cores[core_].store(nullptr, std::memory_order_release);
   timer_.cancel();
   while (datagram_ports_ != nullptr) end_datagrams(datagram_ports_->pcb->local_port);
@@ -109,11 +112,11 @@ Stack::~Stack() {
   Buffer::trim_free_list();
   SegmentJoiner::trim();
   static_cast<void>(policy::offer_segmentation("no network is up"));
-  this_cores_ = nullptr;
+  current_ = nullptr;
 }
 
 void Stack::link_changed(bool up) noexcept {
-  groups_dirty_ = true;  // a link that comes up, and an address, are told to the groups
+  groups_dirty_ = true;  // lwIP reports the groups again after a new link or address
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -164,26 +167,25 @@ void Stack::end_of_event() noexcept {
 }
 
 void Stack::mark_gone(ConnectionState& connection) noexcept {
+  require(this_core() == core_ && connection.gone(), "a connection ends on its own core, after lwIP released it", core_);
   dirty_.remove(connection);
   blocked_.remove(connection);
   gone_.push_back(connection);
-  if (!finish_.queued) {
-    finish_.queued = true;
-    hand_over(core_, finish_);
-  }
+  if (!is_queued(finish_)) hand_over(core_, finish_);
 }
 
 void Stack::finish_gone() noexcept {
-  finish_.queued = false;
   while (ConnectionState* connection = gone_.pop_front()) connection->finish();
 }
 
 void Stack::add(ConnectionState& connection) noexcept {
+  require(this_core() == core_, "a connection begins on the core of its stack", core_);
   all_.push_back(connection);
   counters_.connections_open.add();
 }
 
 void Stack::forget(ConnectionState& connection) noexcept {
+  require(this_core() == core_ && connections() > 0, "a connection ends once, on the core of its stack", core_);
   all_.remove(connection);
   counters_.connections_open.subtract(1);
 }
@@ -193,8 +195,8 @@ void Stack::abort_all() noexcept {
   for (ConnectionState* connection = all_.front(); connection != nullptr; connection = all_.next(*connection)) connection->request_abort();
 }
 
-void Stack::fall_silent() noexcept {
-  silent_ = true;
+void Stack::stop_transmitting() noexcept {
+  transmitting_stopped_ = true;
   while (tcp_tw_pcbs != nullptr) tcp_abort(tcp_tw_pcbs);
   while (tcp_active_pcbs != nullptr) tcp_abort(tcp_active_pcbs);
   for (int i = 0; i <= IP_REASS_MAXAGE; ++i) ip_reass_tmr();
@@ -205,8 +207,8 @@ void Stack::fall_silent() noexcept {
 
 namespace {
 
-/// Tells every other stack of the group, one after the other; waits where a queue is full.
-task<void> tell_addresses(StackGroup& group, Addresses addresses) {
+/// Sets the addresses of every other stack of the group, one after the other; waits while a core's queue is full.
+task<void> distribute_addresses(StackGroup& group, Addresses addresses) {
   for (unsigned core = group.first + 1; core < group.first + group.cores; ++core) {
     co_await on_core(core, [&group, core, addresses] {
       if (Stack* const stack = group.stack(core); stack != nullptr) stack->set_addresses(addresses);
@@ -223,10 +225,10 @@ void Stack::publish_addresses() noexcept {
     if (published_.address.value != 0 && now.address.value != 0) print("net: the address changed, connections are reset");
   }
   published_ = now;
-  groups_dirty_ = true;  // lwIP has asked for a report of each
+  groups_dirty_ = true;  // lwIP has scheduled a report of each group
   group_.netmask.store(now.netmask.value, std::memory_order_release);
   group_.address.store(now.address.value, std::memory_order_release);
-  if (group_.cores > 1) start(tell_addresses(group_, now));
+  if (group_.cores > 1) start(distribute_addresses(group_, now));
 }
 
 // --- Listeners ---------------------------------------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ struct ListenerCallbacks {
   static err_t accepted(void* argument, tcp_pcb* pcb, err_t error) noexcept {
     Stack& stack = *Stack::here();
     if (pcb == nullptr || error != ERR_OK) {
-      stack.counters().connections_refused.add();  // no room for another connection
+      stack.counters().connections_refused.add();  // no free connection
       stack.counters().syns_refused.add();
       return ERR_VAL;
     }
@@ -257,7 +259,7 @@ Result<void> Stack::listen(std::uint16_t port, const std::function<std::unique_p
   if (pcb == nullptr) return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
   if (tcp_bind(pcb, IP4_ADDR_ANY, port) != ERR_OK) {
     tcp_abort(pcb);
-    return failure(ErrorCode::invalid, "the port is taken", port);
+    return failure(ErrorCode::invalid, "the port is in use", port);
   }
   const bool control = is_control_port(port);
   if (control) tcp_setprio(pcb, TCP_PRIO_MAX);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// One core's stack: lwIP between a queue pair of the card and this core's connections.
+// One core's stack: lwIP between a queue pair of the card and the connections of the core.
 //
-// lwIP thinks of one machine with one interface; here there is one of it a core, and all of them are one machine to the outside. What has
-// no ports (ARP, fragments) or belongs to the machine (DHCP) is the first core's: the others pass it on, and it publishes to them what it
-// learns. Everything that connections ask for during an event is done once, at its end: so segments are full, acknowledgements ride on
-// data, and no handler ever runs inside lwIP. Internal to net/.
+// lwIP is written for one machine with one interface. Here each core has an instance of it, and all instances act as one machine. The first
+// core handles packets without ports (ARP, fragments) and those of the whole machine (DHCP, IGMP). The other cores pass them on, and the
+// first core publishes the results. Requests of connections are collected during an event and executed once, at its end. So segments are
+// full, data carries acknowledgements, and no request of a handler re-enters lwIP. Internal to net/.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include "kernel/counter.hpp"
 #include "kernel/events.hpp"
 #include "kernel/net_device.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
 #include "lwip/netif.h"
 #include "lwip/pbuf.h"
@@ -36,19 +37,23 @@ struct udp_pcb;
 namespace neap::net {
 
 class Stack;
+struct FrameHeaders;
 
-/// The stacks of one device, by core. They run on `cores` cores from `first` on, `first` being the one that owns DHCP, ARP and reassembly.
-/// (A program has one, from core 0; a test may put two machines into one process.)
+/// The stacks of one device. They run on `cores` cores starting at `first`, which handles DHCP, ARP and reassembly for all. (A program has
+/// one group, which starts at core 0. A test may have two machines in one process.)
 struct StackGroup {
   NetDevice& device;
   unsigned first = 0;
   unsigned cores = 0;
-  std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: none
-  std::atomic<std::uint32_t> netmask{0};          ///< the same
+  std::atomic<std::uint32_t> address{0};          ///< host byte order; 0: no address
+  std::atomic<std::uint32_t> netmask{0};          ///< host byte order
   std::unique_ptr<std::atomic<Stack*>[]> stacks;  ///< by core - first
   Groups groups;
 
-  [[nodiscard]] Stack* stack(unsigned core) const noexcept { return stacks[core - first].load(std::memory_order_acquire); }
+  [[nodiscard]] Stack* stack(unsigned core) const noexcept {
+    require(core - first < cores, "a core of the group", core);
+    return stacks[core - first].load(std::memory_order_acquire);
+  }
 };
 
 struct Addresses {
@@ -56,40 +61,40 @@ struct Addresses {
   friend bool operator==(const Addresses&, const Addresses&) = default;
 };
 
-/// Why and when a stack wakes its core (stack_timers.cpp). Milliseconds of the boot clock; `never` when nobody needs it.
+/// When and why a stack wakes its core (stack_timers.cpp), in milliseconds of the boot clock; `never` if not needed.
 struct StackTimes {
   static constexpr std::uint64_t never = ~std::uint64_t{0};
-  std::uint64_t tcp = never;         ///< 50 ms while `tcp_ticking`; else when an idle connection or TIME-WAIT is next looked at
-  std::uint64_t tcp_counted = 0;     ///< up to when lwIP's ticks have counted
-  bool tcp_ticking = false;          ///< a connection has something pending
-  std::uint64_t arp = never;         ///< 1 s while a request waits for its answer
-  std::uint64_t arp_last = 0;        ///< up to when the table has aged
-  std::uint64_t reassembly = never;  ///< 1 s for 16 s after a fragment
+  std::uint64_t tcp = never;         ///< every 50 ms while `tcp_ticking`; else the next check of idle connections and TIME-WAIT
+  std::uint64_t tcp_counted = 0;     ///< lwIP's ticks are counted up to this time
+  bool tcp_ticking = false;          ///< a connection has work pending
+  std::uint64_t arp = never;         ///< every 1 s while a request is unanswered
+  std::uint64_t arp_last = 0;        ///< the table has aged up to this time
+  std::uint64_t reassembly = never;  ///< every 1 s for 16 s after a fragment
   std::uint64_t reassembly_until = 0;
-  std::uint64_t groups = never;       ///< 100 ms while a report of a multicast group waits for its moment
-  std::uint64_t dhcp_fine = never;    ///< 500 ms while a request waits for its answer
-  std::uint64_t dhcp_coarse = never;  ///< when a lease is to be renewed, or is over
-  std::uint64_t dhcp_counted = 0;     ///< up to when its seconds were counted
-  std::uint8_t dhcp_state = 0;        ///< lwIP's, at the end of the last event
+  std::uint64_t groups = never;       ///< every 100 ms while a report of a multicast group is delayed
+  std::uint64_t dhcp_fine = never;    ///< every 500 ms while a request is unanswered
+  std::uint64_t dhcp_coarse = never;  ///< the renewal or the end of the lease
+  std::uint64_t dhcp_counted = 0;     ///< its seconds are counted up to this time
+  std::uint8_t dhcp_state = 0;        ///< lwIP's state at the end of the last event
 };
 
 class Stack final : public FrameReceiver {
  public:
-  /// Card buffers that may be held (by handlers, or out of order) before what is retained is copied: the card must never run dry because a
-  /// peer or an application is slow. A connection that retains nothing so far gets up to `held_buffers_hard_max` all the same.
+  /// Card buffers that handlers and the out-of-order queues may hold. Beyond it retained payload is copied, so that a slow peer or
+  /// application cannot empty the card's ring. A connection that retains nothing yet may use buffers up to `held_buffers_hard_max`.
   static constexpr unsigned held_buffers_max = 128;
   static constexpr unsigned held_buffers_hard_max = 512;
-  /// Pieces of a frame, whatever the card takes.
+  /// The maximum of pieces in a frame; the card's own limit may be lower.
   static constexpr unsigned pieces_max = SegmentJoiner::pieces_max;
 
-  /// On its own core.
+  /// MUST be called on `core`.
   Stack(StackGroup& group, unsigned core);
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
   ~Stack() override;
 
-  /// This core's; null if it has none.
-  [[nodiscard]] static Stack* here() noexcept { return this_cores_; }
+  /// The stack of the calling core; null without one.
+  [[nodiscard]] static Stack* here() noexcept { return current_; }
 
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
@@ -97,12 +102,12 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] netif& interface() noexcept { return netif_; }
   [[nodiscard]] CountersOf<Counter>& counters() noexcept { return counters_; }
   [[nodiscard]] Waits waits() const noexcept;
-  /// Any core. Not while the network is taken down.
+  /// Any core. MUST NOT be called while the network is taken down.
   [[nodiscard]] static Counters counters_of(unsigned core) noexcept;
 
   void set_addresses(const Addresses& addresses) noexcept;
   [[nodiscard]] Addresses addresses() const noexcept;
-  /// Primary only. False: no memory.
+  /// First core only. False: no memory.
   [[nodiscard]] bool start_dhcp() noexcept;
 
   // FrameReceiver
@@ -111,50 +116,59 @@ class Stack final : public FrameReceiver {
   void transmit_room() noexcept override;
   void link_changed(bool up) noexcept override;
 
-  /// Where frames go; before the first one.
-  void send_by(FrameSender& sender) noexcept { sender_ = &sender; }
+  /// Sets the sender of frames; once, before the first frame.
+  void send_by(FrameSender& sender) noexcept {
+    require(sender_ == nullptr, "a stack has one sender", core_);
+    sender_ = &sender;
+  }
 
-  // For lwIP's side.
+  // For lwIP's callbacks.
   [[nodiscard]] err_t transmit(pbuf* frame) noexcept;
   void received_buffer_freed(ReceiveBuffer* buffer) noexcept;
   void neighbour_learned(std::uint32_t address, const MacAddress& mac, bool for_us, bool from_us) noexcept;
-  /// True if it was passed on (and freed).
+  /// True if the datagram was passed on to another core and freed.
   bool pass_on_reassembled(pbuf* datagram) noexcept;
   void want_event_end() noexcept { end_of_event_.request(); }
-  void arp_used() noexcept { arp_dirty_ = true; }
-  /// To be called before lwIP is asked for anything that looks at its time: it stands still while no connection needs it. `for_tcp`: and it
-  /// is to run again, since something may be pending after this event.
+  /// Brings lwIP's time up to date, because lwIP's ticks stop while no connection needs them. MUST be called before any lwIP function that
+  /// uses its time. `for_tcp`: the ticks also start again, because TCP may have work pending after this event.
   void wake_clock(bool for_tcp) noexcept {
     if (!times_.tcp_ticking) end_pause(for_tcp);
   }
-  /// The same for a lease, before anything that may change it.
+  /// The same for the lease's time; MUST be called before any function that may change the lease.
   void wake_lease_clock() noexcept;
 
   // Memory (stack_memory.hpp).
-  /// A connection, or the datagrams of this core, hold `now` bytes instead of `before`.
+  /// Updates the core's account: a connection, or the core's datagrams, now hold `now` bytes instead of `before`.
   void charge(std::size_t before, std::size_t now) noexcept;
-  /// True if the core is short of memory and the connection is over its share.
+  /// True if the core is short of memory and the connection holds more than its share.
   [[nodiscard]] bool refuses(const ConnectionState& connection) const noexcept;
   [[nodiscard]] bool memory_short() const noexcept { return neap_lwip_memory_short != 0; }
-  /// What is to be retained is to be copied. `retains`: its connection retains more already.
+  /// True if payload MUST be copied before it is retained. `retains`: its connection retains payload already.
   [[nodiscard]] bool card_buffers_short(bool retains) const noexcept {
     return held_buffers_ > (retains ? held_buffers_max : held_buffers_hard_max);
   }
-  /// `chain` with the `header_bytes` in front of its payload, in memory of its size and as one pbuf; null without memory. `chain` stays.
+  /// Returns a copy of `header` and `chain` as one pbuf in memory of its size; null without memory. Does not free `chain`.
   [[nodiscard]] pbuf* copy_of(const pbuf& chain, const void* header = nullptr, std::uint16_t header_bytes = 0) noexcept;
-  /// What gives back a received buffer that lies in memory of its own, not in the card's pool.
+  /// Releases a receive buffer that was allocated on the heap, not in the card's pool.
   static void free_heap_buffer(ReceiveBuffer* buffer) noexcept;
-  /// Of a received buffer in whole.
+  /// The whole memory of a receive buffer.
   [[nodiscard]] static std::size_t memory_of(const ReceiveBuffer& buffer) noexcept {
     return buffer.return_to == &free_heap_buffer ? memory::heap_bytes(sizeof(ReceiveBuffer) + buffer.bytes) : memory::card_buffer_bytes;
   }
   void datagram_held(std::size_t bytes) noexcept { charge(datagram_bytes_, datagram_bytes_ + bytes), datagram_bytes_ += bytes; }
-  void datagram_released(std::size_t bytes) noexcept { charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes; }
-  /// Another first limit than the core's memory gives (tests).
+  void datagram_released(std::size_t bytes) noexcept {
+    require(datagram_bytes_ >= bytes, "no more bytes of datagrams are released than are held", bytes);
+    charge(datagram_bytes_, datagram_bytes_ - bytes), datagram_bytes_ -= bytes;
+  }
+  /// Replaces the first limit that follows from the core's memory (for tests).
   void set_memory_limit(std::size_t bytes) noexcept { memory_limit_bytes_ = bytes; }
 
   // Half-open connections (stack_cookies.cpp).
-  void count_half_open(int change) noexcept { counters_.half_open.add(static_cast<std::uint64_t>(std::int64_t{change})); }
+  void count_half_open(int change) noexcept {
+    require(change >= 0 || counters_.half_open.value() >= static_cast<std::uint64_t>(-std::int64_t{change}),
+            "no more half-open connections end than exist");
+    counters_.half_open.add(static_cast<std::uint64_t>(std::int64_t{change}));
+  }
 
   // For connections (connection.cpp).
   void mark_dirty(ConnectionState& connection) noexcept {
@@ -166,10 +180,10 @@ class Stack final : public FrameReceiver {
   void add(ConnectionState& connection) noexcept;
   void forget(ConnectionState& connection) noexcept;
 
-  // The end, which only tests want: reset every connection and end the listeners, wait for the handlers' last calls; then silence, and wait
-  // for the card to give back what it holds.
+  // Shutdown, for tests only: reset every connection, end the listeners, and wait until no connection is left. Then stop transmitting, and
+  // wait until no frame is in flight.
   void abort_all() noexcept;
-  void fall_silent() noexcept;
+  void stop_transmitting() noexcept;
   [[nodiscard]] unsigned frames_in_flight() const noexcept { return frames_in_flight_; }
   [[nodiscard]] std::size_t connections() const noexcept { return counters_.connections_open.value(); }
 
@@ -180,7 +194,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] Result<void> receive_datagrams(std::uint16_t port, const DatagramReceiver& receiver);
   void end_datagrams(std::uint16_t port) noexcept;
   [[nodiscard]] Result<void> send_datagram(std::uint16_t from_port, Endpoint to, std::span<const std::byte> bytes) noexcept;
-  // Groups (groups.cpp). The first two on the primary, for any core.
+  // Groups (groups.cpp). The first two run on the first core, for any core.
   [[nodiscard]] Result<void> join(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] Result<void> leave(Ipv4Address group, unsigned core) noexcept;
   [[nodiscard]] bool wants_group(std::uint32_t group) const noexcept;
@@ -198,11 +212,11 @@ class Stack final : public FrameReceiver {
     std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor;
     tcp_pcb* pcb = nullptr;
     std::uint16_t port = 0;
-    std::uint64_t cookie_sent_ms = 0;  ///< the last one; 0: none yet
-    std::uint64_t overflow_ms = 0;     ///< when the backlog was full last; 0: never
+    std::uint64_t cookie_sent_ms = 0;  ///< when the last cookie was sent; 0: never
+    std::uint64_t overflow_ms = 0;     ///< when the backlog was last full; 0: never
     Listener* next = nullptr;
   };
-  /// What was published of a neighbour (stack_neighbours.cpp).
+  /// A published neighbour (stack_neighbours.cpp).
   struct PublishedNeighbour {
     std::uint32_t address = 0;
     MacAddress mac{};
@@ -212,26 +226,28 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
   void evict() noexcept;
   void note_asked(const pbuf& arp) noexcept;
-  /// True if this core sent an ARP request for the address, and no answer was published since. Any core.
+  /// True if this core sent an ARP request for the address and no answer was published since then. Any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
-  /// False: the other cores know it, or have been told of too many in this second.
-  [[nodiscard]] bool worth_publishing(std::uint32_t address, const MacAddress& mac) noexcept;
+  /// False: the other cores know the entry, or too many entries were published in this second.
+  [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;
   void take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   void input(ReceiveBuffer* frame, ReceiveInfo info) noexcept;
   static void release_chain(ReceiveBuffer* frame) noexcept;
   [[nodiscard]] pbuf* wrap(ReceiveBuffer* frame) noexcept;
-  /// A copy of a frame in memory of its own, in the shape of a card's buffer; null at the bound or without memory.
+  /// Passes a frame to lwIP on the core that handles it. `headers` are those of the frame.
+  void accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept;
+  /// Copies a frame of `bytes` bytes into a receive buffer on the heap; null without memory.
   [[nodiscard]] static ReceiveBuffer* copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes) noexcept;
-  /// A reassembled datagram as one frame in memory of its own; null without memory.
+  /// Copies a reassembled datagram into one frame on the heap; null without memory.
   [[nodiscard]] ReceiveBuffer* frame_of(pbuf* datagram) const noexcept;
   void pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept;
-  /// Passes a frame to a group on to the cores that joined it; returns whether this one has (otherwise the frame is released).
+  /// Passes a multicast frame on to the other cores that joined the group. True: this core joined too. False: the frame was released.
   [[nodiscard]] bool sort_multicast(ReceiveBuffer* frame, std::size_t bytes, std::uint32_t destination, ReceiveInfo info) noexcept;
-  /// A report waits for its moment.
+  /// True if a report of a group is delayed.
   [[nodiscard]] bool reports_wait() noexcept;
-  /// To the card, which holds `held` then. ERR_MEM: no room; ERR_IF: never. Counted.
+  /// Passes a frame to the card, which then holds `held`. ERR_MEM: no room; ERR_IF: the card refused the frame for good. Both are counted.
   [[nodiscard]] err_t give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, std::uint32_t bytes) noexcept;
-  /// Gives what `joiner_` holds to the card. False: there was no room, and it still waits.
+  /// Passes the frame in `joiner_` to the card. False: no room, and the frame stays in `joiner_`.
   bool send_held() noexcept;
   void end_of_event() noexcept;
   void finish_gone() noexcept;
@@ -246,7 +262,7 @@ class Stack final : public FrameReceiver {
 
   [[nodiscard]] Counters snapshot() const noexcept;
 
-  static constinit thread_local Stack* this_cores_;
+  static constinit thread_local Stack* current_;
 
   StackGroup& group_;
   const unsigned core_;
@@ -257,29 +273,28 @@ class Stack final : public FrameReceiver {
   netif netif_{};
   std::uint16_t checksum_base_ = 0;
   unsigned held_buffers_ = 0;
-  unsigned frames_in_flight_ = 0;  ///< the card holds them
-  bool silent_ = false;
+  unsigned frames_in_flight_ = 0;  ///< the card holds these
+  bool transmitting_stopped_ = false;
   std::size_t memory_limit_bytes_ = memory::core_limit_bytes();
   std::size_t datagram_bytes_ = 0;  ///< held by receivers of datagrams
-  unsigned heavy_connections_ = 0;  ///< those above what each is guaranteed
+  unsigned heavy_connections_ = 0;  ///< connections above the guaranteed amount
   std::array<PublishedNeighbour, 256> published_neighbours_{};
-  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in ARP requests of this core, until they are published
+  std::array<std::atomic<std::uint32_t>, 32> asked_neighbours_{};  ///< addresses in this core's ARP requests, until they are published
   unsigned asked_count_ = 0;
   std::uint64_t publishing_second_ = 0;
   unsigned published_in_second_ = 0;
   CountersOf<Counter> counters_;
-  // lwIP's, of this core. Kept because other cores cannot name them.
+  // lwIP's variables of this core. The pointers are kept because other cores cannot name thread-local variables.
   const stats_* const lwip_counters_;
   const struct ::memp_per_core* const lwip_pools_;
   EventEndHook end_of_event_;
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< something to do at the end of this event
-  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< the card or the allocator had no room; oldest first
-  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< to hear `closed` in the next event
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> dirty_;      ///< work for the end of this event
+  IntrusiveList<ConnectionState, &ConnectionState::blocked_link> blocked_;  ///< the card or the allocator refused; oldest first
+  IntrusiveList<ConnectionState, &ConnectionState::dirty_link> gone_;       ///< `closed` is called in the next event
   IntrusiveList<ConnectionState, &ConnectionState::all_link> all_;
   bool retry_blocked_ = false;
   struct FinishNode : RemoteNode {
     Stack* stack = nullptr;
-    bool queued = false;
   } finish_;
   Listener* listeners_ = nullptr;
   DatagramPort* datagram_ports_ = nullptr;

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: BSL-1.0
 // SYN cookies (RFC 4987, 3.6).
 //
-// Each half-open connection holds memory for 20 s, so a flood of SYNs from addresses that do not exist fills any backlog. From then on a
-// SYN-ACK's sequence number says all that has to be known: a keyed hash of the connection's names, of the peer's sequence number and of the
-// minute, and which MSS the peer named. The ACK brings it back. Such a connection has neither window scaling nor SACK.
+// Each half-open connection holds memory for 20 s. A flood of SYNs from addresses that do not exist therefore fills any backlog. While the
+// backlog is full, the SYN-ACK's sequence number carries the state: a keyed hash and an index of the peer's MSS. The hash covers the
+// connection's addresses and ports, the peer's sequence number and a coarse time. The peer's ACK returns the number. Such a connection has
+// neither window scaling nor SACK.
 #include <array>
 #include <cstring>
 
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
+#include "kernel/siphash.hpp"
 #include "kernel/timer.hpp"
 #include "lwip/ip.h"
 #include "lwip/tcp.h"
 #include "net/lwip/lwip_hooks.h"
-#include "net/siphash.hpp"
 #include "net/stack.hpp"
 
 namespace neap::net {
 
 namespace {
 
-// A cookie, from the highest bit: 5 bits of time, 3 of the MSS, 24 of the hash.
+// A cookie, from the highest bit: 5 bits of time, 3 bits of MSS index, 24 bits of hash.
 constexpr unsigned time_shift = 27, mss_shift = 24;
 constexpr std::uint32_t time_mask = 31, mss_mask = 7, hash_mask = 0xFFFFFF;
-/// A cookie is good in the step in which it was made, and in the next one.
+/// A cookie is valid in the time step in which it was made, and in the next one.
 constexpr std::uint64_t step_ms = 64'000;
-/// So long after the backlog was full every SYN gets a cookie. A SYN that a peer repeats must not get a half-open connection: the peer may
-/// have acknowledged the cookie already, and a second sequence number would bring a reset.
+/// For this long after the backlog was full, every SYN is answered by a cookie. A repeated SYN must not make a half-open connection: the
+/// peer may have acknowledged the cookie already, and a second sequence number would cause a reset.
 constexpr std::uint64_t cookies_only_ms = 4'000;
 
-/// The largest one that is not above the peer's is meant. Those below 536 are so rare that they are not worth a forged one.
+/// The cookie holds the index of the largest value that is not above the peer's MSS. Values below 536 are too rare for an index of their
+/// own.
 constexpr std::array<std::uint16_t, mss_mask + 1> mss_values{536, 768, 1024, 1220, 1340, 1400, 1440, 1460};
 
 std::uint64_t now_ms() noexcept { return static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::milliseconds(1)); }
@@ -37,14 +40,14 @@ std::uint32_t make(std::uint16_t local_port, std::uint16_t peer_port, std::uint3
                    std::uint32_t mss) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   const std::uint32_t top = (time & time_mask) << time_shift | mss << mss_shift;
-  std::array<std::uint8_t, 20> names;
-  std::memcpy(names.data(), &ip_current_src_addr()->addr, 4);
-  std::memcpy(names.data() + 4, &ip_current_dest_addr()->addr, 4);
-  std::memcpy(names.data() + 8, &local_port, 2);
-  std::memcpy(names.data() + 10, &peer_port, 2);
-  std::memcpy(names.data() + 12, &peer_sequence, 4);
-  std::memcpy(names.data() + 16, &top, 4);
-  return top | (static_cast<std::uint32_t>(siphash(key, names)) & hash_mask);
+  std::array<std::uint8_t, 20> input;
+  std::memcpy(input.data(), &ip_current_src_addr()->addr, 4);
+  std::memcpy(input.data() + 4, &ip_current_dest_addr()->addr, 4);
+  std::memcpy(input.data() + 8, &local_port, 2);
+  std::memcpy(input.data() + 10, &peer_port, 2);
+  std::memcpy(input.data() + 12, &peer_sequence, 4);
+  std::memcpy(input.data() + 16, &top, 4);
+  return top | (static_cast<std::uint32_t>(siphash(key, input)) & hash_mask);
 }
 
 }  // namespace
@@ -56,6 +59,7 @@ struct CookieCallbacks {
                           std::uint32_t& cookie) noexcept {
     std::uint32_t index = mss_mask;
     while (index > 0 && mss_values[index] > mss) --index;
+    require(listener.callback_arg != nullptr, "lwIP's listener belongs to a listener of the stack", listener.local_port);
     const std::uint64_t now = now_ms();
     of(listener).cookie_sent_ms = now;
     if (listener.accepts_pending >= listener.backlog) of(listener).overflow_ms = now;

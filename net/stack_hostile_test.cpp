@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Peers that take what others need: memory, half-open connections, wake-ups. What must go on beside them.
+// Peers that attack shared resources: memory, half-open connections, wake-ups. Other clients must still be served.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,14 +21,14 @@ using host::HostMachine;
 constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
 Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
-/// Off the server's network, and the server has no gateway: nothing it sends there asks by ARP.
+/// Not on the server's network, and the server has no gateway: no packet to this address causes an ARP request.
 Endpoint spoofed(unsigned number) {
   return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
 }
 
 bool ended(const Record& record) { return record.destroyed > 0; }
 
-/// A bystander's connection: opens, gets `rounds` times what it sends back, closes. Returns how long it took.
+/// A well-behaved client: opens a connection, exchanges `rounds` echoes, and closes it. Returns the time that this took.
 std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, std::size_t bytes = 20'000) {
   const auto begin = std::chrono::steady_clock::now();
   auto record = std::make_shared<Record>();
@@ -44,7 +44,7 @@ auto echoing() {
   return [](Connection&) { return std::make_unique<EchoHandler>(); };
 }
 
-/// Lets frames arrive no faster than the core takes them.
+/// Delivers frames no faster than the core processes them.
 void arrive_all(TwoMachines& world, std::deque<Bytes> frames) {
   while (!frames.empty()) {
     const std::uint64_t before = world.server_card.frames_arrived();
@@ -65,10 +65,10 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// 200 peers fill their windows towards an application that does not read: 50 MB. Nothing else may notice.
+// 200 peers fill their windows towards an application that does not read: 50 MB. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
-  std::atomic<int> answers{0};  // the tap outlives the test's other variables
+  std::atomic<int> answers{0};  // before `world`, because its tap uses this variable until `world` is destroyed
   TwoMachines world;
   for (const unsigned core : {0U, 1U}) world.machine.on(core, [] { Stack::here()->set_memory_limit(std::size_t{128} << 20); });
   world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
@@ -112,7 +112,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers > 0; }, 2s)) << "ARP";
   EXPECT_LT(served(world, control_port), 5s);
   EXPECT_LT(served(world, other_port), 5s);
-  // Resets are taken, and everything comes back.
+  // Resets are processed, and all memory is freed.
   world.machine.on(0, [&] {
     reads = true;
     for (Buffer& buffer : *kept) buffer.clear();
@@ -124,8 +124,8 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_EQ(received, attackers * std::size_t{400'000});
 }
 
-// 10,000 SYNs from addresses that do not exist, and more all the time: a client gets in on that port, and on others as ever.
-TEST(Hostile, AFloodOfSynsDoesNotCloseAPort) {
+// 10,000 SYNs from addresses that do not exist, and more all the time: a client can still connect to that port and to others.
+TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
   TwoMachines world;
   world.listen(attacked_port, echoing());
   world.listen(other_port, echoing());
@@ -150,8 +150,8 @@ TEST(Hostile, AFloodOfSynsDoesNotCloseAPort) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ended.load(); }));
 }
 
-// The connections of a core are all taken, by half-open ones of many ports. Control is served all the same.
-TEST(Hostile, ControlHasConnectionsOfItsOwn) {
+// Half-open connections of many ports use up all connections of a core. Control is still served.
+TEST(Hostile, ControlHasReservedConnections) {
   constexpr unsigned ports = 18;
   TwoMachines world;
   world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
@@ -164,12 +164,12 @@ TEST(Hostile, ControlHasConnectionsOfItsOwn) {
   EXPECT_LT(served(world, control_port), 5s);
 }
 
-// --- Closed connections that a peer would keep -------------------------------------------------------------------------------------------
+// --- Closed connections that a peer tries to keep ----------------------------------------------------------------------------------------
 
 class Closing : public ::testing::TestWithParam<bool> {};
 
-// A peer that sends, or acknowledges, a byte every half minute does not keep a connection that was closed.
-TEST_P(Closing, EndsWhateverThePeerDoes) {
+// A peer cannot keep a closed connection by sending or acknowledging a byte every half minute.
+TEST_P(Closing, EndsDespiteASlowPeer) {
   const bool acknowledges = GetParam();
   host::ManualClock clock(1'000'000'000);
   std::atomic<bool> running{true}, done{false};
@@ -196,7 +196,7 @@ TEST_P(Closing, EndsWhateverThePeerDoes) {
       const RawSegment segment = segment_in(frame);
       if (segment.flags == 0 || segment.to.address != address.address) return true;
       const std::lock_guard guard(lock);
-      peer.heard(segment);
+      peer.process(segment);
       return false;
     });
     world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
@@ -220,7 +220,7 @@ TEST_P(Closing, EndsWhateverThePeerDoes) {
         ++peer.acknowledge;
         world.server_card.arrive(arp_answer(address.address, server_address, world.server_card.mac(), 1));
       }
-      // It answers every probe of its window.
+      // The peer answers every window probe.
       peer.send(ack_flag);
     }
     EXPECT_LT(seconds, 700);
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Hostile, Closing, ::testing::Bool(), [](const auto& tes
 
 // --- ARP ---------------------------------------------------------------------------------------------------------------------------------
 
-// The same question again and again, and questions of thousands of neighbours: other cores are not woken for each.
+// One ARP request repeated many times, and requests of thousands of neighbours: other cores are not woken for each.
 TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   TwoMachinesOptions options;
   options.server.cores = 2;
@@ -255,8 +255,8 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
 }
 
-// 5,000 announcements and 5,000 SYNs from neighbours that do not answer ARP. The clock stands still, so nothing is sent again: a neighbour
-// that the server sends to keeps its entry, and a new one is served as soon as it answers.
+// 5,000 announcements and 5,000 SYNs from neighbours that do not answer ARP. The clock does not advance, so nothing is retransmitted. A
+// neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   std::atomic<bool> running{true}, done{false};
@@ -267,7 +267,7 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
     }
   });
   {
-    std::atomic<unsigned> questions{0}, echoed_bytes{0};  // the tap outlives the test's other variables
+    std::atomic<unsigned> questions{0}, echoed_bytes{0};  // before `world`: its tap uses these variables until `world` is destroyed
     std::mutex lock;
     TwoMachines world;
     const std::array<Endpoint, 2> addresses{Endpoint{.address = {0x0A000042}, .port = 4000},
@@ -284,10 +284,10 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
         if (segment.flags == 0) return true;
         const std::lock_guard guard(lock);
         if (segment.to.address == addresses[0].address) {
-          served_before.heard(segment);
+          served_before.process(segment);
           echoed_bytes += static_cast<unsigned>(segment.payload.size());
         } else if (segment.to.address == addresses[1].address) {
-          fresh.heard(segment);
+          fresh.process(segment);
         }
         return true;
       });
@@ -309,7 +309,7 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
       served_before.acknowledge = served_before.highest;
       served_before.send(ack_flag | psh_flag, Bytes(400));
       EXPECT_TRUE(HostMachine::wait_until([&] { return echoed_bytes == before + 400; }, 2s)) << beside;
-      EXPECT_EQ(questions, 1U) << beside << ": its entry is gone";
+      EXPECT_EQ(questions, 1U) << beside << ": its entry was displaced";
     };
 
     running = false;
@@ -331,7 +331,7 @@ TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
     EXPECT_TRUE(HostMachine::wait_until([&] { return questions == 2; }));
     flood_near(20);
     world.server_card.arrive(announce(addresses[1].address, 2), 0);
-    EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request gave way";
+    EXPECT_TRUE(HostMachine::wait_until([&] { return fresh.answered.load(); }, 2s)) << "its request was displaced";
     const Counters counters = world.counters_of(0);
     EXPECT_GT(counters.neighbours_recycled, 4'000U);
     EXPECT_GT(counters.unresolved_dropped, 1'000U);

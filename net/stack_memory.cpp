@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernel/memory/page_allocator.hpp"
+#include "kernel/panic.hpp"
 #include "lwip/tcp.h"
 #include "net/stack.hpp"
 
@@ -18,6 +19,7 @@ std::size_t memory::core_limit_bytes() noexcept {
 }
 
 void Stack::charge(std::size_t before, std::size_t now) noexcept {
+  require(counters_.held_bytes.value() >= before, "a core's account holds all that was charged to it", before);
   counters_.held_bytes.add(now - before);
   const std::uint64_t held = counters_.held_bytes.value();
   if (held > counters_.held_bytes_max.value()) counters_.held_bytes_max.add(held - counters_.held_bytes_max.value());
@@ -29,41 +31,43 @@ void Stack::charge(std::size_t before, std::size_t now) noexcept {
 bool Stack::refuses(const ConnectionState& connection) const noexcept {
   if (!memory_short() || connection.control()) return false;
   std::size_t share = memory::connection_guarantee_bytes;
-  // Up to the second limit all that hold more share the first one alike, so that those that hold little get on.
+  // Up to the second limit, the heavy connections share the first limit equally, so that light connections are served.
   if (counters_.held_bytes.value() <= memory_limit_bytes_ * memory::reset_factor) {
     share = std::max(share, memory_limit_bytes_ / std::max(heavy_connections_, 1U));
   }
   return connection.held_bytes() > share;
 }
 
-// One at a time, and only when the last one has given back what it held: closing takes an event of its own.
+// Resets one connection at a time, and the next one only after the last has freed its memory, which takes an event.
 void Stack::evict() noexcept {
-  if (finish_.queued) return;
-  ConnectionState* most = nullptr;
+  if (is_queued(finish_)) return;
+  ConnectionState* heaviest = nullptr;
   const std::uint64_t candidates = std::min<std::uint64_t>(memory::reset_candidates, counters_.connections_open.value());
   for (std::uint64_t i = 0; i < candidates; ++i) {
     ConnectionState* const connection = all_.pop_front();
     if (connection == nullptr) break;
     all_.push_back(*connection);
     if (connection->gone() || connection->control()) continue;
-    if (connection->charged_bytes() > (most != nullptr ? most->charged_bytes() : memory::connection_guarantee_bytes)) most = connection;
+    if (connection->charged_bytes() > (heaviest != nullptr ? heaviest->charged_bytes() : memory::connection_guarantee_bytes))
+      heaviest = connection;
   }
-  if (most == nullptr) return;
+  if (heaviest == nullptr) return;
   counters_.connections_evicted.add();
-  most->request_abort();
+  heaviest->request_abort();
 }
 
 pbuf* Stack::copy_of(const pbuf& chain, const void* header, std::uint16_t header_bytes) noexcept {
   ReceiveBuffer* const copy = allocate_heap_buffer(std::size_t{header_bytes} + chain.tot_len);
   if (copy == nullptr) return nullptr;
   if (header_bytes > 0) std::memcpy(copy->data, header, header_bytes);
-  pbuf_copy_partial(&chain, copy->data + header_bytes, chain.tot_len, 0);
+  const std::size_t copied = pbuf_copy_partial(&chain, copy->data + header_bytes, chain.tot_len, 0);
+  require(copied == chain.tot_len, "a pbuf chain holds its total length", copied);
   return wrap(copy);
 }
 
 }  // namespace neap::net
 
-// Payload beyond the window is dropped by lwIP, with an answer: a probe of a closed window needs one (RFC 9293, 3.8.6.1).
+// lwIP itself drops payload beyond the window and answers it, as a probe of a closed window requires (RFC 9293, 3.8.6.1).
 extern "C" int neap_lwip_refuse_payload(const tcp_pcb* pcb, u16_t) {
   using namespace neap::net;
   if (pcb->state < ESTABLISHED || pcb->callback_arg == nullptr || pcb->rcv_wnd == 0) return 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the peers of one core may make it hold, and what is refused beyond that.
+// Limits for the memory that peers can make a core hold.
 //
-// A peer that does not read, or never sends the missing byte, makes its connection hold memory for as long as it likes. The card's ring
-// must not run dry for it, and others must be served. So every connection is charged for all that it holds (Connection::held_bytes), and
-// the sum of a core has two limits. Above the first one, a connection over its share gets no more payload in: segments still bring
-// acknowledgements and resets, and their payload is sent again. Above the second one, the connection that holds most is reset. Frames
-// that retain nothing, connections that hold little, and control are never refused. Internal to net/.
+// A peer that does not read, or never sends a missing byte, makes its connection hold memory without end. The card's ring must still not
+// run empty, and other peers must be served. So every connection is charged for all that it holds (Connection::held_bytes), and the sum of
+// a core has two limits. Above the first limit, payload for a connection over its share is refused. Its segments still deliver
+// acknowledgements and resets, and the peer sends the payload again. Above the second limit, the connection that holds most is reset.
+// Frames that retain nothing, connections that hold little, and control are never refused. Internal to net/.
 #pragma once
 
 #include <bit>
@@ -16,34 +16,34 @@
 
 namespace neap::net::memory {
 
-/// Bytes that the heap takes for `bytes`: steps of 16 up to 128, then four steps to each doubling (kernel/memory/size_classes.hpp).
+/// The heap's size class for `bytes`: steps of 16 up to 128, then four steps for each doubling (kernel/memory/size_classes.hpp).
 constexpr std::size_t heap_bytes(std::size_t bytes) noexcept {
   const std::size_t step = bytes <= 128 ? 16 : std::size_t{1} << (std::bit_width(bytes - 1) - 3);
   return (bytes + step - 1) / step * step;
 }
 
-/// A card's receive buffer, whatever the frame in it.
+/// One of the card's receive buffers, whatever the size of its frame.
 constexpr std::size_t card_buffer_bytes = 2048 + sizeof(ReceiveBuffer);
-/// Of a queued piece, besides its bytes: header and rounding.
+/// A queued piece's overhead: header and rounding.
 constexpr std::size_t piece_bytes = 64;
-/// Of a pbuf that lwIP queues to send, besides its payload: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE), rounding.
+/// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE), rounding.
 constexpr std::size_t segment_bytes = 512;
 
-/// A connection may hold this much while the core is short: some card buffers, so that a request is taken in.
+/// A connection may always hold this much while the core is short of memory: some card buffers, enough for a request.
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
-/// The first limit: this share of a core's part of the memory,
+/// The first limit is this fraction (1/8) of a core's part of the memory,
 constexpr std::size_t core_share = 8;
-/// and at least as much.
+/// but at least this much.
 constexpr std::size_t core_bytes_min = std::size_t{8} * 1024 * 1024;
-/// The second limit is so many times the first.
+/// The second limit, as a multiple of the first.
 constexpr std::size_t reset_factor = 2;
-/// Connections that are looked at for the one to be reset. The next look goes on behind them.
+/// Connections that are compared to find the one to reset. The next search continues after them.
 constexpr unsigned reset_candidates = 64;
 
 /// The first limit of a core.
 [[nodiscard]] std::size_t core_limit_bytes() noexcept;
 
-/// Blocks that payload is gathered in (gathered_piece.hpp): the first of a connection, and further ones.
+/// Sizes of the blocks for gathered payload (gathered_piece.hpp): a connection's first block, and further ones.
 constexpr std::size_t first_block_bytes = 512;
 constexpr std::size_t block_bytes = 4096;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What connections hold is counted in whole, bounded, and given back.
+// The memory that connections hold is counted completely, limited, and freed.
 #include "net/stack_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr std::size_t limit_bytes = std::size_t{8} << 20;
 constexpr Endpoint service{.address = server_address, .port = 7};
 constexpr Endpoint other_service{.address = server_address, .port = 8};
 
-/// A server that keeps what it gets, on a core that may hold 8 MiB.
+/// A server that keeps received bytes, on a core with a limit of 8 MiB.
 class MemoryTest : public ::testing::Test {
  protected:
   MemoryTest() {
@@ -47,7 +47,7 @@ class MemoryTest : public ::testing::Test {
     const RecordingHandler::Behaviour behaviour{.send_seed = 1, .send_bytes = bytes, .piece_bytes = piece_bytes, .by_reference = false};
     EXPECT_EQ(world.connect(service, recording(clients.back(), behaviour)), std::nullopt);
   }
-  /// Until the server gets nothing for half a second.
+  /// Waits until the server receives nothing for half a second.
   void wait_for_silence() {
     std::size_t before = 1;
     EXPECT_TRUE(HostMachine::wait_until([&] {
@@ -71,9 +71,9 @@ class MemoryTest : public ::testing::Test {
   TwoMachines world;
 };
 
-// A window's worth of bytes costs at most about twice its bytes, however small the segments are.
+// A full window costs at most about twice its bytes, however small its segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
-  attack(200'000, 16'384);  // takes the card's buffers that may be held
+  attack(200'000, 16'384);  // uses up the card buffers that may be held
   wait_for_silence();
   const std::size_t before = world.counters_of(0).held_bytes;
   std::size_t bytes = 0;
@@ -104,8 +104,8 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// Over its limit a core refuses those that hold most and serves all others. What was refused comes again later.
-TEST_F(MemoryTest, ThoseOverTheirShareAreRefused) {
+// Over its limit a core refuses payload of the connections that hold most and serves all others. Refused payload is retransmitted later.
+TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();
   Counters counters = world.counters_of(0);
@@ -122,8 +122,8 @@ TEST_F(MemoryTest, ThoseOverTheirShareAreRefused) {
   EXPECT_EQ(counters.held_bytes, 0U);
 }
 
-// What cannot be refused any more is reset: replies that a peer does not take.
-TEST_F(MemoryTest, TheOneThatHoldsMostIsReset) {
+// Replies that a peer does not acknowledge cannot be refused, so the connection is reset.
+TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
   world.listen(10, [&](Connection& connection) {
     EXPECT_TRUE(connection.send(Buffer::copy(reply)).has_value());

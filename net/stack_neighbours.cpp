@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What one core learns of a neighbour reaches the others.
+// Publishes the neighbours that one core learned to the other cores.
 //
-// ARP has no ports, so the card delivers all of it to the first core. Telling another core wakes it, and any machine of the network may
-// send ARP as fast as it likes. So a neighbour is told when it is new, has changed, or was told a while ago; and only so many a second.
-// A core that was not told asks by ARP itself, and is then told the answer.
+// ARP has no ports, so the card delivers all of it to the first core. Publishing an entry to another core wakes that core, and any machine
+// of the network may send ARP at any rate. So an entry is published when it is new, has changed, or was last published two minutes ago, and
+// at a bounded rate. A core without the entry sends its own ARP request, and the answer is then published to that core.
 #include <cstring>
 #include <new>
 
@@ -17,14 +17,14 @@ namespace neap::net {
 
 namespace {
 
-/// Entries of other cores live for 300 s (lwIP, ARP_MAXAGE). They are renewed before.
+/// Entries of other cores expire after 300 s (lwIP, ARP_MAXAGE). They are renewed earlier.
 constexpr std::uint64_t renewal_ms = 120'000;
-/// Bounds the wake-ups of an idle core by ARP.
+/// Limits how often ARP wakes an idle core.
 constexpr unsigned published_a_second_max = 64;
 
 }  // namespace
 
-bool Stack::worth_publishing(std::uint32_t address, const MacAddress& mac) noexcept {
+bool Stack::should_publish(std::uint32_t address, const MacAddress& mac) noexcept {
   const auto now = static_cast<std::uint64_t>(BootClock::now().time_since_epoch() / std::chrono::milliseconds(1));
   PublishedNeighbour& known = published_neighbours_[(address * 0x9E3779B1U) >> 24];
   if (known.address == address && known.mac == mac && now - known.at_ms < renewal_ms) return false;
@@ -60,15 +60,15 @@ void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool
   want_event_end();
   if (from_us && std::memcmp(mac.data(), netif_.hwaddr, mac.size()) != 0) counters_.address_conflicts.add();
   if (!primary() || !for_us || from_us || group_.cores == 1) return;
-  const bool worth = worth_publishing(address, mac);
+  const bool publish = should_publish(address, mac);
   for (unsigned core = group_.first + 1; core < group_.first + group_.cores; ++core) {
     Stack* const other = group_.stack(core);
-    if (!worth && (other == nullptr || !other->take_asked(address))) {
+    if (!publish && (other == nullptr || !other->take_asked(address))) {
       counters_.neighbours_withheld.add();
       continue;
     }
     try {
-      const Result<void> told = spawn_on(core, [address, mac] {
+      const Result<void> spawned = spawn_on(core, [address, mac] {
         Stack* const stack = Stack::here();
         if (stack == nullptr) return;
         eth_addr neighbour;
@@ -78,10 +78,10 @@ void Stack::neighbour_learned(std::uint32_t address, const MacAddress& mac, bool
         stack->arp_dirty_ = true;
         stack->want_event_end();
       });
-      if (told.has_value()) {
+      if (spawned.has_value()) {
         counters_.neighbours_published.add();
       } else {
-        counters_.pass_on_refused.add();  // it will ask again
+        counters_.pass_on_refused.add();  // that core sends its own request again
       }
     } catch (const std::bad_alloc&) {
       counters_.dropped_memory.add();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// From the card's buffer into lwIP, or to the core that it belongs to.
+// Passes a received frame to lwIP, or to the core that handles it.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -9,6 +9,7 @@
 
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
+#include "kernel/panic.hpp"
 #include "lwip/etharp.h"
 #include "lwip/ip.h"
 #include "lwip/prot/ethernet.h"
@@ -22,6 +23,15 @@
 
 namespace neap::net {
 
+/// The header fields of a received frame that decide which core handles it.
+struct FrameHeaders {
+  std::uint16_t ethertype = 0;
+  bool fragment = false;
+  bool tcp = false;
+  bool igmp = false;
+  bool for_dhcp_client = false;
+};
+
 namespace {
 
 constexpr std::size_t ethernet_bytes = SIZEOF_ETH_HDR;
@@ -33,30 +43,21 @@ std::uint16_t read_u16(const std::byte* at) noexcept {
   return static_cast<std::uint16_t>(std::to_integer<unsigned>(at[0]) << 8 | std::to_integer<unsigned>(at[1]));
 }
 
-/// A received frame's outside, as far as it decides where it goes.
-struct Outside {
-  std::uint16_t ethertype = 0;
-  bool fragment = false;
-  bool tcp = false;
-  bool igmp = false;
-  bool for_dhcp_client = false;
-};
-
-Outside look(const std::byte* frame, std::size_t bytes) noexcept {
-  Outside outside{.ethertype = read_u16(frame + 12)};
-  if (outside.ethertype != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return outside;
+FrameHeaders parse_headers(const std::byte* frame, std::size_t bytes) noexcept {
+  FrameHeaders headers{.ethertype = read_u16(frame + 12)};
+  if (headers.ethertype != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return headers;
   const std::byte* const ip = frame + ethernet_bytes;
-  outside.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
+  headers.fragment = (read_u16(ip + 6) & (IP_OFFMASK | IP_MF)) != 0;
   const std::size_t ip_bytes = (std::to_integer<std::size_t>(ip[0]) & 0xF) * 4;
-  outside.tcp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_TCP;
-  outside.igmp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_IGMP;
+  headers.tcp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_TCP;
+  headers.igmp = std::to_integer<unsigned>(ip[9]) == IP_PROTO_IGMP;
   if (std::to_integer<unsigned>(ip[9]) == IP_PROTO_UDP && bytes >= ethernet_bytes + ip_bytes + udp_destination_port + 2) {
-    outside.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
+    headers.for_dhcp_client = read_u16(ip + ip_bytes + udp_destination_port) == LWIP_IANA_PORT_DHCP_CLIENT;
   }
-  return outside;
+  return headers;
 }
 
-/// The IPv4 group that a frame is for, host byte order; 0: none.
+/// The destination of a frame if it is an IPv4 multicast group, in host byte order; 0 otherwise.
 std::uint32_t group_of(const std::byte* frame, std::size_t bytes) noexcept {
   constexpr std::size_t destination = ethernet_bytes + 16;
   if (read_u16(frame + 12) != ETHTYPE_IP || bytes < ethernet_bytes + IP_HLEN) return 0;
@@ -92,11 +93,16 @@ ReceiveBuffer* Stack::copy_to_heap(const ReceiveBuffer* frame, std::size_t bytes
   ReceiveBuffer* const copy = allocate_heap_buffer(bytes);
   if (copy == nullptr) return nullptr;
   std::byte* out = copy->data;
-  for (; frame != nullptr; frame = frame->next) out = std::copy_n(frame->data, frame->bytes, out);
+  for (; frame != nullptr; frame = frame->next) {
+    require(frame->bytes <= bytes, "a frame is no longer than the sum of its buffers", frame->bytes);
+    bytes -= frame->bytes;
+    out = std::copy_n(frame->data, frame->bytes, out);
+  }
   return copy;
 }
 
 void Stack::receive(std::span<const ReceivedFrame> frames) noexcept {
+  require(this_core() == core_, "a stack receives frames on its own core", core_);
   want_event_end();
   counters_.frames_received.add(frames.size());
   for (const ReceivedFrame& received : frames) take_in(received.frame, received.info);
@@ -117,9 +123,9 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
     release_chain(frame);
     return;
   }
-  const Outside outside = look(frame->data, frame->bytes);
-  const bool arp = outside.ethertype == ETHTYPE_ARP;
-  if ((!arp && outside.ethertype != ETHTYPE_IP) || (arp && frame->bytes < ethernet_bytes + arp_bytes)) {
+  const FrameHeaders headers = parse_headers(frame->data, frame->bytes);
+  const bool arp = headers.ethertype == ETHTYPE_ARP;
+  if ((!arp && headers.ethertype != ETHTYPE_IP) || (arp && frame->bytes < ethernet_bytes + arp_bytes)) {
     counters_.dropped_malformed.add();
     release_chain(frame);
     return;
@@ -129,7 +135,7 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
     release_chain(frame);
     return;
   }
-  if (!primary() && (arp || outside.fragment || outside.igmp || outside.for_dhcp_client)) {
+  if (!primary() && (arp || headers.fragment || headers.igmp || headers.for_dhcp_client)) {
     ReceiveBuffer* const copy = copy_to_heap(frame, bytes);
     release_chain(frame);
     pass_on(group_.first, copy, info);
@@ -137,21 +143,27 @@ void Stack::take_in(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
   }
   if ((frame->data[0] & std::byte{1}) != std::byte{0}) [[unlikely]] {
     const std::uint32_t group = group_of(frame->data, frame->bytes);
-    if (group != 0 && !outside.igmp && !outside.fragment && !sort_multicast(frame, bytes, group, info)) return;
+    if (group != 0 && !headers.igmp && !headers.fragment && !sort_multicast(frame, bytes, group, info)) return;
   }
-  if (outside.igmp) groups_dirty_ = true;
-  if (outside.fragment) times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
-  if (arp) arp_dirty_ = true;
-  wake_clock(outside.tcp);
-  if (outside.for_dhcp_client) wake_lease_clock();
+  accept(frame, headers, info);
+}
 
-  // Whatever was looked at of a fragment, it was not the datagram.
-  if (outside.fragment) info = ReceiveInfo(info.ip_checksum_good() ? ReceiveInfo::ip_good : 0);
+// Accepts every frame that this core handles, from the card or passed on by another core. A layer 4 checksum covers the whole datagram, so
+// the card's verdict on a fragment does not count: lwIP checks the sum after reassembly.
+void Stack::accept(ReceiveBuffer* frame, const FrameHeaders& headers, ReceiveInfo info) noexcept {
+  if (headers.igmp) groups_dirty_ = true;
+  if (headers.fragment) {
+    times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
+    info = ReceiveInfo(info.ip_checksum_good() ? ReceiveInfo::ip_good : 0);
+  }
+  if (headers.ethertype == ETHTYPE_ARP) arp_dirty_ = true;
+  wake_clock(headers.tcp);
+  if (headers.for_dhcp_client) wake_lease_clock();
   input(frame, info);
 }
 
 void Stack::input(ReceiveBuffer* frame, ReceiveInfo info) noexcept {
-  // Run to completion: the interface's flags can say, for just this frame, what the card has checked already.
+  // lwIP runs to completion here, so the interface's flags can state which checksums of this one frame the card has checked.
   std::uint16_t checks = checksum_base_;
   if (info.ip_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~NETIF_CHECKSUM_CHECK_IP);
   if (info.l4_checksum_good()) checks = static_cast<std::uint16_t>(checks & ~(NETIF_CHECKSUM_CHECK_TCP | NETIF_CHECKSUM_CHECK_UDP));
@@ -170,13 +182,13 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
     ReceiveBuffer* const next = std::exchange(frame->next, nullptr);
     if (frame->return_to != &free_heap_buffer) {
       ++held_buffers_;
-      const std::uint64_t most = counters_.receive_held_max.value();
-      if (held_buffers_ > most) counters_.receive_held_max.add(held_buffers_ - most);
+      const std::uint64_t held_max = counters_.receive_held_max.value();
+      if (held_buffers_ > held_max) counters_.receive_held_max.add(held_buffers_ - held_max);
     }
     ReceivedPiece& piece = ReceivedPiece::make(*frame);
-    piece.custom.custom_free_function = &pbuf_freed;
+    piece.custom_free_function = &pbuf_freed;
     const auto bytes = static_cast<std::uint16_t>(frame->bytes);
-    pbuf* const own = pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_REF, &piece.custom, frame->data, bytes);
+    pbuf* const own = pbuf_alloced_custom(PBUF_RAW, bytes, PBUF_REF, &piece, frame->data, bytes);
     if (chain == nullptr) {
       chain = own;
     } else {
@@ -188,13 +200,17 @@ pbuf* Stack::wrap(ReceiveBuffer* frame) noexcept {
 }
 
 void Stack::received_buffer_freed(ReceiveBuffer* buffer) noexcept {
-  if (buffer->return_to != &free_heap_buffer) --held_buffers_;
+  if (buffer->return_to != &free_heap_buffer) {
+    require(held_buffers_ > 0, "no more card buffers are released than were received");
+    --held_buffers_;
+  }
   buffer->release();
 }
 
 // --- From core to core -------------------------------------------------------------------------------------------------------------------
 
 void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexcept {
+  require(core != core_ && core - group_.first < group_.cores, "a frame is passed on to another core of the group", core);
   if (copy == nullptr) {
     counters_.dropped_memory.add();
     return;
@@ -207,15 +223,8 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
       Stack* const stack = Stack::here();
       if (stack == nullptr) return;
       stack->want_event_end();
-      const Outside outside = look(frame->data, frame->bytes);
-      if (outside.fragment) {
-        stack->times_.reassembly_until = BootClock::now().time_since_epoch() / std::chrono::milliseconds(1) + reassembly_ms;
-      }
-      if (outside.ethertype == ETHTYPE_ARP) stack->arp_dirty_ = true;
-      if (outside.igmp) stack->groups_dirty_ = true;
-      stack->wake_clock(outside.tcp);
-      if (outside.for_dhcp_client) stack->wake_lease_clock();
-      stack->input(frame.release(), info);
+      const FrameHeaders headers = parse_headers(frame->data, frame->bytes);
+      stack->accept(frame.release(), headers, info);
     };
     if (spawn_on(core, std::move(there)).has_value()) {
       counters_.passed_on.add();
@@ -227,7 +236,7 @@ void Stack::pass_on(unsigned core, ReceiveBuffer* copy, ReceiveInfo info) noexce
   }
 }
 
-// The link header in front of `datagram` was taken off; it is made anew, since the other core starts from a frame.
+// lwIP has removed the link header of `datagram`. It is made again, because the other core expects a frame.
 ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
   ReceiveBuffer* const copy = allocate_heap_buffer(ethernet_bytes + datagram->tot_len);
   if (copy == nullptr) return nullptr;
@@ -235,11 +244,12 @@ ReceiveBuffer* Stack::frame_of(pbuf* datagram) const noexcept {
   std::copy_n(reinterpret_cast<const std::byte*>(netif_.hwaddr), ETH_HWADDR_LEN, copy->data);
   copy->data[12] = std::byte{ETHTYPE_IP >> 8};
   copy->data[13] = std::byte{ETHTYPE_IP & 0xFF};
-  pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
+  const std::size_t copied = pbuf_copy_partial(datagram, copy->data + ethernet_bytes, datagram->tot_len, 0);
+  require(copied == datagram->tot_len, "a datagram's pbufs hold its total length", copied);
   return copy;
 }
 
-// The IP header is no fragment's any more and its checksum is not right, but those of all fragments were.
+// lwIP has changed the IP header into that of a whole datagram. Its checksum is now wrong, but the checksums of all fragments were right.
 bool Stack::pass_on_reassembled(pbuf* datagram) noexcept {
   const auto* const ip = static_cast<const ip_hdr*>(datagram->payload);
   const std::size_t ip_bytes = IPH_HL_BYTES(ip);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Several cores that are one machine, its neighbours, its address, and what arrives that nobody asked for.
+// A machine of several cores: its connections, neighbours, address, and unexpected frames.
 #include "net/stack.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ Bytes bytes_of(std::initializer_list<unsigned> values) {
   return bytes;
 }
 
-/// An IPv4 frame from the client to the server, checksums not filled in.
+/// Makes an IPv4 frame from the client to the server, without checksums.
 Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identification = 1, unsigned fragment_field = 0,
                  Ipv4Address from = client_address) {
   Bytes frame = bytes_of({2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0});
@@ -56,8 +56,8 @@ Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identificatio
   return frame;
 }
 
-// Connections live where RSS puts their frames; every core serves its own, and answers of outgoing ones come back to the core that opened
-// them.
+// RSS selects a connection's core, and every core serves its own connections. Answers of an outgoing connection arrive at the core that
+// opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
@@ -71,7 +71,7 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
     return std::make_unique<EchoHandler>();
   });
   std::vector<std::shared_ptr<Record>> records;
-  // So many that none of the cores stays without one, whatever the hash says.
+  // Enough connections that every core gets at least one, whatever the hash selects.
   for (unsigned i = 0; i < 20 * (cores + 1); ++i) {
     records.push_back(std::make_shared<Record>());
     const int core = static_cast<int>(cores + i % 2);
@@ -98,11 +98,11 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
 
 INSTANTIATE_TEST_SUITE_P(Net, StackOnCores, ::testing::Values(1, 2, 4));
 
-// What watches a machine must not count as its work.
+// Control traffic must not count as the application's work.
 TEST(Stack, FramesOfAControlPortAreCountedApart) {
   TwoMachines world(with_cores(2, 1));
   ASSERT_TRUE(count_as_control(7).has_value());
-  ASSERT_TRUE(count_as_control(7).has_value()) << "twice is once";
+  ASSERT_TRUE(count_as_control(7).has_value()) << "a repeated call";
   ASSERT_TRUE(count_as_control(9).has_value());
   EXPECT_EQ(count_as_control(11).error().code, ErrorCode::full);
   EXPECT_EQ(count_as_control(0).error().code, ErrorCode::invalid);
@@ -127,7 +127,7 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   };
   for (const std::uint16_t port : {7, 8}) world.listen(port, [](Connection&) { return std::make_unique<EchoHandler>(); });
   exchange(8);
-  EXPECT_EQ(counted().rx_frames + counted().tx_frames, 0U) << "the application's";
+  EXPECT_EQ(counted().rx_frames + counted().tx_frames, 0U) << "the application's frames";
   const auto segments = [&] {
     const Counters one = world.counters_of(0);
     const Counters two = world.counters_of(1);
@@ -145,14 +145,14 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   EXPECT_LE(control.tx_bytes, 20'000 + 90 * control.tx_frames);
 }
 
-// ARP answers reach core 0 alone. A second core that connects first must still learn the neighbour, and at once.
+// ARP answers reach core 0 only. Another core that connects first must still learn the neighbour, without a delay.
 TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   TwoMachines world(with_cores(1, 2));
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   auto record = std::make_shared<Record>();
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(world.connect(service, recording(record, {.send_seed = 1, .send_bytes = 100, .expect_bytes = 100}), 2), std::nullopt);
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP asks again after 1 s
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 900ms);  // ARP repeats a request after 1 s
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->destroyed > 0; }));
   EXPECT_GE(world.counters_of(1).neighbours_published, 1U);
 }
@@ -172,7 +172,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// Fragments carry no ports: they are put together by the first core, and the whole belongs to another.
+// The first core reassembles fragments, because they carry no ports. The whole segment may belong to another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -184,7 +184,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   });
   std::atomic<bool> split{false};
   std::atomic<int> fragments{0};
-  // A router on the way cuts the client's data segment in two.
+  // A simulated router splits the client's data segment into two fragments.
   world.client_card.tap([&](const Bytes& frame) {
     if (!split || frame.size() < 200 || word(frame, 12) != 0x0800) return true;
     const Bytes payload(frame.begin() + 34, frame.begin() + 14 + word(frame, 16));
@@ -193,11 +193,11 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     fill_checksums(first);
     fill_checksums(second);
     fragments += 2;
-    world.server_card.arrive(second, 1);  // in the wrong order, and to the core that does not put them together
+    world.server_card.arrive(second, 1);  // in the wrong order, and to the core that does not reassemble
     world.server_card.arrive(first, 1);
     return false;
   });
-  // Tried until both kinds of core had one.
+  // Repeated until both cores have served a connection.
   std::set<unsigned> cores;
   for (int i = 0; i < 40 && cores.size() < 2; ++i) {
     server->received = 0;
@@ -213,6 +213,44 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_EQ(cores.size(), 2U);
   EXPECT_GT(world.counters_of(0).passed_on, 0U);  // whole segments to core 1
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
+}
+
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment does not count. This includes fragments that another core
+// passed on.
+TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
+  TwoMachinesOptions options = with_cores(2, 1);
+  options.server.checks_fragments = true;
+  TwoMachines world(options);
+  std::atomic<int> received{0};
+  world.machine.run(0, [&]() -> task<void> {
+    const Result<void> receiving = co_await world.server->receive_datagrams(9, [&](const Datagram&) { ++received; });
+    EXPECT_TRUE(receiving.has_value());
+  });
+  Bytes udp(32);
+  udp[1] = udp[3] = std::byte{9};
+  udp[5] = std::byte{32};
+  Bytes whole = ipv4_frame(17, udp);
+  fill_checksums(whole);
+  unsigned identification = 90;
+  for (const int core : {0, 1}) {
+    for (const bool valid : {true, false}) {
+      ++identification;
+      const auto bytes = whole.begin() + 34;
+      Bytes first = ipv4_frame(17, Bytes(bytes, bytes + 16), identification, 0x2000);
+      Bytes second = ipv4_frame(17, Bytes(bytes + 16, whole.end()), identification, 16 / 8);
+      if (!valid) second.back() ^= std::byte{1};
+      fill_checksums(first);
+      fill_checksums(second);
+      const int received_before = received;
+      const std::uint64_t dropped_before = world.counters_of(0).dropped_checksum;
+      world.server_card.arrive(first, core);
+      world.server_card.arrive(second, core);
+      EXPECT_TRUE(
+          HostMachine::wait_until([&] { return received != received_before || world.counters_of(0).dropped_checksum != dropped_before; }));
+      EXPECT_EQ(received - received_before, valid ? 1 : 0) << "at core " << core;
+      EXPECT_EQ(world.counters_of(0).dropped_checksum - dropped_before, valid ? 0U : 1U) << "at core " << core;
+    }
+  }
 }
 
 TEST(Stack, AnswersAPing) {
@@ -237,10 +275,10 @@ TEST(Stack, AnswersAPing) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers == 1; }));
 }
 
-// Whatever arrives, it is dropped and counted, and the machine goes on serving.
+// Invalid frames are dropped and counted, and the machine continues to serve.
 TEST(Stack, SurvivesFramesOfEveryShape) {
   TwoMachinesOptions options = with_cores(2, 1);
-  options.server.checksum_offload = false;  // nothing is filtered before lwIP
+  options.server.checksum_offload = false;  // lwIP checks every frame
   TwoMachines world(options);
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   std::mt19937 random(4711);
@@ -275,7 +313,7 @@ TEST(Stack, SurvivesFramesOfEveryShape) {
   EXPECT_GT(counters.dropped_checksum, 0U);
 }
 
-// Half-open connections are bounded, so that a flood of SYNs takes no more memory. What is beyond is answered by cookies, and counted.
+// Half-open connections are limited, so a flood of SYNs uses a limited amount of memory. Further SYNs are answered by cookies and counted.
 TEST(Stack, SynFloodIsBounded) {
   TwoMachinesOptions options;
   options.server.checksum_offload = false;
@@ -306,7 +344,7 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        // Ten seconds are the stack's limit, by a clock that does not know how much else this machine has to do: so more than once.
+        // A busy host may exceed the stack's limit of ten seconds, so there are several attempts.
         for (int tries = 1;; ++tries) {
           const Result<void> result = co_await two.client->connect(
               service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
@@ -321,13 +359,13 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   EXPECT_EQ(failed, 0);
   EXPECT_TRUE(HostMachine::wait_until(
       [&] { return std::ranges::all_of(records, [](const auto& record) { return record->received == 3000; }); }, 60s));
-  // One that was given up by the client ends on the server as well.
+  // A connection that the client aborted ends on the server as well.
   const auto open = [&] { return world.counters_of(0).connections_open + world.counters_of(1).connections_open; };
   EXPECT_TRUE(HostMachine::wait_until([&] { return open() == static_cast<std::uint64_t>(count); }, 60s)) << open();
   for (const auto& record : records) EXPECT_EQ(record->mismatches, 0U);
 }
 
-// An idle core takes no periodic interrupt: without connections, and with every neighbour known, nothing is due within seconds.
+// An idle core takes no periodic interrupt: without connections, and with all neighbours known, no timer is due within seconds.
 TEST(Stack, IdleStackArmsNoShortTimer) {
   TwoMachines world;
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
@@ -357,7 +395,7 @@ TEST(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
   machine.run(0, [&] { return network->take_down(); });
 }
 
-// The first packets may get lost, and no answer is no reason to stop the machine.
+// The first packets may be lost. A missing answer does not stop the machine.
 TEST(Dhcp, IsAskedForUntilItAnswers) {
   WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
   DhcpServer server(card, {0xC0A80042}, {0xC0A80001});
@@ -374,7 +412,7 @@ TEST(Dhcp, IsAskedForUntilItAnswers) {
     }(turns));
   });
   machine.run(0, [&]() -> task<void> { network = std::move(*co_await bring_up(card, {}, 0, 1)); });
-  EXPECT_EQ(turns, 20);  // other work went on
+  EXPECT_EQ(turns, 20);  // other events ran meanwhile
   EXPECT_EQ(network->address(), (Ipv4Address{0xC0A80042}));
   card.cut();
   machine.run(0, [&] { return network->take_down(); });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// lwIP's time-outs, by one timer of the kernel's, armed only while somebody needs it: an idle core takes no periodic interrupt.
+// lwIP's time-outs. One kernel timer serves all of them and is armed only while needed, so an idle core takes no periodic interrupt.
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "kernel/panic.hpp"
 #include "lwip/dhcp.h"
 #include "lwip/etharp.h"
 #include "lwip/igmp.h"
@@ -16,14 +17,15 @@ namespace neap::net {
 
 namespace {
 
-constexpr std::uint64_t arp_ageing_ms = 30 * ARP_TMR_INTERVAL;  // entries live 300 s: so coarse is fine enough
-constexpr std::uint64_t coarse_ms = 15'000;  // what may be late is put off to the next multiple of this, so that many such share a wake-up
+constexpr std::uint64_t arp_ageing_ms = 30 * ARP_TMR_INTERVAL;  // 30 s; entries expire after 300 s
+/// Time-outs that may be late are delayed to a multiple of this, so that many of them share one wake-up.
+constexpr std::uint64_t coarse_ms = 15'000;
 
 std::uint64_t now_ms() noexcept {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now().time_since_epoch()).count());
 }
 
-/// Starts or stops a periodic moment.
+/// Starts or stops a periodic time-out.
 void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t period_ms) noexcept {
   if (!wanted) {
     due = StackTimes::never;
@@ -36,29 +38,30 @@ void want(std::uint64_t& due, bool wanted, std::uint64_t now, std::uint64_t peri
 
 // --- TCP's ticks -------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts its time in calls of tcp_tmr(): every 50 ms delayed acknowledgements, every second time (a "slow" tick of 100 ms) the rest.
-// They run from the first thing that TCP has to do until a tick finds that no connection needs them. Then `tcp_ticks` stands still, and
-// what the next event compares with it (ages; round trips are measured only while ticks run) would be wrong: so it is made up first.
+// lwIP counts its time in calls of tcp_tmr(). Each call (50 ms) handles delayed acknowledgements. Every second call (a "slow" tick of 100
+// ms) handles everything else. The ticks start when TCP has work pending and stop when no connection needs them. `tcp_ticks` then does not
+// change, so ages would be wrong in the next event. Therefore the missed ticks are counted first. Round trips are measured only while ticks
+// run.
 
 namespace {
 
 constexpr std::uint64_t slow_tick_ms = TCP_SLOW_INTERVAL;
 
-/// Whether something can happen to the connection within seconds, without a frame and without its application.
+/// True if the connection has a time-out within seconds that needs neither a frame nor the application.
 bool needs_ticks(const tcp_pcb& pcb) noexcept {
   const bool waits_long = pcb.state == ESTABLISHED || pcb.state == CLOSE_WAIT || (pcb.state == FIN_WAIT_2 && pcb.poll == nullptr);
   return !waits_long || pcb.unacked != nullptr || pcb.unsent != nullptr || pcb.ooseq != nullptr || pcb.refused_data != nullptr ||
          pcb.persist_backoff > 0 || (pcb.flags & (TF_ACK_DELAY | TF_ACK_NOW | TF_CLOSEPEND | TF_NAGLEMEMERR)) != 0;
 }
 
-/// Slow ticks until tcp_slowtmr() finds `pcb` idle for longer than `limit_ms`, as it counts.
+/// Slow ticks until tcp_slowtmr() regards `pcb` as idle for longer than `limit_ms`.
 std::uint64_t ticks_until(const tcp_pcb& pcb, std::uint64_t limit_ms) noexcept {
   const std::uint64_t limit = limit_ms / slow_tick_ms + 1;
   const std::uint32_t idle = tcp_ticks - pcb.tmr;
   return limit > idle ? limit - idle : 1;
 }
 
-/// Slow ticks until something is due, all connections being idle; `never` if nothing is.
+/// Slow ticks until the next time-out of an idle connection; `never` without one. All connections MUST be idle.
 std::uint64_t ticks_until_due() noexcept {
   std::uint64_t ticks = StackTimes::never;
   for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
@@ -72,7 +75,7 @@ std::uint64_t ticks_until_due() noexcept {
 
 }  // namespace
 
-/// While ticks do not run: counts those of the time that has passed.
+/// Counts the slow ticks of the time since the last count; for use while ticks do not run.
 void Stack::make_up_ticks(std::uint64_t now) noexcept {
   if (now <= times_.tcp_counted) return;
   const std::uint64_t ticks = (now - times_.tcp_counted) / slow_tick_ms;
@@ -92,12 +95,12 @@ void Stack::end_pause(bool for_tcp) noexcept {
 
 void Stack::tcp_tick(std::uint64_t now) noexcept {
   if (times_.tcp_ticking) {
-    make_up_ticks(now - TCP_TMR_INTERVAL);  // the tick is late: ages go by the clock, not by how often ticks came
+    make_up_ticks(now - TCP_TMR_INTERVAL);  // a late tick: ages follow the clock, not the number of ticks
     times_.tcp_counted += TCP_TMR_INTERVAL;
     tcp_tmr();
   } else {
     make_up_ticks(now);
-    times_.tcp_counted += slow_tick_ms;  // the call counts one itself
+    times_.tcp_counted += slow_tick_ms;  // tcp_slowtmr() counts one tick
     tcp_slowtmr();
   }
   if (!blocked_.empty()) retry_blocked_ = true;
@@ -115,7 +118,7 @@ void Stack::tcp_tick(std::uint64_t now) noexcept {
 
 // --- Neighbours --------------------------------------------------------------------------------------------------------------------------
 
-/// A core that slept through several periods makes up for them, so that entries age by the clock.
+/// Runs the periods that the core has slept through, so that entries age by the clock.
 void Stack::age_neighbours(std::uint64_t now) noexcept {
   if (times_.arp_last == 0 || (times_.arp > now && now - times_.arp_last < arp_ageing_ms)) return;
   const std::uint64_t passed = (now - times_.arp_last) / ARP_TMR_INTERVAL;
@@ -129,8 +132,8 @@ void Stack::age_neighbours(std::uint64_t now) noexcept {
 
 // --- The lease ---------------------------------------------------------------------------------------------------------------------------
 //
-// lwIP counts a lease in calls of dhcp_coarse_tmr(), one a second, nearly all of which only count. Those are counted here, as many at once
-// as have passed: when a call will do something, and before anything that sets the counters anew.
+// lwIP counts a lease's time in calls of dhcp_coarse_tmr(), one a second. Nearly all calls only count. These are replaced by one addition
+// here: before a call that acts, and before any function that sets the counters.
 
 namespace {
 
@@ -143,8 +146,9 @@ std::uint64_t seconds_until_lease_acts(const dhcp& lease) noexcept {
   return seconds;
 }
 
-/// Does the work of that many calls that only count. `seconds` is less than `seconds_until_lease_acts`.
+/// Replaces `seconds` calls that only count. `seconds` MUST be less than `seconds_until_lease_acts`.
 void count_lease(dhcp& lease, std::uint64_t seconds) noexcept {
+  require(seconds < seconds_until_lease_acts(lease), "counting a lease's time does not skip a time-out", seconds);
   const auto count = static_cast<dhcp_timeout_t>(seconds);
   if (lease.t0_timeout > 0) lease.lease_used += count;
   if (lease.t1_renew_time > 0) lease.t1_renew_time -= count;
@@ -157,7 +161,7 @@ void Stack::count_lease_seconds(std::uint64_t now) noexcept {
   if (times_.dhcp_state == DHCP_STATE_OFF || now < times_.dhcp_counted) return;
   std::uint64_t seconds = (now - times_.dhcp_counted) / DHCP_COARSE_TIMER_MSECS;
   times_.dhcp_counted += seconds * DHCP_COARSE_TIMER_MSECS;
-  // At most a few dozen turns: each halves what is left until T2 or the lease's end, or is the end.
+  // At most a few dozen iterations: each one halves the time to T2 or to the lease's end, or is the last.
   while (seconds > 0) {
     dhcp* const lease = netif_dhcp_data(&netif_);
     if (lease == nullptr) return;
@@ -176,7 +180,7 @@ void Stack::wake_lease_clock() noexcept { count_lease_seconds(now_ms()); }
 
 // --- The one timer -----------------------------------------------------------------------------------------------------------------------
 
-// Runs at the end of every event of the stack, so it looks at little: the ARP table only when it was used.
+// Runs at the end of every event of the stack, so it checks few things. The ARP table is checked only after it was used.
 void Stack::update_timers() noexcept {
   const dhcp* const lease = primary() ? netif_dhcp_data(&netif_) : nullptr;
   const bool dhcp_waits = lease != nullptr && lease->request_timeout > 0;
@@ -202,7 +206,7 @@ void Stack::update_timers() noexcept {
     } else if (times_.arp_last == 0) {
       times_.arp_last = now;
     }
-    // Entries that only age are aged before they are used next (`end_pause`), without a wake-up.
+    // Entries without a request are aged before their next use (`end_pause`) and need no wake-up.
     times_.arp = activity == 2 ? std::min<std::uint64_t>(times_.arp, now + ARP_TMR_INTERVAL) : StackTimes::never;
   }
 
@@ -217,14 +221,15 @@ void Stack::update_timers() noexcept {
 }
 
 void Stack::timer_fired() noexcept {
+  require(this_core() == core_, "a stack's timer fires on its own core", core_);
   const std::uint64_t now = now_ms();
   timer_due_ms_ = StackTimes::never;
-  arp_dirty_ = true;  // so that the end of the event arms the timer anew
+  arp_dirty_ = true;  // makes the end of the event arm the timer again
   want_event_end();
   age_neighbours(now);
   if (times_.tcp <= now) tcp_tick(now);
   if (times_.reassembly <= now) {
-    // Late ticks are made up for: `reassembly_until` goes by the clock, and what was not aged enough by then would be kept for ever.
+    // Missed ticks are run too: `reassembly_until` follows the clock, so no later tick would free a datagram.
     const std::uint64_t passed = (now - times_.reassembly) / IP_TMR_INTERVAL + 1;
     for (std::uint64_t tick = std::min<std::uint64_t>(passed, IP_REASS_MAXAGE + 1); tick > 0; --tick) ip_reass_tmr();
     times_.reassembly += passed * IP_TMR_INTERVAL;
@@ -261,7 +266,7 @@ Waits waits() noexcept { return Stack::here() != nullptr ? Stack::here()->waits(
 
 }  // namespace neap::net
 
-// --- What lwIP asks of its port ----------------------------------------------------------------------------------------------------------
+// --- Functions that lwIP expects from its port -------------------------------------------------------------------------------------------
 
 extern "C" {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// From lwIP to the card: a chain of pbufs becomes the pieces of a frame, held until the card has read them.
+// Passes lwIP's frames to the card: a chain of pbufs becomes the pieces of a frame, which are held until the card has read them.
 #include <array>
 #include <cstring>
 
@@ -12,21 +12,21 @@
 namespace neap::net {
 
 err_t Stack::transmit(pbuf* frame) noexcept {
-  if (silent_) return ERR_IF;
+  if (transmitting_stopped_) return ERR_IF;
   want_event_end();
   const policy::Segmentation form = segmentation_.load(std::memory_order_relaxed);
   if (form != policy::Segmentation::off || joiner_.holds()) {
     if (joiner_.add(*frame)) return ERR_OK;
-    if (!send_held()) return ERR_MEM;  // nothing overtakes it
+    if (!send_held()) return ERR_MEM;  // keeps the frames in order
     if (form != policy::Segmentation::off && joiner_.begin(*frame, form)) return ERR_OK;
   }
   std::array<TransmitPiece, pieces_max> pieces;
-  const unsigned most = std::min<unsigned>(pieces_max, limits_.transmit_pieces_max);
+  const unsigned limit = std::min<unsigned>(pieces_max, limits_.transmit_pieces_max);
   unsigned count = 0;
   bool fits = true;
   for (const pbuf* piece = frame; piece != nullptr; piece = piece->next) {
     if (piece->len == 0) continue;
-    if (count == most) {
+    if (count == limit) {
       fits = false;
       break;
     }
@@ -46,6 +46,7 @@ err_t Stack::transmit(pbuf* frame) noexcept {
     pbuf_ref(held);
   }
 
+  require(held->len >= SIZEOF_ETH_HDR, "a frame's first piece holds the Ethernet header", held->len);
   const TransmitOffload offload = limits_.checksum_offload ? offload_checksums(*held) : TransmitOffload{};
   std::uint16_t ethertype;
   std::memcpy(&ethertype, static_cast<const std::byte*>(held->payload) + 12, sizeof ethertype);
@@ -80,8 +81,8 @@ err_t Stack::give(TransmitPieces pieces, TransmitOffload offload, pbuf* held, st
   return ERR_OK;
 }
 
-// To lwIP its segments are sent already. If the card has no room they wait, and all that comes behind them is refused; if it will not have
-// them at all (no link) they are lost as on the wire, and sent again when their time is out.
+// lwIP regards the held segments as sent. If the card has no room they wait, and all later frames are refused. If the card refuses them for
+// good (no link), they are dropped. lwIP then retransmits them as if the wire had lost them.
 bool Stack::send_held() noexcept {
   if (!joiner_.holds()) return true;
   const SegmentJoiner::Frame frame = joiner_.frame();
@@ -100,6 +101,7 @@ bool Stack::send_held() noexcept {
 }
 
 void Stack::transmitted(std::span<void* const> tokens) noexcept {
+  require(tokens.size() <= frames_in_flight_, "no more TX completions are reported than frames are in flight", tokens.size());
   frames_in_flight_ -= static_cast<unsigned>(tokens.size());
   for (void* const token : tokens) pbuf_free(static_cast<pbuf*>(token));
 }

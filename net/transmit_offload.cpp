@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernel/panic.hpp"
 #include "lwip/ip.h"
 #include "lwip/pbuf.h"
 #include "lwip/prot/ethernet.h"
@@ -22,6 +23,7 @@ std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexce
 }
 
 TransmitOffload offload_checksums(pbuf& first) noexcept {
+  require(first.len >= SIZEOF_ETH_HDR, "a frame's first piece holds the Ethernet header", first.len);
   auto* const bytes = static_cast<std::byte*>(first.payload);
   std::uint16_t ethertype;
   std::memcpy(&ethertype, bytes + 12, sizeof ethertype);
@@ -32,7 +34,8 @@ TransmitOffload offload_checksums(pbuf& first) noexcept {
   offload.checksums = Checksums::ipv4;
   offload.l3_bytes = static_cast<std::uint8_t>(ip_bytes);
   IPH_CHKSUM_SET(&ip, 0);
-  if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0) return offload;  // a fragment: UDP without a checksum, or ICMP with one
+  if ((IPH_OFFSET(&ip) & PP_HTONS(IP_OFFMASK | IP_MF)) != 0)
+    return offload;  // a fragment: UDP without a checksum, or ICMP, whose checksum is complete
 
   const auto l4_bytes = static_cast<std::uint16_t>(lwip_ntohs(IPH_LEN(&ip)) - ip_bytes);
   std::byte* const l4 = bytes + SIZEOF_ETH_HDR + ip_bytes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a frame's headers ask of the card.
+// The checksum offload that a frame's headers require.
 //
-// lwIP leaves checksums to the card (stack.cpp). Which, and where the headers end, is read from the frame itself, and the card wants their
-// fields prepared. Internal to net/.
+// lwIP leaves checksums to the card (stack.cpp). Which checksums a frame needs, and where its headers end, is read from the frame. The card
+// expects the checksum fields to be prepared. Internal to net/.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ struct pbuf;
 
 namespace neap::net {
 
-/// Folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the byte order that it has in the packet.
+/// The folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
 [[nodiscard]] std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexcept;
 
-/// Tells the card which checksums to fill in, and prepares their fields. The headers lie in the first piece; nobody else reads it yet.
+/// Returns the checksums that the card has to fill in, and prepares their fields. The first piece holds all headers and MUST NOT be in use
+/// by the card yet.
 [[nodiscard]] TransmitOffload offload_checksums(pbuf& first) noexcept;
 
 }  // namespace neap::net

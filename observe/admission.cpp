@@ -11,9 +11,9 @@ unsigned unproven_of(std::span<const Occupant> occupants, net::Ipv4Address addre
       std::count_if(occupants.begin(), occupants.end(), [&](const Occupant& one) { return !one.proven && one.address == address; }));
 }
 
-/// The occupant with the least rank, if there is one. `rank` returns none for an occupant that stays.
+/// Returns the occupant with the lowest rank, if any. `rank` returns none for an occupant that must not be displaced.
 template <typename Rank>
-std::optional<std::size_t> least(std::span<const Occupant> occupants, Rank rank) noexcept {
+std::optional<std::size_t> lowest_ranked(std::span<const Occupant> occupants, Rank rank) noexcept {
   std::optional<std::size_t> found;
   decltype(rank(occupants[0])) best;
   for (std::size_t i = 0; i < occupants.size(); ++i) {
@@ -26,7 +26,7 @@ std::optional<std::size_t> least(std::span<const Occupant> occupants, Rank rank)
 }
 
 struct Rank {
-  unsigned class_first;  ///< the least gives way
+  unsigned kind;  ///< the lowest is displaced first
   std::uint64_t then;
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
@@ -34,9 +34,9 @@ struct Rank {
 }  // namespace
 
 Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept {
-  // A delay for a wrong token bounds how fast one address can guess, so the same address cannot end it by another connection.
+  // The delay for a wrong token limits how fast an address can guess, so another connection of that address must not end it.
   if (unproven_of(occupants, address) >= unproven_per_address_max) {
-    const auto victim = least(occupants, [&](const Occupant& one) -> std::optional<Rank> {
+    const auto victim = lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
       if (one.proven || one.address != address || one.activity == Activity::delayed) return std::nullopt;
       return Rank{one.activity == Activity::closing ? 0U : 1U, one.id};
     });
@@ -45,7 +45,7 @@ Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address
   }
   const auto unproven = std::count_if(occupants.begin(), occupants.end(), [](const Occupant& one) { return !one.proven; });
   if (unproven < static_cast<std::ptrdiff_t>(unproven_max)) return std::nullopt;
-  return least(occupants, [&](const Occupant& one) -> std::optional<Rank> {
+  return lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
     if (one.proven) return std::nullopt;
     if (one.activity == Activity::closing) return Rank{0, one.id};
     return Rank{1 + unproven_per_address_max - std::min(unproven_of(occupants, one.address), unproven_per_address_max), one.id};
@@ -55,7 +55,7 @@ Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address
 Victim victim_for_proven(std::span<const Occupant> occupants, std::uint64_t now_ns) noexcept {
   const auto proven = std::count_if(occupants.begin(), occupants.end(), [](const Occupant& one) { return one.proven; });
   if (proven < static_cast<std::ptrdiff_t>(clients_max)) return std::nullopt;
-  const auto victim = least(occupants, [&](const Occupant& one) -> std::optional<Rank> {
+  const auto victim = lowest_ranked(occupants, [&](const Occupant& one) -> std::optional<Rank> {
     if (!one.proven) return std::nullopt;
     if (one.activity == Activity::closing) return Rank{0, one.progress_ns};
     if (one.activity == Activity::idle) return Rank{1, one.progress_ns};

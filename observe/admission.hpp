@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which client gives way when a place is needed.
+// Selects the client that is displaced when a place is needed.
 //
-// A connection costs a peer nothing, so the first peers that connect could hold all places without ever using control. So there are two
-// kinds of places. A client that has proven itself (by the token, or without one by a valid line) takes one of `clients_max`. All others
-// share `unproven_max` for a short time. A newcomer displaces the oldest of the address that has most of those. Only an address whose own
-// places are all being delayed for wrong tokens must wait. An owner that sends the token at once is proven before 31 others have connected.
+// A connection costs a peer nothing, so the first peers could hold all places without using control. So there are two kinds of places. A
+// client that has proven itself (by the token; if no token is set, by a valid line) has one of `clients_max` places. All other clients
+// share `unproven_max` places for a short time. A newcomer displaces the oldest unproven client of the address that has the most unproven
+// clients. Only an address whose places are all delayed for wrong tokens is refused. An owner that sends the token at once is proven before
+// 31 other clients have connected.
 //
-// Pure functions of a list, so that tests can try addresses and moments by the thousand. At most 48 clients: quadratic is cheap enough.
+// These are pure functions of a list, so tests can try thousands of cases. There are at most 48 clients, so quadratic time is acceptable.
 #pragma once
 
 #include <cstddef>
@@ -19,40 +20,40 @@
 
 namespace neap::observe {
 
-/// What a client is at.
+/// A client's activity.
 enum class Activity : std::uint8_t {
-  idle,     ///< no line of it is being answered
-  busy,     ///< a command works for it
-  delayed,  ///< a wrong token of it is being delayed
-  closing,  ///< the server has ended the conversation; the peer has not acknowledged that
+  idle,     ///< no line is being answered
+  busy,     ///< a command is running
+  delayed,  ///< the answer to a wrong token is delayed
+  closing,  ///< the server has ended the conversation, and the peer has not acknowledged it
 };
 
-/// One client that has a place.
+/// A client with a place.
 struct Occupant {
   net::Ipv4Address address;
-  std::uint64_t id = 0;           ///< in the order of arrival
-  std::uint64_t progress_ns = 0;  ///< when something of this client last went through
+  std::uint64_t id = 0;           ///< increases in the order of arrival
+  std::uint64_t progress_ns = 0;  ///< time of the client's last progress
   Activity activity = Activity::idle;
   bool proven = false;
 };
 
-constexpr unsigned clients_max = 16;                  ///< proven ones
-constexpr unsigned unproven_max = 32;                 ///< others
-constexpr unsigned unproven_per_address_max = 8;      ///< of these
-constexpr std::uint64_t stalled_ns = 10'000'000'000;  ///< a command without progress for so long may be displaced
+constexpr unsigned clients_max = 16;                  ///< proven clients
+constexpr unsigned unproven_max = 32;                 ///< unproven clients
+constexpr unsigned unproven_per_address_max = 8;      ///< unproven clients of one address
+constexpr std::uint64_t stalled_ns = 10'000'000'000;  ///< a client whose command made no progress for this long may be displaced
 
 enum class Refusal : std::uint8_t {
-  delayed,  ///< all unproven clients of this address are being delayed for wrong tokens
+  delayed,  ///< all unproven clients of this address are delayed for wrong tokens
   full,     ///< all proven clients are busy, and their commands make progress
 };
 
-/// The index of a client, or none: there is room.
+/// The index of the client to displace; none if there is a free place.
 using Victim = std::expected<std::optional<std::size_t>, Refusal>;
 
-/// The client that gives way to a newcomer from `address`.
+/// Selects the client that a newcomer from `address` displaces.
 [[nodiscard]] Victim victim_for_newcomer(std::span<const Occupant> occupants, net::Ipv4Address address) noexcept;
-/// The client that gives way to one that has just proven itself: one that is closing, else the one that has been idle for longest, else
-/// one whose command is stalled.
+/// Selects the client that a newly proven client displaces: a closing client, else the client that has been idle for longest, else a client
+/// with a stalled command.
 [[nodiscard]] Victim victim_for_proven(std::span<const Occupant> occupants, std::uint64_t now_ns) noexcept;
 
 }  // namespace neap::observe

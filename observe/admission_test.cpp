@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which client gets a place, which one keeps it, and how much each may hold.
+// Admission and displacement of clients, and limits of their memory.
 #include "observe/admission.hpp"
 
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@ WorldOptions with_token() {
   return options;
 }
 
-// --- The choice --------------------------------------------------------------------------------------------------------------------------
+// --- The selection -----------------------------------------------------------------------------------------------------------------------
 
-/// Admits as the server does.
+/// Admits clients as the server does.
 class Places {
  public:
   bool admit(net::Ipv4Address address) {
@@ -65,7 +65,7 @@ TEST(Admission, NewcomersFromManyAddressesLeaveTheOwnerTimeForItsToken) {
   }
 }
 
-TEST(Admission, OneAddressTakesItsOwnPlacesAlone) {
+TEST(Admission, AnAddressUsesOnlyItsOwnPlaces) {
   Places places;
   ASSERT_TRUE(places.admit({1}));
   for (int tried = 0; tried < 1000; ++tried) ASSERT_TRUE(places.admit({2}));
@@ -73,7 +73,7 @@ TEST(Admission, OneAddressTakesItsOwnPlacesAlone) {
   EXPECT_EQ(places.unproven(), 1 + unproven_per_address_max);
 }
 
-// An address that could end a delay by another connection could guess as fast as it connects.
+// If another connection could end a delay, an address could guess as fast as it connects.
 TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   Places places;
   for (unsigned i = 0; i < unproven_per_address_max; ++i) ASSERT_TRUE(places.admit({1}));
@@ -84,13 +84,13 @@ TEST(Admission, AWrongTokensDelayHoldsItsOwnAddressAndNoOther) {
   EXPECT_TRUE(places.admit({1}));
 }
 
-TEST(Admission, OfProvenClientsTheLongestIdleGivesWayAndNoneThatMakesProgress) {
+TEST(Admission, TheLongestIdleProvenClientIsDisplacedAndNoneThatMakesProgress) {
   std::vector<Occupant> clients;
   const std::uint64_t now_ns = 100'000'000'000;
   for (unsigned i = 0; i + 1 < clients_max; ++i) {
     clients.push_back({.address = {1}, .id = i, .progress_ns = now_ns - i, .activity = Activity::busy, .proven = true});
   }
-  clients.push_back({.address = {1}, .id = 90, .progress_ns = 0, .activity = Activity::idle});  // unproven: of no account
+  clients.push_back({.address = {1}, .id = 90, .progress_ns = 0, .activity = Activity::idle});  // unproven, so not counted
   EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(std::nullopt)) << "a place is free";
   clients.push_back({.address = {1}, .id = 91, .progress_ns = now_ns, .activity = Activity::busy, .proven = true});
   EXPECT_EQ(victim_for_proven(clients, now_ns).error(), Refusal::full);
@@ -99,12 +99,12 @@ TEST(Admission, OfProvenClientsTheLongestIdleGivesWayAndNoneThatMakesProgress) {
   clients[5].activity = clients[7].activity = Activity::idle;
   EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(7U)) << "idle for longest";
   clients[9].activity = Activity::closing;
-  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(9U)) << "ended anyway";
+  EXPECT_EQ(victim_for_proven(clients, now_ns), Victim(9U)) << "closing already";
 }
 
 // --- The server --------------------------------------------------------------------------------------------------------------------------
 
-TEST(Control, ConnectionsWithoutTheTokenKeepTheOwnerNotOut) {
+TEST(Control, ConnectionsWithoutTheTokenDoNotLockOutTheOwner) {
   World world(with_token());
   for (unsigned i = 0; i < 3 * clients_max; ++i) world.peer();
   Peer& owner = world.peer();
@@ -115,7 +115,7 @@ TEST(Control, ConnectionsWithoutTheTokenKeepTheOwnerNotOut) {
   EXPECT_GE(world.server.counters().unproven_displaced.load(), 3 * clients_max - unproven_per_address_max);
 }
 
-/// A connection that is opened and says nothing, or something.
+/// Opens a connection that sends nothing or some text.
 class Stray final : public net::ConnectionHandler {
  public:
   void received(net::Buffer) override {}
@@ -186,7 +186,7 @@ TEST(Control, GuessersWaitAndProvenClientsDoNot) {
   EXPECT_EQ(world.peer().ask(std::string("token,") + token), "ok");
 }
 
-TEST(Control, TheLongestIdleOfSixteenGivesWay) {
+TEST(Control, TheLongestIdleOfSixteenIsDisplaced) {
   World world;
   for (unsigned i = 0; i < clients_max; ++i) EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
   EXPECT_TRUE(world.peers[0]->ask("rdtsc").starts_with("ok "));
@@ -197,7 +197,7 @@ TEST(Control, TheLongestIdleOfSixteenGivesWay) {
   EXPECT_EQ(world.server.clients().proven(), clients_max);
 }
 
-TEST(Control, SixteenClientsAtWorkKeepTheirPlaces) {
+TEST(Control, SixteenBusyClientsKeepTheirPlaces) {
   World world;
   EXPECT_EQ(world.peer().ask("start"), "ok run=1");
   world.peers[0]->close();
@@ -209,10 +209,10 @@ TEST(Control, SixteenClientsAtWorkKeepTheirPlaces) {
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
 }
 
-// --- What a client holds -----------------------------------------------------------------------------------------------------------------
+// --- A client's memory -------------------------------------------------------------------------------------------------------------------
 
-// A piece of one byte keeps a buffer of the card, so that a window of them would keep thousands.
-TEST(Control, SmallPiecesOfAClientThatDoesNotReadKeepFewBuffers) {
+// A piece of one byte holds a card buffer, so a window of such pieces would hold thousands.
+TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   World world;
   Peer& peer = world.peer(false);
   EXPECT_TRUE(peer.ask("help").starts_with("ok "));
@@ -228,11 +228,11 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadKeepFewBuffers) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
   EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  // Further small pieces keep few buffers, too. The server may reset the client for them (input_cut).
+  // Further small pieces hold few buffers, too. The server may reset the client for them (input_cut).
   const std::string small(40, 'x');
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();
-    peer.send(small);  // each in a segment of its own: the one before has arrived
+    peer.send(small);  // each in a separate segment, because the previous one has arrived
     EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; }));
     ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max)) << sent;
   }
@@ -253,8 +253,8 @@ TEST(Control, AnUnprovenClientHoldsLittle) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::unproven_input_bytes_max + 2 * Client::unproven_answers_bytes_max);
 }
 
-// A log that a slow client does not take must not become memory, neither while it is sent nor after the end.
-TEST(Control, ALogThatIsNotReadHoldsABoundedPartAndThePlaceUntilItIsCut) {
+// A log that a slow client does not read must not use memory, neither during the transfer nor after its end.
+TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   options.drain_limit = 500ms;
   World world(options);
@@ -269,7 +269,7 @@ TEST(Control, ALogThatIsNotReadHoldsABoundedPartAndThePlaceUntilItIsCut) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::log_bytes_max + 16384);
   slow.begin_reading();
   EXPECT_GE(slow.rest().size(), 40'000U * 64);
-  // A short one is queued as a whole, and its end does not free the place of a client that reads nothing.
+  // A short log is queued completely, and its end does not free the place of a client that reads nothing.
   EXPECT_EQ(owner.ask("start"), "ok run=2");
   world.record(6'000);
   EXPECT_TRUE(owner.ask("stop").starts_with("ok "));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Who may talk to the control port, by address.
+// The addresses that may use the control port.
 //
-// An address is no proof of who somebody is (docs/threat-model.md), but it keeps out whoever is merely further away than the machine's own
-// network. So that is the default, and the command line can say otherwise.
+// An address does not authenticate a client (docs/threat-model.md), but the list refuses clients outside the machine's network. That
+// network is the default, and the command line can set another list.
 #pragma once
 
 #include <expected>
@@ -16,17 +16,17 @@ namespace neap::observe {
 
 class AllowList {
  public:
-  /// The interface's own network, whatever it is at the time of asking. Of a network that is larger than /16, or whose mask is missing or
-  /// has gaps, it is the /24 around the own address: such a mask is more often a default (RFC 791's class A) than a decision.
+  /// Allows the interface's current network. If that is larger than /16, or its mask is missing or has gaps, it allows the /24 around the
+  /// machine's address. Such a mask is more often a default (RFC 791's class A) than intended.
   AllowList() = default;
-  /// "10.1.2.3,192.168.0.0/16", or "any". The error says what is wrong.
+  /// Parses "10.1.2.3,192.168.0.0/16", or "any". The error is a reason.
   [[nodiscard]] static std::expected<AllowList, const char*> parse(std::string_view text);
 
-  /// `own` and `netmask`: the machine's address at this moment.
+  /// `own` and `netmask` are the machine's current address and netmask.
   [[nodiscard]] bool allows(net::Ipv4Address peer, net::Ipv4Address own, net::Ipv4Address netmask) const noexcept;
-  /// Whether a machine of the own network is refused because of that rule.
+  /// True if the default list refuses a part of the machine's network because of that rule.
   [[nodiscard]] bool narrowed(net::Ipv4Address netmask) const noexcept;
-  /// For people: "10.0.2.0/24".
+  /// Returns the list as text: "10.0.2.0/24".
   [[nodiscard]] std::string to_string(net::Ipv4Address own, net::Ipv4Address netmask) const;
 
  private:
@@ -34,7 +34,7 @@ class AllowList {
     std::uint32_t address;
     std::uint32_t mask;
   };
-  std::vector<Network> networks_;  // empty: our own
+  std::vector<Network> networks_;  // empty: the machine's network
 };
 
 }  // namespace neap::observe

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What was booted, and what it said.
+// Reports of the booted image and of the console's text.
 //
-// An answer is one line, and the boot log has many. So the text is the answer's last field, with its line feeds written as `\n`, a bounded
-// piece at a time; the fields in front say where the next piece begins.
+// An answer is one line, but the boot log has many. So the text is the answer's last field, with line feeds written as `\n`. An answer has
+// a piece of limited size, and the fields before it name the position of the next piece.
 #include <algorithm>
 #include <vector>
 
@@ -12,16 +12,17 @@
 #include "kernel/kept_panic.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/numbers.hpp"
+#include "kernel/panic.hpp"
 #include "observe/built_in.hpp"
 #include "observe/server.hpp"
 
 namespace neap::observe {
 namespace {
 
-/// What an answer carries at most, before it is escaped (up to four times as long then).
+/// The maximum of text in an answer before escaping, which may make it four times as long.
 constexpr std::size_t text_bytes_max = 8192;
 
-/// On one line, and without what separates fields: LF as \n, a backslash twice, `;` and what is no printable ASCII as \xNN.
+/// Escapes text for one field: LF as \n, a backslash as two, `;` and all but printable ASCII as \xNN.
 std::string escaped(std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
   std::string result;
@@ -45,7 +46,7 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-task<std::string> tell_boot(const Request& request) {
+task<std::string> report_boot(const Request& request) {
   const PowerAbilities& abilities = machine::power_abilities();
   Fields fields;
   fields.text("application", application_name);
@@ -65,7 +66,7 @@ task<std::string> tell_boot(const Request& request) {
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_boot_log(const Request& request) {
+task<std::string> report_boot_log(const Request& request) {
   std::uint64_t from = 0;
   if (!request.words.empty()) {
     const auto position = parse_number(request.words[0]);
@@ -74,6 +75,7 @@ task<std::string> tell_boot_log(const Request& request) {
   }
   std::vector<char> text(text_bytes_max);
   const boot_log::Part part = boot_log::read(from, text);
+  require(part.bytes <= text.size(), "a part of the boot log fits into its memory", part.bytes);
   Fields fields;
   fields.number("first", part.first);
   fields.number("next", part.first + part.bytes);
@@ -82,7 +84,7 @@ task<std::string> tell_boot_log(const Request& request) {
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_last_panic(const Request&) {
+task<std::string> report_last_panic(const Request&) {
   Fields fields;
   fields.number("boot", kept_panic::boot_number());
   fields.text("text", escaped(kept_panic::text()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the commands do that every image has. One file each for what they are about; commands.cpp has the table.
+// The functions of the commands that every image has, one file for each subject. command_table.cpp has the table.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 #include "kernel/task.hpp"
 #include "observe/admission.hpp"
-#include "observe/command.hpp"
+#include "observe/command_syntax.hpp"
 #include "observe/control.hpp"
 
 namespace neap::observe {
 
-// reports.cpp: what the machine is and does.
-[[nodiscard]] task<std::string> tell_status(const Request& request);
-[[nodiscard]] task<std::string> tell_policy(const Request& request);
-[[nodiscard]] task<std::string> tell_statistics(const Request& request);
-[[nodiscard]] task<std::string> tell_card(const Request& request);
-[[nodiscard]] task<std::string> tell_cores(const Request& request);
-[[nodiscard]] task<std::string> tell_timers(const Request& request);
-[[nodiscard]] task<std::string> tell_time(const Request& request);
-/// The counters of kernel, log, network, driver and control, under dotted names.
-void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
+// reports.cpp: settings, state and counters.
+[[nodiscard]] task<std::string> report_status(const Request& request);
+[[nodiscard]] task<std::string> report_policy(const Request& request);
+[[nodiscard]] task<std::string> report_statistics(const Request& request);
+[[nodiscard]] task<std::string> report_card(const Request& request);
+[[nodiscard]] task<std::string> report_cores(const Request& request);
+[[nodiscard]] task<std::string> report_timers(const Request& request);
+[[nodiscard]] task<std::string> report_time(const Request& request);
+/// Emits the counters of kernel, log, network, driver and control, with dotted names.
+void report_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit);
 
-// boot_reports.cpp: what was booted, and what it said.
-[[nodiscard]] task<std::string> tell_boot(const Request& request);
-[[nodiscard]] task<std::string> tell_boot_log(const Request& request);
-[[nodiscard]] task<std::string> tell_last_panic(const Request& request);
+// boot_reports.cpp: the booted image and the console's text.
+[[nodiscard]] task<std::string> report_boot(const Request& request);
+[[nodiscard]] task<std::string> report_boot_log(const Request& request);
+[[nodiscard]] task<std::string> report_last_panic(const Request& request);
 
-// log_sending.cpp: the log's way out.
+// log_sending.cpp: the transfer of logs.
 [[nodiscard]] task<std::string> send_log_file(const Request& request);
 [[nodiscard]] task<std::string> send_log_stream(const Request& request);
 
-/// Why a client that has proven itself has to go.
-constexpr std::string_view all_places_taken = "all 16 places are taken by clients at work";
+/// The reason for refusing a client that has proven itself.
+constexpr std::string_view places_taken = "all 16 places are taken by clients at work";
 static_assert(clients_max == 16);
 
-/// Fields of an answer: "name=value; name=value".
+/// The fields of an answer: "name=value; name=value".
 class Fields {
  public:
   explicit Fields(std::string_view between = "; ") : between_(between) {}
@@ -56,7 +56,7 @@ class Fields {
   std::string text_;
 };
 
-/// The lines of all cores' logs, and those that found them full (reports.cpp).
-void tell_lines(Fields& fields);
+/// Adds the number of lines in all cores' logs, and of lines that a full log dropped (reports.cpp).
+void report_line_counts(Fields& fields);
 
 }  // namespace neap::observe

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "observe/server.hpp"
 
 namespace neap::observe {
@@ -15,14 +16,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What the last answer has to reach its reader before the machine goes, and for the peer's close to be acknowledged.
+/// Time limits before the machine ends: for the last answer to be read, and for the peer's close to be acknowledged.
 constexpr milliseconds last_answer_limit{200};
 constexpr milliseconds last_acknowledgement{5};
 
-/// Of an unproven client's output, and of a peer that does not close after all was acknowledged.
+/// The time limit for an unproven client's output, and for a peer's close after all output was acknowledged.
 constexpr milliseconds close_limit{1'000};
 constexpr milliseconds close_look{100};
-/// A client that reads slowly is looked at this often: the connection reports room only when all was acknowledged.
+/// How often a slow client's room is checked, because the connection reports room only when all output was acknowledged.
 constexpr milliseconds log_room_look{10};
 
 }  // namespace
@@ -33,15 +34,16 @@ Client::Client(Server& server, net::Connection& connection)
 // --- From the network --------------------------------------------------------------------------------------------------------------------
 
 void Client::received(net::Buffer data) {
+  require(this_core() == core_, "a client receives on its own core", core_);
   if (over()) return;
   if (!keep_input(std::move(data))) {
     count(server_.counters().input_cut);
-    cut();
+    abort();
     return;
   }
   if (activity() == Activity::idle) touch();
   note_held();
-  bell_.ring();
+  wake_signal_.notify();
 }
 
 bool Client::keep_input(net::Buffer data) {
@@ -54,12 +56,13 @@ bool Client::keep_input(net::Buffer data) {
   input_.append(std::move(data));
   if (!proven && activity() != Activity::idle && input_.bytes() > unproven_input_bytes_max) return false;
   if (input_pieces_ <= input_pieces_max) return true;
-  input_pieces_ = pieces_of(input_);  // some may have been used up
+  input_pieces_ = pieces_of(input_);  // counted again, because some pieces may have been read
   if (input_pieces_ <= input_pieces_max || input_.bytes() / input_pieces_ >= net::Connection::copy_bytes_max) return true;
   if (input_.bytes() > input_copied_bytes_max) return false;
-  std::vector<std::byte> together(input_.bytes());
-  static_cast<void>(input_.peek(together));
-  input_ = net::Buffer::copy(together);
+  std::vector<std::byte> joined(input_.bytes());
+  const std::size_t copied = input_.peek(joined);
+  require(copied == joined.size(), "a buffer holds the bytes that it counts", copied);
+  input_ = net::Buffer::copy(joined);
   if (input_.empty()) throw std::bad_alloc();
   input_pieces_ = 1;
   return true;
@@ -67,37 +70,38 @@ bool Client::keep_input(net::Buffer data) {
 
 void Client::writable() noexcept {
   note_held();
-  bell_.ring();
+  wake_signal_.notify();
 }
 
 void Client::peer_closed() noexcept {
   peer_closed_ = true;
-  bell_.ring();
+  wake_signal_.notify();
 }
 
 void Client::connection_gone() noexcept {
   connection_ = nullptr;
   input_.clear();
   note_held();
-  bell_.ring();
+  wake_signal_.notify();
 }
 
 bool Client::displace() noexcept {
-  // A client that does not read would keep the close waiting, too.
+  require(this_core() == core_, "a client is displaced on its own core", core_);
+  // A client that does not read would also delay an orderly close.
   const bool reads = connection_ != nullptr && connection_->unacknowledged_bytes() <= unproven_answers_bytes_max;
   const bool at_once = !proven || activity() == Activity::closing || !reads;
   if (at_once) {
-    cut();
+    abort();
   } else {
     end("error: closed, since others need the place and this client was idle for longest");
   }
   return at_once;
 }
 
-void Client::end(std::string_view why) noexcept {
+void Client::end(std::string_view reason) noexcept {
   ended_ = true;
-  why_ended_ = why;
-  bell_.ring();
+  end_reason_ = reason;
+  wake_signal_.notify();
 }
 
 void Client::touch() noexcept { progress_ns_.store(machine::now_ns(), std::memory_order_relaxed); }
@@ -107,18 +111,18 @@ void Client::note_held() noexcept {
   held_bytes_.store(input_.bytes() + output, std::memory_order_relaxed);
 }
 
-void Client::cut() noexcept {
+void Client::abort() noexcept {
   finished_ = true;
   input_.clear();
   if (connection_ != nullptr) connection_->abort();
-  bell_.ring();
+  wake_signal_.notify();
 }
 
 // --- The conversation --------------------------------------------------------------------------------------------------------------------
 
 task<void> Client::converse(std::shared_ptr<Client> client) {
   try {
-    client->proof_limit_.arm(client->server_.surroundings().proof_limit, [&self = *client] {
+    client->proof_limit_.arm(client->server_.environment().proof_limit, [&self = *client] {
       if (self.proven || self.over()) return;
       count(self.server_.counters().unproven_expired);
       self.end(self.server_.options().token.empty() ? "error: closed, since no valid line came in time"
@@ -129,40 +133,41 @@ task<void> Client::converse(std::shared_ptr<Client> client) {
     co_await client->close();
   } catch (const std::bad_alloc&) {
     count(client->server_.counters().out_of_memory);
-    client->cut();
+    client->abort();
   }
   client->proof_limit_.cancel();
   client->input_.clear();
   client->server_.clients().leave(*client);
 }
 
-task<Client::Got> Client::next_line() {
+task<Client::Input> Client::next_line() {
   for (;;) {
-    if (over()) co_return Got::nothing;
+    if (over()) co_return Input::nothing;
     while (!input_.empty()) {
       const std::span<const std::byte> front = input_.front();
       std::string_view bytes(reinterpret_cast<const char*>(front.data()), front.size());
       const LineReader::Outcome outcome = lines_.take(bytes);
+      require(bytes.size() <= front.size(), "a line is read from the bytes that were given", bytes.size());
       input_.drop_front(front.size() - bytes.size());
       note_held();
-      if (outcome == LineReader::Outcome::line) co_return Got::line;
-      if (outcome == LineReader::Outcome::too_long) co_return Got::too_long;
+      if (outcome == LineReader::Outcome::line) co_return Input::line;
+      if (outcome == LineReader::Outcome::too_long) co_return Input::too_long;
     }
-    if (peer_closed_) co_return lines_.halfway() ? Got::half : Got::nothing;
-    co_await bell_.wait();
+    if (peer_closed_) co_return lines_.halfway() ? Input::half : Input::nothing;
+    co_await wake_signal_.wait();
   }
 }
 
 task<void> Client::serve() {
   for (;;) {
-    const Got got = co_await next_line();
-    if (got == Got::nothing) break;
+    const Input got = co_await next_line();
+    if (got == Input::nothing) break;
     std::string answer;
-    if (got == Got::line) {
+    if (got == Input::line) {
       set_activity(Activity::busy);
       touch();
       answer = co_await server_.answer(*this, lines_.text());
-    } else if (got == Got::too_long) {
+    } else if (got == Input::too_long) {
       count(server_.counters().lines_too_long);
       answer = server_.refuse("line too long (" + std::to_string(line_bytes_max) + " bytes at most)");
     } else {
@@ -170,29 +175,29 @@ task<void> Client::serve() {
       answer = server_.refuse("the last line has no end, so it was not carried out");
       finish();
     }
-    bool said = true;
+    bool sent = true;
     set_activity(Activity::busy);
     if (!answer.empty()) {
-      const bool finished = std::exchange(finished_, false);  // this much is still to be said
-      said = co_await say(std::move(answer));
+      const bool finished = std::exchange(finished_, false);  // the answer is still sent
+      sent = co_await send_line(std::move(answer));
       finished_ = finished_ || finished;
     }
-    if (act_ != nullptr) co_await end_machine();  // also if nobody waits for the answer any more
-    if (!said || over() || last_line_) break;
+    if (machine_action_ != nullptr) co_await end_machine();  // even if the client is gone
+    if (!sent || over() || last_line_) break;
     set_activity(Activity::idle);
     touch();
     co_await next_event();
   }
 }
 
-/// Ends the connection after all output has left. The place is kept until then: otherwise a peer could have any number of connections that
-/// hold output which it does not read.
+/// Closes the connection after all output was sent, and keeps the place until then. Otherwise a peer could have any number of connections
+/// with output that it does not read.
 task<void> Client::close() {
   set_activity(Activity::closing);
   input_.clear();
   if (connection_ == nullptr) co_return;
-  if (!why_ended_.empty()) {
-    const std::string line = std::string(why_ended_) + '\n';
+  if (!end_reason_.empty()) {
+    const std::string line = std::string(end_reason_) + '\n';
     static_cast<void>(connection_->send(net::Buffer::copy(std::as_bytes(std::span(line)))));
   }
   connection_->close();
@@ -207,13 +212,13 @@ task<void> Client::close() {
       since_ns = now_ns;
       touch();
     }
-    const std::chrono::nanoseconds limit = proven && !ended_ && left > 0 ? server_.surroundings().drain_limit : close_limit;
+    const std::chrono::nanoseconds limit = proven && !ended_ && left > 0 ? server_.environment().drain_limit : close_limit;
     if (now_ns - since_ns >= static_cast<std::uint64_t>(limit.count())) {
       count(server_.counters().closes_cut);
-      cut();
+      abort();
       co_return;
     }
-    co_await bell_.wait_for(close_look);
+    co_await wake_signal_.wait_for(close_look);
   }
 }
 
@@ -221,13 +226,14 @@ task<void> Client::end_machine() {
   if (connection_ != nullptr) connection_->end_sending();
   const std::uint64_t until_ns = machine::now_ns() + std::chrono::nanoseconds(last_answer_limit).count();
   for (std::uint64_t now = machine::now_ns(); connection_ != nullptr && now < until_ns; now = machine::now_ns()) {
-    co_await bell_.wait_for(std::chrono::nanoseconds(until_ns - now));
+    co_await wake_signal_.wait_for(std::chrono::nanoseconds(until_ns - now));
   }
   co_await sleep_for(last_acknowledgement);
-  act_();
+  machine_action_();
 }
 
 task<bool> Client::send(net::Buffer data) {
+  require(this_core() == core_, "a client's output is sent on its own core", core_);
   for (;;) {
     if (over()) co_return false;
     const Result<void> sent = connection_->send(std::move(data));
@@ -237,24 +243,24 @@ task<bool> Client::send(net::Buffer data) {
       co_return true;
     }
     if (sent.error().code != ErrorCode::full) co_return false;
-    co_await bell_.wait();
+    co_await wake_signal_.wait();
   }
 }
 
 task<bool> Client::log_room() {
-  while (!over() && connection_->unacknowledged_bytes() >= log_bytes_max) co_await bell_.wait_for(log_room_look);
+  while (!over() && connection_->unacknowledged_bytes() >= log_bytes_max) co_await wake_signal_.wait_for(log_room_look);
   co_return !over();
 }
 
-task<bool> Client::say(std::string text) {
+task<bool> Client::send_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
   text += '\n';
-  // `writable` comes when all of it is acknowledged.
+  // `writable` is called when all output is acknowledged.
   const auto room = [this] {
     if (all_acknowledged()) answers_bytes_ = 0;
     return answers_bytes_ <= (proven ? answers_bytes_max : unproven_answers_bytes_max);
   };
-  while (!over() && !room()) co_await bell_.wait();
+  while (!over() && !room()) co_await wake_signal_.wait();
   answers_bytes_ += text.size() + answer_overhead_bytes;
   net::Buffer line = net::Buffer::copy(std::as_bytes(std::span(text)));
   if (line.empty()) throw std::bad_alloc();

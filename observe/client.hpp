@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// One client's conversation: line by line, each answered before the next is looked at.
+// A client's conversation: each line is answered before the next one is parsed.
 //
-// A command may have to visit every core, so the conversation is a task; the network's calls only leave word for it and ring its bell. A
-// client that sends more than it reads is stopped by its own window: while an answer waits for room, received buffers are kept and nothing
-// is parsed. The constants below bound all that a client holds. A client that has proven nothing may hold little.
+// A command may visit every core, so the conversation is a task. The network's callbacks only store data and notify the task. While an
+// answer waits for room, received buffers are kept and no line is parsed. So a client that does not read is stopped by its receive window
+// (back-pressure). The constants below limit all that a client holds; an unproven client may hold less.
 //
-// All of it lives on the connection's core, but for what Clients (clients.hpp) asks of it.
+// Everything runs on the connection's core, except the functions that ClientPlaces (client_places.hpp) calls.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 #include "kernel/timer.hpp"
 #include "net/network.hpp"
 #include "observe/admission.hpp"
-#include "observe/bell.hpp"
 #include "observe/line.hpp"
+#include "observe/wake_signal.hpp"
 
 namespace neap::observe {
 
@@ -28,17 +28,17 @@ class Server;
 
 class Client {
  public:
-  /// Answers that wait to be acknowledged, each with `answer_overhead_bytes` for what the connection keeps with it; with more of them, no
-  /// further line is looked at.
+  /// The limit of unacknowledged answers, each counted with `answer_overhead_bytes` for the connection's overhead. Beyond it no further
+  /// line is parsed.
   static constexpr std::size_t answers_bytes_max = 64 * 1024;
   static constexpr std::size_t unproven_answers_bytes_max = 4 * 1024;
   static constexpr std::size_t answer_overhead_bytes = 128;
-  /// Log blocks that wait to be acknowledged, after which the next one is not read.
+  /// The limit of unacknowledged log blocks. Beyond it the next block is not read.
   static constexpr std::size_t log_bytes_max = 512 * 1024;
-  /// Unread input of an unproven client while a line of it is answered. Of a proven one it is the receive window.
+  /// The limit of an unproven client's unread input while a line is answered. A proven client's limit is the receive window.
   static constexpr std::size_t unproven_input_bytes_max = 16 * 1024;
-  /// Unread input in more pieces than this is copied together, since a piece of one byte keeps a whole buffer of the card. Such a copy no
-  /// longer closes the window, so it has a bound of its own.
+  /// Unread input in more pieces is copied into one, because a piece of one byte holds a whole card buffer. The copy does not count against
+  /// the window, so it has a separate limit.
   static constexpr std::size_t input_pieces_max = 64;
   static constexpr std::size_t input_copied_bytes_max = 64 * 1024;
   static constexpr unsigned wrong_tokens_max = 3;
@@ -47,48 +47,48 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Everything, from the first line to the end. Keeps `client` until then. Started once.
+  /// The conversation from the first line to the end. Holds `client` until then. MUST be started once.
   static task<void> converse(std::shared_ptr<Client> client);
 
-  // From the network.
+  // Called by the network.
   void received(net::Buffer data);
   void writable() noexcept;
   void peer_closed() noexcept;
   void connection_gone() noexcept;
 
-  // For commands.
-  /// Waits until the connection takes it. False: the client is gone.
+  // Used by commands.
+  /// Waits until the connection accepts `data`. False: the client is gone.
   [[nodiscard]] task<bool> send(net::Buffer data);
   /// Waits until fewer than `log_bytes_max` bytes are unacknowledged. False: the client is gone.
   [[nodiscard]] task<bool> log_room();
-  /// One line; what is no printable ASCII in it is shown as a question mark.
-  [[nodiscard]] task<bool> say(std::string text);
-  /// No further line is answered; what was sent still leaves.
+  /// Sends one line. Characters other than printable ASCII become question marks.
+  [[nodiscard]] task<bool> send_line(std::string text);
+  /// Ends the conversation: no further line is answered, and queued output is still sent.
   void finish() noexcept { finished_ = true; }
-  /// The same, once the present line was answered.
+  /// The same after the answer to the current line.
   void finish_after() noexcept { last_line_ = true; }
-  /// What was sent cannot be made whole: the client shall see that.
-  void cut() noexcept;
-  /// After the answer has left: what to do to the machine, which does not return.
-  void end_with(void (*act)() noexcept) noexcept { act_ = act; }
-  /// Ends the conversation with a last line, `why`: a static text.
-  void end(std::string_view why) noexcept;
+  /// Resets the connection, so that the client sees that the output is incomplete.
+  void abort() noexcept;
+  /// Sets the function that ends the machine after the answer was sent. That function does not return.
+  void end_with(void (*act)() noexcept) noexcept { machine_action_ = act; }
+  /// Ends the conversation with a last line. `reason` MUST be a static text.
+  void end(std::string_view reason) noexcept;
   [[nodiscard]] bool over() const noexcept { return connection_ == nullptr || ended_ || finished_; }
   [[nodiscard]] bool all_acknowledged() const noexcept { return connection_ != nullptr && connection_->unacknowledged_bytes() == 0; }
-  [[nodiscard]] Bell& bell() noexcept { return bell_; }
+  [[nodiscard]] WakeSignal& wake_signal() noexcept { return wake_signal_; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
 
   bool authorised = false;  ///< has sent the token
-  bool proven = false;      ///< has a place among the proven clients (`set_proven`)
-  /// Called by Server::prove: nothing waits for the proof any more.
+  bool proven = false;      ///< has a place among the proven clients
+  /// Called by Server::prove: ends the time limit for the proof.
   void set_proven() noexcept {
     proven = true;
     proof_limit_.cancel();
   }
   unsigned wrong_tokens = 0;
 
-  // For Clients.
-  /// Another client needs the place; on the client's core. True: the connection is being reset, so the place is free.
+  // Used by ClientPlaces.
+  /// Ends the client because another one needs its place; on its core. True: the connection is being reset, so the place is free.
   [[nodiscard]] bool displace() noexcept;
   // Any core:
   [[nodiscard]] net::Ipv4Address address() const noexcept { return address_; }
@@ -97,41 +97,41 @@ class Client {
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
 
   void set_activity(Activity activity) noexcept { activity_.store(activity, std::memory_order_relaxed); }
-  /// Something of this client went through.
+  /// Records progress of this client.
   void touch() noexcept;
 
  private:
-  enum class Got : std::uint8_t { nothing, line, too_long, half };
-  [[nodiscard]] task<Got> next_line();
+  enum class Input : std::uint8_t { nothing, line, too_long, half };
+  [[nodiscard]] task<Input> next_line();
   [[nodiscard]] task<void> serve();
   [[nodiscard]] task<void> close();
   [[nodiscard]] task<void> end_machine();
-  /// Appends `data`; false: that is more than this client may have unread.
+  /// Appends `data`. False: more than the client's limit of unread input.
   [[nodiscard]] bool keep_input(net::Buffer data);
   void note_held() noexcept;
 
   Server& server_;
-  net::Connection* connection_;  // null: gone
+  net::Connection* connection_;  // null: the connection has ended
   const net::Ipv4Address address_;
   unsigned core_ = this_core();
   std::atomic<std::uint64_t> progress_ns_;
   std::atomic<std::uint64_t> held_bytes_{0};
   std::atomic<Activity> activity_{Activity::idle};
-  Bell bell_;
+  WakeSignal wake_signal_;
   Timer proof_limit_;
   net::Buffer input_;
-  std::size_t input_pieces_ = 0;   // of `input_`, at most
-  std::size_t answers_bytes_ = 0;  // since all was last acknowledged
+  std::size_t input_pieces_ = 0;   // pieces of `input_`; may be too high
+  std::size_t answers_bytes_ = 0;  // since all output was last acknowledged
   LineReader lines_;
-  void (*act_)() noexcept = nullptr;
-  std::string_view why_ended_;
+  void (*machine_action_)() noexcept = nullptr;
+  std::string_view end_reason_;
   bool peer_closed_ = false;
   bool ended_ = false;
   bool finished_ = false;
-  bool last_line_ = false;  ///< this one
+  bool last_line_ = false;  ///< the current line is the last one
 };
 
-/// What the network holds of a client.
+/// The network's handler for a client's connection.
 class ClientHandler final : public net::ConnectionHandler {
  public:
   explicit ClientHandler(std::shared_ptr<Client> client) noexcept : client_(std::move(client)) {}

@@ -15,7 +15,7 @@
 namespace neap::observe::testing {
 namespace {
 
-// Answers belong to lines by their order alone, so none may be missing, doubled or overtaken, however the lines were cut on their way.
+// Only the order assigns answers to lines, so no answer may be missing, repeated or out of order, however the stream was segmented.
 TEST(Control, EveryLineGetsOneAnswerInOrder) {
   World world;
   Peer& peer = world.peer();
@@ -61,7 +61,7 @@ TEST(Control, TheAncestorsNamesWork) {
   EXPECT_EQ(peer.ask("clear"), "ok");
 }
 
-TEST(Control, WhatIsRefusedSaysWhatIsAcceptedAndChangesNothing) {
+TEST(Control, ARefusalNamesTheAcceptedWordsAndChangesNothing) {
   World world;
   Peer& peer = world.peer();
   const std::string before = peer.ask("policy");
@@ -112,7 +112,7 @@ TEST(Control, WhatIsRefusedSaysWhatIsAcceptedAndChangesNothing) {
   EXPECT_GE(world.server.counters().refused.load(), 30U);
 }
 
-/// Lines that are nearly right, and lines that are nothing at all; never one that would set or end something.
+/// Makes nearly valid lines and random lines, but none that would change a setting or end the machine.
 std::string random_line(std::minstd_rand& random) {
   static const char* const words[] = {"itr",
                                       "idle",
@@ -148,8 +148,8 @@ std::string random_line(std::minstd_rand& random) {
                                       "poweroff",
                                       "99us",
                                       "1e9"};
-  std::string line = "!";                                                // no command begins with it
-  if (random() % 3 != 0) line = std::string(words[random() % 5]) + ',';  // settings whose value is none of theirs
+  std::string line = "!";                                                // no command begins with this character
+  if (random() % 3 != 0) line = std::string(words[random() % 5]) + ',';  // settings with invalid values
   if (random() % 5 == 0) {
     line += std::string(random() % 300, '\0');
     for (char& letter : line) {
@@ -187,7 +187,7 @@ TEST(Control, TenThousandRandomLinesSetNothing) {
   EXPECT_EQ(peer.ask("policy"), before);
 }
 
-TEST(Control, AMegabyteWithoutAnEndIsOneRefusal) {
+TEST(Control, AMegabyteWithoutALineFeedIsOneRefusal) {
   World world;
   Peer& peer = world.peer();
   for (int i = 0; i < 16; ++i) {
@@ -202,8 +202,8 @@ TEST(Control, AMegabyteWithoutAnEndIsOneRefusal) {
   EXPECT_TRUE(peer.ask("status").starts_with("ok "));
 }
 
-// "power_limit,35" may be the front of "power_limit,350": what has no end is not carried out.
-TEST(Control, HalfALineIsNotCarriedOut) {
+// "power_limit,35" may be the beginning of "power_limit,350", so a line without its end is not executed.
+TEST(Control, HalfALineIsNotExecuted) {
   World world;
   Peer& peer = world.peer();
   peer.send("itr,8\nitr,10");
@@ -215,8 +215,8 @@ TEST(Control, HalfALineIsNotCarriedOut) {
   EXPECT_EQ(world.server.counters().lines_half.load(), 1U);
 }
 
-// Answers that nobody reads must not pile up: no further line is looked at until there is room.
-TEST(Control, WhoDoesNotReadIsNotReadFrom) {
+// Unread answers must not accumulate: no further line is parsed until there is room (back-pressure).
+TEST(Control, AClientThatDoesNotReadIsNotReadFrom) {
   World world;
   Peer& peer = world.peer(false);
   constexpr unsigned lines = 4000;
@@ -237,7 +237,7 @@ TEST(Control, WhoDoesNotReadIsNotReadFrom) {
   }
 }
 
-TEST(Control, WithoutItsTokenNothingButHelpWorks) {
+TEST(Control, WithoutTheTokenOnlyHelpWorks) {
   WorldOptions options = small_log();
   options.control.token = "correct-horse";
   World world(options);
@@ -250,7 +250,7 @@ TEST(Control, WithoutItsTokenNothingButHelpWorks) {
   EXPECT_EQ(peer.ask("token,correct-horsecorrect-horse"), "error: wrong token");
   EXPECT_EQ(peer.ask("token,correct-horse"), "ok");
   EXPECT_TRUE(peer.ask("itr,8").starts_with("ok "));
-  // It is asked for on every connection, and guessing ends with the third try.
+  // Every connection needs the token, and is closed after the third wrong one.
   Peer& other = world.peer();
   EXPECT_TRUE(other.ask("itr,8").starts_with("error: token needed"));
   other.send("token,a\ntoken,b\ntoken,c\ntoken,correct-horse\nitr,10\n");
@@ -262,7 +262,7 @@ TEST(Control, WithoutItsTokenNothingButHelpWorks) {
   EXPECT_EQ(peer.ask("status").find("correct-horse"), std::string::npos);
 }
 
-TEST(Control, AddressesThatAreNotAllowedHearOneLine) {
+TEST(Control, AddressesThatAreNotAllowedGetOneLine) {
   WorldOptions options = small_log();
   options.control.allow = *AllowList::parse("10.0.0.3,192.168.0.0/16");
   World world(options);
@@ -279,7 +279,7 @@ TEST(Control, TheMachineEndsAfterTheAnswer) {
   peer.send("poweroff\nitr,8\n");
   EXPECT_EQ(peer.rest(), "ok\n");
   EXPECT_TRUE(HostMachine::wait_until([] { return power_offs.load() == 1; }));
-  // Somebody who never closes does not keep the machine on.
+  // A client that never closes does not keep the machine on.
   Peer& other = world.peer(false);
   other.send("reboot\n");
   EXPECT_TRUE(HostMachine::wait_until([] { return reboots.load() == 1; }));
@@ -294,7 +294,7 @@ TEST(Control, ApplicationsAddCommandsAndStatistics) {
     co_return text;
   };
   world.machines.machine.on(0, [&] {
-    EXPECT_TRUE(world.server.add_command("blast,BYTES[,COUNT][,CORE]", "Sends so much.", blast).has_value());
+    EXPECT_TRUE(world.server.add_command("blast,BYTES[,COUNT][,CORE]", "Sends BYTES bytes.", blast).has_value());
     EXPECT_EQ(world.server.add_command("itr", "Taken.", blast).error().code, ErrorCode::invalid);
     EXPECT_EQ(world.server.add_command("rapl,X", "Taken.", blast).error().code, ErrorCode::invalid);
     EXPECT_TRUE(
@@ -305,7 +305,7 @@ TEST(Control, ApplicationsAddCommandsAndStatistics) {
   EXPECT_EQ(peer.ask("blast,7"), "ok 7 1 all");
   EXPECT_EQ(peer.ask("blast,7,9,1"), "ok 7 2 1");
   EXPECT_EQ(peer.ask("blast"), "error: usage: blast,BYTES[,COUNT][,CORE]");
-  EXPECT_EQ(peer.ask("help,blast"), "ok blast,BYTES[,COUNT][,CORE]: Sends so much.");
+  EXPECT_EQ(peer.ask("help,blast"), "ok blast,BYTES[,COUNT][,CORE]: Sends BYTES bytes.");
   EXPECT_EQ(peer.ask("help,itr").find("(also rx_usecs)") == std::string::npos, false);
   EXPECT_NE(peer.ask("stats").find("own.answer=42"), std::string::npos);
   EXPECT_NE(peer.ask("stats,1").find("own.answer=1"), std::string::npos);
@@ -319,8 +319,8 @@ std::uint64_t number_of(std::string_view name, const std::string& answer) {
   return at == std::string::npos ? 0 : std::strtoull(answer.c_str() + at + field.size(), nullptr, 10);
 }
 
-// What the driver turned away must not hide behind what the stack counted.
-TEST(Control, TheDriversCountersAreToldForOneCoreAndForAll) {
+// The driver's own drops must be visible in addition to the stack's counters.
+TEST(Control, TheDriversCountersAreReportedForOneCoreAndForAll) {
   World world;
   Peer& peer = world.peer();
   const std::uint64_t before = number_of("wire.sent", peer.ask("stats"));
@@ -330,11 +330,11 @@ TEST(Control, TheDriversCountersAreToldForOneCoreAndForAll) {
   EXPECT_TRUE(before <= ones && ones <= after) << before << ' ' << ones << ' ' << after;
   EXPECT_EQ(number_of("wire.sent", peer.ask("stats,2")), 0U) << "a core without a queue";
   EXPECT_EQ(number_of("wire.found_full", peer.ask("stats")), 0U);
-  EXPECT_EQ(peer.ask("stats,1").find("wire.found_full"), std::string::npos) << "the card's, not a core's";
+  EXPECT_EQ(peer.ask("stats,1").find("wire.found_full"), std::string::npos) << "a counter of the card, not of a core";
   EXPECT_EQ(peer.ask("stats,3"), "error: there is no core '3' (0 to 2, or all)");
 }
 
-TEST(Control, TheCardsOwnCountersComeFromTheCoreThatLooksAfterIt) {
+TEST(Control, TheCardsOwnCountersAreReadOnTheCardsCore) {
   World world;
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("card"), "ok wire.own.visited=0; wire.own.queue=2");
@@ -344,13 +344,12 @@ TEST(Control, TheCardsOwnCountersComeFromTheCoreThatLooksAfterIt) {
   EXPECT_EQ(peer.ask("card"), "error: the card is gone");
 }
 
-// A core that sleeps is what a study looks at: nobody may be sent to it for a look.
-TEST(Control, LookingVisitsNoCore) {
+// A study observes sleeping cores, so a report must not wake them.
+TEST(Control, ReportsVisitNoCore) {
   World world;
   Peer& peer = world.peer();
-  // The wire's frames come to the connection's core as visits too; the other one has none, but for what the network tells all cores
-  // (a neighbour that was found, say). That comes once: of several looks in a row one is alone, whereas a look that visits does so each
-  // time.
+  // Received frames also count as visits of the connection's core. The other core has none, except when the network publishes something to
+  // all cores, such as a new neighbour. That happens once. So of several reports in a row, at least one must show no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all;
   std::string one;
@@ -364,11 +363,11 @@ TEST(Control, LookingVisitsNoCore) {
     alone = after[0] == before[0] || after[1] == before[1];
   }
   EXPECT_TRUE(alone);
-  EXPECT_EQ(all.find("net.frames_received=0;"), std::string::npos) << "the other cores' counters are there all the same: " << all;
+  EXPECT_EQ(all.find("net.frames_received=0;"), std::string::npos) << "the other cores' counters are included: " << all;
   EXPECT_NE(one.find("net.control_frames_sent="), std::string::npos) << one;
 }
 
-TEST(Control, CoresAndStatusTellWhatToolsRead) {
+TEST(Control, CoresAndStatusHaveTheFieldsThatToolsRead) {
   World world;
   Peer& peer = world.peer();
   const std::string cores = peer.ask("cores");
@@ -390,7 +389,7 @@ TEST(Control, CoresAndStatusTellWhatToolsRead) {
   EXPECT_EQ(peer.ask("stop"), "error: no run is on");
 }
 
-/// Numbers and ids differ from run to run.
+/// Replaces numbers and ids, which differ from run to run.
 std::string without_numbers(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -404,9 +403,8 @@ std::string without_numbers(std::string_view text) {
   return result;
 }
 
-// What docs/control.md shows is what a client sees, but for numbers.
-// Lines of any content come as one line, in pieces that a reader can put together without a gap.
-TEST(Control, TheBootLogComesPieceByPieceAndWhole) {
+// Text with any characters is reported in one line, in pieces that a reader can join without a gap.
+TEST(Control, TheBootLogIsCompleteInPieces) {
   World world;
   Peer& peer = world.peer();
   const auto from = boot_log::extent().end;
@@ -440,6 +438,7 @@ TEST(Control, TheBootLogComesPieceByPieceAndWhole) {
     EXPECT_TRUE(peer.ask(line).starts_with("error: ")) << line;
 }
 
+// The examples in docs/control.md show real answers, except for numbers.
 TEST(Control, TheDocumentsExamplesAreTrue) {
   World world;
   Peer& peer = world.peer();
@@ -453,7 +452,7 @@ TEST(Control, TheDocumentsExamplesAreTrue) {
     EXPECT_EQ(without_numbers(asker.ask(asked)), without_numbers(line.substr(2))) << asked;
     ++examples;
   }
-  EXPECT_GE(examples, built_in_commands().size() - 2);  // but for those that end the machine
+  EXPECT_GE(examples, built_in_commands().size() - 2);  // except those that end the machine
 }
 
 }  // namespace

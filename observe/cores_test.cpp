@@ -11,8 +11,8 @@ namespace {
 
 class ControlOnCores : public ::testing::TestWithParam<unsigned> {};
 
-// Whatever core a client's connection has come to: all serve, all are asked, each does as it was told.
-TEST_P(ControlOnCores, ARunIsRecordedAndSteeredOnEveryCore) {
+// On every number of cores, a client's connection may be on any core: all cores serve, are reported and apply settings.
+TEST_P(ControlOnCores, ARunIsRecordedAndConfiguredOnEveryCore) {
   WorldOptions options = small_log();
   options.serving_cores = GetParam();
   World world(options);

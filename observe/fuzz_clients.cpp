@@ -25,7 +25,7 @@ using host::allocated_bytes;
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs
-/// Connections in TIME-WAIT and the allocators' spare lists come and go between cases.
+/// Connections in TIME-WAIT and the allocators' spare lists differ between cases.
 constexpr std::size_t memory_slack_bytes = 4 * 1024 * 1024;
 
 class Case {
@@ -43,8 +43,8 @@ class Case {
     admit_owner();
     for (unsigned steps = below(clients); steps > 0 && !peers_.empty(); --steps) step(below(static_cast<unsigned>(peers_.size())));
     peers_.clear();
-    check(HostMachine::wait_until([&] { return world_.server.clients().count() == 0; }), "clients are left");
-    check(world_.server.clients().held_bytes() == 0, "bytes are held for clients that are gone");
+    check(HostMachine::wait_until([&] { return world_.server.clients().count() == 0; }), "clients remain");
+    check(world_.server.clients().held_bytes() == 0, "bytes are held for closed clients");
     check(HostMachine::wait_until([&] { return world_.machines.server_card.buffers_out() == 0; }), "buffers of the card are held");
     ::alarm(0);
   }
@@ -58,8 +58,8 @@ class Case {
     std::abort();
   }
 
-  /// At any moment a client that shows the token is served at its first attempt. Three refusals are right: of an address that is guessing,
-  /// while 16 proven clients are at work, and of an owner that a busy host has kept from sending the token in time.
+  /// A client with the token is served at its first attempt at any time. Three refusals are right: the address sent wrong tokens, 16 proven
+  /// clients are busy, or a busy host delayed the token beyond the time limit.
   void admit_owner() {
     for (int tries = 0; tries < 200; ++tries) {
       const std::uint64_t delayed = world_.server.counters().refused_delayed.load();
@@ -71,8 +71,8 @@ class Case {
         if (answer.starts_with("ok")) return;
         const bool late = answer.ends_with("in time") && std::chrono::steady_clock::now() - began >= proof_limit;
         const bool refused =
-            late || answer == "error: " + std::string(all_places_taken) || world_.server.counters().refused_delayed.load() != delayed;
-        check(refused, answer.empty() ? "the owner was not admitted, and heard nothing" : answer.c_str());
+            late || answer == "error: " + std::string(places_taken) || world_.server.counters().refused_delayed.load() != delayed;
+        check(refused, answer.empty() ? "the owner was not admitted and got no answer" : answer.c_str());
       }
       std::this_thread::sleep_for(10ms);
     }
@@ -118,7 +118,7 @@ class Case {
         peer.close();
         break;
       case 2:
-        peers_.erase(peers_.begin() + which);  // resets
+        peers_.erase(peers_.begin() + which);  // resets the connection
         break;
       case 3:
         peer.begin_reading();

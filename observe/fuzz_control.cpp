@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of everything that reads what a client of control sends.
+// A fuzzer of all parsers for a control client's input.
 //
-// One input is one client's stream and how it is cut into pieces. It is read twice, once as cut and once in one piece, and both must give
-// the same lines and the same verdicts; nothing may be read or written out of bounds (build it with the sanitizers), and what is accepted
-// must be within what its command says.
+// One input is a client's stream and its division into pieces. It is read twice, in these pieces and as a whole, and both must give the
+// same lines and results. No access may be out of bounds (build it with the sanitizers), and accepted words must match the command's usage.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up inputs from the
-// commands' own table: `fuzz_control [SECONDS] [SEED]`. Half of the time goes to many clients at once (fuzz_clients.hpp).
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With other compilers it has a driver that makes inputs from the table of
+// commands: `fuzz_control [SECONDS] [SEED]`. Half of the time is used for many clients at once (fuzz_clients.hpp).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -16,8 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/policy_rows.hpp"
 #include "observe/allow_list.hpp"
-#include "observe/command.hpp"
+#include "observe/command_syntax.hpp"
 #include "observe/line.hpp"
 
 namespace neap::observe {
@@ -32,7 +32,16 @@ constexpr unsigned cores = 4;
   std::abort();
 }
 
-/// What the server would make of a line, short of doing it.
+/// Of a command or of a setting; empty: there is none of this name.
+std::string usage_of(std::string_view name) {
+  for (const Command& command : built_in_commands()) {
+    if (command.name() == name) return std::string(command.usage);
+  }
+  const policy::Row* const row = policy::find_row(name);
+  return row == nullptr ? std::string() : policy::usage(*row);
+}
+
+/// The server's result for a line, without executing it.
 std::string verdict(std::string_view line) {
   if (const auto list = AllowList::parse(line)) (void)list->to_string({}, {});
   const auto words = split_words(line);
@@ -40,25 +49,25 @@ std::string verdict(std::string_view line) {
   if (words->empty()) fail("no words and no error", line);
   for (const std::string_view word : *words) {
     if (word.empty() || word != trimmed(word) || word.find_first_of(",\n") != std::string_view::npos) fail("not a word", line);
-    if (word.data() < line.data() || word.data() + word.size() > line.data() + line.size()) fail("a word from elsewhere", line);
+    if (word.data() < line.data() || word.data() + word.size() > line.data() + line.size()) fail("a word outside the line", line);
   }
-  const auto command = std::find_if(built_in_commands().begin(), built_in_commands().end(),
-                                    [&](const Command& one) { return one.name() == words->front(); });
-  if (command == built_in_commands().end()) return "unknown " + shown(words->front());
-  const auto checked = check_words(command->usage, *words, cores);
+  const std::string usage = usage_of(words->front());
+  if (usage.empty()) return "unknown " + shown(words->front());
+  const std::string_view name = words->front();
+  const auto checked = check_words(usage, *words, cores);
   if (!checked) return checked.error();
-  const Shape shape = shape_of(command->usage);
-  if (checked->words.size() > shape.words_most || (checked->core && *checked->core >= cores)) fail("more than the usage allows", line);
-  std::string text(command->name());
+  const Shape shape = shape_of(usage);
+  if (checked->words.size() > shape.words_max || (checked->core && *checked->core >= cores)) fail("more than the usage allows", line);
+  std::string text(name);
   text += ' ' + std::to_string(checked->words.size());
-  if (command->name() == "start") {
+  if (name == "start") {
     const auto bounds = parse_run_bounds(checked->words);
     if (bounds && bounds->time_ns > 0 && bounds->requests > 0) fail("two bounds", line);
     text += bounds ? std::to_string(bounds->time_ns + bounds->requests) : bounds.error();
-  } else if (command->name() == "stream") {
-    const auto wish = parse_stream_wish(checked->words, cores);
-    if (wish && wish->positions.size() != cores) fail("positions of other cores", line);
-    text += wish ? std::to_string(wish->positions[0]) : wish.error();
+  } else if (name == "stream") {
+    const auto wanted = parse_stream_request(checked->words, cores);
+    if (wanted && wanted->positions.size() != cores) fail("positions of other cores", line);
+    text += wanted ? std::to_string(wanted->positions[0]) : wanted.error();
   }
   return text;
 }
@@ -72,7 +81,7 @@ std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
       cuts = cuts * 1664525 + 1013904223;
       piece = 1 + (cuts >> 8) % ((cuts & 3) == 0 ? 3 : (cuts & 3) == 1 ? 40 : 3000);
     }
-    // Memory of exactly the piece's size, so that a sanitizer sees a look beyond its end.
+    // Memory of exactly the piece's size, so that a sanitizer detects an access beyond its end.
     const std::vector<char> copy(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(std::min(piece, stream.size())));
     stream.remove_prefix(copy.size());
     std::string_view bytes(copy.data(), copy.size());
@@ -98,7 +107,7 @@ std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  if (read(stream, 0) != read(stream, cuts | 1)) fail("the answers depend on how the lines were cut", stream);
+  if (read(stream, 0) != read(stream, cuts | 1)) fail("the answers depend on the stream's pieces", stream);
 }
 
 }  // namespace
@@ -119,9 +128,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-class Inventor : public neap::fuzzing::Inventor {
+class InputGenerator : public neap::fuzzing::InputGenerator {
  public:
-  using neap::fuzzing::Inventor::Inventor;
+  using neap::fuzzing::InputGenerator::InputGenerator;
 
   std::string stream() {
     std::string text = any(4);
@@ -153,9 +162,14 @@ class Inventor : public neap::fuzzing::Inventor {
         return words[below(std::size(words))];
     }
   }
-  std::string line() {
+  std::string name() {
     const auto commands = neap::observe::built_in_commands();
-    std::string text = below(10) == 0 ? word() : std::string(commands[below(static_cast<unsigned>(commands.size()))].name());
+    const auto settings = neap::policy::kernel_rows();
+    const unsigned at = below(static_cast<unsigned>(commands.size() + settings.size()));
+    return std::string(at < commands.size() ? commands[at].name() : settings[at - commands.size()].name);
+  }
+  std::string line() {
+    std::string text = below(10) == 0 ? word() : name();
     for (unsigned more = below(below(20) == 0 ? 300 : 5); more > 0; --more) text += (below(10) == 0 ? " , " : ",") + word();
     return text;
   }
@@ -168,7 +182,7 @@ int main(int count, char** words) {
   neap::observe::testing::fuzz_clients(seconds, count > 2 ? std::strtoull(words[2], nullptr, 10) : 1);
   std::string half = std::to_string(seconds);
   char* parsers[] = {words[0], half.data(), count > 2 ? words[2] : nullptr};
-  return neap::fuzzing::run<Inventor>("fuzz_control", count > 2 ? 3 : 2, parsers);
+  return neap::fuzzing::run<InputGenerator>("fuzz_control", count > 2 ? 3 : 2, parsers);
 }
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernel/panic.hpp"
+
 namespace neap::observe {
 
 LineReader::Outcome LineReader::take(std::string_view& bytes) {
@@ -10,6 +12,7 @@ LineReader::Outcome LineReader::take(std::string_view& bytes) {
     text_.clear();
     over_ = discarding_ = false;
   }
+  require(text_.size() <= line_bytes_max, "at most one line is stored", text_.size());
   const std::size_t end = bytes.find('\n');
   const std::string_view part = bytes.substr(0, end);
   if (discarding_ || text_.size() + part.size() > line_bytes_max) {

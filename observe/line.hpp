@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Lines out of a stream of bytes, and words out of a line.
+// Parses lines from a stream of bytes, and words from a line.
 //
-// Whoever reaches the control port may send anything: half a line, a megabyte without an end, bytes of another protocol. What comes out
-// of here is either a list of clean words or one reason why not; it does not depend on how the bytes were cut on their way, and at most
-// one line is ever kept. Pure functions of the bytes, so that a fuzzer can hold them to it (fuzz_control.cpp).
+// A client of the control port may send anything: half a line, a megabyte without a line feed, bytes of another protocol. The result is a
+// list of valid words or one reason for the refusal. It does not depend on the segmentation of the stream, and at most one line is stored.
+// The functions depend on the bytes only, so a fuzzer checks these properties (fuzz_control.cpp).
 #pragma once
 
 #include <cstddef>
@@ -15,33 +15,33 @@
 
 namespace neap::observe {
 
-constexpr std::size_t line_bytes_max = 4096;  ///< without its end
+constexpr std::size_t line_bytes_max = 4096;  ///< without the line feed
 
 /// Collects one line at a time.
 class LineReader {
  public:
   enum class Outcome : std::uint8_t { incomplete, line, too_long };
 
-  /// Takes bytes from the front of `bytes`, up to and with the next line feed, and removes them. `line`: `text()` is it, without line feed;
-  /// `too_long`: it had more than `line_bytes_max` bytes, which are gone. Both hold until the next call.
+  /// Removes bytes from the front of `bytes`, up to and including the next line feed. `line`: `text()` is the line without its line feed,
+  /// until the next call. `too_long`: the line had more than `line_bytes_max` bytes and was discarded.
   Outcome take(std::string_view& bytes);
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
-  /// Whether a line has begun whose end has not come.
+  /// True if a line has begun and its end has not arrived.
   [[nodiscard]] bool halfway() const noexcept { return !over_ && (!text_.empty() || discarding_); }
 
  private:
   std::string text_;
   bool over_ = true;         // the next byte begins a line
-  bool discarding_ = false;  // this line is too long
+  bool discarding_ = false;  // the current line is too long
 };
 
-/// The words of one line: separated by commas, blanks around them dropped, a CR at the end too. The error is a reason, without "error: ".
+/// Splits a line at commas, and removes blanks around the words and a CR at the end. The error is a reason without "error: ".
 [[nodiscard]] std::expected<std::vector<std::string_view>, const char*> split_words(std::string_view line);
 
-/// `text` without blanks (space, tab) around it.
+/// Returns `text` without leading and trailing blanks (space, tab).
 [[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
 
-/// What somebody sent, fit for an answer: printable, at most 40 characters.
+/// Returns received text in a form for an answer: printable, at most 40 characters.
 [[nodiscard]] std::string shown(std::string_view text);
 
 }  // namespace neap::observe

@@ -11,55 +11,26 @@
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"
+#include "kernel/policy_rows.hpp"
 
 namespace neap::observe {
 namespace {
 
-/// The header's binary part, little-endian as the machine is.
-struct Front {
+/// The fixed part of the header, little-endian as the machine is.
+struct FixedHeader {
   char magic[8];
-  std::uint32_t version, header_bytes, record_bytes, core;
-  std::uint64_t lines;      ///< that follow
+  std::uint32_t version, header_bytes, entry_bytes, core;
+  std::uint64_t entries;    ///< that follow
   std::uint64_t first;      ///< position of the first of them
-  std::uint64_t unwritten;  ///< found the log full
+  std::uint64_t unwritten;  ///< entries that did not fit into the log
   std::uint64_t tsc_hz;
   std::uint32_t json_bytes;
-  std::uint32_t crc32c;  ///< of what stands before it, and of the JSON
+  std::uint32_t crc32c;  ///< of the bytes before it, and of the JSON
 };
-static_assert(sizeof(Front) == 64);
-constexpr std::size_t json_bytes_max = header_bytes - sizeof(Front) - 1;
+static_assert(sizeof(FixedHeader) == 64);
+constexpr std::size_t json_bytes_max = header_bytes - sizeof(FixedHeader) - 1;
 
-struct NamedKind {
-  log::Kind kind;
-  std::string_view form;
-};
-constexpr NamedKind kinds[] = {
-    {log::Kind::interrupt, "record"}, {log::Kind::poll, "record"},   {log::Kind::policy, "record"},       {log::Kind::start, "record"},
-    {log::Kind::stop, "record"},      {log::Kind::sample, "sample"}, {log::Kind::residency, "residency"}, {log::Kind::settings, "settings"},
-    {log::Kind::anchor, "anchor"},    {log::Kind::idle, "idle"},
-};
-
-/// "name:type:unit", in order and without gaps; log_file_test compares it with the structs of kernel/log_record.hpp.
-constexpr std::string_view forms[][2] = {
-    {"record",
-     "tsc:u64:ticks kind:u8: idle_state:u8: flags:u16: generation:u32: rx_descriptors:u32: rx_frames:u32: rx_bytes:u32:B "
-     "tx_descriptors:u32: tx_frames:u32: tx_bytes:u32:B control_rx_frames:u16: control_tx_frames:u16: control_rx_bytes:u32:B "
-     "control_tx_bytes:u32:B idle_entries:u32: idle_ticks:u64:ticks"},
-    {"sample",
-     "tsc:u64:ticks kind:u8: reserved:u8: flags:u16: package_energy:u32:energy_unit instructions:u64: cycles:u64: "
-     "reference_cycles:u64: llc_misses:u64: dram_energy:u32:dram_energy_unit reserved2:u32: core_c3:u64:ticks"},
-    {"residency",
-     "tsc:u64:ticks kind:u8: reserved:u8: flags:u16: reserved2:u32: core_c6:u64:ticks core_c7:u64:ticks package_c2:u64:ticks "
-     "package_c3:u64:ticks package_c6:u64:ticks package_c7:u64:ticks"},
-    {"settings",
-     "tsc:u64:ticks kind:u8: idle_state:u8: changed:u8: turbo:u8: generation:u32: itr_us:u32:us poll_budget_us:u32:us "
-     "performance:u64: power_limit_mw:u32:mW card_value:u32: reserved:u8x24:"},
-    {"anchor",
-     "tsc:u64:ticks kind:u8: reserved:u8x3: generation:u32: wall_clock_ns:u64:ns requests:u64: package:u32: run:u32: sleeps:u64: "
-     "idle_ticks:u64:ticks reserved2:u64:"},
-    {"idle", "tsc:u64:ticks kind:u8: idle_state:u8: cause:u8: vector:u8: generation:u32: tsc_asleep:u64:ticks reserved:u8x40:"},
-};
-
+/// By their bit in `Record::flags`.
 constexpr std::string_view counter_names[] = {"instructions", "cycles",     "reference_cycles", "llc_misses", "package_energy",
                                               "dram_energy",  "core_c3",    "core_c6",          "core_c7",    "package_c2",
                                               "package_c3",   "package_c6", "package_c7"};
@@ -70,7 +41,7 @@ std::string bounded(std::string_view text) {
   return std::string(text.substr(0, header_text_bytes_max - mark.size())) + std::string(mark);
 }
 
-/// Puts a JSON object together, member by member.
+/// Writes a JSON object, member by member.
 class Json {
  public:
   void text(std::string_view name, std::string_view value) {
@@ -166,40 +137,47 @@ std::string make_header_json(const BootFacts& boot, const LogPart& part) {
   }
   json.list("counters", counters);
   json.list("idle_states", idle_state_names);
+  json.list("flags", counter_names);
   json.number("sample_period_us", log::options().sample_period_us);
   json.text("when_full", log::options().when_full == log::WhenFull::stop ? "stop" : "overwrite");
   json.number_or_null("control_core", boot.control_core);
   json.open("lines");
-  for (const auto& [kind, form] : kinds) json.text(std::to_string(static_cast<unsigned>(kind)), form);
+  for (const auto& [kind, form] : log::kinds) json.text(std::to_string(static_cast<unsigned>(kind)), form);
   json.close();
   json.open("fields");
-  for (const auto& [form, fields] : forms) json.text(form, fields);
+  for (const log::Form& form : log::forms) json.text(form.name, form.fields);
+  json.close();
+  json.open("settings");
+  for (const policy::Row* const row : policy::rows()) {
+    json.text(std::to_string(static_cast<unsigned>(row->setting)), policy::log_description(*row));
+  }
   json.close();
   return json.take();
 }
 
 Header make_header(const BootFacts& boot, const LogPart& part) {
   const std::string json = make_header_json(boot, part);
-  require(json.size() <= json_bytes_max, "the log's header does not fit", json.size());
-  Front front{.magic = {'N', 'E', 'A', 'P', 'L', 'O', 'G', '\n'},
-              .version = log::format_version,
-              .header_bytes = header_bytes,
-              .record_bytes = log::record_bytes,
-              .core = part.core,
-              .lines = part.extent.end - part.extent.first,
-              .first = part.extent.first,
-              .unwritten = part.extent.unwritten,
-              .tsc_hz = machine::timestamp_hz(),
-              .json_bytes = static_cast<std::uint32_t>(json.size()),
-              .crc32c = 0};
+  require(json.size() <= json_bytes_max, "log: the header's JSON fits into the header", json.size());
+  require(part.extent.first <= part.extent.end, "log: the first entry is not behind the last one", part.extent.first);
+  FixedHeader fixed{.magic = {'N', 'E', 'A', 'P', 'L', 'O', 'G', '\n'},
+                    .version = log::format_version,
+                    .header_bytes = header_bytes,
+                    .entry_bytes = log::entry_bytes,
+                    .core = part.core,
+                    .entries = part.extent.end - part.extent.first,
+                    .first = part.extent.first,
+                    .unwritten = part.extent.unwritten,
+                    .tsc_hz = machine::timestamp_hz(),
+                    .json_bytes = static_cast<std::uint32_t>(json.size()),
+                    .crc32c = 0};
   Crc32c crc;
-  crc.add(std::as_bytes(std::span(&front, 1)).first(offsetof(Front, crc32c)));
+  crc.add(std::as_bytes(std::span(&fixed, 1)).first(offsetof(FixedHeader, crc32c)));
   crc.add(std::as_bytes(std::span(json)));
-  front.crc32c = crc.value();
+  fixed.crc32c = crc.value();
   Header header;
   header.fill(std::byte{' '});
-  std::memcpy(header.data(), &front, sizeof front);
-  std::memcpy(header.data() + sizeof front, json.data(), json.size());
+  std::memcpy(header.data(), &fixed, sizeof fixed);
+  std::memcpy(header.data() + sizeof fixed, json.data(), json.size());
   header.back() = std::byte{'\n'};
   return header;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// A core's log as a file: a header that describes itself, then the lines (docs/log-format.md).
+// A core's log as a file: a header that describes itself, then the entries (docs/log-format.md).
 //
-// A log outlives the machine that wrote it, the version of its tools, and the memory of who ran it. So the header says what is needed to
-// read it: names, types and units of all fields, the clock's rate, the energy unit, which machine, which boot, which run. It is a pure
-// function of the run: whoever asks, and however often, gets the same bytes once the run is over.
+// A log outlives the build that wrote it. So the header holds everything that a reader needs: names, types and units of all fields, names
+// and values of all settings, the clock's rate, the energy unit, the machine, the boot and the run. tools/log/ builds its types from it.
+// The header is a pure function of the run: after the run, every request gets the same bytes.
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@ namespace neap::observe {
 constexpr std::size_t header_bytes = 4096;
 using Header = std::array<std::byte, header_bytes>;
 
-/// What is the same in all headers of one boot.
+/// The values that all headers of one boot share.
 struct BootFacts {
   std::uint64_t boot_id = 0;
-  std::uint64_t tsc_at_boot = 0;  ///< when `machine::now_ns` was 0
+  std::uint64_t tsc_at_boot = 0;  ///< the TSC at which `machine::now_ns` was 0
   std::optional<unsigned> control_core;
   std::string_view application = application_name;
   std::string_view version = neap_version;
 };
-/// Texts from outside in the header are cut to this length and end with `...` then: whatever they are, the header has room for them.
+/// Longer texts from outside are cut to this length and end with `...`, so that the header has room for any text.
 constexpr std::size_t header_text_bytes_max = 128;
 /// With a new boot id.
 [[nodiscard]] BootFacts find_boot_facts(std::optional<unsigned> control_core);
 
-/// `extent.first` and `.end`: the lines that follow.
+/// `extent.first` and `.end`: the entries that follow.
 struct LogPart {
   std::uint32_t run = 0;
   unsigned core = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The log's way out: one core's as a file (`get`), all cores' in blocks (`stream`).
+// Sends logs: one core's as a file (`get`), all cores' in blocks (`stream`).
 //
-// Both read other cores' logs where they lie, without a word to those cores, and do so in pieces of 8 KiB: one an event, so that the core
-// goes on with its other work however long the log is. What a piece is copied into belongs to the connection until the client has
-// acknowledged it; when the connection holds as much as it may, the task waits for the client.
+// Both read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the core's
+// other work. The copy belongs to the connection until the client has acknowledged it. When the connection holds its maximum of
+// unacknowledged bytes, the task waits for the client (back-pressure).
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -13,6 +13,7 @@
 
 #include "kernel/log.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "observe/built_in.hpp"
 #include "observe/server.hpp"
 #include "observe/stream_block.hpp"
@@ -22,31 +23,33 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds alive_period{1000};  ///< a stream is not silent for longer
-constexpr milliseconds live_period{50};     ///< lines of a live stream wait at most so long for company
+constexpr milliseconds alive_period{1000};  ///< a stream without data sends a block at this interval
+constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
-/// Memory for a block: room for its header, then for so many lines. No more than that, since a client that does not read keeps it: a live
-/// stream of an idle machine sends a line or two at a time.
-class LinesBlock {
+/// Memory for a block: room for its header and for `entries`. No more than that, because a client that does not read keeps it, and a live
+/// stream of an idle machine sends an entry or two at a time.
+class EntriesBlock {
  public:
-  explicit LinesBlock(std::size_t lines)
-      : lines_(lines), memory_(std::make_unique_for_overwrite<std::byte[]>(sizeof(BlockHeader) + lines * log::record_bytes)) {}
+  explicit EntriesBlock(std::size_t entries)
+      : entries_(entries), memory_(std::make_unique_for_overwrite<std::byte[]>(sizeof(BlockHeader) + entries * log::entry_bytes)) {}
 
-  [[nodiscard]] std::span<log::Record> lines() noexcept {
-    return {reinterpret_cast<log::Record*>(memory_.get() + sizeof(BlockHeader)), lines_};
+  [[nodiscard]] std::span<log::Record> entries() noexcept {
+    return {reinterpret_cast<log::Record*>(memory_.get() + sizeof(BlockHeader)), entries_};
   }
-  /// The lines alone, as a buffer that owns the memory.
-  [[nodiscard]] static net::Buffer without_header(LinesBlock block, std::size_t lines) {
-    return hand_over(std::move(block), sizeof(BlockHeader), lines * log::record_bytes);
+  /// The entries without the header, as a buffer that owns the memory.
+  [[nodiscard]] static net::Buffer without_header(EntriesBlock block, std::size_t entries) {
+    return make_buffer(std::move(block), sizeof(BlockHeader), entries * log::entry_bytes);
   }
   /// The same with `header` in front.
-  [[nodiscard]] static net::Buffer with_header(LinesBlock block, const BlockHeader& header, std::size_t lines) {
+  [[nodiscard]] static net::Buffer with_header(EntriesBlock block, const BlockHeader& header, std::size_t entries) {
     std::memcpy(block.memory_.get(), &header, sizeof header);
-    return hand_over(std::move(block), 0, sizeof header + lines * log::record_bytes);
+    return make_buffer(std::move(block), 0, sizeof header + entries * log::entry_bytes);
   }
 
  private:
-  static net::Buffer hand_over(LinesBlock block, std::size_t first_byte, std::size_t bytes) {
+  static net::Buffer make_buffer(EntriesBlock block, std::size_t first_byte, std::size_t bytes) {
+    require(first_byte + bytes <= sizeof(BlockHeader) + block.entries_ * log::entry_bytes, "log: a block sends no more than its memory",
+            bytes);
     std::byte* const memory = block.memory_.release();
     net::Buffer buffer =
         net::Buffer::reference({memory + first_byte, bytes}, [](void* owner) noexcept { delete[] static_cast<std::byte*>(owner); }, memory);
@@ -54,7 +57,7 @@ class LinesBlock {
     return buffer;
   }
 
-  std::size_t lines_;
+  std::size_t entries_;
   std::unique_ptr<std::byte[]> memory_;
 };
 
@@ -64,16 +67,16 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// Whether the logs are still this run's: to be asked after reading.
-bool still(std::uint32_t run) noexcept { return log::state().run == run; }
+/// True if all logs are of this run. The caller MUST check it after reading.
+bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
-/// Rings a bell whenever a run begins, ends or is forgotten.
-class NewsOfRuns {
+/// Notifies `signal` after each start, stop and clear of a run.
+class RunObserver {
  public:
-  explicit NewsOfRuns(Bell& bell) : id_(log::on_news([&bell] { bell.ring(); })) {}
-  NewsOfRuns(const NewsOfRuns&) = delete;
-  NewsOfRuns& operator=(const NewsOfRuns&) = delete;
-  ~NewsOfRuns() { log::forget_news(id_); }
+  explicit RunObserver(WakeSignal& signal) : id_(log::add_run_observer([&signal] { signal.notify(); })) {}
+  RunObserver(const RunObserver&) = delete;
+  RunObserver& operator=(const RunObserver&) = delete;
+  ~RunObserver() { log::remove_run_observer(id_); }
 
  private:
   unsigned id_;
@@ -83,9 +86,9 @@ class NewsOfRuns {
 class Stream {
  public:
   Stream(Server& server, Client& client, std::uint32_t run, bool live, std::vector<std::uint64_t> positions)
-      : server_(server), client_(client), run_(run), live_(live), positions_(std::move(positions)), news_(client.bell()) {}
+      : server_(server), client_(client), run_(run), live_(live), positions_(std::move(positions)), run_observer_(client.wake_signal()) {}
 
-  /// To the run's end, or the client's.
+  /// Ends with the run or with the connection.
   [[nodiscard]] task<void> send_all();
 
  private:
@@ -93,13 +96,14 @@ class Stream {
     const log::State state = log::state();
     return state.running && state.run == run_;
   }
-  [[nodiscard]] task<bool> send_present_lines(unsigned core, std::uint64_t end, bool in_whole_blocks);
+  [[nodiscard]] task<bool> send_written_entries(unsigned core, std::uint64_t end, bool full_blocks_only);
   [[nodiscard]] task<bool> send_gap(unsigned core, std::uint64_t until);
   [[nodiscard]] task<bool> send_end_of_core(unsigned core);
   [[nodiscard]] task<bool> send_block(BlockHeader header, std::span<const std::byte> payload);
   [[nodiscard]] task<bool> send_sealed(net::Buffer block);
-  [[nodiscard]] task<bool> wait(std::chrono::nanoseconds at_most);
+  [[nodiscard]] task<bool> wait(std::chrono::nanoseconds time_max);
   [[nodiscard]] BlockHeader header_of(BlockType type, unsigned core) noexcept {
+    require(core < positions_.size(), "log: a block is of a core that this machine has", core);
     return {.type = type,
             .core = static_cast<std::uint16_t>(core),
             .number = number_++,
@@ -107,18 +111,18 @@ class Stream {
             .run = run_,
             .boot_id = server_.boot_id()};
   }
-  /// Another run has begun, and the lines that are missing are gone.
+  /// Another run has begun, so the missing entries are gone.
   void overtaken() noexcept {
     count(server_.counters().streams_overtaken);
-    client_.cut();
+    client_.abort();
   }
 
   Server& server_;
   Client& client_;
   const std::uint32_t run_;
   const bool live_;
-  std::vector<std::uint64_t> positions_;  // of the next line, by core
-  NewsOfRuns news_;
+  std::vector<std::uint64_t> positions_;  // of the next entry, by core
+  RunObserver run_observer_;
   std::uint64_t number_ = 0;
   std::uint64_t sent_ns_ = machine::now_ns();
 };
@@ -143,6 +147,7 @@ task<bool> Stream::send_block(BlockHeader header, std::span<const std::byte> pay
 
 task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
   BlockHeader gap = header_of(BlockType::gap, core);
+  require(until > positions_[core], "log: a gap has at least one entry", until);
   gap.count = until - positions_[core];
   count(server_.counters().stream_gaps);
   count(server_.counters().stream_lines_lost, gap.count);
@@ -150,40 +155,40 @@ task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
   co_return co_await send_block(gap, {});
 }
 
-/// Sends what `core` has up to `end`; false: the stream is over.
-task<bool> Stream::send_present_lines(unsigned core, std::uint64_t end, bool in_whole_blocks) {
+/// Sends the entries of `core` up to `end`; false: the stream is over.
+task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool full_blocks_only) {
   std::uint64_t& position = positions_[core];
   while (position < end) {
-    if (in_whole_blocks && end - position < block_lines_max) break;
+    if (full_blocks_only && end - position < block_entries_max) break;
     const bool room = co_await client_.log_room();
     if (!room) co_return false;
-    LinesBlock block(std::min<std::uint64_t>(block_lines_max, end - position));
-    const std::size_t lines = log::read(core, position, block.lines());
+    EntriesBlock block(std::min<std::uint64_t>(block_entries_max, end - position));
+    const std::size_t entries = log::read(core, position, block.entries());
     const std::uint64_t first = log::extent(core).first;
-    if (!still(run_)) {
+    if (!logs_are_of(run_)) {
       overtaken();
       co_return false;
     }
-    if (lines == 0) {
-      if (first <= position) break;  // not there after all: it will be next time
-      const bool told = co_await send_gap(core, std::min(first, end));
-      if (!told) co_return false;
+    if (entries == 0) {
+      if (first <= position) break;  // not yet readable: the next call sends it
+      const bool sent = co_await send_gap(core, std::min(first, end));
+      if (!sent) co_return false;
       continue;
     }
-    BlockHeader header = header_of(BlockType::lines, core);
-    header.count = lines;
-    header.seal(std::as_bytes(block.lines().first(lines)));
-    position += lines;
-    const bool sent = co_await send_sealed(LinesBlock::with_header(std::move(block), header, lines));
+    BlockHeader header = header_of(BlockType::entries, core);
+    header.count = entries;
+    header.seal(std::as_bytes(block.entries().first(entries)));
+    position += entries;
+    const bool sent = co_await send_sealed(EntriesBlock::with_header(std::move(block), header, entries));
     if (!sent) co_return false;
-    count(server_.counters().stream_lines, lines);
+    count(server_.counters().stream_lines, entries);
   }
   co_return true;
 }
 
 task<bool> Stream::send_end_of_core(unsigned core) {
   const log::Extent extent = log::extent(core);
-  if (!still(run_) || positions_[core] != extent.end) {
+  if (!logs_are_of(run_) || positions_[core] != extent.end) {
     overtaken();
     co_return false;
   }
@@ -198,15 +203,15 @@ task<bool> Stream::send_end_of_core(unsigned core) {
   co_return co_await send_block(end, {});
 }
 
-/// Until the bell rings, a time is over, or it is time to say that we are alive. False: the client is gone.
-task<bool> Stream::wait(std::chrono::nanoseconds at_most) {
+/// Waits until the signal is set or `time_max` is over. Sends an `alive` block when one is due. False: the client is gone.
+task<bool> Stream::wait(std::chrono::nanoseconds time_max) {
   const std::uint64_t silent_ns = machine::now_ns() - sent_ns_;
   const auto until_alive =
       std::max(std::chrono::nanoseconds(alive_period) - std::chrono::nanoseconds(silent_ns), std::chrono::nanoseconds(0));
-  co_await client_.bell().wait_for(std::min(at_most, until_alive));
+  co_await client_.wake_signal().wait_for(std::min(time_max, until_alive));
   if (client_.over()) co_return false;
   if (machine::now_ns() - sent_ns_ < static_cast<std::uint64_t>(std::chrono::nanoseconds(alive_period).count())) co_return true;
-  if (!client_.all_acknowledged()) {  // somebody who does not listen needs no sign of life
+  if (!client_.all_acknowledged()) {  // a client that does not read needs no `alive`
     sent_ns_ = machine::now_ns();
     co_return true;
   }
@@ -217,29 +222,29 @@ task<bool> Stream::wait(std::chrono::nanoseconds at_most) {
 
 task<void> Stream::send_all() {
   const unsigned cores = static_cast<unsigned>(positions_.size());
-  std::uint64_t gathered_ns = machine::now_ns();  // when lines last left however few they were
+  std::uint64_t flushed_ns = machine::now_ns();  // when blocks that are not full were last sent
   while (run_is_on()) {
     bool go_on = true;
     if (live_) {
       const std::uint64_t now_ns = machine::now_ns();
-      const bool in_whole_blocks = now_ns - gathered_ns < static_cast<std::uint64_t>(std::chrono::nanoseconds(live_period).count());
-      if (!in_whole_blocks) gathered_ns = now_ns;
+      const bool full_blocks_only = now_ns - flushed_ns < static_cast<std::uint64_t>(std::chrono::nanoseconds(live_period).count());
+      if (!full_blocks_only) flushed_ns = now_ns;
       for (unsigned core = 0; core < cores && go_on; ++core) {
-        go_on = co_await send_present_lines(core, log::extent(core).end, in_whole_blocks);
+        go_on = co_await send_written_entries(core, log::extent(core).end, full_blocks_only);
       }
     }
     if (go_on && run_is_on()) go_on = co_await wait(live_ ? live_period : alive_period);
     if (!go_on) co_return;
   }
-  if (!still(run_)) {
+  if (!logs_are_of(run_)) {
     overtaken();
     co_return;
   }
   std::uint64_t total = 0;
   for (unsigned core = 0; core < cores; ++core) {
     const std::uint64_t end = log::extent(core).end;
-    const bool lines_sent = co_await send_present_lines(core, end, false);
-    if (!lines_sent) co_return;
+    const bool entries_sent = co_await send_written_entries(core, end, false);
+    if (!entries_sent) co_return;
     const bool ended = co_await send_end_of_core(core);
     if (!ended) co_return;
     total += end;
@@ -247,11 +252,11 @@ task<void> Stream::send_all() {
   BlockHeader end = header_of(BlockType::end, 0);
   end.position = 0;
   end.count = total;
-  const bool told = co_await send_block(end, {});
-  if (told) client_.finish();
+  const bool sent = co_await send_block(end, {});
+  if (sent) client_.finish();
 }
 
-/// With `overwrite`, the oldest lines of a run that is on go while they are being sent: those that would are left out.
+/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent, so an eighth of them is left out.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;
@@ -267,7 +272,7 @@ task<std::string> send_log_file(const Request& request) {
   const log::State state = log::state();
   log::Extent extent = log::extent(core);
   extent.first = first_to_keep(extent, state.running);
-  if (state.run == 0 || !still(state.run)) co_return "error: there is no run (start begins one)";
+  if (state.run == 0 || !logs_are_of(state.run)) co_return "error: there is no run (start begins one)";
   count(server.counters().gets);
 
   const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
@@ -275,16 +280,16 @@ task<std::string> send_log_file(const Request& request) {
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
     const bool room = co_await client.log_room();
     if (!room) break;
-    LinesBlock block(std::min<std::uint64_t>(block_lines_max, extent.end - position));
-    const std::size_t lines = log::read(core, position, block.lines());
-    if (lines == 0 || !still(state.run)) {  // the file cannot become what its header promised
+    EntriesBlock block(std::min<std::uint64_t>(block_entries_max, extent.end - position));
+    const std::size_t entries = log::read(core, position, block.entries());
+    if (entries == 0 || !logs_are_of(state.run)) {  // the file cannot hold the entries that its header announces
       count(server.counters().gets_overtaken);
-      client.cut();
+      client.abort();
       co_return std::string();
     }
-    position += lines;
-    count(server.counters().get_lines, lines);
-    sent = co_await client.send(LinesBlock::without_header(std::move(block), lines));
+    position += entries;
+    count(server.counters().get_lines, entries);
+    sent = co_await client.send(EntriesBlock::without_header(std::move(block), entries));
     co_await next_event();
   }
   co_return std::string();
@@ -292,22 +297,22 @@ task<std::string> send_log_file(const Request& request) {
 
 task<std::string> send_log_stream(const Request& request) {
   Server& server = request.server;
-  auto wish = parse_stream_wish(request.words, core_count());
-  if (!wish) co_return "error: " + wish.error();
+  auto wanted = parse_stream_request(request.words, core_count());
+  if (!wanted) co_return "error: " + wanted.error();
   const log::State state = log::state();
   if (state.run == 0) co_return "error: there is no run (start begins one)";
-  if (wish->run && *wish->run != state.run) {
-    co_return "error: run " + std::to_string(*wish->run) + " is not there: the last one is " + std::to_string(state.run);
+  if (wanted->run && *wanted->run != state.run) {
+    co_return "error: run " + std::to_string(*wanted->run) + " is not there: the last one is " + std::to_string(state.run);
   }
   for (unsigned core = 0; core < core_count(); ++core) {
     const std::uint64_t end = log::extent(core).end;
-    if (wish->positions[core] <= end) continue;
-    co_return "error: core " + std::to_string(core) + " has " + std::to_string(end) + " lines, so none at " +
-        std::to_string(wish->positions[core]);
+    if (wanted->positions[core] <= end) continue;
+    co_return "error: core " + std::to_string(core) + " has " + std::to_string(end) + " entries, so none at " +
+        std::to_string(wanted->positions[core]);
   }
   count(server.counters().streams);
-  Stream stream(server, request.client, state.run, wish->live, std::move(wish->positions));
-  const bool begun = co_await request.client.say("ok");
+  Stream stream(server, request.client, state.run, wanted->live, std::move(wanted->positions));
+  const bool begun = co_await request.client.send_line("ok");
   if (begun) co_await stream.send_all();
   request.client.finish();
   co_return std::string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What is pure: lines, words, addresses, bounds, the log's header and a stream's blocks.
+// Pure functions: lines, words, addresses, bounds, the log's header and a stream's blocks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,14 +7,18 @@
 #include <fstream>
 #include <sstream>
 
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/arguments.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/policy.hpp"
+#include "kernel/policy_rows.hpp"
 #include "observe/allow_list.hpp"
-#include "observe/command.hpp"
+#include "observe/command_syntax.hpp"
 #include "observe/line.hpp"
 #include "observe/log_file.hpp"
 #include "observe/options.hpp"
 #include "observe/stream_block.hpp"
+#include "observe/testing.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::observe {
@@ -22,7 +26,7 @@ namespace {
 
 using Outcome = LineReader::Outcome;
 
-TEST(LineReader, FindsLinesHoweverTheyAreCut) {
+TEST(LineReader, FindsLinesInAnyPieces) {
   for (std::size_t piece = 1; piece < 20; ++piece) {
     LineReader reader;
     std::vector<std::string> lines;
@@ -57,13 +61,13 @@ TEST(Words, AreSplitAtCommasAndTrimmed) {
   for (const char* bad : {"", " ", "\r", ",", "itr,", ",itr", "itr,,1", "itr,\x01", "\xff", "a\r\r"}) EXPECT_FALSE(split_words(bad)) << bad;
 }
 
-TEST(Usage, SaysHowManyWordsAndWhetherACoreIsLast) {
+TEST(Usage, DefinesTheNumberOfWordsAndALastCore) {
   const Shape itr = shape_of("itr,TIME[,CORE]");
-  EXPECT_EQ(itr.words_least, 1U);
-  EXPECT_EQ(itr.words_most, 2U);
+  EXPECT_EQ(itr.words_min, 1U);
+  EXPECT_EQ(itr.words_max, 2U);
   EXPECT_TRUE(itr.core_last);
-  EXPECT_EQ(shape_of("stop").words_most, 0U);
-  EXPECT_EQ(shape_of("stream,MODE[,run=N][,CORE=POSITION...]").words_most, any_number);
+  EXPECT_EQ(shape_of("stop").words_max, 0U);
+  EXPECT_EQ(shape_of("stream,MODE[,run=N][,CORE=POSITION...]").words_max, any_number);
   EXPECT_FALSE(shape_of("stream,MODE[,run=N][,CORE=POSITION...]").core_last);
   const std::string_view words[] = {"itr", "8", "3"};
   EXPECT_EQ(check_words("itr,TIME[,CORE]", words, 4)->core, 3U);
@@ -84,13 +88,13 @@ TEST(Bounds, AreATimeOrANumberOfRequests) {
   }
 }
 
-TEST(StreamWish, NamesRunAndPositionsOnce) {
-  const auto parse = [](std::vector<std::string_view> words) { return parse_stream_wish(words, 4); };
-  const auto wish = parse({"live", "run=3", "0=20480", "2 = 18432"});
-  ASSERT_TRUE(wish.has_value());
-  EXPECT_TRUE(wish->live);
-  EXPECT_EQ(wish->run, 3U);
-  EXPECT_EQ(wish->positions, (std::vector<std::uint64_t>{20480, 0, 18432, 0}));
+TEST(StreamRequest, NamesRunAndPositionsOnce) {
+  const auto parse = [](std::vector<std::string_view> words) { return parse_stream_request(words, 4); };
+  const auto wanted = parse({"live", "run=3", "0=20480", "2 = 18432"});
+  ASSERT_TRUE(wanted.has_value());
+  EXPECT_TRUE(wanted->live);
+  EXPECT_EQ(wanted->run, 3U);
+  EXPECT_EQ(wanted->positions, (std::vector<std::uint64_t>{20480, 0, 18432, 0}));
   for (const std::vector<std::string_view>& bad : std::vector<std::vector<std::string_view>>{{},
                                                                                              {"never"},
                                                                                              {"live", "run=0"},
@@ -107,7 +111,7 @@ TEST(StreamWish, NamesRunAndPositionsOnce) {
   }
 }
 
-TEST(AllowList, IsTheOwnNetworkUnlessSaidOtherwise) {
+TEST(AllowList, IsTheOwnNetworkByDefault) {
   const net::Ipv4Address own{0x0A000205}, mask{0xFFFFFF00};
   const AllowList list;
   EXPECT_TRUE(list.allows({0x0A000202}, own, mask));
@@ -116,7 +120,7 @@ TEST(AllowList, IsTheOwnNetworkUnlessSaidOtherwise) {
   EXPECT_EQ(list.to_string(own, mask), "10.0.2.0/24");
 }
 
-// A DHCP offer without a mask gives the address its class's: all of 10.0.0.0/8 could then end the machine.
+// The configured network may be a whole address class, for example 10.0.0.0/8. All of it could then switch the machine off.
 TEST(AllowList, OfALargeNetworkOnlyTheNeighbourhoodIsAllowedByDefault) {
   const net::Ipv4Address own{0x0A000205}, near{0x0A0002FE}, far{0x0A000302};
   const AllowList list;
@@ -151,7 +155,7 @@ TEST(AllowList, TakesAddressesAndNetworks) {
 }
 
 TEST(Crc32c, IsCastagnolis) {
-  // RFC 3720 appendix B.4, and the customary check value.
+  // RFC 3720 appendix B.4, and the usual check value.
   EXPECT_EQ(crc32c(std::as_bytes(std::span("123456789", 9))), 0xE3069283U);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0})), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43U);
@@ -194,20 +198,23 @@ TEST(LogFile, HeaderIsWhatItsFormatSays) {
   }
 }
 
-// A client asks for the header, so text that is too long for it may not panic the machine.
+// A client asks for the header, so a text that is too long MUST NOT make the machine panic.
 TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   const PowerAbilities before = machine::power_abilities();
-  PowerAbilities most = before;
-  std::fill(std::begin(most.cpu), std::end(most.cpu) - 1, '"');
-  most.counters = 0xFFFF;
-  most.energy_unit_exponent = most.dram_energy_unit_exponent = 255;
-  host::set_power_abilities(most);
+  PowerAbilities longest = before;
+  std::fill(std::begin(longest.cpu), std::end(longest.cpu) - 1, '"');
+  longest.counters = 0xFFFF;
+  longest.energy_unit_exponent = longest.dram_energy_unit_exponent = 255;
+  host::set_power_abilities(longest);
   const std::string quotes(5000, '"');
   const std::uint64_t all = ~std::uint64_t{0};
   const BootFacts boot{.boot_id = all, .tsc_at_boot = all, .control_core = ~0U, .application = quotes, .version = quotes};
   const LogPart part{.run = ~0U, .core = machine::core_count() - 1, .extent = {.first = 0, .end = all, .unwritten = all}};
   const Header header = make_header(boot, part);
-  EXPECT_LT(at<std::uint32_t>(header, 56), 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
+  std::size_t card_bytes = 0;  // no card is in use here
+  for (const policy::Row& row : ixgbe::setting_rows())
+    card_bytes += std::string(R"("255":"",)").size() + policy::log_description(row).size();
+  EXPECT_LT(at<std::uint32_t>(header, 56) + card_bytes, 4096U - 64 - 64) << "and for numbers that are longer on a real machine";
   const std::string json = make_header_json(boot, part);
   std::string shown;
   for (unsigned i = 0; i < header_text_bytes_max - 3; ++i) shown += "\\\"";
@@ -215,49 +222,20 @@ TEST(LogFile, HeaderHasRoomForTheLongestOfEverything) {
   host::set_power_abilities(before);
 }
 
-/// "name:type:unit …" of one form, as the header has it, to offsets by name.
-std::vector<std::pair<std::string, std::size_t>> offsets_of(const std::string& json, const std::string& form) {
-  const std::size_t begin = json.find('"' + form + "\":\"", json.find("\"fields\"")) + form.size() + 4;
-  std::istringstream fields(json.substr(begin, json.find('"', begin) - begin));
-  std::vector<std::pair<std::string, std::size_t>> offsets;
-  std::size_t offset = 0;
-  for (std::string field; fields >> field;) {
-    const std::size_t type = field.find(':') + 1;
-    offsets.emplace_back(field.substr(0, type - 1), offset);
-    const std::string text = field.substr(type, field.find(':', type) - type);
-    const std::size_t times = text.find('x');
-    offset += std::stoul(text.substr(1)) / 8 * (times == std::string::npos ? 1 : std::stoul(text.substr(times + 1)));
-  }
-  offsets.emplace_back("", offset);
-  return offsets;
-}
-
-TEST(LogFile, FieldsInTheHeaderAreThoseOfTheStructs) {
+// Tools build their types from the header. Fields and kinds come from the rows of kernel/log_record.hpp.
+TEST(LogFile, TheHeaderNamesEveryFieldAndSetting) {
   const std::string json = make_header_json({}, {.run = 1, .core = 0, .extent = {}});
-  const auto check = [&](const char* form, std::vector<std::pair<std::string, std::size_t>> wanted) {
-    wanted.emplace_back("", log::record_bytes);
-    EXPECT_EQ(offsets_of(json, form), wanted) << form;
-  };
-#define AT(struct_name, field) {#field, offsetof(log::struct_name, field)}
-  check("record", {AT(Record, tsc), AT(Record, kind), AT(Record, idle_state), AT(Record, flags), AT(Record, generation),
-                   AT(Record, rx_descriptors), AT(Record, rx_frames), AT(Record, rx_bytes), AT(Record, tx_descriptors),
-                   AT(Record, tx_frames), AT(Record, tx_bytes), AT(Record, control_rx_frames), AT(Record, control_tx_frames),
-                   AT(Record, control_rx_bytes), AT(Record, control_tx_bytes), AT(Record, idle_entries), AT(Record, idle_ticks)});
-  check("sample", {AT(Sample, tsc), AT(Sample, kind), AT(Sample, reserved), AT(Sample, flags), AT(Sample, package_energy),
-                   AT(Sample, instructions), AT(Sample, cycles), AT(Sample, reference_cycles), AT(Sample, llc_misses),
-                   AT(Sample, dram_energy), AT(Sample, reserved2), AT(Sample, core_c3)});
-  check("residency", {AT(Residency, tsc), AT(Residency, kind), AT(Residency, reserved), AT(Residency, flags), AT(Residency, reserved2),
-                      AT(Residency, core_c6), AT(Residency, core_c7), AT(Residency, package_c2), AT(Residency, package_c3),
-                      AT(Residency, package_c6), AT(Residency, package_c7)});
-  check("settings", {AT(Settings, tsc), AT(Settings, kind), AT(Settings, idle_state), AT(Settings, changed), AT(Settings, turbo),
-                     AT(Settings, generation), AT(Settings, itr_us), AT(Settings, poll_budget_us), AT(Settings, performance),
-                     AT(Settings, power_limit_mw), AT(Settings, card_value), AT(Settings, reserved)});
-  check("anchor",
-        {AT(Anchor, tsc), AT(Anchor, kind), AT(Anchor, reserved), AT(Anchor, generation), AT(Anchor, wall_clock_ns), AT(Anchor, requests),
-         AT(Anchor, package), AT(Anchor, run), AT(Anchor, sleeps), AT(Anchor, idle_ticks), AT(Anchor, reserved2)});
-  check("idle", {AT(Idle, tsc), AT(Idle, kind), AT(Idle, idle_state), AT(Idle, cause), AT(Idle, vector), AT(Idle, generation),
-                 AT(Idle, tsc_asleep), AT(Idle, reserved)});
-#undef AT
+  for (const log::Form& form : log::forms) {
+    EXPECT_NE(json.find('"' + std::string(form.name) + "\":\"" + std::string(form.fields) + '"'), std::string::npos) << json;
+  }
+  const std::string settings = json.substr(json.find("\"settings\":{\"0\""));
+  for (const policy::Row* const row : policy::rows()) {
+    const auto number = std::to_string(static_cast<unsigned>(row->setting));
+    EXPECT_NE(settings.find('"' + number + "\":\"" + policy::log_description(*row) + '"'), std::string::npos) << settings;
+  }
+  for (const char* member : {R"("0":"idle:idle_state:choice")", R"("1":"itr:itr_us::us")", R"("21":"tso::choice::off|copy|chain")"}) {
+    EXPECT_NE(settings.find(member), std::string::npos) << member << " in " << settings;
+  }
 }
 
 TEST(StreamBlock, LiesAsItsFormatSays) {
@@ -278,9 +256,9 @@ TEST(StreamBlock, LiesAsItsFormatSays) {
 TEST(Options, AreReadAndRefusedByName) {
   Arguments good(
       "log=1000 log_full=overwrite log_sample=500us log_idle=on control=6000 control_token=12345678 control_allow=10.0.0.0/8 itr=8us");
-  const Options options = Options::from(good);
+  const Options options = Options::from(good, {});
   EXPECT_EQ(good.complaints(), "");
-  EXPECT_EQ(options.log.records_per_core, 1024U);
+  EXPECT_EQ(options.log.entries_per_core, 1024U);
   EXPECT_EQ(options.log.when_full, log::WhenFull::overwrite);
   EXPECT_EQ(options.log.sample_period_us, 500U);
   EXPECT_TRUE(options.log.idle_records);
@@ -289,23 +267,23 @@ TEST(Options, AreReadAndRefusedByName) {
   EXPECT_EQ(good.shown().find("12345678"), std::string::npos);
 
   Arguments none("");
-  EXPECT_EQ(Options::from(none).control_port, 5002);
+  EXPECT_EQ(Options::from(none, {}).control_port, 5002);
   EXPECT_EQ(none.complaints(), "");
   Arguments off("control=off log=0");
-  EXPECT_EQ(Options::from(off).control_port, std::nullopt);
+  EXPECT_EQ(Options::from(off, {}).control_port, std::nullopt);
   EXPECT_EQ(off.complaints(), "");
 
   for (const char* bad : {"log=many", "log_full=sometimes", "log_sample=1", "log_sample=10ns", "log_sample=9999s", "log_idle=perhaps",
                           "control=0", "control=65536", "control=on", "control_token=short", "control_token=with,comma",
                           "control_allow=everybody", "control_core=0", "control_core=99", "control_core=-1"}) {
     Arguments arguments(bad);
-    (void)Options::from(arguments);
+    (void)Options::from(arguments, {});
     EXPECT_NE(arguments.complaints(), "") << bad;
     EXPECT_EQ(arguments.complaints().find("with,comma"), std::string::npos);
   }
 }
 
-// docs/control.md is for people, the table for the server: each command must stand in both, with the same usage and the same sentence.
+// Each command must be in docs/control.md and in the table, with the same usage and the same sentence.
 TEST(Commands, AreDocumentedAsTheyAre) {
   std::ifstream file(NEAP_CONTROL_DOCUMENT);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

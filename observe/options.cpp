@@ -12,31 +12,31 @@
 namespace neap::observe {
 namespace {
 
-constexpr std::size_t token_bytes_least = 8, token_bytes_most = 128;
-constexpr unsigned queues_most = 16;  // of the 82599's RSS: further cores receive nothing
+constexpr std::size_t token_bytes_min = 8, token_bytes_max = 128;
+constexpr unsigned queues_max = 16;  // the limit of the 82599's RSS: further cores receive nothing
 
 void read_log(Arguments& arguments, log::Options& log) {
-  log.records_per_core =
-      arguments.bytes("log", log.records_per_core, {0, log::records_per_core_max}, "lines of 64 bytes in each core's log; 0: no log");
-  log.when_full = arguments.choice("log_full", {"stop", "overwrite"}, 0, "what a full log does: stop, or overwrite the oldest") == 0
+  log.entries_per_core =
+      arguments.bytes("log", log.entries_per_core, {0, log::entries_per_core_max}, "entries of 64 bytes in each core's log; 0: no log");
+  log.when_full = arguments.choice("log_full", {"stop", "overwrite"}, 0, "a full log stops, or overwrites the oldest entries") == 0
                       ? log::WhenFull::stop
                       : log::WhenFull::overwrite;
   const auto period =
-      arguments.duration("log_sample", std::chrono::milliseconds(1), "counters are sampled this often; 0s: at a run's ends");
+      arguments.duration("log_sample", std::chrono::milliseconds(1), "period of the counters' samples; 0s: only at a run's start and end");
   const auto period_us = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
   if (period_us > std::numeric_limits<std::uint32_t>::max() || (period_us == 0 && period.count() > 0)) {
     arguments.reject("log_sample", "is out of range (1us to 4294s, or 0s)");
   } else {
     log.sample_period_us = static_cast<std::uint32_t>(period_us);
   }
-  log.idle_records = arguments.flag("log_idle", false, "a line for each sleep, too");
+  log.idle_records = arguments.flag("log_idle", false, "also records each sleep");
 
-  // As log::prepare rounds it, so that nobody plans with less than it takes.
-  if (log.records_per_core != 0) log.records_per_core = std::bit_ceil(log.records_per_core);
-  const std::uint64_t bytes = log.records_per_core * log::record_bytes * core_count();
+  // Rounded as in log::prepare, so that the check below uses the real size.
+  if (log.entries_per_core != 0) log.entries_per_core = std::bit_ceil(log.entries_per_core);
+  const std::uint64_t bytes = log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes;
   if (free_bytes > 0 && bytes > free_bytes / 8 * 7) {
-    arguments.reject("log", "is more than there is memory for: 64 bytes a line on each core");
+    arguments.reject("log", "needs more memory than there is: 64 bytes an entry on each core");
   }
 }
 
@@ -53,10 +53,11 @@ void read_port(Arguments& arguments, Options& options) {
 
 void read_token(Arguments& arguments, Options& options) {
   arguments.mark_secret("control_token");
-  options.token = arguments.text("control_token", "", "what a client must send first (token,...); 8 to 128 characters without comma");
+  options.token =
+      arguments.text("control_token", "", "the token that a client must send first (token,...); 8 to 128 characters without comma");
   if (options.token.empty()) return;
   const bool plain = std::all_of(options.token.begin(), options.token.end(), [](char letter) { return letter > ' ' && letter <= '~'; });
-  if (options.token.size() < token_bytes_least || options.token.size() > token_bytes_most || !plain ||
+  if (options.token.size() < token_bytes_min || options.token.size() > token_bytes_max || !plain ||
       options.token.find(',') != std::string::npos) {
     arguments.reject("control_token", "is not 8 to 128 printable characters without comma");
   }
@@ -64,7 +65,7 @@ void read_token(Arguments& arguments, Options& options) {
 
 void read_allow(Arguments& arguments, Options& options) {
   const std::string text =
-      arguments.text("control_allow", "", "who may use control: A.B.C.D[/LEN],... or any; without it, the machine's own network");
+      arguments.text("control_allow", "", "clients that may use control: A.B.C.D[/LEN],... or any; by default the machine's own network");
   if (text.empty()) return;
   if (auto list = AllowList::parse(text); list) {
     options.allow = std::move(*list);
@@ -74,9 +75,9 @@ void read_allow(Arguments& arguments, Options& options) {
 }
 
 void read_core(Arguments& arguments, Options& options) {
-  const std::string text = arguments.text("control_core", "none", "the core that control is served on, and nothing else; or none");
+  const std::string text = arguments.text("control_core", "none", "a core that serves control only, or none");
   if (text == "none") return;
-  const unsigned cores = std::min(core_count(), queues_most);
+  const unsigned cores = std::min(core_count(), queues_max);
   const auto core = parse_number(text, cores - 1);
   if (cores < 2) {
     arguments.reject("control_core", "needs a second core for the application");
@@ -89,14 +90,14 @@ void read_core(Arguments& arguments, Options& options) {
 
 }  // namespace
 
-Options Options::from(Arguments& arguments) {
+Options Options::from(Arguments& arguments, std::span<const policy::Row> card_settings) {
   Options options;
   read_log(arguments, options.log);
   read_port(arguments, options);
   read_token(arguments, options);
   read_allow(arguments, options);
   read_core(arguments, options);
-  options.wishes = policy::Wishes::from(arguments);
+  options.boot_settings = policy::BootSettings::from(arguments, card_settings);
   options.arguments = &arguments;
   return options;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the command line says about watching and steering. One call asks for all of it, so every application with a network has the same
-// words.
+// The command line's options for log, control and settings. One call reads all of them, so they are the same in every application with a
+// network.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "kernel/arguments.hpp"
@@ -19,17 +20,18 @@ constexpr std::uint16_t default_control_port = 5002;  // the ancestor's
 struct Options {
   log::Options log;
   std::optional<std::uint16_t> control_port = default_control_port;  ///< none: no control server
-  std::string token;                                                 ///< empty: none is asked for
+  std::string token;                                                 ///< empty: no token is needed
   AllowList allow;
-  /// The card sends control connections to this core, and no other flow.
+  /// The card steers control connections to this core, and no other flows.
   std::optional<unsigned> control_core;
-  policy::Wishes wishes;
-  /// For `boot`, which says what the machine was started with; as it may be printed.
+  policy::BootSettings boot_settings;
+  /// For the command `boot`, which shows the command line without secrets.
   const Arguments* arguments = nullptr;
 
-  /// Asks for `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=` and what
-  /// `policy::Wishes` asks for. `arguments` must live as long as the machine, as the application's do.
-  static Options from(Arguments& arguments);
+  /// Reads `log=`, `log_full=`, `log_sample=`, `log_idle=`, `control=`, `control_token=`, `control_allow=`, `control_core=` and the words
+  /// of `policy::BootSettings`. `arguments` MUST NOT be destroyed. `card_settings`: the rows of the card that the application will open
+  /// (`ixgbe::setting_rows()`).
+  static Options from(Arguments& arguments, std::span<const policy::Row> card_settings);
 };
 
 }  // namespace neap::observe

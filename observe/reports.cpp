@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the machine is and does, as text.
+// Reports of the machine's settings, state and counters, as text.
 //
-// Looking must not change what is looked at: everything here reads what other cores publish, and wakes none of them.
-// `card` and `timers` alone go and ask: the one as only the card knows what it counted, the other as a wheel is its core's alone.
+// A report must not disturb the machine that it describes: it reads values that other cores publish, and wakes no core. `card` and `timers`
+// are the exceptions. Only the card has its own counters, and only a core can read its timer wheel.
 #include <chrono>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "kernel/memory/heap.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/numbers.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/policy.hpp"
 #include "kernel/task.hpp"
 #include "kernel/timer.hpp"
@@ -22,18 +23,11 @@
 namespace neap::observe {
 namespace {
 
-void tell_policy_of(unsigned core, Fields& fields) {
-  constexpr const char* switches[] = {"off", "on", "unknown"};
-  const policy::CorePolicy now = policy::of(core);
-  fields.text("idle", idle_state_names[static_cast<unsigned>(now.idle)]);
-  fields.number("itr_us", now.itr_us);
-  fields.number("poll_budget_us", now.poll_budget_us);
-  fields.text("pstate", hexadecimal(now.performance));
-  fields.text("epp", now.epp < machine::firmwares_preference ? std::to_string(now.epp) : "off");
-  fields.number("power_limit_mw", now.power_limit_mw);
-  fields.text("turbo", switches[now.turbo < 2 ? now.turbo : 2]);
-  fields.text("tso", policy::segmentation_names[static_cast<unsigned>(now.segmentation)]);
-  fields.number("generation", now.generation);
+void report_core_policy(unsigned core, Fields& fields) {
+  for (const policy::Row& row : policy::kernel_rows()) {
+    fields.text(row.report_name.empty() ? row.name : row.report_name, policy::report(row, policy::value_of(row.setting, core)));
+  }
+  fields.number("generation", policy::of(core).generation);
 }
 
 std::string core_or_none(std::optional<unsigned> core) { return core ? std::to_string(*core) : "none"; }
@@ -54,6 +48,7 @@ struct LogCounters {
 };
 LogCounters log_counters(unsigned core) noexcept {
   const log::Extent extent = log::extent(core);
+  require(extent.first <= extent.end, "a log's first line is not after its end", core);
   return {.lines = extent.end - extent.first, .unwritten = extent.unwritten, .requests = log::requests(core)};
 }
 constexpr NamedCount<LogCounters> log_counts[] = {
@@ -163,9 +158,9 @@ struct Cores {
   unsigned first, end;
 };
 
-/// Tells the sums over `cores` of what `of(core)` counts.
+/// Emits the sums of `of(core)` over `cores`.
 template <class Struct, std::size_t lines>
-void tell_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned core) noexcept, Cores cores, const Emit& emit) {
+void report_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned core) noexcept, Cores cores, const Emit& emit) {
   Struct sums{};
   for (unsigned core = cores.first; core < cores.end; ++core) {
     const Struct more = of(core);
@@ -174,15 +169,15 @@ void tell_sums(const NamedCount<Struct> (&table)[lines], Struct (*of)(unsigned c
   for (const auto& [name, count] : table) emit(name, sums.*count);
 }
 
-// The CPU counts them for each core; firmware takes all cores at once.
-void tell_machine(const Emit& emit) {
+// The CPU counts system management interrupts for each core, and each one stops all cores.
+void report_machine(const Emit& emit) {
   const machine::HardwareErrors errors = machine::hardware_errors();
   emit("machine.corrected_errors", errors.corrected);
   emit("machine.uncorrected_errors", errors.uncorrected);
   if (const auto interrupts = machine::system_management_interrupts()) emit("machine.smis", *interrupts);
 }
 
-void tell_memory(const Emit& emit) {
+void report_memory(const Emit& emit) {
   const memory::PageCounters pages = memory::page_counters();
   emit("memory.total_bytes", pages.total_bytes);
   emit("memory.free_bytes", pages.free_bytes);
@@ -196,7 +191,7 @@ void tell_memory(const Emit& emit) {
 
 }  // namespace
 
-void tell_lines(Fields& fields) {
+void report_line_counts(Fields& fields) {
   std::uint64_t lines = 0, unwritten = 0;
   for (unsigned core = 0; core < core_count(); ++core) {
     const LogCounters more = log_counters(core);
@@ -207,7 +202,7 @@ void tell_lines(Fields& fields) {
   fields.number("unwritten", unwritten);
 }
 
-task<std::string> tell_status(const Request& request) {
+task<std::string> report_status(const Request& request) {
   const Server& server = request.server;
   const log::State log = log::state();
   Fields fields;
@@ -218,40 +213,38 @@ task<std::string> tell_status(const Request& request) {
   fields.text("boot_id", hex_id(server.boot_id()));
   fields.number("run", log.run);
   fields.text("logging", log.running ? "on" : "off");
-  tell_lines(fields);
+  report_line_counts(fields);
   fields.number("generation", policy::generation());
   fields.number("clients", request.server.clients().count());
   fields.text("control_core", core_or_none(server.options().control_core));
   fields.text("address", server.network() == nullptr ? "none" : server.network()->address().to_string());
   fields.text("token", server.options().token.empty() ? "no" : "yes");
   const log::Options& options = server.options().log;
-  fields.number("log", options.records_per_core);
+  fields.number("log", options.entries_per_core);
   fields.text("log_full", options.when_full == log::WhenFull::stop ? "stop" : "overwrite");
   fields.number("log_sample_us", options.sample_period_us);
   fields.text("log_idle", options.idle_records ? "on" : "off");
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_policy(const Request& request) {
+task<std::string> report_policy(const Request& request) {
   std::string text = "ok generation=" + std::to_string(policy::generation());
   for (unsigned core = 0; core < core_count(); ++core) {
     if (request.core && *request.core != core) continue;
     Fields fields(" ");
-    tell_policy_of(core, fields);
+    report_core_policy(core, fields);
     text += "; " + std::to_string(core) + ' ' + fields.all();
   }
   const policy::Device* const card = policy::device();
   if (card == nullptr || request.core) co_return text;
   Fields fields(" ");
-  for (unsigned i = 0; i < policy::settings; ++i) {
-    const auto setting = static_cast<policy::Setting>(i);
-    if (setting == policy::Setting::preset || setting == policy::Setting::steer || !policy::is_card_setting(setting)) continue;
-    fields.number(policy::setting_names[i], card->value_of(setting));
+  for (const policy::Row& row : card->settings()) {
+    if (!row.preset && row.scope == policy::Scope::card) fields.number(row.name, card->value_of(row.setting));
   }
   co_return text + "; card " + fields.all();
 }
 
-task<std::string> tell_cores(const Request&) {
+task<std::string> report_cores(const Request&) {
   std::string text = "ok ";
   const std::uint64_t now_ns = machine::now_ns();
   for (unsigned core = 0; core < core_count(); ++core) {
@@ -259,7 +252,7 @@ task<std::string> tell_cores(const Request&) {
     const LogCounters log = log_counters(core);
     const log::TrafficTotals traffic = log::traffic(core);
     Fields fields(" ");
-    tell_policy_of(core, fields);
+    report_core_policy(core, fields);
     fields.number("interrupts", events.interrupts);
     fields.number("records", log::extent(core).end);
     fields.number("unwritten", log.unwritten);
@@ -277,40 +270,40 @@ task<std::string> tell_cores(const Request&) {
   co_return text;
 }
 
-void tell_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit) {
+void report_own_statistics(const Server& server, std::optional<unsigned> core, const Emit& emit) {
   const Cores cores{.first = core.value_or(0), .end = core ? *core + 1 : core_count()};
-  tell_sums(event_counts, &event_counters, cores, emit);
-  tell_sums(log_counts, &log_counters, cores, emit);
-  tell_sums(net_counts, &net::counters, cores, emit);
-  if (server.network() != nullptr) server.network()->device().tell_counters(core, emit);
+  report_sums(event_counts, &event_counters, cores, emit);
+  report_sums(log_counts, &log_counters, cores, emit);
+  report_sums(net_counts, &net::counters, cores, emit);
+  if (server.network() != nullptr) server.network()->device().report_counters(core, emit);
   if (core) return;
-  tell_machine(emit);
-  tell_memory(emit);
+  report_machine(emit);
+  report_memory(emit);
   for (const auto& [name, member] : control_counts) emit(name, (server.counters().*member).load(std::memory_order_relaxed));
   emit("control.clients", server.clients().proven());
   emit("control.unproven", server.clients().unproven());
   emit("control.held_bytes", server.clients().held_bytes());
 }
 
-task<std::string> tell_statistics(const Request& request) {
+task<std::string> report_statistics(const Request& request) {
   Fields fields;
   const Emit emit = [&](std::string_view name, std::uint64_t value) { fields.number(name, value); };
-  request.server.tell_statistics(request.core, emit);
+  request.server.report_statistics(request.core, emit);
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_card(const Request& request) {
+task<std::string> report_card(const Request& request) {
   const net::Network* const network = request.server.network();
   if (network == nullptr) co_return "error: there is no card";
   Fields fields;
   const Emit emit = [&](std::string_view name, std::uint64_t value) { fields.number(name, value); };
-  if (const auto told = co_await network->device().tell_own_counters(request.core, emit); !told) {
-    co_return std::string("error: ") + told.error().message;
+  if (const auto reported = co_await network->device().report_device_counters(request.core, emit); !reported) {
+    co_return std::string("error: ") + reported.error().message;
   }
   co_return "ok " + fields.all();
 }
 
-task<std::string> tell_timers(const Request& request) {
+task<std::string> report_timers(const Request& request) {
   const auto here = [] {
     Fields fields(" ");
     const PendingTimers pending = pending_timers();
@@ -328,7 +321,7 @@ task<std::string> tell_timers(const Request& request) {
   co_return text;
 }
 
-task<std::string> tell_time(const Request&) {
+task<std::string> report_time(const Request&) {
   Fields fields(" ");
   fields.number("tsc", machine::timestamp());
   fields.number("tsc_hz", machine::timestamp_hz());

@@ -8,6 +8,7 @@
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
 #include "observe/built_in.hpp"
 #include "observe/line.hpp"
@@ -15,19 +16,22 @@
 namespace neap::observe {
 namespace {
 
-/// So many connections hear why they are refused, each for this long; the rest is reset.
-constexpr unsigned turned_away_max = 8;
-constexpr std::chrono::seconds turned_away_limit{1};
+/// The maximum of rejections in progress, and the time limit of each. Further connections are reset.
+constexpr unsigned rejections_max = 8;
+constexpr std::chrono::seconds rejection_limit{1};
 
-/// A connection that hears one line and is closed. A peer that does not close its side is reset.
-class Refused final : public net::ConnectionHandler {
+/// A connection that gets one line and is closed. It is reset if the peer does not close its side.
+class Rejection final : public net::ConnectionHandler {
  public:
-  explicit Refused(std::atomic<unsigned>& present) noexcept : present_(present) {}
-  ~Refused() override { present_.fetch_sub(1, std::memory_order_relaxed); }
-  Refused(const Refused&) = delete;
-  Refused& operator=(const Refused&) = delete;
+  explicit Rejection(std::atomic<unsigned>& present) noexcept : present_(present) {}
+  ~Rejection() override {
+    const unsigned before = present_.fetch_sub(1, std::memory_order_relaxed);
+    require(before > 0, "no more rejections end than began", before);
+  }
+  Rejection(const Rejection&) = delete;
+  Rejection& operator=(const Rejection&) = delete;
   void begin(net::Connection& connection) {
-    limit_.arm(turned_away_limit, [&connection] { connection.abort(); });
+    limit_.arm(rejection_limit, [&connection] { connection.abort(); });
   }
   void received(net::Buffer) override {}
   void closed() override { limit_.cancel(); }
@@ -39,15 +43,18 @@ class Refused final : public net::ConnectionHandler {
 
 }  // namespace
 
-Surroundings real_surroundings() noexcept {
+Environment machine_environment() noexcept {
   return {.power_off = []() noexcept { machine::exit(machine::ExitStatus::success); }, .reboot = []() noexcept { machine::reboot(); }};
 }
 
-Server::Server(Options options, Surroundings surroundings)
-    : options_(std::move(options)), surroundings_(surroundings), boot_(find_boot_facts(options_.control_core)) {}
+Server::Server(Options options, Environment environment)
+    : options_(std::move(options)), environment_(environment), boot_(find_boot_facts(options_.control_core)) {}
 
 task<Result<void>> Server::serve(net::Network& network) {
+  require(network_ == nullptr && this_core() == 0, "control serves one network, from core 0", this_core());
+  require(options_.control_port.has_value(), "control serves a port");
   network_ = &network;
+  add_setting_commands();
   const std::uint16_t port = *options_.control_port;
   const std::function<std::unique_ptr<net::ConnectionHandler>(net::Connection&)> acceptor = [this](net::Connection& connection) {
     return accept(connection);
@@ -67,7 +74,7 @@ std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connecti
   const net::Ipv4Address peer = connection.remote().address;
   if (!options_.allow.allows(peer, network_->address(), network_->netmask())) {
     count(counters_.refused_address);
-    return turn_away(connection, peer.to_string() + " may not use control here (control_allow=)");
+    return reject(connection, peer.to_string() + " may not use control here (control_allow=)");
   }
   auto client = std::make_shared<Client>(*this, connection);
   auto handler = std::make_unique<ClientHandler>(client);
@@ -76,7 +83,7 @@ std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connecti
   if (!displaced) {
     const bool delayed = displaced.error() == Refusal::delayed;
     count(delayed ? counters_.refused_delayed : counters_.refused_full);
-    return turn_away(connection, delayed ? "too many wrong tokens from this address: wait a second" : "all places are taken");
+    return reject(connection, delayed ? "too many wrong tokens from this address: wait a second" : "all places are taken");
   }
   count(counters_.connections);
   if (*displaced) count(counters_.unproven_displaced);
@@ -84,21 +91,22 @@ std::unique_ptr<net::ConnectionHandler> Server::accept(net::Connection& connecti
   return handler;
 }
 
-std::unique_ptr<net::ConnectionHandler> Server::turn_away(net::Connection& connection, const std::string& why) {
-  if (turned_away_.fetch_add(1, std::memory_order_relaxed) >= turned_away_max) {
-    turned_away_.fetch_sub(1, std::memory_order_relaxed);
+std::unique_ptr<net::ConnectionHandler> Server::reject(net::Connection& connection, const std::string& reason) {
+  if (rejections_.fetch_add(1, std::memory_order_relaxed) >= rejections_max) {
+    rejections_.fetch_sub(1, std::memory_order_relaxed);
     count(counters_.refused_unheard);
     return nullptr;
   }
-  auto refused = std::make_unique<Refused>(turned_away_);
-  const std::string line = "error: " + why + '\n';
-  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // what can be done was done
+  auto refused = std::make_unique<Rejection>(rejections_);
+  const std::string line = "error: " + reason + '\n';
+  static_cast<void>(connection.send(net::Buffer::copy(std::as_bytes(std::span(line)))));  // the connection is closed in any case
   connection.close();
   refused->begin(connection);
   return refused;
 }
 
 bool Server::prove(Client& client) {
+  require(this_core() == client.core(), "a client proves itself on its own core", client.core());
   if (client.proven) return true;
   const auto displaced = clients_.prove(client);
   if (!displaced) {
@@ -112,14 +120,15 @@ bool Server::prove(Client& client) {
   return true;
 }
 
-// --- A line ------------------------------------------------------------------------------------------------------------------------------
+// --- Lines -------------------------------------------------------------------------------------------------------------------------------
 
-std::string Server::refuse(std::string_view why) {
+std::string Server::refuse(std::string_view reason) {
   count(counters_.refused);
-  return "error: " + std::string(why);
+  return "error: " + std::string(reason);
 }
 
 task<std::string> Server::answer(Client& client, std::string_view line) {
+  require(this_core() == client.core(), "a line is answered on its client's core", client.core());
   count(counters_.lines);
   auto words = split_words(line);
   if (!words) co_return refuse(words.error());
@@ -145,8 +154,8 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
   const auto checked = check_words(command->usage, *words, core_count());
   if (!checked) co_return refuse(checked.error());
 
-  // Without a token, a line that can be carried out is what tells a client from a program that strayed here.
-  if (!locked && !prove(client)) co_return refuse(all_places_taken);
+  // Without a token, the first valid line proves that the peer is a client of control.
+  if (!locked && !prove(client)) co_return refuse(places_taken);
   const Request request{.server = *this, .client = client, .name = name, .words = checked->words, .core = checked->core};
   std::string text = co_await command->run(request);
   if (text.starts_with("error")) count(counters_.refused);
@@ -154,7 +163,7 @@ task<std::string> Server::answer(Client& client, std::string_view line) {
 }
 
 bool Server::token_fits(std::string_view text) const noexcept {
-  // Every byte is looked at, whatever the ones before it were; how long the token is may be seen.
+  // The loop compares all bytes, so its time depends only on the length of `text`.
   std::size_t differences = text.size() ^ options_.token.size();
   for (std::size_t i = 0; i < text.size() && !options_.token.empty(); ++i) {
     differences |= static_cast<unsigned char>(text[i] ^ options_.token[i % options_.token.size()]);
@@ -181,11 +190,12 @@ std::vector<const Command*> Server::commands() const {
   return all;
 }
 
-// --- What applications add ---------------------------------------------------------------------------------------------------------------
+// --- Commands and statistics of applications ---------------------------------------------------------------------------------------------
 
 Result<void> Server::add_command(std::string usage, std::string help, Run run) {
+  require(run != nullptr, "a command has a function");
   const std::size_t at = added_count_.load(std::memory_order_relaxed);
-  if (at == commands_max) return failure(ErrorCode::full, "no room for another command", at);
+  if (at == added_.size()) return failure(ErrorCode::full, "no room for another command", at);
   auto added = std::make_unique<Added>();
   added->usage = std::move(usage);
   added->help = std::move(help);
@@ -195,48 +205,50 @@ Result<void> Server::add_command(std::string usage, std::string help, Run run) {
   const std::string_view name = added->command.name();
   const auto known = aliases();
   const bool taken = find(name) != nullptr || std::any_of(known.begin(), known.end(), [&](const Alias& one) { return one.name == name; });
-  if (name.empty() || taken) return failure(ErrorCode::invalid, "a command needs a name of its own");
+  if (name.empty() || taken) return failure(ErrorCode::invalid, "a command needs a name that is not in use");
   added_[at] = std::move(added);
   added_count_.store(at + 1, std::memory_order_release);
   return {};
 }
 
 Result<void> Server::add_statistics(std::string group, Statistics statistics) {
+  require(statistics != nullptr, "a group of statistics has a function");
   const std::size_t at = groups_count_.load(std::memory_order_relaxed);
   if (at == statistics_max) return failure(ErrorCode::full, "no room for further statistics", at);
-  groups_[at] = std::make_unique<Group>(Group{.name = std::move(group), .tell = std::move(statistics)});
+  groups_[at] = std::make_unique<Group>(Group{.name = std::move(group), .report = std::move(statistics)});
   groups_count_.store(at + 1, std::memory_order_release);
   return {};
 }
 
-void Server::tell_statistics(std::optional<unsigned> core, const Emit& emit) const {
-  tell_own_statistics(*this, core, emit);
+void Server::report_statistics(std::optional<unsigned> core, const Emit& emit) const {
+  require(!core || *core < core_count(), "statistics are of one of the machine's cores", core.value_or(0));
+  report_own_statistics(*this, core, emit);
   const std::size_t groups = groups_count_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < groups; ++i) {
-    const std::string front = groups_[i]->name + '.';
-    const Emit with_group = [&](std::string_view name, std::uint64_t value) { emit(front + std::string(name), value); };
-    groups_[i]->tell(core, with_group);
+    const std::string prefix = groups_[i]->name + '.';
+    const Emit with_group = [&](std::string_view name, std::uint64_t value) { emit(prefix + std::string(name), value); };
+    groups_[i]->report(core, with_group);
   }
 }
 
-// --- The beginning -----------------------------------------------------------------------------------------------------------------------
+// --- Start -------------------------------------------------------------------------------------------------------------------------------
 
 task<Result<Control*>> start(Options options, policy::Device& device, net::Network& network) {
   policy::use(&device);
-  if (const auto applied = co_await policy::apply(options.wishes); !applied) {
+  if (const auto applied = co_await policy::apply(options.boot_settings); !applied) {
     print("observe: ", applied.error().why);
     co_return failure(applied.error().code, "a setting was refused");
   }
-  if (options.log.records_per_core > 0) {
+  if (options.log.entries_per_core > 0) {
     if (const auto prepared = co_await log::prepare(options.log); !prepared) co_return std::unexpected(prepared.error());
   }
-  std::unique_ptr<Server> server(new (std::nothrow) Server(std::move(options), real_surroundings()));
+  std::unique_ptr<Server> server(new (std::nothrow) Server(std::move(options), machine_environment()));
   if (server == nullptr) co_return failure(ErrorCode::out_of_memory, "no memory for control");
   if (server->options().control_port.has_value()) {
     if (const auto counted = net::count_as_control(*server->options().control_port); !counted) co_return std::unexpected(counted.error());
     if (const auto serving = co_await server->serve(network); !serving) co_return std::unexpected(serving.error());
   }
-  co_return server.release();  // it lives as long as the machine
+  co_return server.release();  // never freed
 }
 
 }  // namespace neap::observe

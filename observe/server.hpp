@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The control server: who may come in, and what a line is worth.
+// The control server: it admits clients and answers their lines.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 #include <string_view>
 #include <vector>
 
-#include "observe/clients.hpp"
-#include "observe/command.hpp"
+#include "kernel/async_mutex.hpp"
+#include "observe/client_places.hpp"
+#include "observe/command_syntax.hpp"
 #include "observe/control.hpp"
 #include "observe/log_file.hpp"
 #include "observe/options.hpp"
-#include "observe/turns.hpp"
 
 namespace neap::observe {
 
-/// What control has done since boot; rare events of any core.
+/// Control's counters since boot, for events on any core.
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
   Count connections, unproven_displaced, unproven_expired;
@@ -34,55 +34,55 @@ struct Counters {
 };
 inline void count(Counters::Count& which, std::uint64_t amount = 1) noexcept { which.fetch_add(amount, std::memory_order_relaxed); }
 
-/// What tests have otherwise.
-struct Surroundings {
+/// The machine's functions and the time limits, which tests replace.
+struct Environment {
   void (*power_off)() noexcept;
   void (*reboot)() noexcept;
-  std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< until a client must have proven itself
-  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< makes guessing slow
-  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< of output after the end, without an acknowledgement
+  std::chrono::nanoseconds proof_limit{std::chrono::seconds(10)};              ///< for a client to prove itself
+  std::chrono::nanoseconds wrong_token_delay{std::chrono::milliseconds(250)};  ///< slows guessing down
+  std::chrono::nanoseconds drain_limit{std::chrono::seconds(10)};              ///< without an acknowledgement of output after the end
 };
-[[nodiscard]] Surroundings real_surroundings() noexcept;
+[[nodiscard]] Environment machine_environment() noexcept;
 
 class Server final : public Control {
  public:
-  Server(Options options, Surroundings surroundings);
+  Server(Options options, Environment environment);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// Serves `network` from here on; core 0, once. Errors as `Network::listen`.
+  /// Starts to serve `network`; once, on core 0, after `policy::use`. Errors as `Network::listen`.
   [[nodiscard]] task<Result<void>> serve(net::Network& network);
 
   Result<void> add_command(std::string usage, std::string help, Run run) override;
   Result<void> add_statistics(std::string group, Statistics statistics) override;
   [[nodiscard]] std::uint64_t boot_id() const noexcept override { return boot_.boot_id; }
 
-  /// The whole way of a line to its answer.
+  /// Executes a line and returns its answer.
   [[nodiscard]] task<std::string> answer(Client& client, std::string_view line);
-  /// Gives the client a place among the proven ones, if it has none. False: all are taken by clients at work.
+  /// Gives the client a place among the proven clients, if it has none. False: all places are taken by busy clients.
   [[nodiscard]] bool prove(Client& client);
-  /// "error: why", counted.
-  [[nodiscard]] std::string refuse(std::string_view why);
+  /// Counts a refusal and returns "error: " and `reason`.
+  [[nodiscard]] std::string refuse(std::string_view reason);
 
-  /// Null: there is none.
+  /// Returns the command of this name, or null.
   [[nodiscard]] const Command* find(std::string_view name) const noexcept;
-  /// All of them, as `help` lists them.
+  /// Returns all commands in the order of `help`.
   [[nodiscard]] std::vector<const Command*> commands() const;
-  /// Whether `text` is the token; takes as long for any text of its length.
+  /// True if `text` is the token. Takes the same time for any text of a given length.
   [[nodiscard]] bool token_fits(std::string_view text) const noexcept;
-  /// Calls `emit` with all counters that control knows of, applications' included; one core's or the machine's.
-  void tell_statistics(std::optional<unsigned> core, const Emit& emit) const;
+  /// Calls `emit` with all counters of one core or of the machine, including those of applications.
+  void report_statistics(std::optional<unsigned> core, const Emit& emit) const;
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }
-  [[nodiscard]] const Surroundings& surroundings() const noexcept { return surroundings_; }
+  [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
   [[nodiscard]] const BootFacts& boot() const noexcept { return boot_; }
   [[nodiscard]] const net::Network* network() const noexcept { return network_; }
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  [[nodiscard]] Clients& clients() noexcept { return clients_; }
-  [[nodiscard]] const Clients& clients() const noexcept { return clients_; }
-  /// Held by whoever changes the machine's settings or its run.
-  [[nodiscard]] Turns& turns() noexcept { return turns_; }
+  [[nodiscard]] ClientPlaces& clients() noexcept { return clients_; }
+  [[nodiscard]] const ClientPlaces& clients() const noexcept { return clients_; }
+  /// A command MUST hold this mutex while it changes settings or the run.
+  [[nodiscard]] AsyncMutex& change_mutex() noexcept { return change_mutex_; }
 
  private:
   struct Added {
@@ -91,22 +91,25 @@ class Server final : public Control {
   };
   struct Group {
     std::string name;
-    Statistics tell;
+    Statistics report;
   };
+  /// Of the kernel's settings and of those of the device in use.
+  void add_setting_commands();
   [[nodiscard]] std::unique_ptr<net::ConnectionHandler> accept(net::Connection& connection);
-  /// One line and the end; null, which resets the connection, if too many others are being told theirs.
-  [[nodiscard]] std::unique_ptr<net::ConnectionHandler> turn_away(net::Connection& connection, const std::string& why);
+  /// Sends one line and closes. Returns null, which resets the connection, if too many rejections are in progress.
+  [[nodiscard]] std::unique_ptr<net::ConnectionHandler> reject(net::Connection& connection, const std::string& reason);
 
   Options options_;
-  Surroundings surroundings_;
+  Environment environment_;
   BootFacts boot_;
   net::Network* network_ = nullptr;
   Counters counters_{};
-  Clients clients_;
-  Turns turns_;
-  std::atomic<unsigned> turned_away_{0};
-  // Applications add theirs while clients may already ask; what is below the counts never changes again.
-  std::array<std::unique_ptr<Added>, commands_max> added_;
+  ClientPlaces clients_;
+  AsyncMutex change_mutex_;
+  std::atomic<unsigned> rejections_{0};
+  static constexpr std::size_t settings_max = 32;
+  // The settings' commands come first. Applications may add commands while clients are served. Elements below the counts never change.
+  std::array<std::unique_ptr<Added>, commands_max + settings_max> added_;
   std::atomic<std::size_t> added_count_{0};
   std::array<std::unique_ptr<Group>, statistics_max> groups_;
   std::atomic<std::size_t> groups_count_{0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a log stream is made of: blocks of a 64 byte header and a payload, little-endian (docs/log-format.md).
+// The blocks of a log stream: a header of 64 bytes and a payload, little-endian (docs/log-format.md).
 //
-// A collector must know that it has everything, in order and whole, or what exactly it lacks. So each block has its number on this
-// connection, its lines' position in their core's log, and two checksums; what was overwritten before it could be sent is a block too.
+// A collector must know that it has every entry, or exactly which entries are missing. So each block has its number on this connection, its
+// position in the core's log, and two checksums. Entries that were overwritten before they could be sent are named by a `gap` block.
 #pragma once
 
 #include <array>
@@ -12,16 +12,20 @@
 
 #include "kernel/crc32c.hpp"
 #include "kernel/log_record.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::observe {
 
+/// Maximum of entries in a block. With its header it is 8 KiB: read, summed up and sent in one event.
+constexpr std::size_t block_entries_max = 127;
+
 enum class BlockType : std::uint8_t {
-  header = 1,       ///< the core's file header, now that it is final
-  lines = 2,        ///< of one core, from `position` on
-  gap = 3,          ///< `count` lines from `position` on were overwritten before they could be sent
-  end_of_core = 4,  ///< the core's run had `count` lines in all
+  header = 1,       ///< the core's file header; sent when it is final
+  entries = 2,      ///< of one core, from `position` on
+  gap = 3,          ///< `count` entries from `position` on were overwritten before they could be sent
+  end_of_core = 4,  ///< the core's run had `count` entries in all
   end = 5,          ///< of the run
-  alive = 6,        ///< nothing to send
+  alive = 6,        ///< sent when there is nothing else to send
 };
 
 struct BlockHeader {
@@ -40,16 +44,14 @@ struct BlockHeader {
   std::uint32_t reserved3 = 0;
   std::uint32_t header_crc32c = 0;  ///< of the bytes before it
 
-  /// Fills in what depends on the payload and the rest.
+  /// Fills in the payload's size and the checksums. The other fields MUST be final.
   void seal(std::span<const std::byte> payload) {
+    require(payload.size() <= block_entries_max * log::entry_bytes, "log: a block's payload is bounded", payload.size());
     payload_bytes = static_cast<std::uint32_t>(payload.size());
     payload_crc32c = crc32c(payload);
     header_crc32c = crc32c(std::as_bytes(std::span(this, 1)).first(offsetof(BlockHeader, header_crc32c)));
   }
 };
 static_assert(sizeof(BlockHeader) == 64);
-
-/// Lines at most in a block: with its header 8 KiB, as much as is read, summed up and sent in one event.
-constexpr std::size_t block_lines_max = 127;
 
 }  // namespace neap::observe

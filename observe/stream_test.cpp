@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The log's way out: `get` and `stream` must give the same bytes, once and whole, whatever the wire and the collector do.
+// The transfer of logs: `get` and `stream` must send the same bytes, complete and once, whatever the wire and the collector do.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace neap::observe::testing {
 namespace {
 
-/// What a collector keeps of a run: for each core the lines that it has, and the header once it came.
+/// A collector's copy of a run: each core's lines, and its header when it has arrived.
 struct Collected {
   struct Core {
     std::uint64_t position = 0;  ///< of the next line
@@ -25,7 +25,7 @@ struct Collected {
   std::uint64_t blocks = 0, alive = 0;
   bool ended = false;
 
-  /// Takes whole blocks from the front of `text`, which begins one connection's stream at block `number`.
+  /// Removes complete blocks from the front of `text`. The first one has number `number` on its connection.
   void take(std::string& text, std::uint64_t& number) {
     while (text.size() >= sizeof(BlockHeader)) {
       BlockHeader header;
@@ -47,9 +47,9 @@ struct Collected {
           ASSERT_EQ(payload.size(), header_bytes);
           core.header = payload;
           break;
-        case BlockType::lines:
+        case BlockType::entries:
           ASSERT_EQ(header.position, core.position);
-          ASSERT_EQ(header.count * log::record_bytes, payload.size());
+          ASSERT_EQ(header.count * log::entry_bytes, payload.size());
           core.lines += payload;
           core.position += header.count;
           break;
@@ -79,7 +79,7 @@ struct Collected {
   }
 };
 
-/// One connection of a collector: takes what comes; after `bytes_max` bytes it breaks off. Returns whether the run ended.
+/// One connection of a collector, which aborts after `bytes_max` bytes. Returns true if the run ended.
 bool collect(World& world, Collected& collected, const char* mode, std::size_t bytes_max = ~std::size_t{0}) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask(collected.resume(mode)), "ok");
@@ -96,7 +96,7 @@ bool collect(World& world, Collected& collected, const char* mode, std::size_t b
       },
       60s));
   if (!collected.ended) {
-    text += peer.take();  // what came between the last look and the end
+    text += peer.take();  // bytes that arrived before the end
     collected.take(text, number);
   }
   if (!collected.ended) peer.abort();
@@ -111,7 +111,7 @@ std::string fetch(World& world, unsigned core) {
 
 std::string file_of(const Collected::Core& core) { return core.header + core.lines; }
 
-/// A finished run with some thousand lines on two cores.
+/// Makes a finished run with some thousand lines on two cores.
 void make_run(World& world, unsigned records) {
   Peer& peer = world.peer();
   EXPECT_TRUE(peer.ask("start").starts_with("ok run="));
@@ -149,8 +149,8 @@ TEST(LogFile, GetGivesHeaderAndLinesAndTheSameEachTime) {
   EXPECT_NE(fetch(world, 1), file);
 }
 
-// A log is sent in small pieces, so that whoever else is on that core has its turn between them.
-TEST(LogFile, ALongLogHoldsNobodyUp) {
+// A log is sent in small pieces, so that other events of that core run between them.
+TEST(LogFile, ALongLogDoesNotBlockTheCore) {
   World world(small_log(log::WhenFull::stop, 65536));
   make_run(world, 60'000);
   const auto core_of = [](Peer& peer) { return peer.ask("rdtsc").back(); };
@@ -177,7 +177,7 @@ TEST(LogStream, AfterARunItGivesWhatGetGives) {
   EXPECT_EQ(world.server.counters().stream_gaps.load(), 0U);
 }
 
-TEST(LogStream, AfterWaitsForTheEndAndShowsThatItLives) {
+TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   World world;
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("stream,after"), "error: there is no run (start begins one)");
@@ -186,7 +186,7 @@ TEST(LogStream, AfterWaitsForTheEndAndShowsThatItLives) {
   EXPECT_EQ(collector.ask("stream,after"), "ok");
   world.record(500);
   EXPECT_TRUE(HostMachine::wait_until([&] { return collector.received_bytes() >= sizeof(BlockHeader); }));
-  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // signs of life and no line
+  EXPECT_EQ(collector.received_bytes() % sizeof(BlockHeader), 0U);  // alive blocks without lines
   EXPECT_LT(collector.received_bytes(), 10 * sizeof(BlockHeader));
   EXPECT_TRUE(peer.ask("stop").starts_with("ok "));
   std::string text = collector.rest();
@@ -198,8 +198,8 @@ TEST(LogStream, AfterWaitsForTheEndAndShowsThatItLives) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-// A collector that is killed again and again, on a wire that loses frames, must end with every line once.
-TEST(LogStream, ResumesWithoutAHoleOrADouble) {
+// A collector that is killed repeatedly, on a wire that loses frames, must finally have every line once.
+TEST(LogStream, ResumesWithoutGapsOrRepetitions) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   World world(options);
   world.machines.server_card.set_faults(0.01, 0.01, 0.01);
@@ -222,18 +222,18 @@ TEST(LogStream, ResumesWithoutAHoleOrADouble) {
   EXPECT_GE(collected.cores[0].position, 12U * 1500);
 }
 
-TEST(LogStream, LiveLinesComeWhileTheRunIsOn) {
+TEST(LogStream, LiveLinesArriveDuringTheRun) {
   World world;
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=1");
   Collected collected;
-  EXPECT_FALSE(collect(world, collected, "live", 1));  // the start's own lines
+  EXPECT_FALSE(collect(world, collected, "live", 1));  // the lines of the start
   world.record(300);
   EXPECT_FALSE(collect(world, collected, "live", 250 * 64));
   EXPECT_GE(collected.cores[0].position + collected.cores[1].position, 250U);
 }
 
-TEST(LogStream, WhatWasOverwrittenIsAGapWithItsLength) {
+TEST(LogStream, OverwrittenLinesAreAGapWithItsLength) {
   World world(small_log(log::WhenFull::overwrite, 1024));
   make_run(world, 5000);
   Collected collected;
@@ -244,7 +244,7 @@ TEST(LogStream, WhatWasOverwrittenIsAGapWithItsLength) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-TEST(LogStream, ARunThatIsGoneIsNotMixedWithTheNext) {
+TEST(LogStream, AnOverwrittenRunIsNotMixedWithTheNext) {
   World world(small_log(log::WhenFull::stop, 65536));
   make_run(world, 60'000);
   Peer& slow = world.peer(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The names that an image's build makes up, for tests.
+// Test values of the names that an image's build defines.
 #include "kernel/application.hpp"
 
 namespace neap {

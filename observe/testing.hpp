@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests: a machine that serves control, and clients of it on another machine, in one process.
+// For tests: a machine that serves control, and its clients on another machine in the same process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/log.hpp"
 #include "kernel/memory/page_allocator.hpp"
 #include "kernel/policy.hpp"
@@ -31,7 +32,7 @@ using host::HostMachine;
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 
-/// A card for policy: takes 0 to 1000 us in steps of 2.
+/// A card for policy: accepts `itr` from 0 to 1000 us in steps of 2, and has the 82599's settings, which docs/control.md shows.
 class FakeDevice final : public policy::Device {
  public:
   Result<std::uint32_t> round_itr(unsigned, std::uint32_t itr_us) const noexcept override {
@@ -42,13 +43,14 @@ class FakeDevice final : public policy::Device {
   void set_itr(unsigned core, std::uint32_t itr_us) noexcept override { itr_us_[core] = itr_us; }
   void set_interrupt(unsigned, bool) noexcept override {}
   const volatile void* next_receive_line(unsigned) const noexcept override { return nullptr; }
+  std::span<const policy::Row> settings() const noexcept override { return ixgbe::setting_rows(); }
   task<Result<Change>> change(policy::Setting, std::uint32_t value, unsigned) override { co_return Change{.value = value}; }
 
  private:
   std::array<std::atomic<std::uint32_t>, machine::cores_max> itr_us_{};
 };
 
-/// What a client on the other machine sees and does; used by the test's thread.
+/// A client on the other machine; used by the test's thread.
 class Peer {
  public:
   Peer(net::testing::TwoMachines& world, bool reads = true) : world_(world), seen_(std::make_shared<Seen>()) {
@@ -72,11 +74,11 @@ class Peer {
       }
     });
   }
-  /// The same for a connection that may be closed or full.
+  /// The same without a check, for a connection that may be closed or full.
   void try_send(std::string_view text) {
     on_connection([&](net::Connection& connection) { (void)connection.send(net::Buffer::copy(std::as_bytes(std::span(text)))); });
   }
-  /// The next line, without its end; nothing if none comes.
+  /// Returns the next line without its end; nothing if none arrives.
   std::optional<std::string> line(std::chrono::seconds limit = 20s) {
     std::optional<std::string> result;
     (void)HostMachine::wait_until([&] { return (result = try_line()).has_value() || ended(); }, limit);
@@ -87,13 +89,13 @@ class Peer {
     send(std::string(text) + '\n');
     return line().value_or("(nothing)");
   }
-  /// Everything until the other side says no more.
+  /// Returns everything until the server closes.
   std::string rest() {
     EXPECT_TRUE(HostMachine::wait_until([&] { return ended(); }));
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});
   }
-  /// Takes what has come so far.
+  /// Removes and returns the bytes received so far.
   std::string take() {
     const std::lock_guard lock(seen_->mutex);
     return std::exchange(seen_->text, {});
@@ -135,7 +137,7 @@ class Peer {
     std::mutex mutex;
     std::string text;
     bool peer_closed = false, closed = false;
-    // The client's core alone:
+    // For the client's core only:
     net::Connection* connection = nullptr;
     bool reads = true;
     net::Buffer unread;
@@ -202,11 +204,11 @@ inline std::atomic<int> power_offs{0}, reboots{0};
 
 inline WorldOptions small_log(log::WhenFull when_full = log::WhenFull::stop, std::uint64_t lines = 8192) {
   WorldOptions options;
-  options.control.log = {.records_per_core = lines, .when_full = when_full};
+  options.control.log = {.entries_per_core = lines, .when_full = when_full};
   return options;
 }
 
-/// Two cores serve, or as many as wanted; one asks.
+/// A machine with two serving cores by default, and a client machine with one core.
 class World {
  public:
   explicit World(WorldOptions options = small_log())
@@ -218,8 +220,8 @@ class World {
         machines(wire_of(options)) {
     machines.machine.run(0, [&]() -> task<void> {
       policy::use(&device);
-      const policy::Wishes wishes;
-      const auto applied = co_await policy::apply(wishes);
+      const policy::BootSettings boot_settings;
+      const auto applied = co_await policy::apply(boot_settings);
       EXPECT_TRUE(applied.has_value());
       const auto prepared = co_await log::prepare(options.control.log);
       EXPECT_TRUE(prepared.has_value());
@@ -237,8 +239,7 @@ class World {
     machines.machine.on(0, [] { policy::use(nullptr); });
   }
 
-  /// One that is connected. A port that the server still has in TIME-WAIT is refused (lwIP resets such a SYN); then it is another one's
-  /// turn.
+  /// Returns a connected client. The server refuses a port that it has in TIME-WAIT (lwIP resets such a SYN); then another port is tried.
   Peer& peer(bool reads = true) {
     for (int attempt = 0; attempt < 20; ++attempt) {
       auto made = std::make_unique<Peer>(machines, reads);
@@ -249,7 +250,7 @@ class World {
     ADD_FAILURE() << "no connection";
     std::abort();
   }
-  /// `records` more on each of the server's cores, as if so many interrupts had come.
+  /// Adds `records` records on each of the server's cores, as if so many interrupts had occurred.
   void record(unsigned records) {
     for (unsigned core = 0; core < machines.client_core; ++core) {
       machines.machine.on(core, [&] {
@@ -259,7 +260,7 @@ class World {
   }
   void run(task<void> (*work)()) { machines.machine.run(0, work); }
 
-  // Gone last: no core may run any more.
+  // Destroyed last, when no core runs any more.
   struct LogRelease {
     ~LogRelease() { log::release(); }
   } log_release;

@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What holds for every test with a machine: our own driver breaks no rule of the card's.
+"""Checks in every test with a machine that our own driver breaks no rule of the card.
 
-The soft card knows where a real one would leave the outcome undefined, and says at its end whether a driver went there (`--strict`). So
-each machine that boots an image of ours is a test of that, whatever else it is for. Linux's and iPXE's drivers are their authors' affair.
-A test that breaks one on purpose says so: `machine.breaks_a_rule = True`.
+The soft card detects driver actions whose outcome is undefined on a real card, and reports them when it exits (`--strict`). So every
+machine that boots one of our images also tests our driver. The drivers of Linux and iPXE are not judged. A test that breaks a rule on
+purpose sets `machine.breaks_a_rule = True`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
+from tools.machine import Machine
 
-from tools.machine import Machine  # noqa: E402
-
-# The soft card's status when a rule was broken.
+# The soft card's exit status after a broken rule.
 RULE_BROKEN = 3
 STRICT = "--strict"
 
@@ -40,7 +34,7 @@ def no_rule_of_the_card_is_broken() -> Iterator[None]:
         with contextlib.ExitStack() as logs:
             card = machine._card_process
             path = machine.directory / "card.log" if card and machine.directory else None
-            # Open before it goes with the run's directory; it has gone where the machine was stopped before.
+            # Opened before the run's directory is removed. If the machine was stopped earlier, the file no longer exists.
             log = logs.enter_context(open(path, errors="replace")) if path and path.is_file() else None
             stop(machine)
             if log and card.returncode == RULE_BROKEN and not getattr(machine, "breaks_a_rule", False):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Packages of a newer Debian suite, without touching the system.
 
-A private apt, with its own lists and an empty record of what is installed, reads Debian 13 and its backports from the mirror that
-the machine uses anyway. What it downloads is unpacked into the cache, never installed. apt checks the archive's signature with
-the machine's own Debian keyring; where the sources are pinned (toolchain/sources.toml) we check their SHA-256 besides.
+A private apt reads Debian 13 and its backports from the mirror that the machine already uses. It has its own lists and an empty record of
+installed packages. It unpacks downloads into the cache and installs nothing. apt checks the archive's signature with the machine's Debian
+keyring. Sources that are pinned (toolchain/sources.toml) are also checked by SHA-256.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BACKPORTS = "trixie-backports"
 LISTS_MAX_AGE_SECONDS = 24 * 3600
 APT_TIMEOUT_SECONDS = 1800
 
-# Threads of one neap take turns without a word; waiting for another one is worth a line.
+# Threads of one neap take turns silently; waiting for another neap is reported.
 _turn = threading.Lock()
 
-# What of the machine's own apt configuration a private one must follow to reach the network.
+# Settings of the machine's apt configuration that the private apt must copy to reach the network.
 CARRIED_SETTINGS = re.compile(
     r"^Acquire::(https?|ftp|tor|mirror|socks5h?|ForceIPv[46]|Retries|Check-Valid-Until|Check-Date)\b", re.IGNORECASE
 )
@@ -66,7 +66,7 @@ class Archive:
         self._lock_path = self._home.parent / f"{self._home.name}.lock"
 
     def candidate(self, package: str, suite: str = SUITE) -> str | None:
-        """The version that `suite` gives, by signed lists; None if it has no such package."""
+        """The version in `suite`, from signed lists; None if it has no such package."""
         with self._locked():
             self._refresh()
             policy = output_of(["apt-cache", "policy", "-t", suite, package], env=self._environment())
@@ -96,7 +96,7 @@ class Archive:
         for name, version in wanted:
             found = sorted(into.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
             if not found:
-                raise Failure(f"apt said it downloaded {name} {version}, but there is no such file", f"full log: {self._log}")
+                raise Failure(f"apt reported the download of {name} {version}, but the file is missing", f"full log: {self._log}")
             files.append(found[-1])
         return files
 
@@ -120,7 +120,7 @@ class Archive:
         return list(dict.fromkeys(row[1] for row in fields if len(row) == 3 and row[2].endswith("Sources") == source))
 
     def _require(self, wanted: list[tuple[str, str]], source: bool = False) -> None:
-        """Looks again after fetching fresh lists, then names the version that is gone and what there is instead."""
+        """Fetches fresh lists before it reports a missing version, together with the versions that exist."""
         for name, version in wanted:
             if version in self._versions(name, source):
                 continue
@@ -179,7 +179,7 @@ class Archive:
 
 
 class VersionGone(Failure):
-    """A pinned version is not in the archive any more."""
+    """A pinned version is no longer in the archive."""
 
     def __init__(self, package: str, version: str, message: str, available: list[str]):
         super().__init__(message, "to take the archive's signed newer version: add --accept-newer")
@@ -189,6 +189,6 @@ class VersionGone(Failure):
 
 
 def unpack(package_file: Path, into: Path) -> None:
-    """Unpacks a .deb's files below a directory; nothing of it is run."""
+    """Unpacks a .deb's files below a directory. Runs none of its scripts."""
     into.mkdir(parents=True, exist_ok=True)
     output_of(["dpkg-deb", "--extract", str(package_file), str(into)], timeout_seconds=300)

@@ -54,9 +54,9 @@ def test_a_download_that_is_not_what_was_signed_is_refused(mirror: FakeMirror, t
     assert any("Hash Sum mismatch" in line for line in caught.value.details)
 
 
-def test_lists_signed_by_somebody_else_are_refused(mirror: FakeMirror) -> None:
+def test_lists_with_a_foreign_signature_are_refused(mirror: FakeMirror) -> None:
     mirror.add_package("thing", "1", {"file": "1"})
-    mirror.new_key("somebody")
+    mirror.new_key("foreign")
     mirror.publish()
     with pytest.raises(Failure, match="apt-get update failed") as caught:
         mirror.archive().candidate("thing")
@@ -81,7 +81,7 @@ def test_a_mirror_that_is_not_there_is_an_error(mirror: FakeMirror) -> None:
         mirror.archive().candidate("thing")
 
 
-def test_nothing_but_the_way_to_the_network_is_taken_from_the_systems_apt(mirror: FakeMirror) -> None:
+def test_only_network_settings_are_copied_from_the_systems_apt(mirror: FakeMirror) -> None:
     assert archive.CARRIED_SETTINGS.match('Acquire::http::Proxy "http://proxy.example:3128";')
     assert archive.CARRIED_SETTINGS.match('Acquire::https::Verify-Peer "true";')
     assert not archive.CARRIED_SETTINGS.match('Acquire::AllowInsecureRepositories "1";')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""GRUB in the shapes that firmware starts: for the network (BIOS, UEFI) and on a disc image that is both CD and disk.
+"""GRUB in the forms that firmware starts: for the network (BIOS, UEFI), and on a disc image that is both CD and disk.
 
-Each is one file with all modules inside, so that a boot over the network costs one transfer and no list of module files has to agree
-with it. What is to be booted is not inside: GRUB reads grub/grub.cfg beside it at each start.
+Each is one file that contains all modules. So a boot over the network needs one transfer, and modules of different versions cannot mix. It
+does not contain the thing to boot: GRUB reads grub/grub.cfg beside it at each start.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tools.boot_programs import BootPrograms
 
-# Where GRUB looks for its configuration, on whatever it was started from.
+# The path where GRUB looks for its configuration, on any boot medium.
 PREFIX = "/grub"
-# What the configurations of boot_menu.py use, and what helps a person at GRUB's prompt.
+# Modules for the configurations of boot_menu.py, and for manual work at GRUB's prompt.
 COMMON = (
     "boot cat configfile echo halt http linux ls multiboot multiboot2 net normal reboot regexp search sleep smbios test tftp true".split()
 )
@@ -29,19 +29,19 @@ EFI_IMAGE_KIB = 4096
 
 
 def bios_network(programs: BootPrograms, output: Path) -> None:
-    """A network bootstrap program for BIOS: what PXE loads at 0x7c00."""
+    """A network bootstrap program for BIOS, which PXE loads at 0x7c00."""
     _core(programs, "i386-pc-pxe", BIOS_NETWORK, NETWORK_START, output)
 
 
 def efi_network(programs: BootPrograms, output: Path) -> None:
-    """An UEFI application that reads its configuration from the server it came from."""
+    """An UEFI application that reads its configuration from the server that sent it."""
     _core(programs, "x86_64-efi", EFI, NETWORK_START, output)
 
 
 def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
-    """Writes `tree` as one image that starts as CD and as disk, on BIOS and on UEFI.
+    """Writes `tree` as one image that boots as CD and as disk, on BIOS and on UEFI.
 
-    `marker` is a file of the tree that no other disc has: GRUB finds its own disc by it.
+    `marker` is a file of the tree that no other disc has. GRUB finds its own disc by it.
     """
     start = f"search --set=root --file /{marker}\nset prefix=($root){PREFIX}\nconfigfile $prefix/grub.cfg\n"
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f"{output.name}.") as name:
@@ -51,7 +51,7 @@ def disc(programs: BootPrograms, tree: Path, marker: str, output: Path) -> None:
         _core(programs, "x86_64-efi", EFI, start, efi)
         with partition.open("wb") as file:
             file.truncate(EFI_IMAGE_KIB * 1024)
-        # Fixed numbers and dates here and below: two images of the same things are the same.
+        # Fixed numbers and dates here and below, so that two images with the same content are equal.
         programs.run("mformat", ["-i", str(partition), "-N", "4e454150", "-v", "NEAP", "::"])
         programs.run("mmd", ["-i", str(partition), "::/EFI", "::/EFI/BOOT"])
         programs.run("mcopy", ["-i", str(partition), str(efi), "::/EFI/BOOT/BOOTX64.EFI"])

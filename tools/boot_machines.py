@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Which machine boots what: the TOML file that a person writes, checked as a whole before anything is made of it.
+"""The machines' file: a TOML file that says what each machine boots. It is checked as a whole before anything is made from it.
 
     boot = "memcached"                  # machines that are not named below; otherwise the first application
     timeout_s = 3                       # how long the menu waits
@@ -18,11 +18,11 @@
     user = "admin"
     protocol = "ipmi"                   # or "redfish"
     password_file = "/home/me/rack1"    # or: password_variable = "RACK1_PASSWORD"
-    insecure = false                    # true: Redfish with a certificate that nobody signed
+    insecure = false                    # true: Redfish with an unverified certificate
 
 The file may come from another administrator, so its size, nesting and numbers are bounded.
 
-A misspelt key would be a machine that boots something else than was meant: so whatever is not known here is refused by name.
+A misspelt key would make a machine boot something else than intended. So unknown keys are refused by name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tools.foreign import read_bounded, shown
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-# What neither GRUB nor iPXE gives a meaning of its own within a command line.
+# Characters without a special meaning to GRUB or iPXE within a command line.
 WORDS = re.compile(r"[A-Za-z0-9_=.,:/+@%\[\] -]*")
 WORDS_BYTES_MAX = 1024
 TIMEOUT_SECONDS_MAX = 3600
@@ -53,7 +53,7 @@ PROTOCOLS = ("ipmi", "redfish")
 
 @dataclasses.dataclass(frozen=True)
 class Bmc:
-    """The management processor of a machine; the password itself is never kept."""
+    """The management processor of a machine. The password itself is not stored."""
 
     address: str
     user: str
@@ -65,7 +65,7 @@ class Bmc:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """One machine: known by its card's MAC or by its serial number. Empty `boot` and None `words`: what all machines have."""
+    """One machine, known by its card's MAC or by its serial number. Empty `boot` and None `words` mean the file's defaults."""
 
     name: str
     mac: str = ""
@@ -85,16 +85,16 @@ class Machines:
     machines: tuple[Machine, ...] = ()
 
     def find(self, name: str) -> Machine:
-        """The machine of that name, MAC or serial number. Raises Failure, naming those that there are."""
+        """The machine with that name, MAC or serial number. Raises Failure, which lists the known machines."""
         mac = as_mac(name)
         for machine in self.machines:
-            # Empty is nobody's name, least of all that of a machine without a MAC.
+            # The empty string is no name. Otherwise it would match a machine without a MAC.
             if name and (name in (machine.name, machine.serial) or mac == machine.mac):
                 return machine
         raise Failure(f"no machine '{name}'", f"machines: {', '.join(machine.name for machine in self.machines) or 'none'}")
 
     def require_entries(self, entries: Iterable[str], where: str) -> None:
-        """Raises Failure if the file names something to boot that is not there."""
+        """Raises Failure if the file names a boot entry that does not exist."""
         there = list(entries)
         named = [("boot", self.boot)] + [(f"words.{name}", name) for name in self.words]
         named += [(f"machines.{machine.name}.boot", machine.boot) for machine in self.machines]
@@ -117,11 +117,11 @@ def read(path: Path) -> Machines:
 
 
 def parse(text: str, where: str) -> Machines:
-    """As read(), of a text."""
+    """Like read(), for a text."""
     try:
         _require_shallow(text)
         values = tomllib.loads(text)
-    except ValueError as error:  # tomllib's own error is one; int() of thousands of digits raises it too
+    except ValueError as error:  # raised by tomllib, and by int() for thousands of digits
         raise Failure(f"{where}: {error}") from None
     except RecursionError:
         raise Failure(f"{where}: values nested too deeply") from None
@@ -144,9 +144,9 @@ def parse(text: str, where: str) -> Machines:
 
 
 def _require_shallow(text: str) -> None:
-    """tomllib's memory grows with the square of a key's dots: 200 KB of them take 20 GB. Raises ValueError.
+    """Limits the dots in a key, because tomllib's memory grows with their square: 200 KB of them take 20 GB. Raises ValueError.
 
-    Strings of several lines are refused, because without them each line shows by itself what is within a string.
+    Strings over several lines are refused. Without them, each line by itself shows which parts are strings.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if '"""' in line or "'''" in line:
@@ -156,12 +156,12 @@ def _require_shallow(text: str) -> None:
 
 
 def as_mac(text: str) -> str:
-    """A MAC as it is kept here, whichever of the two usual ways it was written; no MAC stays none."""
+    """A MAC in the form used here, from either of the two usual forms. No MAC gives None."""
     return text.lower().replace("-", ":")
 
 
 def check_words(words: str, what: str) -> str:
-    """A command line with single spaces. Raises Failure if a boot loader would read something else than was written."""
+    """A command line with single spaces. Raises Failure if a boot loader would read a different text."""
     if bad := WORDS.sub("", words):
         message = f"{what}: the character {bad[0]!r} has a meaning of its own for boot loaders"
         raise Failure(message, "letters, digits and =.,:/+@%[]_- are taken")
@@ -208,7 +208,7 @@ def _bmc(table: _Table, name: str) -> Bmc:
 
 
 class _Table:
-    """One table of the file, from which keys are taken by type; what is left over at the end nobody knows."""
+    """One table of the file. Keys are taken by type; the keys that remain at the end are unknown."""
 
     def __init__(self, where: str, prefix: str, values: object):
         self.where = where
@@ -219,7 +219,7 @@ class _Table:
         self._taken: set[str] = set()
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
-        """Empty if the key is not there."""
+        """Empty if the key does not exist."""
         self._taken.add(key)
         if key not in self.values:
             return ""
@@ -230,11 +230,11 @@ class _Table:
             raise Failure(f"{self.where}: {self._prefix}{key}: '{shown(value, 100)}' is not acceptable")
         return value
 
-    def number(self, key: str, otherwise: int, most: int) -> int:
+    def number(self, key: str, otherwise: int, maximum: int) -> int:
         self._taken.add(key)
         value = self.values.get(key, otherwise)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise Failure(f"{self.where}: {self._prefix}{key} must be a number from 0 to {most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            raise Failure(f"{self.where}: {self._prefix}{key} must be a number from 0 to {maximum}")
         return value
 
     def flag(self, key: str) -> bool:
@@ -249,7 +249,7 @@ class _Table:
         return _Table(self.where, f"{self._prefix}{key}.", self.values.get(key, {}))
 
     def finish(self) -> None:
-        """Raises Failure for a key that nobody took."""
+        """Raises Failure for a key that was not taken."""
         for key in self.values:
             if key not in self._taken:
                 known = ", ".join(sorted(self._taken))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The machines' file: what is taken, and that everything else is refused by name."""
+"""The machines' file: valid content is accepted, and everything else is refused by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_empty_name_is_no_machine() -> None:
         machines.find("")
 
 
-def test_the_example_in_the_module_is_one_that_is_taken() -> None:
+def test_the_example_in_the_module_is_valid() -> None:
     assert boot_machines.__doc__
     lines = [line for line in boot_machines.__doc__.splitlines() if line.startswith("    ")]
     machines = boot_machines.parse("\n".join(lines), "example")
@@ -63,7 +63,7 @@ def test_the_example_in_the_module_is_one_that_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("boot = ", "f: "),
         ("bot = 'memcached'", "there is no key 'bot'"),
@@ -89,10 +89,10 @@ def test_the_example_in_the_module_is_one_that_is_taken() -> None:
         ("[machines.a]\nserial = 's'\n[machines.a.bmc]\npassword = 'p'", "password"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(text: str, said: str) -> None:
+def test_an_error_is_refused_in_one_line(text: str, expected: str) -> None:
     with pytest.raises(Failure) as refused:
         boot_machines.parse(text, "f")
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert "\n" not in refused.value.message
 
 
@@ -114,7 +114,7 @@ def test_an_image_that_the_tree_lacks_is_named_with_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("a = " + "[" * 5000, "nested too deeply"),
         ("a = " + "{a=" * 5000, "nested too deeply"),
@@ -131,8 +131,8 @@ def test_an_image_that_the_tree_lacks_is_named_with_its_key() -> None:
         ('[machines.a]\nserial="a"\n[machines.a.bmc]\naddress="u@b"\nuser="u"\npassword_file="p"', "is not acceptable"),
     ],
 )
-def test_a_hostile_file_is_one_printable_line(text: str, said: str) -> None:
-    with pytest.raises(Failure, match=said) as refused:
+def test_a_hostile_file_is_one_printable_line(text: str, expected: str) -> None:
+    with pytest.raises(Failure, match=expected) as refused:
         boot_machines.parse(text, "machines.toml")
     assert all(line.isprintable() for line in refused.value.report().splitlines())
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What GRUB and iPXE read at each boot: the menu, and one small file for each machine that is to boot something of its own.
+"""The files that GRUB and iPXE read at each boot: the menu, and one small file for each machine that has its own boot entry.
 
-A boot loader cannot read TOML, so the choice is spelt out for it. The files of a machine are named by its MAC (with dashes) or by its
-serial number, and are asked for anew at each boot: to change what a machine boots next, its file is replaced and nothing else.
+A boot loader cannot read TOML, so the choice is written out for it. A machine's files are named by its MAC (with dashes) or by its serial
+number. Boot loaders read them at each boot, so replacing a machine's file changes its next boot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MADE = "Made by ./neap pxe; a change by hand is lost when it is made again."
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Something that can be booted: a multiboot image, or a Linux kernel with an initramfs. Paths are from the tree's root."""
+    """A bootable thing: a multiboot image, or a Linux kernel with an initramfs. Paths are relative to the tree's root."""
 
     name: str
     image: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, machines: bool) -> str:
-    """grub.cfg. With `machines`, a file of the machine's own may add an entry and choose it."""
+    """grub.cfg. With `machines`, a machine's own file may add an entry and select it."""
     lines = [
         f"# {MADE}",
         'if [ "$grub_platform" = pc ]; then',
@@ -57,7 +57,7 @@ def grub_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int, *, mach
 
 
 def grub_machine(name: str, entry: Entry) -> str:
-    """What grub.cfg reads for one machine: an entry that starts at once. Shift at the start still shows the menu."""
+    """The file that grub.cfg reads for one machine: an entry that starts at once. Holding Shift still shows the menu."""
     lines = [f"# {MADE}", *_grub_entry(entry, "this-machine", f"{name}: {entry.name}"), "set default=this-machine", "set timeout=0"]
     return "\n".join([*lines, ""])
 
@@ -71,7 +71,7 @@ def _grub_entry(entry: Entry, identifier: str, title: str) -> list[str]:
 
 
 def ipxe_menu(entries: Mapping[str, Entry], chosen: str, timeout_s: int) -> str:
-    """boot.ipxe. iPXE knows multiboot on BIOS only, so on UEFI it hands over to GRUB, which reads its own menu."""
+    """boot.ipxe. iPXE supports multiboot on BIOS only. On UEFI it starts GRUB, which reads its own menu."""
     lines = [
         "#!ipxe",
         f"# {MADE}",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""GRUB, iPXE, OVMF and what writes discs, from a newer Debian suite and without installing any of them.
+"""GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree must be the same wherever it is made, and a machine's own GRUB may be of any age, or not there. So these programs come
-as signed packages of Debian 13, are unpacked into the cache, and run with the C library that they were linked with, as QEMU does.
+A boot tree must be the same on every machine, and a machine's own GRUB may be of any age or missing. So these programs come as signed
+packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, like QEMU.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tools.qemu import MULTIARCH
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# Of the packages that these depend on, those that hold files which they open.
+# Among the dependencies of these packages: those with files that the programs open.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120
-# The date in everything that is made: the first second of 2020, so that the same content gives the same file.
+# The date in all generated files: the first second of 2020, so that the same content gives the same file.
 DATE = "1577836800"
 
 
@@ -54,12 +54,12 @@ class BootPrograms:
         ]
 
     def run(self, program: str, arguments: Sequence[str]) -> str:
-        """Runs it and gives what it prints. Raises Failure with its complaint."""
+        """Runs it and gives its output. Raises Failure with its error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
         return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
-        """The version of each package that was unpacked."""
+        """The version of each unpacked package."""
         lines = (self.root / "versions").read_text().splitlines()
         return dict(line.split(" ", 1) for line in lines)
 
@@ -72,13 +72,13 @@ class BootPrograms:
 
 @functools.cache
 def require() -> BootPrograms:
-    """The programs, fetched into the cache if they are not there. Raises Failure if they cannot be had or do not start."""
+    """The programs, fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
     found = find()
     return found or fetch()
 
 
 def find() -> BootPrograms | None:
-    """The newest programs of the cache, None if there are none."""
+    """The newest programs in the cache, None if there are none."""
     kept = cache.root() / "boot-programs"
     entries = [cache.Entry("boot-programs", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
     ready = [entry.path for entry in entries if entry.ready]
@@ -115,6 +115,6 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
 
 
 def _upstream(version: str) -> str:
-    """'2.12' of Debian's '2.12-9+deb13u2'."""
+    """'2.12' from Debian's '2.12-9+deb13u2'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else version

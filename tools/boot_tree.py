@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A boot tree: a directory that a TFTP and HTTP server gives to machines, with all that they need to boot.
+"""A boot tree: a directory that a TFTP and HTTP server offers to machines, with everything that they need to boot.
 
-Machines boot from it at any moment, also while it is made again. So a tree is written beside its place and then put there by one
-rename: a machine sees the old tree or the new one, and a failure leaves the old one as it was.
+Machines may boot from it at any moment, also while it is rebuilt. So a tree is written to a temporary place and then moved by one rename. A
+machine sees the old tree or the new one. A failure leaves the old one unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What goes into a tree. images: by application. source: what they were built from, for the reader."""
+    """The content of a tree. images: by application. source: their commit, for the tree's README."""
 
     images: Mapping[str, Path]
     machines: Machines = dataclasses.field(default_factory=Machines)
@@ -46,12 +46,12 @@ class Contents:
         return found
 
     def chosen(self) -> str:
-        """What machines boot that the file does not name."""
+        """The entry for machines that the file does not name."""
         return self.machines.boot or next(iter(self.entries()))
 
 
 def write(out: Path, contents: Contents) -> None:
-    """Makes the tree at `out`, in the place of an older one if there is one. Raises Failure, and leaves everything as it was."""
+    """Makes the tree at `out` and replaces an older one. Raises Failure, and then changes nothing."""
     out = Path(os.path.abspath(out))
     require_place(out)
     for file in (*contents.images.values(), contents.linux, contents.initrd):
@@ -74,7 +74,7 @@ def write(out: Path, contents: Contents) -> None:
 
 
 def require_place(out: Path) -> None:
-    """Raises Failure if something is at `out` that is no boot tree, so that nobody's files are replaced."""
+    """Raises Failure if `out` exists and is not a boot tree, so that no other files are replaced."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise Failure(f"{out} is there and is no directory")
     if out.is_dir() and any(out.iterdir()) and not (out / RECORD).is_file():
@@ -82,9 +82,9 @@ def require_place(out: Path) -> None:
 
 
 def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
-    """What a machine boots from its next start on. `name`: as in the tree's file, a serial number or a MAC (also one not yet known).
+    """Sets the entry that a machine boots at its next start. `name`: a name in the tree's file, a serial number, or any MAC.
 
-    words: its command line; None: what the tree has for that image. Needs no restart of a server. Raises Failure.
+    words: its command line; None: the tree's default for that image. No server needs a restart. Raises Failure.
     """
     with _record_lock(out):
         record = read_record(out)
@@ -119,7 +119,7 @@ def read_record(out: Path) -> dict:
 
 
 def write_machine(tree: Path, machine: Machine, entries: Mapping[str, Entry], chosen: str) -> None:
-    """The files that GRUB and iPXE look for when this machine boots; each is there whole or not at all."""
+    """Writes the files that GRUB and iPXE look for when this machine boots. Each is replaced atomically."""
     entry = entries[machine.boot or chosen]
     if machine.words is not None:
         entry = dataclasses.replace(entry, words=machine.words)
@@ -129,7 +129,7 @@ def write_machine(tree: Path, machine: Machine, entries: Mapping[str, Entry], ch
 
 
 def machine_files(machine: Machine) -> list[str]:
-    """The names, without suffix, by which boot loaders know the machine."""
+    """The file names, without suffix, under which boot loaders look for the machine."""
     return ([machine.mac.replace(":", "-")] if machine.mac else []) + ([f"serial-{machine.serial}"] if machine.serial else [])
 
 
@@ -166,12 +166,12 @@ def _fill(work: Path, out: Path, contents: Contents, programs: boot_programs.Boo
     }
     (work / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     for path in work.rglob("*"):
-        # A TFTP server that has given up its rights reads what all may read.
+        # A TFTP server that has dropped its rights can read only files that are readable by all users.
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _plain(machine: Machine) -> dict:
-    """For the record, which everybody may read: without the management processor."""
+    """A machine's entry for the record. The management processor is left out, because all users may read the record."""
     return {key: value for key, value in dataclasses.asdict(machine).items() if key != "bmc"}
 
 
@@ -179,7 +179,7 @@ def _put_in_place(work: Path, out: Path) -> None:
     if not out.exists():
         work.rename(out)
         return
-    # Both names change in one step; what was there is then below the temporary name, and removed.
+    # Both names change in one step. The old tree then has the temporary name and is removed.
     if _libc.renameat2(_AT_FDCWD, os.fsencode(work), _AT_FDCWD, os.fsencode(out), _RENAME_EXCHANGE) != 0:
         error = ctypes.get_errno()
         raise Failure(f"cannot replace {out}: {os.strerror(error)}", "remove it and start again")
@@ -213,7 +213,8 @@ port=0
 bind-interfaces
 enable-tftp
 tftp-root={tree}
-# iPXE says so (option 175) and gets its script; everybody else the GRUB of its firmware (RFC 4578, 2.1: 0 BIOS, 7 and 9 UEFI x86-64).
+# iPXE identifies itself (option 175) and gets its script.
+# Other clients get the GRUB of their firmware (RFC 4578, 2.1: 0 BIOS, 7 and 9 UEFI x86-64).
 dhcp-match=set:ipxe,175
 pxe-prompt="Neap",0
 pxe-service=tag:!ipxe,x86PC,"Neap",grub/bios.0
@@ -222,7 +223,7 @@ pxe-service=tag:!ipxe,9,"Neap",grub/x86_64.efi
 pxe-service=tag:ipxe,x86PC,"Neap",ipxe/boot.ipxe
 pxe-service=tag:ipxe,7,"Neap",ipxe/boot.ipxe
 pxe-service=tag:ipxe,9,"Neap",ipxe/boot.ipxe
-# Where dnsmasq is the network's only DHCP server, dhcp-range takes addresses, and these name the file instead:
+# If dnsmasq is the only DHCP server of the network, dhcp-range takes addresses, and these name the file instead:
 dhcp-match=set:uefi,option:client-arch,7
 dhcp-match=set:uefi,option:client-arch,9
 dhcp-boot=tag:!ipxe,tag:!uefi,grub/bios.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Boot trees: whole or not at all, what is in them for whom, and that only what a commit names goes out."""
+"""Boot trees: they are complete or absent, each machine gets its content, and only committed sources are shipped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ words = "c=3"
 
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> boot_programs.BootPrograms:
-    """Found before any test moves the cache."""
+    """The boot programs, found before a test moves the cache."""
     return boot_programs.require()
 
 
@@ -67,12 +67,12 @@ def test_a_tree_holds_what_each_firmware_asks_for(tmp_path: Path, contents: Cont
     wanted += [f"grub/machines/{name}.cfg" for name in ("52-54-00-00-00-01", "52-54-00-00-00-02", "serial-S1", "serial-S3")]
     wanted += [f"ipxe/machines/{name}.ipxe" for name in ("52-54-00-00-00-01", "52-54-00-00-00-02", "serial-S1", "serial-S3")]
     assert there == set(wanted)
-    # A TFTP server that has given up root's rights must get at everything.
+    # A TFTP server that has dropped root's rights must be able to read everything.
     assert all(path.stat().st_mode & 0o004 for path in tree.rglob("*"))
     assert tree.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_tree_names_its_place_as_a_shell_and_a_server_take_it(tmp_path: Path, contents: Contents) -> None:
+def test_a_tree_gives_its_place_in_a_form_for_shells_and_servers(tmp_path: Path, contents: Contents) -> None:
     (tmp_path / "a place").mkdir()
     boot_tree.write(tmp_path / "a place/../a place/tree", contents)
     place = tmp_path / "a place/tree"
@@ -93,7 +93,7 @@ def test_each_machine_gets_its_own_image_and_words(tmp_path: Path, contents: Con
 
 
 def test_a_tree_made_again_takes_the_place_of_the_old_one_in_one_step(tmp_path: Path, contents: Contents) -> None:
-    """While it is made again and again, every look finds a whole tree."""
+    """While it is rebuilt repeatedly, every reader finds a complete tree."""
     tree = tmp_path / "tree"
     boot_tree.write(tree, contents)
     torn: list[str] = []
@@ -161,11 +161,11 @@ def test_the_next_boot_of_a_machine_is_changed_and_nothing_else(tmp_path: Path, 
     assert changed == {"tree.json", *names}
     assert b"multiboot2 /images/two.elf 'd=4'" in after["grub/machines/serial-S3.cfg"]
     assert b"linux /linux/vmlinuz" in after["grub/machines/52-54-00-00-00-aa.cfg"]
-    # A MAC with dashes names the machine that has it with colons, and makes no second one.
+    # A MAC with dashes names the machine that the file lists with colons, and creates no second one.
     boot_tree.choose_next(tree, "52-54-00-00-00-02", "two", None)
     record = json.loads((tree / "tree.json").read_text())
     assert [machine["mac"] for machine in record["machines"]].count("52:54:00:00:00:02") == 1
-    # The words of an earlier choice do not stay with another image.
+    # The words of an earlier choice do not apply to another image.
     boot_tree.choose_next(tree, "third", "one", None)
     assert b"multiboot2 /images/one.elf 'a=1' 'b=2'" in _files(tree)["grub/machines/serial-S3.cfg"]
 
@@ -176,21 +176,21 @@ def test_a_choice_that_cannot_be_made_changes_nothing(tmp_path: Path, contents: 
         boot_tree.choose_next(tree, "first", "one", None)
     boot_tree.write(tree, contents)
     before = _files(tree)
-    for name, boot, words, said in (
+    for name, boot, words, expected in (
         ("first", "seven", None, "this tree has no 'seven' \\(it has: one, two, linux\\)"),
-        ("nobody", "one", None, "no machine 'nobody'"),
+        ("unknown", "one", None, "no machine 'unknown'"),
         ("first", "one", "a=$(reboot)", "the character"),
     ):
-        with pytest.raises(Failure, match=said):
+        with pytest.raises(Failure, match=expected):
             boot_tree.choose_next(tree, name, boot, words)
     assert _files(tree) == before
 
 
 def test_a_management_processor_is_in_no_file_of_the_tree(tmp_path: Path, contents: Contents) -> None:
-    text = MACHINES + "[machines.third.bmc]\naddress='bmc.example'\nuser='somebody'\npassword_file='/secret/place'\n"
+    text = MACHINES + "[machines.third.bmc]\naddress='bmc.example'\nuser='bmc-user'\npassword_file='/secret/place'\n"
     boot_tree.write(tmp_path / "tree", dataclasses.replace(contents, machines=boot_machines.parse(text, "machines")))
     everything = b"".join(_files(tmp_path / "tree").values())
-    assert not any(word in everything for word in (b"bmc.example", b"somebody", b"/secret/place"))
+    assert not any(word in everything for word in (b"bmc.example", b"bmc-user", b"/secret/place"))
 
 
 def test_a_disc_is_the_same_each_time(tmp_path: Path, contents: Contents) -> None:
@@ -203,7 +203,7 @@ def test_a_disc_is_the_same_each_time(tmp_path: Path, contents: Contents) -> Non
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout of one commit with an application that is built."""
+    """A checkout of one commit with a built application."""
     place = tmp_path / "checkout"
     (place / "apps/hello").mkdir(parents=True)
     (place / "apps/hello/main.cpp").write_text("// hello\n")
@@ -231,15 +231,15 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     _image(checkout)
     (checkout / "apps/hello/main.cpp").write_text("// changed\n")
     (checkout / "apps/hello/new.hpp").write_text("x")
-    with pytest.raises(Failure, match="changes that no commit names: apps/hello/main.cpp and 1 more"):
+    with pytest.raises(Failure, match="uncommitted changes: apps/hello/main.cpp and 1 more"):
         pxe.pxe(wanted)
-    with pytest.raises(UsageError, match="there is no application 'nobody'"):
-        pxe.pxe(dataclasses.replace(wanted, applications=["nobody"]))
+    with pytest.raises(UsageError, match="there is no application 'unknown'"):
+        pxe.pxe(dataclasses.replace(wanted, applications=["unknown"]))
     assert not out.exists()
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
     subprocess.run(["git", "-C", str(checkout), "stash", "-q", "--include-untracked"], check=True, timeout=60, env={**os.environ, **NAMED})
-    # What a person puts at the top of the checkout is in no image: the machines' file, a log, the disc of the call before.
+    # Untracked files at the top of the checkout are in no image: the machines' file, a log, the disc of an earlier call.
     (checkout / "hello.iso").touch()
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()
@@ -250,7 +250,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An application in a folder of its own; its building is played."""
+    """An application in a folder of its own; its build is simulated."""
     folder = tmp_path / "my folder"
     folder.mkdir()
     (folder / "CMakeLists.txt").write_text("find_package(Neap)\n")
@@ -274,9 +274,9 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     assert "set default='mine'" in (tmp_path / "out/grub/grub.cfg").read_text()
     assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
     assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
-    # It is held to the same: only of a commit.
+    # The same rule applies: only committed sources.
     subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
-    with pytest.raises(Failure, match="my folder has changes that no commit names: CMakeLists.txt"):
+    with pytest.raises(Failure, match="my folder has uncommitted changes: CMakeLists.txt"):
         pxe.pxe(wanted)  # there is no commit at all yet
     git = ["git", "-C", str(elsewhere)]
     (elsewhere / ".git/HEAD").rename(elsewhere / ".git/no-head")
@@ -286,7 +286,7 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     for words in (["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
     (elsewhere / "main.cpp").write_text("// new\n")
-    with pytest.raises(Failure, match="my folder has changes that no commit names: main.cpp"):
+    with pytest.raises(Failure, match="my folder has uncommitted changes: main.cpp"):
         pxe.pxe(wanted)
     (checkout / "apps/mine").mkdir()
     (checkout / "apps/mine/main.cpp").touch()
@@ -311,7 +311,7 @@ def test_a_bad_file_of_machines_makes_no_tree(tmp_path: Path, checkout: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (pxe.Options(out="x"), "name the applications"),
         (pxe.Options(out="x", serve="lo", machines="m"), "belong to a tree that is made"),
@@ -322,8 +322,8 @@ def test_a_bad_file_of_machines_makes_no_tree(tmp_path: Path, checkout: Path) ->
         (pxe.Options(out="x", next="machine"), "--next takes MACHINE=IMAGE"),
     ],
 )
-def test_words_that_do_not_belong_together_are_refused(options: pxe.Options, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_words_that_do_not_belong_together_are_refused(options: pxe.Options, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         pxe.pxe(options)
 
 

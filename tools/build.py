@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Building: CMake's presets with the paths that the launcher knows, the soft card and the load generator by cargo.
+"""Building: CMake's presets with the paths that the launcher knows; the soft card and the load generator with cargo.
 
-Everything built lies in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, `build/load/`, logs in `build/logs/`. Crates that
-cargo downloads lie in cargo's own directory of the user, and objects in the cache (tools/compile_cache.py), for the next clone.
+All output is in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, `build/load/`, logs in `build/logs/`. Downloaded crates
+are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ CROSS_PRESETS = ("image", "image-debug")
 HOST_PRESETS = ("host", "host-thread")
 SOFT_CARD = BUILD / "soft82599/release/soft82599"
 LOAD = BUILD / "load/release/neap-load"
-# A memcached that is slow or wrong in known ways, which judges the load generator.
+# A memcached that is slow or wrong in known ways; a reference for the load generator.
 LOAD_STUB = LOAD.with_name("neap-load-stub")
 OLDEST_RUSTC = (1, 85)
 BUILD_TIMEOUT_SECONDS = 3600
 TOOLCHAIN_WORD = "-DNEAP_TOOLCHAIN="
-# A fuzzer's share of the test command; `./neap soak` gives more (NEAP_SOAK_SECONDS).
+# Duration of a fuzzer in the test command; `./neap soak` gives more (NEAP_SOAK_SECONDS).
 FUZZ_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Crate:
-    """A Rust workspace of this checkout, which is built in `build/<folder>`."""
+    """A Rust workspace of this checkout. It is built in `build/<folder>`."""
 
     title: str
     source: Path
@@ -54,18 +54,18 @@ def applications() -> list[str]:
 
 
 def require_application(name: str) -> None:
-    """Raises UsageError, naming those that there are."""
+    """Raises UsageError, which lists the applications."""
     if name not in applications():
         raise UsageError(f"there is no application '{name}'", f"applications: {', '.join(applications()) or 'none'}")
 
 
 def image(name: str, preset: str = "image") -> Path:
-    """Where the boot image of an application is, once built."""
+    """The path of an application's boot image, once built."""
     return BUILD / preset / "apps" / name / f"{name}.elf"
 
 
 def configure_arguments(preset: str) -> list[str]:
-    """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if they are not there."""
+    """CMake's -D words for a preset. Fetches lwIP and Boost and builds the toolchain if necessary."""
     words = [f"-DNEAP_LWIP_SOURCE={sources.lwip()}", f"-DNEAP_BOOST_INCLUDE={sources.boost()}", *compile_cache.launchers()]
     if preset in CROSS_PRESETS:
         words.append(f"{TOOLCHAIN_WORD}{toolchain.require()}")
@@ -80,7 +80,7 @@ def log_path(name: str) -> Path:
 
 @contextlib.contextmanager
 def building(preset: str) -> Iterator[Path]:
-    """Holds the lock of a preset's build directory: ninja does not bear a second ninja in its directory."""
+    """Holds the lock of a preset's build directory, because two ninjas must not run in one directory."""
     directory = BUILD / preset
     waiting = lambda: progress.say(f"neap: waiting for another neap that builds {preset}")  # noqa: E731
     with cache.lock(BUILD / f"{preset}.lock", on_wait=waiting):
@@ -95,7 +95,7 @@ def build(preset: str, targets: Sequence[str] = ()) -> Path:
 
 
 def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
-    """As build(), for a caller that holds `building(preset)` to use the result before anybody changes it."""
+    """Like build(). The caller MUST hold `building(preset)`, and can then use the result before another build changes it."""
     configure_locked(preset)
     log = log_path(preset)
     log.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
 
 
 def configure_locked(preset: str) -> None:
-    """Runs CMake if its arguments changed, for a caller that holds `building(preset)`."""
+    """Runs CMake if its arguments changed. The caller MUST hold `building(preset)`."""
     arguments = configure_arguments(preset)
     directory = BUILD / preset
     stamp = directory / ".neap-configured"
@@ -116,7 +116,7 @@ def configure_locked(preset: str) -> None:
     if not (directory / "build.ninja").is_file() or not stamp.is_file() or stamp.read_text() != wanted:
         log = log_path(f"{preset}-configure")
         log.unlink(missing_ok=True)
-        # A compiler, once chosen, cannot be changed in a build directory.
+        # CMake cannot change the compiler of an existing build directory.
         before = stamp.read_text().splitlines() if stamp.is_file() else []
         if any(word.startswith(TOOLCHAIN_WORD) and word not in arguments for word in before):
             cache.remove(directory)
@@ -126,13 +126,13 @@ def configure_locked(preset: str) -> None:
 
 
 def build_soft_card() -> Path:
-    """Builds the soft card (release) by cargo; gives the program."""
+    """Builds the soft card (release) with cargo; gives the path of the program."""
     cargo_run(SOFT_CARD_CRATE, ["build", "--release", "--locked"], "building the soft card", "soft82599")
     return SOFT_CARD
 
 
 def build_load() -> Path:
-    """Builds the load generator (release) and its stub by cargo; gives the program."""
+    """Builds the load generator (release) and its stub with cargo; gives the path of the program."""
     cargo_run(LOAD_CRATE, ["build", "--release", "--locked"], "building the load generator", "load")
     return LOAD
 
@@ -145,7 +145,7 @@ def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) 
     if program is None:
         raise Failure(f"no Rust {OLDEST_RUSTC[0]}.{OLDEST_RUSTC[1]} or newer", "./neap doctor says which packages bring it")
     log = log_path(log_name)
-    # The compiler beside this cargo: another one on PATH may be the one that is too old.
+    # The compiler beside this cargo, because another one on PATH may be too old.
     environment = {
         **os.environ,
         "CARGO_TARGET_DIR": str(BUILD / crate.folder),
@@ -160,7 +160,7 @@ def cargo_run(crate: Crate, arguments: Sequence[str], what: str, log_name: str) 
 
 
 def find_cargo() -> str | None:
-    """The first cargo, on PATH or Debian's, with a rustc beside it that is new enough."""
+    """The first cargo, on PATH or Debian's, with a new enough rustc beside it."""
     for program in (shutil.which("cargo"), "/usr/bin/cargo"):
         if program and (found := _rustc_version(Path(program).with_name("rustc"))) and found >= OLDEST_RUSTC:
             return program
@@ -182,7 +182,7 @@ def _rustc_version(compiler: Path) -> tuple[int, int] | None:
 
 
 def _starts(argv: list[str]) -> str | None:
-    """What a program prints, None if it is not there or fails (rustup's stand-ins are there even where the program is not)."""
+    """The output of a program. None if it is missing or fails: rustup creates stand-ins even for programs that are not installed."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -90,13 +90,13 @@ def test_a_rust_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.
     assert build.find_cargo() in (None, "/usr/bin/cargo")
 
 
-def test_a_checkout_without_a_soft_card_is_told(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_without_a_soft_card_is_reported(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "SOFT_CARD_CRATE", build.Crate("the soft card", checkout / "sim/soft82599", "soft82599"))
     with pytest.raises(Failure, match="lacks the soft card"):
         build.build_soft_card()
 
 
-def test_the_presets_that_the_launcher_uses_are_there() -> None:
+def test_the_presets_that_the_launcher_uses_exist() -> None:
     listing = subprocess.run(
         ["cmake", "--list-presets"], cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )

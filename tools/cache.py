@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What is made once a machine: the toolchain, QEMU, fetched sources.
+"""The cache of things that are made once per machine: the toolchain, QEMU, fetched sources.
 
-Everything lies under one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`), each thing in an entry named by a hash of what it
-was made from. An entry exists for others only once its marker file is there, which is written last: a maker that is killed leaves
-a directory without a marker, and the next maker starts it over (or resumes, if it keeps steps of its own). A lock per entry makes
-the second of two makers wait for the first, and then find the work done.
+It is one directory (`$XDG_CACHE_HOME/neap` or `~/.cache/neap`). Each thing is an entry, named by a hash of its inputs. An entry is complete
+only if its marker file exists, which is written last. A maker that is killed leaves a directory without a marker; the next maker starts
+over, or resumes if it keeps partial steps. Each entry has a lock, so a second maker waits for the first and then finds the entry complete.
 
-Locks are flock on a file beside the entry: the kernel drops them when their holder dies, so none is ever left over.
+Locks are flock on a file beside the entry. The kernel releases them when the holder ends, so no stale lock remains.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LOCK_POLL_SECONDS = 0.2
 def root() -> Path:
     """The user's cache directory of Neap; made if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
-    if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+    if not os.path.isabs(base):  # the XDG specification: a relative path MUST be ignored
         home = os.environ.get("HOME") or ""
         # An empty HOME would be the root directory.
         base = str(Path(home if os.path.isabs(home) else pwd.getpwuid(os.getuid()).pw_dir) / ".cache")
@@ -45,9 +44,9 @@ def root() -> Path:
 
 @contextlib.contextmanager
 def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
-    """Holds an exclusive lock on `path` (made if missing). `on_wait` is called once if somebody else has it.
+    """Holds an exclusive lock on `path` (made if missing). `on_wait` is called once if another process holds it.
 
-    Raises Failure after `timeout_seconds` (None: waits as long as it takes).
+    Raises Failure after `timeout_seconds` (None: no limit).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -71,7 +70,7 @@ def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_secon
 
 
 def try_lock(path: Path) -> int | None:
-    """Takes the lock if it is free and returns its descriptor, to be closed by the caller; None if somebody holds it.
+    """Takes the lock if it is free and returns its descriptor, which the caller MUST close. None if it is held.
 
     A directory can be its own lock; a file is made if missing.
     """
@@ -86,7 +85,7 @@ def try_lock(path: Path) -> int | None:
 
 
 class Entry:
-    """One thing in the cache: `kind/key`, complete or not there as far as anybody else can see."""
+    """One thing in the cache: `kind/key`. Other processes see it complete or not at all."""
 
     def __init__(self, kind: str, key: str):
         self.path = root() / kind / key
@@ -99,10 +98,11 @@ class Entry:
 
     @contextlib.contextmanager
     def making(self, *, keep_partial: bool = False, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
-        """Holds the entry's lock. Yields False if it is ready (somebody else made it meanwhile), True if the body has to make it.
+        """Holds the entry's lock. Yields False if the entry is complete (another process made it meanwhile), True if the body has to make
+        it.
 
-        The body fills `self.path`; the marker is written after it returns. If it raises, what it made is removed, unless
-        `keep_partial` (for makers that resume).
+        The body fills `self.path`; the marker is written after it returns. If the body raises, its files are removed, unless `keep_partial`
+        is set (for makers that resume).
         """
         with lock(self._lock_path, on_wait=on_wait):
             if self.ready:
@@ -121,7 +121,7 @@ class Entry:
                 raise
 
     def _mark(self) -> None:
-        """Writes the marker, after everything else has reached the disk: a power cut must not leave a marker over empty files."""
+        """Writes the marker after all other files have reached the disk. A power cut must not leave a marker beside empty files."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             os.sync()
@@ -146,7 +146,7 @@ def disk_full_named(what: str) -> Iterator[None]:
 
 
 def require_space(path: Path, needed_bytes: int, what: str) -> None:
-    """Refuses before anything is written, if `path`'s file system has less than `needed_bytes` free."""
+    """Raises before anything is written if `path`'s file system has less than `needed_bytes` free."""
     free_bytes = shutil.disk_usage(path).free
     if free_bytes < needed_bytes:
         raise DiskFull(
@@ -156,7 +156,7 @@ def require_space(path: Path, needed_bytes: int, what: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a tree, whatever its permissions; nothing there is fine."""
+    """Removes a file or a tree with any permissions. A missing path is no error."""
     if path.is_symlink() or path.is_file():
         path.unlink(missing_ok=True)
         return
@@ -171,7 +171,7 @@ def remove(path: Path) -> None:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short name for what something was made from: 16 hexadecimal digits of SHA-256 over the parts with their lengths."""
+    """A short name for the given inputs: 16 hexadecimal digits of SHA-256 over the parts with their lengths."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: BSL-1.0
 import os
 import pwd
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tools import cache
-from tools.conftest import REPOSITORY
+from tools.conftest import on_small_disk
 from tools.errors import DiskFull, Failure
 from tools.process import wait_until
 
@@ -72,7 +70,7 @@ def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path) -> None
     assert found == [False]
 
 
-def test_a_lock_can_be_waited_for_no_longer_than_asked(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_ends_at_its_time_out(tmp_path: Path) -> None:
     descriptor = cache.try_lock(tmp_path / "lock")
     assert descriptor is not None
     with pytest.raises(Failure, match="another neap has held"), cache.lock(tmp_path / "lock", timeout_seconds=0.3):
@@ -113,7 +111,7 @@ def test_parts_of_a_digest_cannot_run_into_each_other() -> None:
     assert cache.digest("ab") == cache.digest(b"ab")
 
 
-def test_remove_takes_read_only_trees_and_what_is_not_there(tmp_path: Path) -> None:
+def test_remove_takes_read_only_trees_and_missing_paths(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "sub").mkdir(parents=True)
     (tree / "sub/file").write_text("")
@@ -121,15 +119,6 @@ def test_remove_takes_read_only_trees_and_what_is_not_there(tmp_path: Path) -> N
     cache.remove(tree)
     assert not tree.exists()
     cache.remove(tree)
-
-
-def on_small_disk(directory: Path, size: str, program: str) -> subprocess.CompletedProcess:
-    """Runs a Python program with a file system of `size` mounted on `directory`, in a mount namespace that ends with it."""
-    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
-    argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)}
-    return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 
 
 def test_a_disk_that_fills_up_is_named_and_leaves_no_half_entry(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What is asked of the soft card while it runs: counters, faults, its clock, by the socket of its `--control`."""
+"""Requests to the running soft card over its `--control` socket: counters, faults, its clock."""
 
 from __future__ import annotations
 

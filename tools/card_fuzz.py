@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The soft card's fuzzers: built with coverage on stable Rust, run for a time, and what they came to.
+"""The soft card's fuzzers: built with coverage on stable Rust, run for a time, and their results.
 
-They are libFuzzer's (sim/soft82599/fuzz). What they learn is kept in build/ from run to run; an input that breaks something is left in
+They use libFuzzer (sim/soft82599/fuzz). Their corpus is kept in build/ from run to run. An input that causes a failure is kept in
 build/fuzz/NAME/ and named in the error.
 """
 
@@ -13,24 +13,24 @@ import re
 from pathlib import Path
 
 from tools import build, packages, progress
-from tools.errors import Failure, UsageError
+from tools.errors import Failure
 from tools.process import run_logged, tail
 
 CRATE = build.Crate("the soft card's fuzzers", build.SOFT_CARD_CRATE.source / "fuzz", "soft82599-fuzz")
 TARGET = "x86_64-unknown-linux-gnu"
 PLACE = build.BUILD / "fuzz"
-# An input takes milliseconds; a machine that is busy takes its time.
+# An input takes milliseconds, but a busy machine may be much slower.
 HANG_SECONDS = 60
 MEMORY_MB = 512
 INPUT_BYTES = 1024
-# Of the time that all fuzzers get.
+# Shares of the total time.
 SHARES = {"card": 0.85, "guest_memory": 0.15}
 SOAK_OPERATIONS = 100_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a fuzzer did: operations, inputs, and places of the code that it reached."""
+    """The result of a fuzzer: operations, inputs, and reached places in the code."""
 
     name: str
     operations: int
@@ -55,7 +55,7 @@ def run(seconds: float) -> list[Result]:
 
 
 def run_one(programs: Path, name: str, seconds: int) -> Result:
-    """One fuzzer for so many seconds, on one core."""
+    """One fuzzer for this many seconds, on one core."""
     place = PLACE / name
     corpus = place / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def run_one(programs: Path, name: str, seconds: int) -> Result:
 
 
 def read_log(text: str) -> tuple[int, int]:
-    """Inputs and coverage, as libFuzzer's last lines give them."""
+    """The number of inputs and the coverage, from libFuzzer's last lines."""
     inputs = re.search(r"^stat::number_of_executed_units: (\d+)", text, re.MULTILINE)
     coverage = re.findall(r"\bcov: (\d+)", text)
     if not inputs or not coverage:
@@ -84,9 +84,7 @@ def read_log(text: str) -> tuple[int, int]:
 
 
 def soak(minutes: float) -> int:
-    """Fuzzes for so long, then says how much that was, and whether it was a soak's worth."""
-    if minutes <= 0:
-        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    """Fuzzes for this time, then prints the number of operations and whether it is enough for a soak."""
     results = run(60 * minutes)
     for result in results:
         print(result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What the soft card's fuzzers and its benchmark print is read right; what they do is tested where they run."""
+"""The output of the soft card's fuzzers and of its benchmark is read correctly. Their behaviour is tested elsewhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap clean`: removes what can be made again, but nothing that somebody is using."""
+"""`./neap clean`: removes everything that can be made again, except things in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.errors import Failure
 
 
 def clean(with_cache: bool) -> int:
-    """Removes build/, and with `with_cache` the user's cache. Raises Failure, before removing anything there, if it is in use."""
+    """Removes build/, and with `with_cache` the user's cache. If it is in use, raises Failure before anything there is removed."""
     places = [build.BUILD]
     if with_cache:
         places.append(cache.root())

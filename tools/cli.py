@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The command line of `./neap`: what there is, and how an error reads."""
+"""The command line of `./neap`: its commands, and the format of errors."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import io
 import os
@@ -17,34 +18,34 @@ from tools.errors import Failure, UsageError
 COMMANDS = """\
 commands:
   run APP|PATH [options] [-- key=value ...]
-                                         build an application, of this checkout or in a folder of its own, and run it
-                                         on an emulated machine; --vfio ADDRESS gives it the real card, --gdb looks
-                                         inside, --trace CORE writes down who called whom
-  new NAME [--dir D]                     an application of your own: a folder outside this checkout
-  vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, give it back
-  ctl APP|HOST[:PORT] LINE ...           ask or set something on a machine that runs: status, 'itr,8us', 'idle,poll,2'
+                                         build an application, of this checkout or in its own folder, and run it on an
+                                         emulated machine; --vfio ADDRESS passes a real card through, --gdb starts gdb
+                                         on it, --trace CORE records the functions that a core calls
+  new NAME [--dir D]                     make a folder with a new application, outside this checkout
+  vfio bind|unbind|status ADDRESS        take a real card from this Linux for --vfio, or give it back
+  ctl APP|HOST[:PORT] LINE ...           send lines to a running machine: status, 'itr,8us', 'idle,poll,2'
   top APP|HOST[:PORT] [--once]           a live view of its cores
   load APP|HOST[:PORT] [options]         offer load to a memcached and measure its latency; ./neap load --help has the options
-  log collect|fetch HOST --out DIR       bring the cores' records here
+  log collect|fetch HOST --out DIR       fetch the cores' logs
   log summary|report|csv|parquet DIR     figures, a page of plots, tables
   build [APP|PATH ...]                   build boot images (all of this checkout by default) and the soft card
   test [LAYER|PATH ...]                  run the tests: host sim load tools target system style; or those of an application
   soak [LAYER ...|card|driver|fuzz|kernel] [--minutes N]
-                                         tests over and over; card: its fuzzers alone; driver: random settings and faults;
+                                         repeat tests; card: its fuzzers alone; driver: random settings and faults;
                                          kernel: its stress images; fuzz: all other fuzzers
-  pxe APP|PATH ... --out DIR             a tree that machines boot from over the network: BIOS, UEFI, iPXE
+  pxe APP|PATH ... --out DIR             make a tree that machines boot from over the network: BIOS, UEFI, iPXE
   pxe --out DIR --serve INTERFACE        serve it: proxy-DHCP, TFTP, HTTP
   pxe --out DIR --next MACHINE=IMAGE [-- key=value ...]
-                                         what a machine boots from its next start on
+                                         set a machine's next boot
   iso APP|PATH [--out FILE] [-- key=value ...]
-                                         one image for CD and disk, BIOS and UEFI
+                                         make one image for CD and disk, BIOS and UEFI
   power cycle|on|off|status MACHINE      switch a machine of machines.toml by its BMC
-  bench NAME [--json]                    what something costs or how fast it goes: observe kernel request stream netpipe card linux-card
-                                         load hostile
-  doctor [--json]                        what this machine has and what it lacks
+  bench NAME [--json]                    measure costs and rates: observe kernel request stream netpipe card linux-card load
+                                         hostile
+  doctor [--json]                        report what this machine has and what it lacks
   toolchain build|export FILE|import FILE
-                                         the cross compiler: build it, carry it to another machine
-  clean [--cache]                        remove what was built (and what was fetched)
+                                         the cross compiler: build it, or copy it to another machine
+  clean [--cache]                        remove build output (and all that was fetched)
 """
 
 
@@ -57,7 +58,7 @@ class Interrupted(BaseException):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with its errors as our one line."""
+    """argparse with errors in our one-line format."""
 
     def error(self, message: str):
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a peer's letters may lie outside the terminal's encoding
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a peer's characters
     try:
         return _dispatch(argv)
     except Failure as failure:
@@ -78,10 +79,10 @@ def main(argv: list[str]) -> int:
         return failure.exit_status
     except Interrupted as interrupted:
         _ignore_signals()
-        print("\nneap: ended", file=sys.stderr)
+        print("\nneap: interrupted", file=sys.stderr)
         return 128 + interrupted.number
     except BrokenPipeError:
-        # Nobody reads our output any more; keep the interpreter from complaining about it at exit.
+        # The reader of our output has closed it. This keeps the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
@@ -97,7 +98,7 @@ def main(argv: list[str]) -> int:
 
 
 def _from_the_system(error: OSError) -> Failure:
-    """What the operating system refused, where nobody further down knew more to say of it."""
+    """An error of the operating system that no other code has explained."""
     what = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure(f"{what}no space left on the disk", "make room and start again")
@@ -106,7 +107,7 @@ def _from_the_system(error: OSError) -> Failure:
 
 
 def _interrupt(number, _frame):
-    # A second Ctrl-C during clean-up would only leave things behind.
+    # A second Ctrl-C during clean-up would leave things behind.
     _ignore_signals()
     raise Interrupted(number)
 
@@ -118,7 +119,7 @@ def _ignore_signals() -> None:
 
 def _dispatch(argv: list[str]) -> int:
     if argv[:1] == ["load"]:
-        # Its options are the load generator's: nothing here knows them.
+        # Its options belong to the load generator; the launcher passes them on unread.
         from tools import load
 
         return load.load(argv[1:])
@@ -146,7 +147,7 @@ def _parser() -> Parser:
         sub = commands.add_parser(name, usage=f"./neap {name} ...", description=summary, allow_abbrev=False)
         sub.set_defaults(function=function)
         if builds:
-            text = "where a pinned source is gone from Debian's archive, take its signed newer version"
+            text = "if a pinned source is gone from Debian's archive, take its signed newer version"
             sub.add_argument("--accept-newer", action="store_true", help=text)
         return sub
 
@@ -154,23 +155,26 @@ def _parser() -> Parser:
     run.add_argument("application", metavar="APP|PATH")
     run.add_argument("--cores", type=int, default=1, metavar="N")
     run.add_argument("--memory", default="512M", metavar="M", help="RAM of the machine, like 512M or 2G")
-    run.add_argument("--forward", action="append", default=[], metavar="HOST:GUEST", help="forward a port of 127.0.0.1; repeatable")
+    run.add_argument(
+        "--forward", dest="forwards", action="append", default=[], metavar="HOST:GUEST", help="forwarded port of 127.0.0.1; repeatable"
+    )
     run.add_argument("--debug", action="store_true", help="the build with assertions, without link-time optimisation")
-    run.add_argument("--accel", choices=("kvm", "tcg", "auto"), help="whose CPU: this one's, an emulated one (default), or as it can be")
+    accelerators = "kvm: this CPU; tcg: an emulated one (default); auto: kvm if possible"
+    run.add_argument("--accel", dest="accelerator", choices=("kvm", "tcg", "auto"), help=accelerators)
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
-    run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print what came of it, and end")
+    run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
     run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5)")
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
-    run.add_argument("--gdb", action="store_true", help="gdb in this terminal, with commands that list cores, events and timers")
-    run.add_argument("--trace", type=int, metavar="CORE", help="write down which functions a core called last, to trace-CORE.txt")
+    run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
+    run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
 
     new = command("new", _new, "Make the folder of an application of your own, outside this checkout.", builds=False)
     new.add_argument("name", metavar="NAME")
     new.add_argument("--dir", metavar="D", help="where the folder NAME goes (here)")
 
-    vfio = command("vfio", _vfio, "Take a card from this Linux for `run --vfio`, give it back, or say how it stands.", builds=False)
+    vfio = command("vfio", _vfio, "Take a card from this Linux for `run --vfio`, give it back, or report its state.", builds=False)
     vfio.add_argument("action", choices=("bind", "unbind", "status"), metavar="bind|unbind|status")
     vfio.add_argument("address", metavar="ADDRESS", help="PCI address, like 0000:03:00.0")
     vfio.add_argument("--json", action="store_true", help="of status")
@@ -182,7 +186,7 @@ def _parser() -> Parser:
     test = command("test", _test, "Run tests, by layer.")
     test.add_argument("layers", nargs="*", metavar="LAYER|PATH")
 
-    soak = command("soak", _soak, "Run tests over and over; fuzzers take their share of the time.")
+    soak = command("soak", _soak, "Run tests repeatedly; fuzzers get a share of the time.")
     soak.add_argument("layers", nargs="*", metavar="LAYER")
     soak.add_argument("--minutes", type=float, default=60, metavar="N")
 
@@ -191,15 +195,13 @@ def _parser() -> Parser:
     ctl.add_argument("lines", nargs="+", metavar="LINE", help="one command, in quotes; 'help' lists them")
     ctl.add_argument("--json", action="store_true")
 
-    top = command(
-        "top", _top, "A live view of a machine's cores. Asking once a second wakes one of them: it disturbs a little.", builds=False
-    )
+    top = command("top", _top, "A live view of a machine's cores. Each request wakes one of them, a small disturbance.", builds=False)
     _add_target(top)
     top.add_argument("--once", action="store_true", help="one table, then end")
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
     top.add_argument("--json", action="store_true", help="a line of JSON each time")
 
-    log = command("log", _log, "Bring the cores' records here, and look at them.", builds=False)
+    log = command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False)
     _add_log_actions(log)
 
     _add_boot_commands(command)
@@ -207,13 +209,13 @@ def _parser() -> Parser:
     bench = command(
         "bench",
         _bench,
-        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe meets NPtcp, "
-        "linux-card QEMU's igb, load other load generators. hostile measures what attacks cost a bystander.",
+        "Measure release images: observe and request count instructions, stream collects a log under load, netpipe compares with "
+        "NPtcp, linux-card with QEMU's igb, load with other load generators. hostile measures the cost of attacks to a bystander.",
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument("--json", action="store_true")
 
-    doctor = command("doctor", _doctor, "Say what this machine has and what it lacks.", builds=False)
+    doctor = command("doctor", _doctor, "Report what this machine has and what it lacks.", builds=False)
     doctor.add_argument("--json", action="store_true")
 
     chain = command("toolchain", _toolchain, "The cross compiler: build, export FILE, import FILE.")
@@ -235,23 +237,23 @@ def _add_boot_commands(command) -> None:
     pxe = command("pxe", _pxe, "Make, change and serve a tree that machines boot from over the network.")
     pxe.add_argument("applications", nargs="*", metavar="APP|PATH")
     pxe.add_argument("--out", required=True, metavar="DIR", help="the tree; an older one there is replaced in one step")
-    pxe.add_argument("--machines", metavar="FILE", help="a TOML file: which machine boots what (docs/booting.md)")
+    pxe.add_argument("--machines", metavar="FILE", help="a TOML file: the boot entry of each machine (docs/booting.md)")
     pxe.add_argument("--linux", metavar="KERNEL", help="a Linux kernel that the tree boots too, to compare with")
     pxe.add_argument("--initrd", metavar="FILE", help="its initramfs")
-    pxe.add_argument("--dirty", action="store_true", help="also from a checkout with changes that no commit names")
-    pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="what a machine boots from now on; its command line follows after --")
+    pxe.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
+    pxe.add_argument("--next", metavar="MACHINE=IMAGE", help="a machine's next boot; its command line follows after --")
     pxe.add_argument("--serve", metavar="INTERFACE", help="serve the tree on this network card until Ctrl-C")
-    pxe.add_argument("--http", type=int, default=80, metavar="PORT", help="the port of HTTP (80), 0 for none")
+    pxe.add_argument("--http", dest="http_port", type=int, default=80, metavar="PORT", help="the port of HTTP (80), 0 for none")
 
     iso = command("iso", _iso, "Write one image of an application for CD and disk, BIOS and UEFI; words after -- are its command line.")
     iso.add_argument("application", metavar="APP|PATH")
     iso.add_argument("--out", metavar="FILE", help="the file to write (APP.iso)")
-    iso.add_argument("--dirty", action="store_true", help="also from a checkout with changes that no commit names")
+    iso.add_argument("--dirty", action="store_true", help="also from a checkout with uncommitted changes")
 
     power = command("power", _power, "Switch a machine by its BMC, through ipmitool or Redfish.", builds=False)
     power.add_argument("action", metavar="cycle|on|off|status")
     power.add_argument("machine", metavar="MACHINE")
-    power.add_argument("--machines", default="machines.toml", metavar="FILE", help="where it is described (machines.toml)")
+    power.add_argument("--machines", default="machines.toml", metavar="FILE", help="the file that describes it (machines.toml)")
 
 
 def _add_log_actions(log: argparse.ArgumentParser) -> None:
@@ -260,10 +262,10 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
     def action(name: str, summary: str) -> argparse.ArgumentParser:
         return actions.add_parser(name, usage=f"./neap log {name} ...", description=summary, allow_abbrev=False)
 
-    collect = action("collect", "Bring a run here by the stream; goes on where it was broken off.")
-    collect.add_argument("--live", action="store_true", help="take the records as they come; default: when the run is over")
+    collect = action("collect", "Fetch a run by the stream; resumes where it was interrupted.")
+    collect.add_argument("--live", action="store_true", help="fetch the records while the run goes on; default: after its end")
     collect.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="how long to try again after a break (60)")
-    fetch = action("fetch", "Bring each core's log here by get,N.")
+    fetch = action("fetch", "Fetch each core's log by get,N.")
     for bringing in (collect, fetch):
         bringing.add_argument("--limit", type=float, default=64.0, metavar="GB", help="how much all logs in DIR may take (64)")
         _add_target(bringing)
@@ -272,7 +274,7 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
     for name, summary in (
         ("csv", "A run's records as CSV, on standard output or to a file."),
         ("parquet", "A run's records as Parquet."),
-        ("summary", "What a run came to: counts, time asleep, energy and what follows from them."),
+        ("summary", "Totals of a run: counts, time asleep, energy and derived figures."),
         ("report", "One page of plots that needs no network: report.html."),
     ):
         reading = action(name, summary)
@@ -283,46 +285,38 @@ def _add_log_actions(log: argparse.ArgumentParser) -> None:
             reading.add_argument("--out", metavar="F")
         if name in ("csv", "parquet"):
             reading.add_argument("--table", choices=("records", "settings", "idle"), default="records")
-            reading.add_argument("--untrimmed", action="store_true", help="not only what lies between the start and the stop anchor")
+            reading.add_argument("--untrimmed", action="store_true", help="also records outside the start and stop anchors")
         if name == "csv":
             reading.add_argument("--study", metavar="ITR_DVFS_RAPL", help="files in the published studies' layout, into the folder --out")
             reading.add_argument("--repetition", type=int, default=0, metavar="I", help="the first number in those files' names")
 
 
-# Modules are imported where they are used: `./neap --help` must not depend on what they need.
+# Modules are imported where they are used: `./neap --help` must not depend on their requirements.
+
+
+def _options(kind, parsed, /, **others):
+    """An instance of the dataclass `kind`. Its fields have the names of command-line options, except `others`."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
+    return kind(**{name: getattr(parsed, name) for name in names}, **others)
 
 
 def _run(arguments) -> int:
     from tools import run
 
-    return run.run(
-        run.Options(
-            arguments.application,
-            arguments.cores,
-            arguments.memory,
-            arguments.forward,
-            arguments.words,
-            arguments.debug,
-            arguments.accel,
-            arguments.vfio,
-            arguments.gdb,
-            arguments.trace,
-            _offer(arguments),
-        )
-    )
+    return run.run(_options(run.Options, arguments, arguments=arguments.words, load=_offer(arguments)))
 
 
 def _offer(arguments):
-    """What --load and its companions say; None without it."""
+    """The settings of --load and of its companion options; None without --load."""
     from pathlib import Path
 
     from tools import load
 
-    said = {"rate": arguments.rate, "seconds": arguments.load_seconds, "out": arguments.load_out and Path(arguments.load_out)}
-    said = {name: value for name, value in said.items() if value is not None}
+    given = {"rate": arguments.rate, "seconds": arguments.load_seconds, "out": arguments.load_out and Path(arguments.load_out)}
+    given = {name: value for name, value in given.items() if value is not None}
     if arguments.load is not None:
-        return load.Offer(arguments.load, **said)
-    if said:
+        return load.Offer(arguments.load, **given)
+    if given:
         raise UsageError("--rate, --load-seconds and --load-out belong to --load", "./neap run memcached --load etc --rate 2000")
     return None
 
@@ -396,14 +390,14 @@ def _log(arguments) -> int:
         return _log_reading(arguments)
     from pathlib import Path
 
-    from tools import control
+    from tools import control_client
     from tools.log import collect, fetch
-    from tools.running import find_control
+    from tools.machine_registry import find_control
 
     if not 0 < arguments.limit <= 1e9:
         raise UsageError("--limit takes gigabytes, more than 0 and at most 10^9")
     limit_bytes = int(arguments.limit * 1e9)
-    token = control.read_token(arguments.token_file)
+    token = control_client.read_token(arguments.token_file)
     address = find_control(arguments.target, arguments.pid)
     if arguments.action == "fetch":
         return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json, limit_bytes=limit_bytes)
@@ -419,7 +413,7 @@ def _log(arguments) -> int:
 
 
 def _log_reading(arguments) -> int:
-    """Runs in an environment that has numpy and its like: if this is none, the launcher starts itself over in one."""
+    """Needs numpy and other packages. If this environment lacks them, the launcher restarts itself in one that has them."""
     from tools import pythons
 
     if not pythons.has_log_packages():
@@ -432,20 +426,7 @@ def _log_reading(arguments) -> int:
 def _pxe(arguments) -> int:
     from tools import pxe
 
-    return pxe.pxe(
-        pxe.Options(
-            applications=arguments.applications,
-            out=arguments.out,
-            machines=arguments.machines,
-            linux=arguments.linux,
-            initrd=arguments.initrd,
-            dirty=arguments.dirty,
-            next=arguments.next,
-            serve=arguments.serve,
-            http_port=arguments.http,
-            words=arguments.words,
-        )
-    )
+    return pxe.pxe(_options(pxe.Options, arguments))
 
 
 def _iso(arguments) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The launcher as its users start it: what is wrong ends in one line that says so, and nothing is made."""
+"""The launcher as its users start it: an error is one line that explains it, and nothing is made."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tools.conftest import REPOSITORY, neap
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ([], "no command"),
         (["walk"], "there is no 'walk'"),
@@ -53,12 +53,12 @@ from tools.conftest import REPOSITORY, neap
         (["clean", "--all"], "unrecognized arguments: --all"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], expected: str) -> None:
     done = neap(*words, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2
     assert done.stdout == ""
     first, *hints = done.stderr.splitlines()
-    assert first.startswith(f"neap: error: {said}")
+    assert first.startswith(f"neap: error: {expected}")
     assert len(hints) <= 1 and all(hint.startswith("neap: ") for hint in hints)
     assert list(tmp_path.iterdir()) == []
 
@@ -71,8 +71,8 @@ def test_help_names_every_command() -> None:
         assert neap(command, "--help").returncode == 0
 
 
-def test_a_python_that_is_too_old_is_told_so() -> None:
-    # What an older Python reads must be a program for it: the version is looked at before anything else is imported.
+def test_a_python_that_is_too_old_is_reported() -> None:
+    # The file must also be valid for an older Python: it checks the version before it imports anything else.
     program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
     done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -88,18 +88,18 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         ("OSError(errno.EROFS, 'Read-only', '/srv/x')", "neap: error: /srv/x: Read-only\nneap: is it yours to write?\n"),
         ("OSError(errno.EDQUOT, 'Quota')", "neap: error: no space left on the disk\nneap: make room and start again\n"),
         ("ConnectionResetError(errno.ECONNRESET, 'Connection reset by peer')", "neap: error: Connection reset by peer\n"),
     ],
 )
-def test_what_the_system_refuses_is_no_traceback(error: str, said: str) -> None:
+def test_an_error_of_the_system_is_no_traceback(error: str, expected: str) -> None:
     program = "import errno, sys; sys.path.insert(0, sys.argv[1]); from tools import cli, doctor\n"
     program += f"def refuse(_): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
     done = subprocess.run([sys.executable, "-c", program, str(REPOSITORY)], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (1, said)
+    assert (done.returncode, done.stderr) == (1, expected)
 
 
 def test_doctor_reports_as_text_and_as_json(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_doctor_on_an_empty_cache_says_what_will_come_and_makes_none_of_it(tmp_p
 
 
 def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> None:
-    # A checkout of its own: this one's build directory is in use by this very test.
+    # A checkout of its own, because this one's build directory is in use by this test.
     checkout = tmp_path / "check out"
     checkout.mkdir()
     (checkout / "neap").symlink_to(REPOSITORY / "neap")

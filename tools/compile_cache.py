@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What one checkout has compiled, no other compiles again: ccache before the compilers, its store in the user's cache.
+"""ccache in front of the compilers, with its store in the user's cache, so that no checkout compiles what another one has compiled.
 
-ccache knows a source by what it and all it includes hold, and replaces the checkout's own path by a relative one, so that clones share.
-That both give the same object is cmake/neap_options.cmake's doing (-ffile-prefix-map). CCACHE_DISABLE=1 switches it off; whoever has
-launchers or a ccache of their own (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) keeps those.
+ccache identifies a source by its content and the content of all included files. It replaces the checkout's own path by a relative one, so
+clones share entries. cmake/neap_options.cmake makes the compiler produce the same object in each clone (-ffile-prefix-map).
+CCACHE_DISABLE=1 switches ccache off. A user's own launchers or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 
 from tools import cache
 
-SIZE_MAX = "2G"  # objects of some thirty whole builds; what was used longest ago goes first
+SIZE_MAX = "2G"  # objects of about thirty full builds; the least recently used go first
 
 
 def launchers() -> list[str]:
-    """CMake's words that put ccache before the compilers."""
+    """CMake's arguments that put ccache in front of the compilers."""
     languages = [name for name in ("C", "CXX") if f"CMAKE_{name}_COMPILER_LAUNCHER" not in os.environ]
     return [f"-DCMAKE_{name}_COMPILER_LAUNCHER=ccache" for name in languages]
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """This process's environment with ccache's settings for a build of `checkout`; what the user set there stays."""
+    """This process's environment with ccache's settings for a build of `checkout`. Settings of the user have priority."""
     own = {
         "CCACHE_DIR": str(cache.root() / "ccache"),
         "CCACHE_MAXSIZE": SIZE_MAX,
         "CCACHE_BASEDIR": str(checkout),
         "CCACHE_NOHASHDIR": "1",
-        # ccache leaves -ffile-prefix-map out of what it knows an object by.
+        # By default, ccache ignores -ffile-prefix-map when it identifies an object. So the file that sets it is an extra input.
         "CCACHE_EXTRAFILES": str(checkout / "cmake/neap_options.cmake"),
     }
     return {**own, **os.environ}

@@ -11,7 +11,7 @@ OPTIONS = "cmake/neap_options.cmake"
 
 @pytest.fixture
 def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and an environment in which nobody set anything; gives the store."""
+    """An empty cache, and an environment without settings of the user; gives the store."""
     for name in compile_cache.environment(Path("/")):
         if name.startswith(("CCACHE_", "CMAKE_")):
             monkeypatch.delenv(name, raising=False)
@@ -19,7 +19,7 @@ def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
-    """Compiles a checkout's one source as the presets do; gives the object and how many objects came from the store so far."""
+    """Compiles a checkout's one source as the presets do. Gives the object and the number of objects from the store so far."""
     (checkout / "build/image").mkdir(parents=True, exist_ok=True)
     (checkout / "cmake").mkdir(exist_ok=True)
     (checkout / OPTIONS).write_text(options)
@@ -34,7 +34,7 @@ def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
     return (checkout / "build/image/main.o").read_bytes(), int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
 
 
-def test_what_one_checkout_compiled_the_next_one_takes(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_checkout_takes_objects_of_the_first(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, hits = compiled(tmp_path / "a place")
     assert hits == 0 and ours.is_dir() and str(tmp_path).encode() not in first
     assert compiled(tmp_path / "another") == (first, 1)
@@ -42,12 +42,12 @@ def test_what_one_checkout_compiled_the_next_one_takes(ours: Path, tmp_path: Pat
     assert compiled(tmp_path / "third") == (first, 1), "the compiler's own object is the same one"
 
 
-def test_how_paths_are_mapped_is_part_of_what_an_object_is_known_by(ours: Path, tmp_path: Path) -> None:
+def test_the_mapping_of_paths_is_part_of_an_objects_identity(ours: Path, tmp_path: Path) -> None:
     compiled(tmp_path / "a place")
     assert compiled(tmp_path / "a place", "# other maps")[1] == 0
 
 
-def test_what_the_user_has_set_stays(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_stay(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(compile_cache.launchers()) == 2 and compile_cache.environment(Path("/c"))["CCACHE_BASEDIR"] == "/c"
     monkeypatch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", "distcc")
     monkeypatch.setenv("CCACHE_DIR", "/elsewhere")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What the tests of the launcher share: a QEMU, a guest of forty instructions, a cache of their own."""
+"""Fixtures for the tests of the launcher: a QEMU, a guest of forty instructions, a cache of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEST_DATA = Path(__file__).with_name("testdata")
 
 @pytest.fixture(scope="session")
 def qemu_command() -> tuple[str, ...]:
-    """A real QEMU, found before any test moves the cache."""
+    """A real QEMU, found before a test moves the cache."""
     return qemu.command()
 
 
@@ -62,7 +62,7 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
 
 @pytest.fixture
 def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
-    """An empty Debian archive, and an empty cache for what is fetched from it."""
+    """An empty Debian archive, and an empty cache for packages fetched from it."""
     fake = FakeMirror(tmp_path / "mirror")
     yield fake
     fake.close()
@@ -77,9 +77,18 @@ def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subpr
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """True if a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+def on_small_disk(directory: Path, size: str, program: str) -> subprocess.CompletedProcess:
+    """Runs a Python program with a file system of `size` mounted on `directory`, in a mount namespace that ends with it."""
+    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
+    argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)}
+    return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)

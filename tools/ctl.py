@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers, one a line, in order."""
+"""`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers in order, one per line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from tools import control
+from tools import control_client
 from tools.errors import EXIT_FAILURE, UsageError
 from tools.foreign import shown_lines
-from tools.running import find_control
+from tools.machine_registry import find_control
 
-# Answered by bytes that are no line.
+# Commands whose answer is binary.
 NOT_LINES = {"get": "./neap log fetch", "stream": "./neap log collect"}
 
-# Answered by lines, written as one.
+# Commands whose answer is several lines, sent as one.
 TEXTS = ("dmesg", "last_panic")
-# The boot log is 64 KiB, an answer 8 KiB; meanwhile more may be said.
-MAX_PIECES = 64
+# The boot log is 64 KiB, an answer 8 KiB; the log may grow meanwhile.
+PIECES_MAX = 64
 
 
 def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str | None, as_json: bool) -> int:
-    """Status 1 if any answer is an error; what follows that line is sent all the same."""
+    """Status 1 if any answer is an error. The lines after it are sent nevertheless."""
     for line in lines:
         check_line(line)
     host, port = find_control(target, pid)
-    token = control.read_token(token_file)
+    token = control_client.read_token(token_file)
     answers = []
-    with control.Control(host, port, token) as connection:
+    with control_client.Control(host, port, token) as connection:
         for line in lines:
             answer = connection.ask(line)
             if not as_json and show_text(connection, line, answer):
@@ -42,28 +42,28 @@ def ctl(target: str, lines: Sequence[str], *, pid: int | None, token_file: str |
     return 0 if all(answer["ok"] for answer in answers) else EXIT_FAILURE
 
 
-def show_text(connection: control.Control, line: str, answer: str) -> bool:
-    """Prints an answer whose last field is text as the lines that it stands for, and asks for what follows it; False if it is none."""
+def show_text(connection: control_client.Control, line: str, answer: str) -> bool:
+    """Prints the text in an answer's last field as separate lines, and asks for the rest of the text. False if the answer has no text."""
     name = line.split(",")[0].strip().lower()
-    if name not in TEXTS or control.text_of(answer) is None:
+    if name not in TEXTS or control_client.text_of(answer) is None:
         return False
-    for _ in range(MAX_PIECES):
-        print(shown_lines(control.text_of(answer) or ""), end="", flush=True)
-        following = control.next_piece(control.fields_of(answer))
+    for _ in range(PIECES_MAX):
+        print(shown_lines(control_client.text_of(answer) or ""), end="", flush=True)
+        following = control_client.next_piece(control_client.fields_of(answer))
         if following is None:
             break
         answer = connection.ask(f"{name},{following}")
-        if control.text_of(answer) is None:
-            raise control.Refused(f"{connection.name} broke off: {answer}")
+        if control_client.text_of(answer) is None:
+            raise control_client.Refused(f"{connection.name} broke off: {answer}")
     return True
 
 
 def check_line(line: str) -> None:
-    """Raises UsageError for what is not one line of the protocol."""
+    """Raises UsageError for text that is not one line of the protocol."""
     if not line.strip() or "\n" in line or "\r" in line:
         raise UsageError("ctl takes one command a word, in quotes", "./neap ctl memcached 'itr,8us' status")
-    if len(line.encode(errors="surrogateescape")) >= control.MAX_LINE_BYTES:
-        raise UsageError(f"a line has at most {control.MAX_LINE_BYTES - 1} bytes")
+    if len(line.encode(errors="surrogateescape")) >= control_client.LINE_BYTES_MAX:
+        raise UsageError(f"a line has at most {control_client.LINE_BYTES_MAX - 1} bytes")
     name = line.split(",")[0].strip().lower()
     if name in NOT_LINES:
         raise UsageError(f"{name} answers with a log, not with a line", f"{NOT_LINES[name]} writes it to files")

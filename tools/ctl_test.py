@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`ctl`, `top` and how they find the machine that is meant."""
+"""`ctl`, `top`, and the search for the machine that the user means."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, cache, control, ctl, machine, run, running, top
+from tools import build, cache, control_client, ctl, machine, machine_registry, run, top
 from tools.errors import Failure, UsageError
 from tools.log.fake_machine import FakeMachine
-from tools.running import Running
+from tools.machine_registry import Running
 
 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No run but ours is seen."""
+    """Hides all runs except ours."""
     monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
     monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
     return tmp_path
@@ -31,44 +31,44 @@ class Run:
         self.directory = base / f"{machine.RUN_PREFIX}{name}"
         self.directory.mkdir()
         self.lock = cache.try_lock(self.directory / "lock")
-        running.describe(self.directory, Running(application, pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port))
+        machine_registry.describe(self.directory, Running(application, pid, {11211: 2000 + pid, 5002: control_port or 0}, control_port))
 
 
-def test_one_that_runs_is_found_by_its_name(runs: Path) -> None:
+def test_a_running_application_is_found_by_its_name(runs: Path) -> None:
     Run(runs, "a", "memcached", 7, 5002)
-    assert running.find_control("memcached") == ("127.0.0.1", 5002)
-    assert running.machines(runs, machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
+    assert machine_registry.find_control("memcached") == ("127.0.0.1", 5002)
+    assert machine_registry.machines(runs, machine.RUN_PREFIX)[0].ports == {11211: 2007, 5002: 5002}
 
 
-def test_nothing_that_runs_is_one_error_with_what_to_do(runs: Path) -> None:
+def test_without_a_run_there_is_one_error_with_a_hint(runs: Path) -> None:
     with pytest.raises(Failure, match="no memcached runs on this host") as caught:
-        running.find_control("memcached")
+        machine_registry.find_control("memcached")
     assert caught.value.hint == "./neap run memcached starts one"
 
 
-def test_several_of_a_name_are_listed_and_pid_chooses(runs: Path) -> None:
+def test_several_runs_of_a_name_are_listed_and_pid_chooses(runs: Path) -> None:
     Run(runs, "a", "memcached", 7, 5002)
     Run(runs, "b", "memcached", 8, 40000)
     with pytest.raises(Failure, match="memcached runs 2 times on this host") as caught:
-        running.find_control("memcached")
+        machine_registry.find_control("memcached")
     assert caught.value.details == [f"--pid {pid}: memcached, control on 127.0.0.1:{port}" for pid, port in ((7, 5002), (8, 40000))]
-    assert running.find_control("memcached", 8) == ("127.0.0.1", 40000)
+    assert machine_registry.find_control("memcached", 8) == ("127.0.0.1", 40000)
     with pytest.raises(Failure, match="no memcached runs as process 9"):
-        running.find_control("memcached", 9)
+        machine_registry.find_control("memcached", 9)
 
 
 def test_a_run_that_was_killed_or_is_starting_is_not_listed(runs: Path) -> None:
     dead = Run(runs, "a", "memcached", 7, 5002)
     os.close(dead.lock)
     starting = Run(runs, "b", "memcached", 8, 5002)
-    (starting.directory / running.DESCRIPTION).write_text("{")
-    assert running.machines(runs, machine.RUN_PREFIX) == []
+    (starting.directory / machine_registry.DESCRIPTION).write_text("{")
+    assert machine_registry.machines(runs, machine.RUN_PREFIX) == []
 
 
 def test_a_run_without_control_says_so(runs: Path) -> None:
     Run(runs, "a", "memcached", 7, None)
     with pytest.raises(Failure, match="was started without control"):
-        running.find_control("memcached")
+        machine_registry.find_control("memcached")
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_a_run_without_control_says_so(runs: Path) -> None:
     ],
 )
 def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
-    assert running.find_control(text) == address
+    assert machine_registry.find_control(text) == address
 
 
 @pytest.mark.parametrize("text", ["", ":5002", "host:", "host:0", "host:65536", "a b", "::1", "host:12:3"])
-def test_an_address_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"neither an application nor HOST\[:PORT\]"):
-        running.parse_address(text)
+        machine_registry.parse_address(text)
 
 
 def test_the_control_port_is_forwarded_to_itself_or_a_free_one() -> None:
@@ -121,11 +121,8 @@ def test_answers_are_printed_in_order_and_an_error_is_the_status(capsys) -> None
     assert [(row["line"], row["ok"]) for row in rows] == [("walk", False), ("status", True)]
 
 
-def test_lines_that_came_as_one_are_printed_as_lines_to_the_end(capsys) -> None:
-    pieces = [
-        r"ok first=7; next=30; end=61; text=neap: hello\x3b \\n is no line\n\xc3end\n",
-        r"ok first=30; next=61; end=61; text=last\n",
-    ]
+def test_text_in_one_answer_line_is_printed_as_separate_lines(capsys) -> None:
+    pieces = [r"ok first=7; next=30; end=61; text=neap: hello\x3b \\n is no line\n\xc3end\n", r"ok first=30; next=61; end=61; text=last\n"]
     panic = r"ok boot=2; text=panic on core 0: x\n"
     with FakeMachine([], answers={"dmesg": lambda: pieces[min(len(fake.requests) - 1, 1)], "last_panic": lambda: panic}) as fake:
         assert ask(fake, "dmesg,7") == 0
@@ -146,7 +143,7 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) ->
     with FakeMachine([], answers=ANSWERS, token="s3cret") as fake:
         assert ask(fake, "status") == 1
         assert ask(fake, "status", token_file=str(tmp_path / "token")) == 0
-        with pytest.raises(control.Refused) as caught:
+        with pytest.raises(control_client.Refused) as caught:
             ask(fake, "status", token_file=str(tmp_path / "wrong"))
         assert ask(fake, "token,s3cret", "status", as_json=True) == 0
     output = capsys.readouterr()
@@ -154,25 +151,25 @@ def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path, capsys) ->
     for content in (b"", b"\n", b"a,b\n", b"\xff\n"):
         (tmp_path / "token").write_bytes(content)
         with pytest.raises(Failure, match="holds no token in its first line"):
-            control.read_token(str(tmp_path / "token"))
+            control_client.read_token(str(tmp_path / "token"))
     with pytest.raises(Failure, match="cannot read the token file"):
-        control.read_token(str(tmp_path / "none"))
+        control_client.read_token(str(tmp_path / "none"))
 
 
-def test_a_port_that_nobody_serves_or_that_closes_is_one_error() -> None:
-    with pytest.raises(control.Lost, match="nothing answers on 127.0.0.1"):
+def test_a_port_without_a_server_or_that_closes_is_one_error() -> None:
+    with pytest.raises(control_client.Lost, match="nothing answers on 127.0.0.1"):
         ctl.ctl(f"127.0.0.1:{machine.free_port()}", ["status"], pid=None, token_file=None, as_json=False)
     with FakeMachine([]) as fake:
         fake._serve = lambda connection: connection.close()
-        with pytest.raises(control.Lost, match="ended the connection"):
+        with pytest.raises(control_client.Lost, match="ended the connection"):
             ask(fake, "status")
-    # As a misspelt application reads: a name that resolves nowhere (RFC 2606).
-    with pytest.raises(control.Lost, match="no host is named so, and no application that runs here"):
+    # A host name that never resolves (RFC 2606) gives the same error as a misspelt application.
+    with pytest.raises(control_client.Lost, match="no host is named so, and no application that runs here"):
         ctl.ctl("memcachedd.invalid", ["status"], pid=None, token_file=None, as_json=False)
 
 
 class Counting:
-    """Answers to `cores`: each second of the machine's clock, 500 interrupts and half the time asleep."""
+    """Answers `cores`: per second of the machine's clock, 500 interrupts and half of the time asleep."""
 
     def __init__(self) -> None:
         self.second = 0
@@ -211,8 +208,8 @@ def test_a_counter_that_the_machine_does_not_give_is_not_zero() -> None:
     assert top.table("a", [row], 1)[2].split()[:3] == ["0", "-", "-"]
 
 
-def test_a_core_that_nothing_is_seen_of_is_not_said_to_be_awake() -> None:
-    """A sleep is counted at its end: one that goes on all the time shows nowhere."""
+def test_a_core_without_any_change_is_not_reported_as_awake() -> None:
+    """A sleep is counted at its end, so a sleep in progress is in no counter."""
     still = "ok 0 interrupts=5 records=5 sleeps=7 asleep_ns=100 now_ns={}"
     before, now = (top.parse(still.format(moment), "a")[0] for moment in (1000, 2000))
     assert top.rates(before, now)["asleep_share"] is None
@@ -220,6 +217,6 @@ def test_a_core_that_nothing_is_seen_of_is_not_said_to_be_awake() -> None:
 
 
 @pytest.mark.parametrize("answer", ["error: no", "ok", "ok x", "ok 0", "ok 0 now_ns", "ok 0 now_ns=x", "ok a now_ns=1"])
-def test_an_answer_that_is_none_is_one_error(answer: str) -> None:
+def test_an_invalid_answer_is_one_error(answer: str) -> None:
     with pytest.raises(Failure):
         top.parse(answer, "a machine")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Debian packages of the machine's own suite, unpacked into a folder of the caller's.
+"""Debian packages of the machine's own suite, unpacked into a folder of the caller.
 
-Tests and benchmarks want programs that nobody here wrote (Linux, ethtool, memcached, libmemcached's tools) without installing anything: so
-packages are downloaded as any user by apt, checked against apt's own lists, and unpacked, never configured. What comes out is only
-as new as the machine's lists, which is what makes a test repeatable.
+Tests and benchmarks use third-party programs (Linux, ethtool, memcached, libmemcached's tools) without installing them. So apt downloads
+packages without root rights and checks them against its own lists. They are unpacked, never configured. The versions are those of the
+machine's lists, so a test is repeatable.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tools.process import output_of, run_logged
 
 DOWNLOAD_SECONDS = 300
 UNPACK_SECONDS = 120
-LOOK_UP_SECONDS = 300  # a second on an idle machine; on one that also compiles and emulates, minutes
+LOOK_UP_SECONDS = 300  # a second on an idle machine, minutes on a machine that also compiles and emulates
 _UPDATE_HINT = "`apt-get update` brings the machine's package lists up to date"
 
 
 @dataclass(frozen=True)
 class Package:
-    """One file of the suite: `file_name` holds name, version and architecture; `digest` is "SHA256:…" or what else apt lists."""
+    """One file of the suite. `file_name` holds name, version and architecture; `digest` is "SHA256:…" or another hash that apt lists."""
 
     file_name: str
     digest: str
@@ -41,7 +41,7 @@ def _apt(argv: list[str]) -> str:
 
 
 def resolve(names: list[str]) -> list[Package]:
-    """What `apt-get download` would fetch for `names` now. Needs no network."""
+    """The packages that `apt-get download` would fetch for `names` now. Needs no network."""
     output = _apt(["apt-get", "download", "--print-uris", *names])
     lines = [shlex.split(line) for line in output.splitlines() if line.startswith("'")]
     found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
@@ -60,7 +60,8 @@ def dependency(name: str, pattern: str) -> str:
 
 
 def with_libraries(names: list[str]) -> list[str]:
-    """`names` and every library package that they need, sorted. Where one of several will do, all of those named so are taken."""
+    """`names` and every library package that they need, sorted. If a dependency has alternatives, all of them that are named like libraries
+    are taken."""
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     wanted, seen = list(names), set(names)
     while wanted:
@@ -75,16 +76,16 @@ def with_libraries(names: list[str]) -> list[str]:
 
 
 def digest_of(packages: list[Package]) -> str:
-    """A short name for exactly these packages, for use in a cache key."""
+    """A short name for exactly these packages, for a cache key."""
     return cache.digest(*(f"{package.file_name} {package.digest}" for package in packages))
 
 
 def unpack(names: list[str], target: Path) -> None:
-    """Downloads `names` and unpacks them into `target`, which is made. Beside it lie `packages` and a log, for the caller to remove."""
+    """Downloads `names` and unpacks them into `target`, which is made. `packages` and a log are left beside it for the caller to remove."""
     archives, log = target.parent / "packages", target.parent / "packages.log"
     archives.mkdir(parents=True, exist_ok=True)
     target.mkdir(exist_ok=True)
-    # As root, apt downloads as a user of its own that cannot write into a private folder, and warns about it at length.
+    # Started by root, apt downloads as a user of its own. That user cannot write into a private folder, and apt prints a long warning.
     option = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
     run_logged(["apt-get", *option, "-q", "download", *names], log, "downloading packages", cwd=archives, timeout_seconds=DOWNLOAD_SECONDS)
     for archive in sorted(archives.glob("*.deb")):
@@ -94,7 +95,7 @@ def unpack(names: list[str], target: Path) -> None:
 
 @functools.cache
 def unpacked(*names: str) -> Path:
-    """The root of a tree with `names` and their libraries, in the cache, made now if it is not there."""
+    """The root of a tree with `names` and their libraries, in the cache. It is made if it does not exist."""
     everything = with_libraries(list(names))
     entry = cache.Entry("packages", digest_of(resolve(everything)))
     with entry.making() as needed:
@@ -104,7 +105,7 @@ def unpacked(*names: str) -> Path:
 
 
 def started_in(root: Path, program: Path) -> list[str]:
-    """What starts a program with the libraries of an unpacked tree."""
+    """A command line that starts a program with the libraries of an unpacked tree."""
     libraries = ":".join(str(root / folder) for folder in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
     return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(program)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap doctor`: what this machine has and what it lacks, without changing anything."""
+"""`./neap doctor`: reports the tools that this machine has and those that it lacks. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tools.run import DEFAULT_FORWARDS
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line: `state` is "ok", "later" (the launcher gets it when it is needed) or "missing" (somebody has to act)."""
+    """One line. `state` is "ok", "later" (the launcher gets it when it is needed) or "missing" (the user has to act)."""
 
     name: str
     state: str
@@ -27,7 +27,7 @@ class Finding:
 
 
 def doctor(as_json: bool) -> int:
-    """Prints the findings; status 1 if something is missing that the launcher cannot get by itself."""
+    """Prints the findings. Status 1 if something is missing that the launcher cannot get by itself."""
     findings = [_guarded(check) for check in CHECKS]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: BSL-1.0
 """Errors that a user can act upon.
 
-Whatever the launcher finds wrong with the machine, the network or the command line ends as one `Failure`: one line that says
-what is wrong, and, where we know, one more that says what to do next. A traceback means a mistake of our own.
+Each problem with the machine, the network or the command line ends as one `Failure`. It has one line that explains it and, if known, one
+line with a remedy. A traceback means a mistake of our own.
 """
 
 from __future__ import annotations
 
 from tools.foreign import shown
 
-# The launcher's exit statuses. A guest's own code (16 and up, see machine.py) passes through `./neap run`.
+# The launcher's exit statuses. `./neap run` passes on a guest's own code (16 and up, see machine.py).
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """Something outside the launcher went wrong. `message` is one line; `hint` says what to do; `details` are lines shown before it.
+    """A problem outside the launcher. `message` is one line; `hint` is a remedy; `details` are lines shown before it.
 
-    All three may quote a peer: what a terminal would obey is escaped here, so no caller has to.
+    All three may quote a peer. Terminal control characters are escaped here, so no caller has to do it.
     """
 
     exit_status = EXIT_FAILURE
@@ -33,7 +32,7 @@ class Failure(Exception):
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
 
     def report(self) -> str:
-        """What the user sees on standard error."""
+        """The text for standard error."""
         lines = [f"    {line}" for line in self.details]
         lines.append(f"neap: error: {self.message}")
         if self.hint:

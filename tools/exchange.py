@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Carrying the toolchain to another machine, or keeping it somewhere safe: `./neap toolchain export FILE` and `import FILE`.
+"""Exports the toolchain to a file and imports it on another machine: `./neap toolchain export FILE` and `import FILE`.
 
-The file is a tar archive under zstd. Its first member says which recipe it was built from and the SHA-256 of every file, so that
-an import can refuse what belongs to another checkout or did not arrive whole, before anything becomes visible in the cache.
+The file is a tar archive under zstd. Its first member states the recipe that the toolchain was built from, and the SHA-256 of every file.
+So an import can refuse an archive of another checkout or a damaged one before anything becomes visible in the cache.
 
-An archive may be hostile. So nothing is written through a link that the archive itself brought, nor more than MAX_UNPACKED_BYTES.
+An archive may be hostile. So nothing is written through a link that comes from the archive, and at most UNPACKED_BYTES_MAX are written.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tools.foreign import parse_json
 FORMAT = "neap-toolchain-1"
 MANIFEST = "neap-toolchain.json"
 LEVEL = "-10"
-MAX_MANIFEST_BYTES = 16_000_000
+MANIFEST_BYTES_MAX = 16_000_000
 NEEDED_BYTES = 400_000_000
-# No toolchain is ten times what one needs.
-MAX_UNPACKED_BYTES = 10 * NEEDED_BYTES
+# No toolchain is ten times as large as NEEDED_BYTES.
+UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 
 def export_toolchain(file_name: str) -> None:
-    """Writes this checkout's toolchain, which must have been built, to a file; an older file of that name is replaced at the end."""
+    """Writes this checkout's toolchain to a file. The toolchain MUST have been built. An older file of that name is replaced at the end."""
     place = toolchain.entry()
     if not place.ready:
         raise Failure("there is no toolchain to export yet", "./neap toolchain build makes it")
@@ -66,7 +66,7 @@ def export_toolchain(file_name: str) -> None:
 
 
 def import_toolchain(file_name: str) -> None:
-    """Takes a toolchain from a file into the cache. Raises Failure, and changes nothing, if it is another recipe's or not whole."""
+    """Imports a toolchain from a file into the cache. Raises Failure, and changes nothing, if it is of another recipe or damaged."""
     source = Path(file_name)
     if not source.is_file():
         raise Failure(f"there is no file {source}")
@@ -114,7 +114,7 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
 
 
 def _read(source: Path, key: str, prefix: Path) -> None:
-    """Unpacks below `prefix`, checking each file against the manifest as it comes."""
+    """Unpacks below `prefix` and checks each file against the manifest."""
     zstd = subprocess.Popen(["zstd", "-q", "-d", "-c", str(source)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert zstd.stdout
     broken = Failure(f"{source} is not a whole toolchain export", "nothing was changed; export or copy it again")
@@ -128,7 +128,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                     "export it from the same version of Neap, or build: ./neap toolchain build",
                 )
             files, links = dict(manifest["files"]), dict(manifest["links"])
-            left = MAX_UNPACKED_BYTES
+            left = UNPACKED_BYTES_MAX
             for member in members:
                 left -= member.size
                 if left < 0:
@@ -139,7 +139,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                 _make_folder(path, prefix, broken)
         if files or links:
             raise broken
-        # To the end, so that zstd gets to check its own sum over all of it.
+        # Read to the end, so that zstd checks its checksum over the whole file.
         while zstd.stdout.read(1 << 20):
             pass
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, OverflowError, NotADirectoryError):
@@ -152,7 +152,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
 
 
 def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: Failure) -> dict:
-    data = archive.extractfile(member) if member and member.name == MANIFEST and member.size <= MAX_MANIFEST_BYTES else None
+    data = archive.extractfile(member) if member and member.name == MANIFEST and member.size <= MANIFEST_BYTES_MAX else None
     manifest = parse_json(data.read()) if data else None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise broken
@@ -160,21 +160,21 @@ def _manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None, broken: 
 
 
 def _inside(name: str, prefix: Path, broken: Failure) -> Path:
-    """The path of a name below `prefix`; one that leads elsewhere is refused."""
+    """The path of a name below `prefix`. A name that leads elsewhere is refused."""
     if not isinstance(name, str) or posixpath.isabs(name) or ".." in name.split("/"):
         raise broken
     return prefix / name
 
 
 def _make_folder(path: Path, prefix: Path, broken: Failure) -> None:
-    """Makes a folder below `prefix`, of which no part may be a link: the target would be checked against the name alone."""
+    """Makes a folder below `prefix`. No part of its path may be a link, because only the name is checked against the manifest."""
     if any(parent.is_symlink() for parent in (path, *path.parents) if parent.is_relative_to(prefix) and parent != prefix):
         raise broken
     path.mkdir(parents=True, exist_ok=True)
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, files: dict, links: dict, prefix: Path, broken: Failure) -> None:
-    """One member: it must stand in the manifest, once, and lie below `prefix`, as must what a link points to."""
+    """One member. It must be in the manifest, once, and below `prefix`. The target of a link must be below it too."""
     name = member.name.removeprefix("prefix/")
     path = _inside(name, prefix, broken)
     _make_folder(path.parent, prefix, broken)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A small Debian archive in a directory, signed with a key of its own: what tests of the private apt read, over `file:` URIs."""
+"""A small Debian archive in a directory, signed with its own key. Tests of the private apt read it over `file:` URIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tools import cache
 from tools.archive import BACKPORTS, SUITE, Archive
 
-CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: nobody <nobody@example.org>\nDescription: for a test\n"
+CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: tests <tests@example.org>\nDescription: for a test\n"
 
 
 class FakeMirror:
@@ -71,7 +71,7 @@ class FakeMirror:
         self._stanzas.append(("source", f"Package: {name}\nBinary: {name}\nVersion: {version}\nDirectory: pool\nChecksums-Sha256:\n{rows}"))
 
     def forget(self, name: str) -> None:
-        """What a point release does to a version: it is gone from the indexes."""
+        """Removes a version from the indexes, as a point release does."""
         self._stanzas = [(kind, text) for kind, text in self._stanzas if not text.startswith(f"Package: {name}\n")]
 
     def publish(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a machine starts from, in QEMU's words: firmware, discs, a network with a server of boot files.
+"""QEMU's arguments for the start of a machine: firmware, discs, a network with a boot server.
 
-QEMU's `-kernel` skips all that a real machine does before its first image. These words bring it back: SeaBIOS or OVMF, a CD, a disk,
-and a second network card whose own firmware asks for a boot file, as a rack machine's on-board card does beside its 82599.
+QEMU's `-kernel` skips all steps that a real machine takes before it starts its first image. These arguments add them: SeaBIOS or OVMF, a
+CD, a disk, and a second network card. That card's firmware asks for a boot file, like a rack machine's on-board card.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tools.errors import Failure
 
 BIOS = "bios"
 UEFI = "uefi"
-# A card of QEMU's that SeaBIOS (by its own iPXE) and OVMF can both boot from, and that Neap has no driver for.
+# A QEMU card that SeaBIOS (by its own iPXE) and OVMF can boot from, and that Neap has no driver for.
 BOOT_CARD = "virtio-net-pci"
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Where a machine starts from.
+    """The boot medium of a machine.
 
-    firmware: BIOS (SeaBIOS) or UEFI (OVMF, which comes into the cache when it is first used).
+    firmware: BIOS (SeaBIOS) or UEFI (OVMF, fetched into the cache on first use).
     disk, cdrom: images to start from; a disk is never written to.
-    tftp: a directory that a network of QEMU's own serves, `bootfile` being what its DHCP names.
-    boot_card: that network has a card of its own, which the firmware boots from; otherwise it is the 82599's network.
+    tftp: a directory that QEMU's own network serves; its DHCP names `bootfile`.
+    boot_card: that network has its own card, which the firmware boots from; otherwise it is the 82599's network.
     boot_mac: that card's address. boot_netdev: words for QEMU's -netdev in place of a network with `tftp` ("tap,ifname=x,…").
     """
 
@@ -41,11 +41,11 @@ class Start:
     boot_netdev: str | None = None
 
     def server_words(self) -> str:
-        """What makes a user network serve boot files; empty if this one has a network of its own, or there are none."""
+        """The options that make a user network serve boot files. Empty if the network is another one, or if there are no boot files."""
         return self._served() if self.tftp and not self.boot_card else ""
 
     def qemu_arguments(self, directory: Path) -> list[str]:
-        """QEMU's words; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
+        """QEMU's arguments; OVMF's variables are copied into `directory`. Raises Failure if a file is missing."""
         for file in (self.disk, self.cdrom):
             if file and not file.is_file():
                 raise Failure(f"there is no boot image {file}")
@@ -60,7 +60,7 @@ class Start:
             argv += ["-device", "ide-cd,drive=cd,bootindex=2"]
         if self.boot_card:
             mac = f",mac={self.boot_mac}" if self.boot_mac else ""
-            # OVMF has a PXE of its own, for which QEMU's iPXE must stay out; SeaBIOS has none.
+            # OVMF has its own PXE, so QEMU's iPXE is disabled for it; SeaBIOS has none.
             rom = ",romfile=" if self.firmware == UEFI else ""
             argv += ["-netdev", self.boot_netdev or f"user,id=boot,restrict=on{self._served()}"]
             argv += ["-device", f"{BOOT_CARD},netdev=boot,bootindex=3{mac}{rom}"]

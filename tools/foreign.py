@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Text and numbers that come from a peer or a file: read with bounds, and printed without effect on the terminal.
+"""Text and numbers from a peer or a file: read with limits, and printed without effect on the terminal.
 
-A log, a machine's answer or a BMC's answer is written by another program, which may be hostile. So every reader takes its JSON, its
-numbers and its files from here, and every message of the launcher passes through `shown`.
+Another program, which may be hostile, writes logs, machines' answers and BMCs' answers. So every reader uses the functions here for JSON,
+numbers and files, and every message of the launcher passes through `shown`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import math
 import re
 from pathlib import Path
 
-TEXT_MOST = 2000
+TEXT_CHARACTERS_MAX = 2000
 U64_DIGITS = 20
-U64_MOST = (1 << 64) - 1
+U64_MAX = (1 << 64) - 1
 _DECIMAL = re.compile(r"[0-9]{1,20}")
 
 
-def shown(text: object, most: int = TEXT_MOST) -> str:
-    """One line for a terminal: control characters as escapes, and at most about `most` characters.
+def shown(text: object, maximum: int = TEXT_CHARACTERS_MAX) -> str:
+    """One line for a terminal: control characters as escapes, and at most about `maximum` characters.
 
-    Printable are the letters that `str.isprintable` names. So direction marks and lone surrogates are escaped, too.
+    Characters count as printable if `str.isprintable` says so. So direction marks and lone surrogates are escaped, too.
     """
     plain = str(text)
-    cut = plain[:most]
+    cut = plain[:maximum]
     if not cut.isprintable():
         cut = "".join(letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode() for letter in cut)
-    return cut if len(plain) <= most else f"{cut}..."
+    return cut if len(plain) <= maximum else f"{cut}..."
 
 
 def shown_lines(text: str) -> str:
-    """As shown() for text of several lines, without a bound."""
+    """Like shown(), for text of several lines, without a limit."""
     return text if text.isprintable() else "\n".join(shown(line.replace("\t", "    "), len(line) * 4) for line in text.split("\n"))
 
 
@@ -53,7 +53,7 @@ def _constant(text: str) -> float:
 
 
 def parse_json(data: bytes | str) -> object:
-    """JSON in UTF-8 whose numbers are finite and have at most 20 digits. Raises ValueError, which says what was wrong."""
+    """JSON in UTF-8 whose numbers are finite and have at most 20 digits. Raises ValueError, which names the error."""
     try:
         text = data.decode() if isinstance(data, bytes) else data
         return json.loads(text, parse_int=_number, parse_float=_fraction, parse_constant=_constant)
@@ -63,27 +63,27 @@ def parse_json(data: bytes | str) -> object:
         raise ValueError("values nested too deeply") from None
 
 
-def decimal(text: str, most: int = U64_MOST) -> int:
-    """A number in ASCII digits, at most `most`. Raises ValueError."""
-    if not _DECIMAL.fullmatch(text) or int(text) > most:
-        raise ValueError(f"'{shown(text, 40)}' is no number from 0 to {most}")
+def decimal(text: str, maximum: int = U64_MAX) -> int:
+    """A number in ASCII digits, at most `maximum`. Raises ValueError."""
+    if not _DECIMAL.fullmatch(text) or int(text) > maximum:
+        raise ValueError(f"'{shown(text, 40)}' is no number from 0 to {maximum}")
     return int(text)
 
 
-def is_whole(value: object, most: int = U64_MOST, least: int = 0) -> bool:
-    """True for an integer from `least` to `most`. A bool is no integer here."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def is_whole(value: object, maximum: int = U64_MAX, minimum: int = 0) -> bool:
+    """True for an integer from `minimum` to `maximum`. A bool is no integer here."""
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
-def is_word(value: object, most: int) -> bool:
-    """True for printable ASCII of at most so many letters."""
-    return isinstance(value, str) and len(value) <= most and value.isascii() and value.isprintable()
+def is_word(value: object, maximum: int) -> bool:
+    """True for printable ASCII of at most `maximum` characters."""
+    return isinstance(value, str) and len(value) <= maximum and value.isascii() and value.isprintable()
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """A file's bytes. Raises OSError, and ValueError for a file of more than `most` bytes."""
+def read_bounded(path: Path, maximum: int) -> bytes:
+    """A file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
     with open(path, "rb") as data:
-        found = data.read(most + 1)
-    if len(found) > most:
-        raise ValueError(f"more than {most} bytes")
+        found = data.read(maximum + 1)
+    if len(found) > maximum:
+        raise ValueError(f"more than {maximum} bytes")
     return found

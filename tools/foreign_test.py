@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What comes from elsewhere is bounded, and printed without effect on the terminal."""
+"""Foreign text is limited in size, and printed without effect on the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tools import boot_serve, control, ctl, exchange, foreign, progress, top
+from tools import boot_serve, control_client, ctl, exchange, foreign, progress, top
 from tools.errors import Failure
 from tools.log.fake_machine import FakeMachine
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("\x1b[31mred", "\\x1b[31mred"),
         ("a\r\x00\x7f\x9b", "a\\r\\x00\\x7f\\x9b"),
@@ -27,8 +27,8 @@ from tools.log.fake_machine import FakeMachine
         ("x" * 3000, "x" * 2000 + "..."),
     ],
 )
-def test_what_is_shown_has_nothing_that_a_terminal_obeys(text: str, said: str) -> None:
-    assert foreign.shown(text) == said
+def test_shown_text_has_no_control_characters(text: str, expected: str) -> None:
+    assert foreign.shown(text) == expected
 
 
 def test_an_error_and_progress_escape_what_they_quote(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,7 +39,7 @@ def test_an_error_and_progress_escape_what_they_quote(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("text", ["1e999", "NaN", "-Infinity", "9" * 21, "[" * 5000, b"\xff", "{"])
-def test_json_with_values_that_cannot_be_is_refused(text: str | bytes) -> None:
+def test_json_with_impossible_values_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError):
         foreign.parse_json(text)
 
@@ -61,13 +61,13 @@ def test_answers_of_control_are_printed_escaped(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "row", ["0 now_ns=" + "9" * 3000, "٣ now_ns=1", "256 now_ns=1", "0 now_ns=1 idle=\x1b", "0 now_ns=1 rx_bytes=x", "0 now_ns=1 core=x"]
 )
-def test_numbers_of_a_machine_that_cannot_be_are_refused(row: str) -> None:
+def test_impossible_numbers_of_a_machine_are_refused(row: str) -> None:
     with pytest.raises(Failure, match="does not understand"):
         top.parse(f"ok {row}", "a machine")
 
 
 def _dripping(seconds: float, piece: bytes) -> tuple[str, int]:
-    """A peer that sends a little again and again."""
+    """A peer that sends a few bytes again and again."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -84,12 +84,13 @@ def _dripping(seconds: float, piece: bytes) -> tuple[str, int]:
     return server.getsockname()[:2]
 
 
-def test_a_peer_that_sends_a_byte_now_and_then_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "SLOWEST_BYTES_PER_SECOND", 100_000)
+def test_a_peer_that_sends_single_bytes_slowly_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_client, "SLOWEST_BYTES_PER_SECOND", 100_000)
     start = time.monotonic()
-    with control.Control(*_dripping(20, b"x"), answer_seconds=0.3) as connection, pytest.raises(control.Lost, match="too slowly"):
+    too_slowly = pytest.raises(control_client.Lost, match="too slowly")
+    with control_client.Control(*_dripping(20, b"x"), answer_seconds=0.3) as connection, too_slowly:
         connection.ask("status")
-    with control.Control(*_dripping(20, b"x")) as connection, pytest.raises(control.Lost, match="too slowly"):
+    with control_client.Control(*_dripping(20, b"x")) as connection, pytest.raises(control_client.Lost, match="too slowly"):
         connection.read(4096, 0.3)
     assert time.monotonic() - start < 10
 
@@ -118,7 +119,7 @@ def test_one_client_cannot_take_all_connections_of_the_boot_server(tmp_path: Pat
 
 
 def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
-    """Links (text) and files (bytes)."""
+    """An archive of links (members given as text) and files (members given as bytes)."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name, content in members:
@@ -134,7 +135,8 @@ def _archive(members: list[tuple[str, str | bytes]]) -> tarfile.TarFile:
 
 
 def test_an_import_writes_through_no_link_of_its_archive(tmp_path: Path) -> None:
-    """Each link here stays below the prefix by its name. Together they lead out of it, since `a/b/c` lies elsewhere than it is named."""
+    """By its name, each link points to a place below the prefix. Together they lead out of it: `a/b/c` is a link itself, so `a/b/c/out` is
+    not where its name suggests."""
     prefix = tmp_path / "x/y/prefix"
     prefix.mkdir(parents=True)
     links = {"a/b/c": "../..", "a/b/c/out": "../../../victim"}

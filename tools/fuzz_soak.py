@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak fuzz`: all fuzzers of the host side by side, each for as long as was asked for.
+"""`./neap soak fuzz`: all fuzzers of the host side by side, each for the requested time.
 
-A fuzzer is found by its name: an executable `fuzz_NAME` of the host preset, or a Python program `tools/**/fuzz_NAME.py`. It is called
-with SECONDS and SEED, names each thousandth case on the way (`NAME: from ... of seed ...`), and says at its end how many there were
-(`NAME: ... in N s`). A finding is a status other than 0. The soft card's fuzzers have a soak of their own, `./neap soak card`.
+A fuzzer is found by its name: an executable `fuzz_NAME` of the host preset, or a Python program `tools/**/fuzz_NAME.py`. Its arguments are
+SECONDS and SEED. It prints each thousandth case (`NAME: from ... of seed ...`), and at its end the number of cases (`NAME: ... in N s`).
+Any status except 0 is a finding. `./neap soak card` runs the soft card's fuzzers.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import time
 from pathlib import Path
 
 from tools import build, packages, progress, pythons, run
-from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.errors import EXIT_FAILURE, Failure
 from tools.process import output_of, run_logged
 
 PRESET = "host"
-# For the case in progress, and to free what a sanitizer keeps.
+# For the case in progress, and for freeing the memory of a sanitizer.
 SPARE_SECONDS = 180
 SHOWN_LINES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Fuzzer:
-    """A program, and the words before SECONDS and SEED."""
+    """A program, and its arguments before SECONDS and SEED."""
 
     name: str
     argv: tuple[str, ...]
@@ -55,37 +55,25 @@ def find() -> list[Fuzzer]:
 
 
 def soak(minutes: float) -> int:
-    """Runs all fuzzers, as many at a time as there are cores. Goes on after a finding, which makes status 1."""
-    if minutes <= 0:
-        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    """Runs all fuzzers, as many at a time as there are cores. Continues after a finding; the status is then 1."""
     return play(find(), minutes, int(os.environ.get("NEAP_SOAK_SEED") or int.from_bytes(os.urandom(4), "little")))
 
 
 def play(fuzzers: list[Fuzzer], minutes: float, seed: int) -> int:
-    """As soak(), with these fuzzers and this seed."""
+    """Like soak(), with these fuzzers and this seed."""
     if not fuzzers:
         raise Failure("there are no fuzzers")
     lanes = min(os.cpu_count() or 1, len(fuzzers))
     seconds = max(1, round(60 * minutes * lanes / len(fuzzers)))
     progress.say(f"neap: soak: {len(fuzzers)} fuzzers, {lanes} at a time, {progress.duration(seconds)} each, seed {seed}")
-    waiting = collections.deque(fuzzers)
-    outcomes: list[bool] = []
-
-    def lane() -> None:
-        while waiting:
-            try:
-                outcomes.append(run_one(waiting.popleft(), seconds, seed))
-            except IndexError:
-                return  # another lane was quicker
-
-    run.in_parallel([lane] * lanes)
+    outcomes = run.in_lanes(lambda fuzzer: run_one(fuzzer, seconds, seed), fuzzers, lanes)
     found = outcomes.count(False)
     print(f"{len(outcomes) - found} fuzzers without a finding, {found} with one, {progress.duration(seconds)} each", flush=True)
     return EXIT_FAILURE if found else 0
 
 
 def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
-    """One fuzzer for so long; prints a line of what it came to, and of a finding where to look. True without a finding."""
+    """One fuzzer for this many seconds. Prints its result in a line; for a finding, also how to repeat it. True without a finding."""
     log = build.log_path(f"soak-{fuzzer.name}")
     log.unlink(missing_ok=True)
     start = time.monotonic()
@@ -99,15 +87,15 @@ def run_one(fuzzer: Fuzzer, seconds: int, seed: int) -> bool:
         lines += [f"    {line}" for line in failure.details[-SHOWN_LINES:]]
         print("\n".join([*lines, f"    again: {' '.join(argv)}; log: {log}"]), flush=True)
         return False
-    said = last_line(log, rf"{fuzzer.name}: .* in [0-9.]+ s.*")
-    if said is None:
+    summary = last_line(log, rf"{fuzzer.name}: .* in [0-9.]+ s.*")
+    if summary is None:
         print(f"neap: soak: {fuzzer.name}: FAILED: it ended without saying how many cases it played; log: {log}", flush=True)
         return False
-    print(f"neap: soak: {said}; no finding, seed {seed}", flush=True)
+    print(f"neap: soak: {summary}; no finding, seed {seed}", flush=True)
     return True
 
 
 def last_line(log: Path, pattern: str) -> str | None:
-    """The last line of a log that the pattern fits."""
+    """The last line of a log that matches the pattern."""
     with open(log, errors="replace") as lines:
         return next(iter(collections.deque((line.rstrip("\n") for line in lines if re.fullmatch(pattern, line.rstrip("\n"))), 1)), None)

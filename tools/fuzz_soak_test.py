@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak fuzz` finds fuzzers by their names, gives each its time, and names seed and case of a finding."""
+"""`./neap soak fuzz` finds fuzzers by their names, gives each its time, and prints seed and case of a finding."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def test_fuzzers_are_found_by_their_names() -> None:
     assert fuzz_soak.programs(TARGETS) == ["apps/memcached/fuzz_memcached", "fuzz_new", "observe/fuzz_control"]
 
 
-def test_each_fuzzer_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_fuzzer_reports_its_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz_soak.play([shell("fuzz_a", GOOD), shell("fuzz_b", GOOD)], 0.05, 42) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name in ("fuzz_a", "fuzz_b"):
-        assert f"neap: soak: {name}: 7 streams, 9 bytes, in " in said
-    assert "no finding, seed 42" in said and said.splitlines()[-1].startswith("2 fuzzers without a finding, 0 with one")
+        assert f"neap: soak: {name}: 7 streams, 9 bytes, in " in printed
+    assert "no finding, seed 42" in printed and printed.splitlines()[-1].startswith("2 fuzzers without a finding, 0 with one")
 
 
 def test_more_fuzzers_than_cores_share_the_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fuzz_soak.play([shell(f"fuzz_{number}", GOOD) for number in range(4)], 10, 1)
-    said = capsys.readouterr()
-    assert "4 fuzzers, 2 at a time, 5 min 00 s each" in said.err
-    assert said.out.count("in 300.0 s") == 4 and "5 min 00 s each" in said.out
+    printed = capsys.readouterr()
+    assert "4 fuzzers, 2 at a time, 5 min 00 s each" in printed.err
+    assert printed.out.count("in 300.0 s") == 4 and "5 min 00 s each" in printed.out
 
 
 def test_a_finding_is_named_with_seed_and_case_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert fuzz_soak.play([shell("fuzz_a", BAD), shell("fuzz_b", GOOD)], 0.05, 5) == 1
-    said = capsys.readouterr().out
-    assert "fuzz_a: FINDING within" in said and "seed 5; from stream 1000 of seed 5" in said
-    assert "AddressSanitizer: heap-buffer-overflow" in said and "again: /bin/sh" in said and "soak-fuzz_a.log" in said
-    assert "fuzz_b: 7 streams" in said and "1 fuzzers without a finding, 1 with one" in said
+    printed = capsys.readouterr().out
+    assert "fuzz_a: FINDING within" in printed and "seed 5; from stream 1000 of seed 5" in printed
+    assert "AddressSanitizer: heap-buffer-overflow" in printed and "again: /bin/sh" in printed and "soak-fuzz_a.log" in printed
+    assert "fuzz_b: 7 streams" in printed and "1 fuzzers without a finding, 1 with one" in printed
 
 
 def test_a_fuzzer_that_hangs_or_says_nothing_has_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

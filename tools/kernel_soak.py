@@ -1,64 +1,46 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak kernel`: the kernel's stress images for minutes each, at 1, 2, 4 and 16 cores. An image that loses or leaks fails.
+"""`./neap soak kernel`: the kernel's stress images for minutes each, on 1, 2, 4 and 16 cores. An image that loses or leaks anything fails.
 
-As many machines run side by side as this one has cores, so that each is now and then not run for a while, which is when races show.
+As many machines run side by side as the host has cores. So the host preempts each machine now and then, which exposes races.
 """
 
 from __future__ import annotations
 
-import collections
 import os
 import time
 
 from tools import build, progress, qemu, run
-from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.errors import EXIT_FAILURE, Failure
 from tools.machine import SUCCESS, Machine
 
 CORES = (1, 2, 4, 16)
-# Each takes the word seconds=N and ends with SUCCESS (tests/target).
-IMAGES = (
-    "spawns_all_arrive",
-    "memory_keeps_its_patterns",
-    "timers_by_the_million",
-    "table_holds_under_writers",
-    "no_wakeup_is_lost",
-)
-# To boot, and to settle the account afterwards.
+# Each accepts the word seconds=N and ends with SUCCESS (tests/target).
+IMAGES = ("spawns_all_arrive", "memory_keeps_its_patterns", "timers_by_the_million", "table_holds_under_writers", "no_wakeup_is_lost")
+# Time to boot, and to check the totals afterwards.
 SPARE_SECONDS = 900
 LANES_MAX = 8
 
 
 def soak(minutes: float) -> int:
-    """Takes about so many minutes, shared out among all images on all numbers of cores. Goes on after a failure, which makes status 1."""
-    if minutes <= 0:
-        raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
+    """Divides about this many minutes among all images on all numbers of cores. Goes on after a failure; the status is then 1."""
     run.require_build_packages()
     qemu.command()
     build.build("image-debug", [f"{name}.elf" for name in IMAGES])
-    waiting = collections.deque((name, cores) for cores in CORES for name in IMAGES)
+    cases = [(name, cores) for cores in CORES for name in IMAGES]
     lanes = min(os.cpu_count() or 1, LANES_MAX)
-    seconds = max(1, round(60 * minutes * lanes / len(waiting)))
+    seconds = max(1, round(60 * minutes * lanes / len(cases)))
     progress.say(
         f"neap: soak: {len(IMAGES)} images on {', '.join(map(str, CORES))} cores, {progress.duration(seconds)} each, {lanes} at a time:"
-        f" about {progress.duration(len(waiting) / lanes * seconds)}"
+        f" about {progress.duration(len(cases) / lanes * seconds)}"
     )
-    outcomes: list[bool] = []
-
-    def lane() -> None:
-        while waiting:
-            try:
-                outcomes.append(stress(*waiting.popleft(), seconds))
-            except IndexError:
-                return  # another lane was quicker
-
-    run.in_parallel([lane] * lanes)
+    outcomes = run.in_lanes(lambda case: stress(*case, seconds), cases, lanes)
     failed = outcomes.count(False)
     print(f"{len(outcomes) - failed} passed, {failed} failed", flush=True)
     return EXIT_FAILURE if failed else 0
 
 
 def stress(name: str, cores: int, seconds: int) -> bool:
-    """One image on so many cores; says what it came to, in one line, and of a failure what was on the console."""
+    """One image on this many cores. Prints the result in one line, and for a failure the end of the console."""
     image = build.BUILD / "image-debug/tests/target" / f"{name}.elf"
     start = time.monotonic()
     machine = Machine(image, cores=cores, memory="1G", card=False, arguments=[f"seconds={seconds}"])
@@ -70,11 +52,11 @@ def stress(name: str, cores: int, seconds: int) -> bool:
             trouble = f"ended with status {status}"
     except Failure as failure:
         trouble = str(failure)
-    said = next((line for line in reversed(machine.lines) if line), "")
+    last = next((line for line in reversed(machine.lines) if line), "")
     outcome = f"FAILED ({trouble})" if trouble else "passed"
     took = progress.duration(time.monotonic() - start)
     details = [f"    {line}" for line in machine.lines[-30:]] if trouble else []
     print(
-        "\n".join([f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {outcome}, {took}: {said}", *details]), flush=True
+        "\n".join([f"neap: soak: {name} on {cores} {'core' if cores == 1 else 'cores'}: {outcome}, {took}: {last}", *details]), flush=True
     )
     return not trouble

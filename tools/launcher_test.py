@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What can go wrong while a fresh clone is built: no room, a port that is taken, a kill. tests/system runs what was built."""
+"""Failures while a fresh clone is built: a full disk, a port in use, a kill. tests/system runs the built images."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap load`: the load generator (bench/load), built and pointed at what the user means.
+"""`./neap load`: builds the load generator (bench/load) and runs it against the target that the user names.
 
-The program does the work and knows its options; here it is built, an application that `./neap run` runs on this host gets its address
-from that run's description, and its log is started and stopped around the measured window, since that is what a load is offered for.
-After that this process becomes the program, whose Ctrl-C and status are then its own. `./neap run APP --load` has it as a child instead.
+The program does the work and parses its options. The launcher builds it. If the target is an application that `./neap run` runs on this
+host, the launcher takes its address from that run's description. By default, the machine's log is then also started before the measured
+window and stopped after it. Finally the program replaces this process (exec), so Ctrl-C and the exit status are the program's. With
+`./neap run APP --load`, the program is a child of the launcher instead.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, control, machine, packages, progress, running
-from tools.control import fields_of
+from tools import build, control_client, machine, machine_registry, packages, progress
+from tools.control_client import fields_of
 from tools.errors import Failure, UsageError
 from tools.log import collect
 from tools.process import spawn
 
-# What a memcached answers on.
+# The port of memcached.
 GUEST_PORT = 11211
 PRESETS = ("etc", "usr", "fixed")
-# After Ctrl-C it waits for what is still out, and prints what there is.
+# After Ctrl-C it waits for requests in flight and prints the results so far.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
-# An emulated machine makes requests late: what its network loses is sent again after one second, then after three more.
+# An emulated machine is slow, and its network loses segments. These are retransmitted after one second, then after three more.
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
 
 def load(words: Sequence[str]) -> int:
-    """Becomes the load generator. `words`: its own, and ours: --pid N, --no-control. Raises Failure before it starts."""
+    """Replaces this process by the load generator. `words`: its arguments, and two of ours: --pid N, --no-control. Raises Failure if it
+    cannot start."""
     words = list(words)
     pid = _take_pid(words)
     with_control = "--no-control" not in words
@@ -46,7 +48,7 @@ def load(words: Sequence[str]) -> int:
     if pid is not None and target is None:
         raise UsageError("--pid chooses among applications that run here", "./neap load APP --pid N")
     if place is not None:
-        run = running.find(words[place], pid)
+        run = machine_registry.find(words[place], pid)
         assert run is not None
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
         if with_control and run.control_port is not None and not _has_option(words, "--control") and not _asks_for_help(words):
@@ -59,7 +61,7 @@ def load(words: Sequence[str]) -> int:
 
 
 def _take_pid(words: list[str]) -> int | None:
-    """Takes our --pid N out of the words."""
+    """Removes our --pid N from the words."""
     for place, word in enumerate(words):
         name, has_value, value = word.partition("=")
         if name != "--pid":
@@ -74,8 +76,8 @@ def _take_pid(words: list[str]) -> int | None:
 
 
 def _place_of_target(words: Sequence[str]) -> int | None:
-    """Where an application's name stands, first or last; None if what is meant is an address (or a command of the program's own)."""
-    names = {*build.applications(), *(run.application for run in running.machines(machine.run_base(), machine.RUN_PREFIX))}
+    """The position of an application's name, first or last. None if the target is an address (or a command of the program itself)."""
+    names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
 
@@ -97,8 +99,8 @@ def _asks_for_help(words: Sequence[str]) -> bool:
     return any(word in ("-h", "--help", "-V", "--version") for word in words)
 
 
-def service_port(run: running.Running) -> int:
-    """The port of this host on which a run's application answers. Raises Failure."""
+def service_port(run: machine_registry.Running) -> int:
+    """The port of this host that reaches a run's application. Raises Failure."""
     if GUEST_PORT in run.ports:
         return run.ports[GUEST_PORT]
     served = [host for host in run.ports.values() if host != run.control_port]
@@ -109,8 +111,8 @@ def service_port(run: running.Running) -> int:
 
 
 def control_words(port: int, token_file: str | None) -> list[str]:
-    """`--control` for a machine on this host, unless a run of its log is on already: that one is not ours to end."""
-    with control.Control(machine.LOOPBACK, port, control.read_token(token_file)) as connection:
+    """`--control` for a machine on this host, unless its log is already running. A running log must not be stopped by the load."""
+    with control_client.Control(machine.LOOPBACK, port, control_client.read_token(token_file)) as connection:
         answer = connection.ask("status")
     if not answer.startswith("ok"):
         raise Failure(
@@ -125,7 +127,7 @@ def control_words(port: int, token_file: str | None) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """What `./neap run APP --load` says."""
+    """The settings of `./neap run APP --load`."""
 
     preset: str
     rate: float = 1000.0
@@ -144,9 +146,9 @@ class Offer:
 
 
 def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
-    """Waits until a machine of ours listens and loads it; gives the load generator's status. `served_control`: a port of the guest.
+    """Waits until a machine of ours listens, and loads it; gives the load generator's status. `served_control`: a port of the guest.
 
-    With a folder to write to, the log comes there too. Interrupted, the program prints what there is before we go on ending.
+    If a folder is given, the log is written there too. If interrupted, the program prints its results so far before the launcher ends.
     """
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
@@ -172,7 +174,7 @@ def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: 
 
 
 def _run_to_its_end(argv: Sequence[str]) -> int:
-    """The program as a child of ours. An interrupt reaches us alone, so we pass it on."""
+    """The program as a child of ours. Only this process gets an interrupt, and forwards it to the child."""
     child = spawn(argv)
     try:
         return child.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What `./neap load` makes of its words before it becomes the load generator, and what `./neap run --load` refuses."""
+"""`./neap load` builds the load generator's words, and `./neap run --load` refuses invalid ones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, cache, load, machine, run, running
+from tools import build, cache, load, machine, machine_registry, run
 from tools.cli import main
 from tools.errors import Failure, UsageError
 from tools.log.fake_machine import FakeMachine
-from tools.running import Running
+from tools.machine_registry import Running
 
 PROGRAM = Path("/there/neap-load")
 
 
 class Became(Exception):
-    """This process would now be the program with these words."""
+    """Raised where exec would replace this process by the program with these arguments."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +37,13 @@ def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Callable[..., None]:
-    """Pretends that something runs; as long as the test, as its lock is held by us."""
+    """Pretends that an application runs, for the duration of the test: the test holds its lock."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> None:
         directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
         directory.mkdir()
         assert cache.try_lock(directory / "lock") is not None
-        running.describe(directory, Running(application, pid, ports, control_port))
+        machine_registry.describe(directory, Running(application, pid, ports, control_port))
 
     return pretend
 
@@ -54,18 +54,18 @@ def becomes(*words: str) -> list[str]:
     return list(caught.value.args)
 
 
-def test_words_about_other_machines_are_handed_through() -> None:
+def test_words_about_other_machines_are_passed_on() -> None:
     for words in (["10.0.0.7:11211", "--rate", "5"], ["--help"], [], ["agent", "0.0.0.0:7000"], ["--rate", "memcached", "10.0.0.7"]):
         assert becomes(*words) == words
 
 
-def test_a_name_becomes_the_address_of_what_runs_here(runs: Callable[..., None]) -> None:
+def test_a_name_becomes_the_address_of_a_running_application(runs: Callable[..., None]) -> None:
     runs("memcached", 7, {11211: 2007})
     assert becomes("memcached", "--rate", "5") == ["127.0.0.1:2007", "--rate", "5"]
     assert becomes("--rate", "5", "memcached") == ["--rate", "5", "127.0.0.1:2007"]
 
 
-def test_several_of_a_name_are_chosen_among_by_pid(runs: Callable[..., None]) -> None:
+def test_pid_chooses_among_several_runs_of_a_name(runs: Callable[..., None]) -> None:
     runs("memcached", 7, {11211: 2007})
     runs("memcached", 8, {11211: 2008})
     with pytest.raises(Failure, match="memcached runs 2 times on this host"):
@@ -77,7 +77,7 @@ def test_several_of_a_name_are_chosen_among_by_pid(runs: Callable[..., None]) ->
             load.load(words)
 
 
-def test_what_does_not_run_or_does_not_answer_is_one_line(runs: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_application_that_does_not_run_or_answer_is_one_line(runs: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["load", "memcached"]) == 1
     assert capsys.readouterr().err == "neap: error: no memcached runs on this host\nneap: ./neap run memcached starts one\n"
     runs("memcached", 7, {5002: 2007}, 2007)
@@ -103,7 +103,7 @@ def test_the_log_is_started_and_stopped_unless_one_is_on(runs: Callable[..., Non
             assert len(fake.requests) == asked, "it is not asked without need"
 
 
-def test_a_control_with_a_token_is_unlocked_by_the_file_that_is_named(runs: Callable[..., None], tmp_path: Path) -> None:
+def test_a_control_with_a_token_is_unlocked_by_the_named_file(runs: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     with FakeMachine([], token="secret", answers={"status": lambda: "ok logging=off"}) as fake:
         port = fake.address[1]
@@ -115,11 +115,11 @@ def test_a_control_with_a_token_is_unlocked_by_the_file_that_is_named(runs: Call
         assert becomes("memcached", *own) == ["127.0.0.1:2007", *own, "--control", f"127.0.0.1:{port}"]
 
 
-def test_a_load_on_what_is_no_memcached_is_refused_before_anything_is_built() -> None:
+def test_a_load_on_another_application_is_refused_before_the_build() -> None:
     offer = load.Offer("etc")
     for options, complaint in (
-        (run.Options("hello", load=offer), "hello is no memcached"),
-        (run.Options("memcached", debugger=True, load=offer), "answers nobody"),
+        (run.Options("hello", load=offer), "only memcached accepts it, hello does not"),
+        (run.Options("memcached", debugger=True, load=offer), "does not answer"),
         (run.Options("memcached", vfio="0000:03:00.0", load=offer), "no port of this host leads to a real card"),
         (run.Options("memcached", load=load.Offer("mixed")), "--load takes etc, usr, fixed, not 'mixed'"),
         (run.Options("memcached", load=load.Offer("etc", rate=0)), "--rate takes a number above 0"),
@@ -138,6 +138,6 @@ def test_figures_are_not_written_over_others(tmp_path: Path) -> None:
             load.Offer("etc", out=place).check()
 
 
-def test_companions_of_load_need_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_load_need_load(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "memcached", "--rate", "5"]) == 2
     assert "belong to --load" in capsys.readouterr().err

@@ -5,11 +5,11 @@
         machine.wait_for_line(r"neap: hello .* on 2 cores", timeout=10)
         assert machine.wait_exit(timeout=10) == SUCCESS
 
-Both processes end with the `with` block, or with us if we are killed. Everything they write (sockets, serial log, QEMU's messages)
-lies in a private directory of this run, which the next run removes if we could not. Two machines never share a name or a port.
+Both processes end with the `with` block, or when this process is killed. All their files (sockets, serial log, QEMU's messages) are in a
+private directory of the run. If it cannot be removed, the next run removes it. Two machines never share a name or a port.
 
-The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. It is
-closed towards the outside unless `outside=True`.
+The default network needs no root: soft card <-> UNIX socket <-> QEMU's user network, with ports forwarded on 127.0.0.1. It does not reach
+other hosts unless `outside=True`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tools import cache, qemu, running
+from tools import cache, machine_registry, qemu
 from tools.card_control import CardControl
 from tools.errors import Failure
 from tools.firmware import Start
 from tools.process import kill_group, spawn, stop, tail, wait_unreaped
 from tools.qmp import Qmp
 
-# What an image writes to port 0xf4 (isa-debug-exit): wait_exit() gives it back.
+# Values that an image writes to port 0xf4 (isa-debug-exit); wait_exit() returns them.
 SUCCESS = 16
 FAILURE = 17
 PANIC = 18
@@ -49,36 +49,36 @@ LOOPBACK = "127.0.0.1"
 CARD_START_SECONDS = 20.0
 QEMU_START_SECONDS = 30.0
 KVM_LOOK_SECONDS = 0.5
-MAX_KEPT_LINES = 200_000
+KEPT_LINES_MAX = 200_000
 RUN_PREFIX = "neap-run-"
-# A UNIX socket's path has 108 bytes; ours add up to 40 to the base directory's.
-MAX_RUN_BASE_BYTES = 64
+# A UNIX socket's path has 108 bytes; our names add up to 40 to the base directory.
+RUN_BASE_BYTES_MAX = 64
 
 
 class MachineError(Failure):
-    """The machine did not do what was waited for; `details` hold the end of its console and what QEMU and the card said."""
+    """The machine did not do what the caller waited for. `details` hold the last lines of its console, of QEMU and of the card."""
 
 
 class AcceleratorError(MachineError):
-    """KVM gave up on the guest: a host whose own virtualisation is half there."""
+    """KVM cannot run the guest: the host's own virtualisation is incomplete."""
 
 
 class Machine:
     """One run of one image. Not started before `start()` or `with`.
 
-    image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` brings what is booted.
+    image: the ELF file (or a Linux kernel, with `initrd`) for -kernel; None if `start_from` names the boot medium.
     cores: virtual CPUs, each a thread of QEMU's. memory: as QEMU writes it, "512M".
     forward: (host port, guest port) pairs on 127.0.0.1; host port 0 takes a free one, see `port()`.
     arguments: the words of the image's command line.
-    card: with the soft 82599. net: "user" (see above), "none" (link down), or what the soft card's --net takes.
+    card: with the soft 82599. net: "user" (see above), "none" (link down), or a value of the soft card's --net.
     mac: the card's address. card_options: more words for the soft card, e.g. ["--time-scale", "0.01"].
     cpu, machine_type: as QEMU's -cpu and -machine take them. nodes: NUMA nodes, memory and cores shared out evenly.
-    restarts: a reset starts the machine again, as on a board; without it, it ends the run.
-    outside: let the user network reach beyond this host. qemu_options: more words for QEMU, ahead of the card's: an IOMMU has to be.
+    restarts: if True, a reset starts the machine again, as on a board; otherwise a reset ends the run.
+    outside: the user network reaches other hosts. qemu_options: more words for QEMU, ahead of the card's, because an IOMMU must precede it.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
-    accelerator: "tcg" emulates the CPU; "kvm" runs on this one, whose MWAIT is then the guest's own.
+    accelerator: "tcg" emulates the CPU; "kvm" uses the host's, and the guest can then execute MWAIT.
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
-    on_line: called with each line of the console as it comes, from a thread of ours.
+    on_line: called with each line of the console as it arrives, from a thread of this class.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Machine:
         self._forward = list(forward)
         self._lines: list[str] = []
         self._lines_dropped = 0
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._console_ended = False
         self._qemu: subprocess.Popen | None = None
         self._card_process: subprocess.Popen | None = None
@@ -151,7 +151,7 @@ class Machine:
         self.stop()
 
     def start(self) -> None:
-        """Starts the card, then QEMU. Raises MachineError or Failure, with nothing left running, if either does not come up."""
+        """Starts the card, then QEMU. If either fails to start, raises MachineError or Failure and leaves nothing running."""
         if self.image and not self.image.is_file():
             raise Failure(f"there is no image {self.image}", "./neap build makes it")
         try:
@@ -164,7 +164,7 @@ class Machine:
             raise
 
     def stop(self) -> None:
-        """Ends QEMU and the card, and removes the run's directory. Lines read so far stay readable."""
+        """Ends QEMU and the card, and removes the run's directory. The console lines read so far stay available."""
         if self._qmp:
             self._qmp.close()
         if self._control:
@@ -182,14 +182,14 @@ class Machine:
             self._run_lock = None
 
     def describe(self, application: str, control_port: int | None) -> None:
-        """Lets `./neap ctl` and its like find this run by name. `control_port`: the guest's port that is served, None if none is."""
+        """Lets `./neap ctl` and similar commands find this run by name. `control_port`: the guest's control port; None if there is none."""
         assert self.directory
         ports = {guest: host for host, guest in self._forward}
-        running.describe(self.directory, running.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
+        machine_registry.describe(self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
 
     @property
     def debugger_socket(self) -> Path:
-        """Where QEMU listens for gdb, once started."""
+        """The path of QEMU's socket for gdb, once started."""
         assert self.directory
         return self.directory / "gdb"
 
@@ -201,19 +201,19 @@ class Machine:
 
     @property
     def lines(self) -> list[str]:
-        """The console's lines so far, without line ends; the first are dropped beyond MAX_KEPT_LINES."""
-        with self._news:
+        """The console's lines so far, without line ends. Beyond KEPT_LINES_MAX, the oldest are dropped."""
+        with self._changed:
             return list(self._lines)
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
-        """The first console line from number `start` on that `pattern` (a regular expression) is found in; it may have come already.
+        """The first console line from number `start` on that matches `pattern` (a regular expression). It may have arrived already.
 
         Raises MachineError after `timeout` seconds, or if the machine ends without such a line.
         """
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start
-        with self._news:
+        with self._changed:
             while True:
                 first = max(0, looked_at - self._lines_dropped)
                 for line in self._lines[first:]:
@@ -225,12 +225,12 @@ class Machine:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._error(f"no line like /{pattern}/ within {timeout:g} s")
-                self._news.wait(left)
+                self._changed.wait(left)
 
     def wait_exit(self, timeout: float | None) -> int:
         """Waits for the image's end and gives its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, or POWER_OFF or RESET.
 
-        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: waits for ever), or if QEMU itself failed.
+        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed.
         """
         assert self._qemu and self._qmp, "the machine was not started"
         if not (self._wait_with_kvm(timeout) if self.accelerator == "kvm" else wait_unreaped(self._qemu, timeout)):
@@ -240,20 +240,20 @@ class Machine:
             self._reader.join(5)
         if status == 0:
             return RESET if self._qmp.shutdown_reason() == "guest-reset" else POWER_OFF
-        # isa-debug-exit turns code c into status 2c + 1; a status of 1 is QEMU's own complaint.
+        # isa-debug-exit turns code c into status 2c + 1; a status of 1 is an error of QEMU.
         if status > 1 and status % 2 == 1:
             return status >> 1
         raise self._error(f"QEMU ended by signal {-status}" if status < 0 else f"QEMU failed with status {status}")
 
     def _wait_with_kvm(self, timeout: float | None) -> bool:
-        """Waits for the end, and for an internal error, after which QEMU would stay there for ever."""
+        """Waits for the end, or for an internal error, after which QEMU would not end by itself."""
         assert self._qemu and self._qmp
         deadline = None if timeout is None else time.monotonic() + timeout
         while not wait_unreaped(self._qemu, KVM_LOOK_SECONDS):
             if self._qmp.stopped.is_set() and self._qmp.command("query-status")["status"] == "internal-error":
-                said = self._error("")
+                error = self._error("")
                 raise AcceleratorError(
-                    "KVM on this host cannot run the image (internal error)", "--accel tcg emulates the CPU", said.details
+                    "KVM on this host cannot run the image (internal error)", "--accel tcg emulates the CPU", error.details
                 )
             if deadline is not None and time.monotonic() > deadline:
                 return False
@@ -269,7 +269,7 @@ class Machine:
         raise KeyError(f"guest port {guest_port} is not forwarded")
 
     def card_command(self, text: str):
-        """Sends one command to the card's control socket. Gives the decoded JSON answer, for `state` the text."""
+        """Sends one command to the card's control socket. Gives the decoded JSON answer; for `state`, the text."""
         if self._control is None:
             assert self.card and self.directory, "no card is running"
             self._control = CardControl(self.directory / "control")
@@ -280,7 +280,7 @@ class Machine:
         return self.card_command("counters")
 
     def kill_card(self) -> None:
-        """The card's sudden removal: its process is killed, the guest reads all ones from here on."""
+        """Removes the card suddenly: its process is killed. From then on the guest reads all ones."""
         assert self._card_process
         kill_group(self._card_process)
 
@@ -292,7 +292,7 @@ class Machine:
     # ---- inside ----
 
     def start_card(self) -> None:
-        """Starts the card; after kill_card() anew, over what the dead one left."""
+        """Starts the card; after kill_card() again, over the files of the killed one."""
         assert self.directory
         if not self._soft_card.is_file():
             raise Failure(f"there is no soft card at {self._soft_card}", "./neap build makes it")
@@ -303,18 +303,18 @@ class Machine:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._card_process = card
         ready = threading.Event()
-        said = threading.Event()
+        finished = threading.Event()
 
         def read() -> None:
             assert card.stdout
             for line in card.stdout:
                 if line.strip() == b"soft82599: ready":
                     ready.set()
-                    said.set()
-            said.set()
+                    finished.set()
+            finished.set()
 
         threading.Thread(target=read, daemon=True).start()
-        said.wait(CARD_START_SECONDS)
+        finished.wait(CARD_START_SECONDS)
         if not ready.is_set():
             raise self._error("the soft card did not start")
 
@@ -331,7 +331,7 @@ class Machine:
         self._qmp = Qmp.connect(monitor, self._qemu, QEMU_START_SECONDS)
         if self._qmp is None:
             raise self._error("QEMU did not start")
-        # QEMU waited for this (-S), so that the shortest run cannot end before its monitor is listened to.
+        # QEMU waited for this (-S), so that even the shortest run cannot end before we are connected to its monitor.
         if not self.debugger:
             self._qmp.command("cont")
 
@@ -350,7 +350,7 @@ class Machine:
             argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
         argv += self._start_from.qemu_arguments(self.directory)
         if self.image:
-            # By a name without spaces: QEMU puts it in front of a multiboot image's command line.
+            # A name without spaces, because QEMU puts it in front of a multiboot image's command line.
             kernel = self.directory / self.image.name.replace(" ", "-")
             kernel.symlink_to(self.image.absolute())
             argv += ["-kernel", str(kernel)]
@@ -371,7 +371,7 @@ class Machine:
         return argv
 
     def _memory_arguments(self) -> list[str]:
-        """RAM that the soft card can map, in as many NUMA nodes as wanted."""
+        """RAM that the soft card can map, in the requested number of NUMA nodes."""
         if self.nodes == 1:
             return ["-machine", f"{self.machine_type},memory-backend=ram", *self._backend("ram", self.memory)]
         size = re.fullmatch(r"(\d+)([MG])", self.memory)
@@ -389,31 +389,31 @@ class Machine:
 
     def _read_console(self) -> None:
         assert self._qemu and self._qemu.stdout and self.directory
-        # The log is for a reader beside us, and unbuffered for that.
+        # Unbuffered, because other processes read the log meanwhile.
         with open(self.directory / "console.log", "wb", buffering=0) as log:
             for raw in self._qemu.stdout:
                 log.write(raw)
                 line = raw.decode(errors="replace").rstrip("\r\n")
-                with self._news:
+                with self._changed:
                     self._lines.append(line)
-                    if len(self._lines) > MAX_KEPT_LINES:
-                        half = MAX_KEPT_LINES // 2
+                    if len(self._lines) > KEPT_LINES_MAX:
+                        half = KEPT_LINES_MAX // 2
                         del self._lines[:half]
                         self._lines_dropped += half
-                    self._news.notify_all()
+                    self._changed.notify_all()
                 if self._on_line:
                     self._on_line(line)
-        with self._news:
+        with self._changed:
             self._console_ended = True
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def _error(self, message: str) -> MachineError:
-        with self._news:
+        with self._changed:
             details = [f"console | {line}" for line in self._lines[-20:]]
         if self.directory:
             for name in ("qemu", "card"):
-                said = [line for line in tail(self.directory / f"{name}.log", 8) if "has no nics" not in line and "no peer" not in line]
-                details += [f"{name:7} | {line}" for line in said]
+                lines = [line for line in tail(self.directory / f"{name}.log", 8) if "has no nics" not in line and "no peer" not in line]
+                details += [f"{name:7} | {line}" for line in lines]
         for name, process in (("QEMU", self._qemu), ("the soft card", self._card_process)):
             if process and process.poll() is not None:
                 details.append(f"{name} has ended with status {process.returncode}")
@@ -421,14 +421,14 @@ class Machine:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody has at this moment."""
+    """A TCP port of 127.0.0.1 that is free at this moment."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
 
 
 def port_is_free(port: int) -> bool:
-    """Whether QEMU could listen there now. Binds as QEMU will (SO_REUSEADDR: a port in TIME_WAIT counts as free)."""
+    """True if QEMU could listen there now. Binds as QEMU will (SO_REUSEADDR: a port in TIME_WAIT counts as free)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -440,9 +440,9 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """Where runs keep their files: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
+    """The parent of runs' directories: the user's runtime directory, or the temporary one; short enough for UNIX sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
-        if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > MAX_RUN_BASE_BYTES:
+        if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:
             continue
         if os.access(candidate, os.W_OK | os.X_OK):
             return Path(candidate)
@@ -450,7 +450,7 @@ def run_base() -> Path:
 
 
 def _new_run_directory() -> tuple[Path, int]:
-    """A private directory and the lock that says we live; removes those whose owners died."""
+    """A private directory, and the lock that shows that this process lives. Removes directories whose owners have ended."""
     base = run_base()
     for old in base.glob(f"{RUN_PREFIX}*"):
         with contextlib.suppress(OSError):  # another neap may be removing it as well
@@ -459,7 +459,7 @@ def _new_run_directory() -> tuple[Path, int]:
             if (held := cache.try_lock(old / "lock")) is not None:
                 shutil.rmtree(old, ignore_errors=True)
                 os.close(held)
-    # A directory without a lock file yet would look abandoned, so it is locked under another name first.
+    # A directory without a lock file would look abandoned, so it is locked under another name first.
     making = Path(tempfile.mkdtemp(prefix="neap-new-", dir=base))
     lock = cache.try_lock(making / "lock")
     assert lock is not None

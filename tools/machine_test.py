@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tools import machine, running
+from tools import machine, machine_registry
 from tools.conftest import alive
 from tools.errors import Failure
 from tools.machine import Machine, MachineError
 from tools.process import wait_until
 
-# A stand-in for QEMU that speaks just enough of its monitor's protocol, and never ends: to test the machine around it without a card.
+# A stand-in for QEMU that never ends and implements only the necessary part of the monitor's protocol. It allows tests of the machine
+# without a card.
 FAKE_QEMU = """\
 import json, socket, sys
 path = next(word for word in sys.argv if word.startswith("unix:")).removeprefix("unix:").split(",")[0]
@@ -29,7 +30,7 @@ while True:
         connection.sendall(json.dumps({"return": {}}).encode() + b"\\n")
 """
 
-# A stand-in for the soft card: the two sockets, "ready", and a control connection that echoes.
+# A stand-in for the soft card: its two sockets, "ready", and a control connection that echoes.
 FAKE_CARD = """\
 #!%s
 import json, os, socket, sys
@@ -65,7 +66,7 @@ def fakes(tmp_path: Path) -> dict:
     ("word", "code"),
     [("s", machine.SUCCESS), ("f", machine.FAILURE), ("p", machine.PANIC), ("b", machine.BAD_COMMAND_LINE), ("r", machine.RESET)],
 )
-def test_the_guests_exit_code_is_told(guest_image: Path, qemu_command, word: str, code: int) -> None:
+def test_the_guests_exit_code_is_given(guest_image: Path, qemu_command, word: str, code: int) -> None:
     with Machine(guest_image, arguments=["key=value", word], card=False, qemu_command=qemu_command) as vm:
         assert vm.wait_exit(20) == code
 
@@ -83,7 +84,7 @@ def test_a_power_off_is_no_reset(guest_image: Path, qemu_command) -> None:
         assert vm.wait_exit(20) == machine.POWER_OFF
 
 
-def test_a_line_that_does_not_come_is_an_error_with_the_console(guest_image: Path, qemu_command) -> None:
+def test_a_missing_line_is_an_error_with_the_console(guest_image: Path, qemu_command) -> None:
     with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
         vm.wait_for_line("halt", 20)
         with pytest.raises(MachineError, match="no line like /never/ within 0.2 s") as caught:
@@ -101,7 +102,7 @@ def test_a_machine_that_ends_early_is_not_waited_for(guest_image: Path, qemu_com
         assert time.monotonic() - start < 30
 
 
-def test_what_qemu_refuses_is_shown(guest_image: Path, qemu_command) -> None:
+def test_an_error_of_qemu_is_shown(guest_image: Path, qemu_command) -> None:
     with (
         pytest.raises(MachineError, match="QEMU did not start") as caught,
         Machine(guest_image, card=False, qemu_command=qemu_command, qemu_options=["-no-such-option"]),
@@ -130,7 +131,7 @@ def test_many_machines_at_once_do_not_disturb_each_other(guest_image: Path, qemu
     assert sorted(results) == [(machine.SUCCESS, f"number={number}") for number in range(4)]
 
 
-def test_the_run_directory_goes_with_the_run(guest_image: Path, qemu_command) -> None:
+def test_the_run_directory_is_removed_with_the_run(guest_image: Path, qemu_command) -> None:
     with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command) as vm:
         directory = vm.directory
         assert directory.is_dir() and directory.stat().st_mode & 0o077 == 0
@@ -162,14 +163,14 @@ time.sleep(300)
         assert not Path(directory).exists()
 
 
-def test_a_run_that_described_itself_is_found_as_long_as_it_lives(fakes: dict) -> None:
-    def found() -> list[running.Running]:
-        return [one for one in running.machines(machine.run_base(), machine.RUN_PREFIX) if one.application == "a-test"]
+def test_a_described_run_is_found_while_it_lives(fakes: dict) -> None:
+    def found() -> list[machine_registry.Running]:
+        return [one for one in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX) if one.application == "a-test"]
 
     with Machine(**fakes, forward=[(0, 80), (0, 5002)]) as vm:
         assert found() == []
         vm.describe("a-test", 5002)
-        assert found() == [running.Running("a-test", os.getpid(), {80: vm.port(80), 5002: vm.port(5002)}, vm.port(5002))]
+        assert found() == [machine_registry.Running("a-test", os.getpid(), {80: vm.port(80), 5002: vm.port(5002)}, vm.port(5002))]
         vm.describe("a-test", None)
         assert found()[0].control_port is None
     assert found() == []
@@ -180,7 +181,7 @@ def test_the_run_directory_of_a_living_run_is_left_alone(fakes: dict) -> None:
         assert (first.directory / "lock").exists()
 
 
-def test_the_card_is_asked_through_its_control_socket(fakes: dict) -> None:
+def test_commands_reach_the_card_through_its_control_socket(fakes: dict) -> None:
     with Machine(**fakes, mac="02:00:00:00:00:01") as vm:
         answer = vm.card_command("counters")
         assert answer["echo"] == "counters"
@@ -209,13 +210,13 @@ def test_a_missing_card_is_named(fakes: dict, tmp_path: Path) -> None:
         Machine(**{**fakes, "soft_card": tmp_path / "none"}).start()
 
 
-def test_a_port_in_use_is_seen() -> None:
+def test_a_port_in_use_is_detected() -> None:
     with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
         assert not machine.port_is_free(server.getsockname()[1])
     assert machine.port_is_free(machine.free_port())
 
 
-def test_port_tells_where_a_guest_port_is_reached(guest_image: Path, qemu_command) -> None:
+def test_port_gives_the_host_port_of_a_guest_port(guest_image: Path, qemu_command) -> None:
     with Machine(guest_image, arguments=["halt"], card=False, qemu_command=qemu_command, forward=[(0, 80)]) as vm:
         assert vm.port(80) > 0
         with pytest.raises(KeyError):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Which Debian mirror does this machine use?
+"""The Debian mirror that this machine uses.
 
-Neap names no mirror: it takes the one that the machine's own apt reads, and asks it for other suites. apt's configuration comes
-in two formats (one line an entry; deb822 paragraphs) and may hold sources that are not Debian. An entry counts as Debian if it
-gives the component `main` of a suite of Debian's names and is not signed by somebody else's keyring. What the mirror then
-serves is checked by signature, so a wrong guess here ends in an error, not in wrong software.
+Neap names no mirror. It uses the one of the machine's own apt and requests other suites from it. apt's configuration has two formats (one
+line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component `main` of
+one of Debian's suites, and no foreign keyring signs it. Everything that the mirror serves is checked by signature. So a wrong guess ends in
+an error, not in wrong software.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEBIAN_SUITES = {"bookworm", "trixie", "forky", "duke", "oldoldstable", "oldstab
 
 @dataclass(frozen=True)
 class Source:
-    """One line's or paragraph's worth of apt source: every URI of it has every suite."""
+    """One line or paragraph of apt's sources: each URI offers each suite."""
 
     uris: tuple[str, ...]
     suites: tuple[str, ...]
@@ -34,7 +34,7 @@ class Source:
 
 
 def parse_one_line(text: str) -> list[Source]:
-    """The entries of a `.list` file; what cannot be read is left out, as it is apt's to complain about."""
+    """The entries of a `.list` file. Unreadable entries are left out, because apt itself reports them."""
     sources = []
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+[^\s#]+)*)", line)
@@ -92,7 +92,7 @@ def read_sources(system_root: Path) -> list[Source]:
 
 
 def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
-    """The machine's Debian mirrors, best guess first. Raises Failure if there is none."""
+    """The machine's Debian mirrors, the best guess first. Raises Failure if there is none."""
     mirrors = []
     for source in read_sources(system_root):
         if source.is_debian():
@@ -106,7 +106,7 @@ def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
 
 
 def debian_keyring(system_root: Path = Path("/")) -> Path:
-    """The keyring that the archive's signatures are checked with. Raises Failure if the machine has none."""
+    """The keyring that checks the archive's signatures. Raises Failure if the machine has none."""
     for name in ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp"):
         path = system_root / "usr/share/keyrings" / name
         if path.is_file():

@@ -61,7 +61,7 @@ Components: main
         "deb http://a.example/ubuntu jammy main",
     ],
 )
-def test_what_is_no_debian_mirror_is_not_taken_for_one(tmp_path: Path, line: str) -> None:
+def test_other_archives_are_not_taken_for_a_debian_mirror(tmp_path: Path, line: str) -> None:
     write(tmp_path, "sources.list", line + "\n")
     with pytest.raises(Failure, match="knows no Debian mirror"):
         mirror.debian_mirrors(tmp_path)
@@ -74,11 +74,11 @@ def test_a_key_written_into_the_entry_is_no_file_name(tmp_path: Path) -> None:
     assert mirror.debian_mirrors(tmp_path) == ["http://a.example/debian"]
 
 
-def test_a_machine_without_apt_is_told_so(tmp_path: Path) -> None:
+def test_a_machine_without_apt_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="Neap runs on Debian 12 or newer"):
         mirror.debian_mirrors(tmp_path)
 
 
-def test_a_missing_keyring_is_told(tmp_path: Path) -> None:
+def test_a_missing_keyring_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="apt-get install debian-archive-keyring"):
         mirror.debian_keyring(tmp_path)

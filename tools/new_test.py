@@ -20,7 +20,7 @@ def test_a_new_folder_is_whole_and_names_its_application(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["", "Echo", "1echo", "an echo", "../echo", "e" * 33, "écho", "echo\n", "-e"])
-def test_a_name_that_cannot_be_is_refused_and_nothing_is_made(name: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_refused_and_nothing_is_made(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="an application's name is a small letter"):
         new.make(name, str(tmp_path))
     assert not list(tmp_path.iterdir())
@@ -32,7 +32,7 @@ def test_a_name_that_is_taken_is_refused(name: str, tmp_path: Path) -> None:
         new.make(name, str(tmp_path))
 
 
-def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "echo").mkdir()
     (tmp_path / "echo/mine").write_text("mine")
     with pytest.raises(UsageError, match="is there already"):
@@ -40,7 +40,7 @@ def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["echo", "mine"]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no folder .*/nowhere"):
         new.make("echo", str(tmp_path / "nowhere"))
 
@@ -51,7 +51,7 @@ def test_the_checkout_is_no_place_for_it() -> None:
             new.make("echo", str(place))
 
 
-def test_a_template_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_off(folder: Path, name: str) -> None:
         (folder / "main.cpp").touch()
         raise OSError("broken off")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Applications in folders of their own, outside this checkout: which folder a word names, and how its image is built.
+"""Applications in their own folders, outside this checkout: finds the folder that a word names, and builds its image.
 
-Such a folder has a CMakeLists.txt with `find_package(Neap)` (`./neap new` makes one). It is built against this checkout, or against the
-Neap that the environment's NEAP_PREFIX names, into its own `build/<preset>/`. What it makes, it tells in neap-applications.txt there
-(cmake/neap_image.cmake), since the image's name is CMake's to say.
+Such a folder has a CMakeLists.txt with `find_package(Neap)` (`./neap new` makes one). It is built into its own `build/<preset>/`, against
+this checkout or against the Neap that the environment's NEAP_PREFIX names. CMake chooses the image's name, and the build lists it there in
+neap-applications.txt (cmake/neap_image.cmake).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools import build, cache, progress
 from tools.errors import Failure, UsageError
 from tools.process import run_logged
 
-# Names an installed Neap to build against, in the environment; without it, it is this checkout.
+# The environment variable that names an installed Neap to build against; without it, this checkout.
 PREFIX_VARIABLE = "NEAP_PREFIX"
 LIST = "neap-applications.txt"
 CONFIG = "lib/cmake/Neap/NeapConfig.cmake"
@@ -27,7 +27,7 @@ BUILD_TYPES = {"image": "Release", "image-debug": "Debug"}
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """What a folder makes. `ports`: those of the image that want to be reached."""
+    """The image of a folder. `ports`: those that the launcher forwards."""
 
     name: str
     image: Path
@@ -35,9 +35,9 @@ class Application:
 
 
 def folder(word: str) -> Path | None:
-    """The folder that a word of the command line names, None if it is a name among this checkout's applications, or unknown.
+    """The folder that a word of the command line names. None if the word is one of this checkout's applications, or unknown.
 
-    Raises UsageError where it can only be a folder, and there is no application in it.
+    Raises UsageError if the word can only be a folder, and the folder holds no application.
     """
     if word in build.applications():
         return None
@@ -61,7 +61,7 @@ def _wants_neap(lists: Path) -> bool:
 
 @contextlib.contextmanager
 def built(path: Path, preset: str) -> Iterator[Application]:
-    """Builds the application in a folder. Nobody builds over it, nor over the libraries it is made of, within the `with`."""
+    """Builds the application in a folder. Within the `with`, no other neap builds over it or over its libraries."""
     with contextlib.ExitStack() as locks:
         if PREFIX_VARIABLE not in os.environ:
             locks.enter_context(build.building(preset))
@@ -70,7 +70,7 @@ def built(path: Path, preset: str) -> Iterator[Application]:
 
 @contextlib.contextmanager
 def built_locked(path: Path, preset: str) -> Iterator[Application]:
-    """As built(), for a caller that holds `building(preset)`."""
+    """Like built(). The caller MUST hold `building(preset)`."""
     given = os.environ.get(PREFIX_VARIABLE)
     if given is None:
         prefix = build.BUILD / preset
@@ -110,7 +110,7 @@ def _build(path: Path, preset: str, prefix: Path) -> Application:
 
 
 def only_application(directory: Path, path: Path) -> Application:
-    """The one application that a build directory tells of. Raises Failure if there is none, or more than one."""
+    """The one application that a build directory lists. Raises Failure if there is none, or more than one."""
     try:
         rows = [line.split("\t") for line in (directory / LIST).read_text().splitlines()]
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def only_application(directory: Path, path: Path) -> Application:
 
 
 def test(path: Path) -> int:
-    """Builds the application in a folder and runs its own tests (ctest); gives how many passed. Raises Failure if one does not."""
+    """Builds the application in a folder and runs its own tests (ctest). Gives the number that passed. Raises Failure if one fails."""
     with built(path, "image") as application:
         image = application.image
     directory = path / "build/image"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap power`: switches a rack machine by its management processor (BMC), with the tools that everybody uses for that.
+"""`./neap power`: switches a rack machine by its management processor (BMC), with the usual tools ipmitool and curl.
 
-The machines' file says which BMC is whose (tools/boot_machines.py). Its password comes from a file or from the environment, is given
-to ipmitool by its environment and to curl by its standard input, and so is seen in no list of processes and in nothing printed.
+The machines' file names each machine's BMC (tools/boot_machines.py). Its password comes from a file or from the environment. ipmitool gets
+it in its environment and curl on its standard input, so it appears in no list of processes and in no output.
 
-A BMC is a computer of its own, which may be hostile: what it answers is bounded, and only paths that look like one go into a URL.
+A BMC is a computer that may be hostile. So its answers are limited in size, and only valid paths go into a URL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tools.foreign import parse_json
 
 ACTIONS = ("cycle", "on", "off", "status")
 TOOL_SECONDS = 60
-# The kernel lets a tool write so much to a file; its output goes to files.
+# The kernel limits the size of a tool's output to this, because the output goes to files.
 OUTPUT_BYTES = 1 << 20
 PASSWORD_BYTES = 1024
 SYSTEM_PATH = re.compile(r"/redfish/[A-Za-z0-9_./~-]{1,200}")
@@ -34,7 +34,7 @@ ON, OFF = "on", "off"
 
 
 def power(action: str, name: str, machines: str) -> int:
-    """Does it and prints a line. `machines`: the file."""
+    """Switches the machine and prints a line. `machines`: the file."""
     if action not in ACTIONS:
         raise UsageError(f"power: there is no '{action}'", f"choose from {', '.join(ACTIONS)}")
     if not Path(machines).exists():
@@ -50,7 +50,7 @@ def power(action: str, name: str, machines: str) -> int:
         if action == "status":
             print(f"{machine.name} is {state}")
             return 0
-        # A machine that is off cannot be cycled, and is left off by some BMCs then.
+        # A machine that is off cannot be cycled; some BMCs then leave it off.
         wanted = ON if action == "cycle" and state == OFF else action
         if wanted == state:
             print(f"{machine.name} is {state} already")
@@ -82,20 +82,20 @@ def _password(bmc: Bmc) -> str:
 
 
 class _Ipmi:
-    """By ipmitool, over the network (IPMI 2.0, RMCP+)."""
+    """ipmitool, over the network (IPMI 2.0, RMCP+)."""
 
     def __init__(self, bmc: Bmc, secret: str):
-        # -E: the password is in the environment. ipmitool takes IPMITOOL_PASSWORD if there is one, else IPMI_PASSWORD (ipmi_main.c); older
-        # ones know only the second. So both are set, whatever the user's environment has.
+        # -E: the password is in the environment. ipmitool uses IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c). Older
+        # versions know only the second. So both are set, and the user's environment has no effect.
         self._argv = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-U", bmc.user, "-E", "chassis", "power"]
         self._environment = {**os.environ, "IPMITOOL_PASSWORD": secret, "IPMI_PASSWORD": secret}
 
     def state(self) -> str:
-        said = self._ask("status").lower()[-80:]
+        output = self._ask("status").lower()[-80:]
         for state in (ON, OFF):
-            if said.strip().endswith(f"is {state}"):
+            if output.strip().endswith(f"is {state}"):
                 return state
-        raise Failure(f"ipmitool says '{said.strip()}' for the state of power")
+        raise Failure(f"ipmitool says '{output.strip()}' for the state of power")
 
     def switch(self, action: str) -> None:
         self._ask(action)
@@ -105,7 +105,7 @@ class _Ipmi:
 
 
 class _Redfish:
-    """By curl (DMTF DSP0266: the systems' collection, then ComputerSystem.Reset)."""
+    """curl (DMTF DSP0266: the systems' collection, then ComputerSystem.Reset)."""
 
     RESETS = {"cycle": "ForceRestart", "on": "On", "off": "ForceOff"}
 
@@ -133,7 +133,7 @@ class _Redfish:
         self._ask(f"{self._system}/Actions/ComputerSystem.Reset", ["--header", "Content-Type: application/json", "--data", body])
 
     def _ask(self, path: str, options: list[str] | None = None) -> dict:
-        # Without --globoff a path with [1-1000000] would be a million requests.
+        # Without --globoff, a path with [1-1000000] would be a million requests.
         argv = [
             "curl",
             "--globoff",
@@ -146,9 +146,9 @@ class _Redfish:
             "--config",
             "-",
         ]
-        said = _output([*argv, *(options or []), self._base + path], self._configuration, None)
+        output = _output([*argv, *(options or []), self._base + path], self._configuration, None)
         try:
-            answer = parse_json(said) if said.strip() else {}
+            answer = parse_json(output) if output.strip() else {}
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
@@ -157,7 +157,7 @@ class _Redfish:
 
 
 def _output(argv: list[str], given: str, environment: dict[str, str] | None) -> str:
-    """Runs a tool and gives its standard output, which a file takes up: the kernel bounds its size."""
+    """Runs a tool and gives its standard output. The output goes to a file, so that the kernel limits its size."""
 
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
@@ -166,17 +166,17 @@ def _output(argv: list[str], given: str, environment: dict[str, str] | None) -> 
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             text = given.encode(errors="surrogateescape")
             done = subprocess.run(argv, input=text, stdout=out, stderr=err, timeout=TOOL_SECONDS, env=environment, preexec_fn=bound)
-            said, complaint = (_content(file) for file in (out, err))
+            output, complaint = (_content(file) for file in (out, err))
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", f"apt-get install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise Failure(f"{argv[0]} gave no answer within {TOOL_SECONDS} s") from None
-    if done.returncode == -signal.SIGXFSZ or len(said) >= OUTPUT_BYTES:
+    if done.returncode == -signal.SIGXFSZ or len(output) >= OUTPUT_BYTES:
         raise Failure(f"{argv[0]} printed more than {OUTPUT_BYTES} bytes")
     if done.returncode != 0:
-        lines = (complaint.strip() or said.strip() or f"status {done.returncode}").splitlines()
+        lines = (complaint.strip() or output.strip() or f"status {done.returncode}").splitlines()
         raise Failure(f"{argv[0]}: {lines[-1]}")
-    return said
+    return output
 
 
 def _content(file: IO[bytes]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`neap power`, with an ipmitool and a curl of our own on PATH that write down what they were asked."""
+"""`neap power`, with a fake ipmitool and a fake curl on PATH that record their arguments."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_machine_that_is_off_is_switched_on_in_place_of_a_cycle(place: Path) -
     assert _asked(place)[-1].endswith("power on")
 
 
-def test_what_is_so_already_is_not_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_that_already_holds_is_not_requested(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _power(place, "on", "a") == 0
     assert len(_asked(place)) == 1 and "on already" in capsys.readouterr().out
     assert _power(place, "status", "a") == 0
@@ -102,17 +102,17 @@ def test_the_password_is_in_no_argument_and_in_nothing_printed(place: Path, caps
     (place / "power").write_text("Off\n")
     _power(place, "on", "b")
     assert SECRET not in "\n".join(_asked(place))
-    # For curl it is a text in quotes, as its configuration wants it.
+    # curl gets the password as a quoted string, as its configuration syntax requires.
     assert (place / "given").read_text().splitlines()[0] == 'user = "root:correct horse\\\\battery\\"staple"'
     (place / "password").write_text("wrong secret\n")
     with pytest.raises(Failure) as refused:
         _power(place, "status", "a")
     assert "wrong secret" not in refused.value.report() and "***" in refused.value.report()
-    said = capsys.readouterr()
-    assert SECRET not in said.out + said.err
+    printed = capsys.readouterr()
+    assert SECRET not in printed.out + printed.err
 
 
-def test_what_is_missing_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_part_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="there is no 'explode'"):
         _power(place, "explode", "a")
     with pytest.raises(Failure, match="names no bmc for c"):
@@ -131,10 +131,10 @@ def test_what_is_missing_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["IPMITOOL_PASSWORD", "IPMI_PASSWORD"])
-def test_ipmitool_gets_the_machines_password_whatever_the_environment_has(
+def test_ipmitool_gets_the_machines_password_despite_the_environment(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # ipmitool takes the first of these that is set (ipmi_main.c, option -E); older ones know the second only.
+    # ipmitool takes the first of these that is set (ipmi_main.c, option -E). Older versions know only the second.
     real = IPMITOOL.replace('"$IPMI_PASSWORD" =', '"${IPMITOOL_PASSWORD-$IPMI_PASSWORD}" =')
     for text in (real, IPMITOOL):
         (place / "ipmitool").write_text(text)
@@ -161,7 +161,7 @@ def test_a_bmc_that_answers_too_much_or_nonsense_is_one_line(place: Path, answer
     assert "\n" not in refused.value.report()
 
 
-def test_what_a_bmc_says_moves_no_cursor(place: Path) -> None:
+def test_text_of_a_bmc_moves_no_cursor(place: Path) -> None:
     (place / "ipmitool").write_text("#!/bin/sh\nprintf '\\033[2Jis gone'\n")
     with pytest.raises(Failure) as refused:
         _power(place, "status", "a")

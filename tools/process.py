@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Children that do not outlive us.
+"""Children that end when this process ends.
 
-A launcher that is killed with SIGKILL cannot clean up, so the kernel has to do it: every child asks for a signal at its parent's
-death (prctl PR_SET_PDEATHSIG). Two things make that less simple than it sounds:
+A launcher that is killed with SIGKILL cannot clean up, so the kernel has to. Every child asks for a signal at its parent's death (prctl
+PR_SET_PDEATHSIG). There are two difficulties:
 
-- The "parent" is the thread that forked, not the process. So all children are forked by one thread that lives as long as we do.
-- Only direct children are told. A build tool has children of its own, so it runs under a small shell that, told of our death by
-  SIGTERM, kills its whole process group.
+  - The "parent" is the thread that forked, not the process. So one thread, which lives as long as the process, forks all children.
+  - Only direct children get the signal. A build tool has children of its own. So it runs under a small shell, which gets SIGTERM
+    at our death and then kills its whole process group.
 
-Every child is a session of its own: Ctrl-C in the terminal reaches the launcher alone, which then ends its children in order.
+Every child is a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PR_SET_PDEATHSIG = 1
 SHOWN_LOG_LINES = 15
 FULL_BYTES = 32_000_000
 
-# The shell must wait in the background: a trap runs at once only during `wait`.
+# The shell must wait in the background, because a trap runs at once only during `wait`.
 GROUP_KEEPER = 'trap "kill -KILL 0" TERM; "$@" & wait $!'
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +43,7 @@ _groups_guard = threading.Lock()
 
 
 def _tie_to_parent(parent: int, death_signal: int):
-    """Returns what runs between fork and exec: ask for the signal, then look whether the parent died before we could ask."""
+    """Returns a function to call between fork and exec: it asks for the signal, then checks that the parent is still alive."""
 
     def tie() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
@@ -54,7 +54,7 @@ def _tie_to_parent(parent: int, death_signal: int):
 
 
 def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -> subprocess.Popen:
-    """Starts a program without children of its own; it gets `death_signal` when we die. Arguments as for Popen.
+    """Starts a program without children of its own. It gets `death_signal` when this process ends. Arguments as for Popen.
 
     Raises Failure if the program is missing.
     """
@@ -67,12 +67,12 @@ def spawn(argv: Sequence[str], *, death_signal: int = signal.SIGKILL, **popen) -
 
 
 def spawn_group(argv: Sequence[str], **popen) -> subprocess.Popen:
-    """Starts a program that has children of its own (make, ninja, cargo). All of them end when we do."""
+    """Starts a program that has children of its own (make, ninja, cargo). All of them end when this process ends."""
     return spawn(["/bin/sh", "-c", GROUP_KEEPER, "sh", *argv], death_signal=signal.SIGTERM, **popen)
 
 
 def run_in_terminal(argv: Sequence[str]) -> int:
-    """Runs a program that talks to the user, with our terminal as its own, and waits for its end; it ends when we do."""
+    """Runs an interactive program in our terminal and waits for its end. It ends when this process ends."""
     tie = _tie_to_parent(os.getpid(), signal.SIGKILL)
 
     def prepare() -> None:
@@ -87,7 +87,7 @@ def run_in_terminal(argv: Sequence[str]) -> int:
 
 
 def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> bool:
-    """Waits until a child has ended, but leaves it a zombie, so that its group's number cannot become somebody else's yet."""
+    """Waits until a child has ended, but leaves it a zombie, so that its process group's number cannot be reused yet."""
     if child.returncode is not None:
         return True
     descriptor = os.pidfd_open(child.pid)
@@ -98,7 +98,7 @@ def wait_unreaped(child: subprocess.Popen, timeout_seconds: float | None) -> boo
 
 
 def kill_group(child: subprocess.Popen) -> None:
-    """Ends a child of spawn or spawn_group and all that it started; returns when it is gone."""
+    """Kills a child of spawn or spawn_group and all its descendants in the group. Returns when the child has ended."""
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ def kill_group(child: subprocess.Popen) -> None:
 
 
 def stop(child: subprocess.Popen, grace_seconds: float = 5.0) -> int:
-    """Asks a child to end (SIGTERM), insists after `grace_seconds`; returns its status."""
+    """Sends SIGTERM to a child, and SIGKILL after `grace_seconds`. Returns its status."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -117,7 +117,7 @@ def stop(child: subprocess.Popen, grace_seconds: float = 5.0) -> int:
 
 
 def kill_running_groups() -> None:
-    """Ends every command of run_logged that still runs, whichever thread waits for it."""
+    """Kills every running command of run_logged, in all threads."""
     with _groups_guard:
         running = list(_groups)
     for group in running:
@@ -137,10 +137,10 @@ def tail(path: Path, lines: int = SHOWN_LOG_LINES, window_bytes: int = 16384) ->
 
 
 def command_failure(what: str, log: Path, status: int, cwd: Path | None = None) -> Failure:
-    """The error for a command that ended with `status`: a full disk is named as such, everything else shows the log's end.
+    """The error for a command that ended with `status`: a full disk is named as the cause, any other error shows the log's end.
 
-    Next to nothing left on the disk is said too: the log, which lies there, may lack the complaint, and a linker that writes
-    through mapped memory dies of a bus error without one.
+    An almost full disk is named too, because the log on it may lack the error message. A linker that writes through mapped memory is killed
+    by a bus error, without a message.
     """
     last = tail(log)
     reason = f"status {status}" if status >= 0 else f"signal {-status}"
@@ -162,9 +162,9 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     timeout_seconds: float | None = None,
 ) -> None:
-    """Runs a build command with all its output appended to `log`. Raises Failure (or DiskFull) with the log's end if it fails.
+    """Runs a build command and appends all its output to `log`. On error, raises Failure (or DiskFull) with the log's end.
 
-    The command line is written in front, so that a log can be replayed by hand.
+    The command line comes first in the log, so that it can be repeated by hand.
     """
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,8 @@ def run_logged(
     try:
         in_time = wait_unreaped(child, timeout_seconds)
     finally:
-        # Also after success: a tool that left something running in the background would hold the build directory.
+        # The group is killed also after success, because a background process that a tool left running would keep the build directory in
+        # use.
         kill_group(child)
         with _groups_guard:
             _groups.discard(child.pid)
@@ -192,7 +193,8 @@ def run_logged(
 
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
-    """What a short command prints. Raises Failure with its last line of complaint if it fails. `name`: if argv[0] is not the program's."""
+    """The output of a short command. On error, raises Failure with the last line of its error output. `name`: if argv[0] is not the
+    program's name."""
     name = name or Path(argv[0]).name
     try:
         done = subprocess.run(
@@ -209,7 +211,7 @@ def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[
 
 
 def wait_until(condition, timeout_seconds: float, interval_seconds: float = 0.01):
-    """Calls `condition` until it gives something true, and returns that; None after the time-out."""
+    """Calls `condition` until it returns a true value, and returns that; None after the time-out."""
     deadline = time.monotonic() + timeout_seconds
     while not (result := condition()):
         if time.monotonic() >= deadline:

@@ -13,7 +13,7 @@ from tools.errors import DiskFull, Failure
 
 
 def test_grandchildren_of_a_build_end_when_the_launcher_is_killed(python, tmp_path: Path) -> None:
-    # make's compilers are not told of the launcher's death; left running, they would write into what the next start builds.
+    # make's compilers get no signal when the launcher ends. If they kept running, they would write into the next start's build.
     program = """
 import sys
 from pathlib import Path
@@ -82,14 +82,14 @@ def test_a_missing_program_is_named() -> None:
         process.spawn(["no-such-program"])
 
 
-def test_stop_insists(tmp_path: Path) -> None:
+def test_stop_kills_a_child_that_ignores_it(tmp_path: Path) -> None:
     program = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open(sys.argv[1], 'w').close(); time.sleep(300)"
     child = process.spawn([sys.executable, "-c", program, str(tmp_path / "ready")])
     assert process.wait_until((tmp_path / "ready").exists, 10)
     assert process.stop(child, grace_seconds=0.2) == -signal.SIGKILL
 
 
-def test_children_do_not_get_the_terminals_interrupt() -> None:
+def test_children_get_no_interrupt_from_the_terminal() -> None:
     child = process.spawn(["sleep", "300"])
     try:
         assert os.getsid(child.pid) != os.getsid(0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Telling the user what takes so long.
+"""Progress reports for long steps.
 
-Every long step prints a line when it starts and one when it is done, so that a log file reads well. On a terminal, a last line
-is kept up to date with the share done and an estimate of the time left; in a pipe, the estimate appears once a minute instead.
+Every long step prints a line when it starts and one when it is done, so that a log file is easy to read. On a terminal, the last line shows
+the share done and an estimate of the time left. In a pipe, the estimate is printed once a minute instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _status = ""
 
 
 def say(text: str) -> None:
-    """One line to standard error, above the status line if there is one. What a terminal would obey is escaped."""
+    """Prints one line on standard error, above the status line if there is one. Control characters are escaped."""
     text = shown_lines(text)
     with _guard:
         if _status and on_terminal():
@@ -38,7 +38,7 @@ def on_terminal() -> bool:
 
 
 def show_status(text: str) -> None:
-    """On a terminal: replaces the status line ("" takes it away). Else: a line."""
+    """On a terminal: replaces the status line ("" removes it). Otherwise prints a line."""
     global _status
     text = shown(text)
     with _guard:
@@ -52,7 +52,7 @@ def show_status(text: str) -> None:
 
 @contextlib.contextmanager
 def step(text: str) -> Iterator[None]:
-    """Says `text`, and how long it took if that was more than a second."""
+    """Prints `text` and, if it took more than a second, the duration."""
     start = time.monotonic()
     say(f"neap: {text}")
     yield
@@ -69,9 +69,9 @@ def duration(seconds: float) -> str:
 
 
 class Plan:
-    """A row of steps with known weights, and the estimate that follows from how fast the first ones went.
+    """A sequence of steps with known weights, and an estimate from the pace of the finished steps.
 
-    Weights are the seconds that each step took on the machine where it was measured; only their proportions matter here.
+    Weights are the seconds of each step on the machine where it was measured. Only their proportions matter.
     """
 
     def __init__(self, title: str, weights: Sequence[tuple[str, float]]):
@@ -81,12 +81,12 @@ class Plan:
         self._done_seconds = 0.0
 
     def skip(self, name: str) -> None:
-        """A step that an earlier run has done: it counts neither way."""
+        """Removes a step that an earlier run has done, so that it does not count."""
         self._weights.pop(name, None)
 
     @contextlib.contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Surrounds one step; keeps the status line going while it runs."""
+        """Surrounds one step, and keeps the status line up to date while it runs."""
         start = time.monotonic()
         stopped = threading.Event()
         say(f"neap: {self.title}: {name} ({self._line(name, 0.0)})")
@@ -106,12 +106,14 @@ class Plan:
     def estimate(self, name: str, elapsed_seconds: float) -> tuple[int, float]:
         """(percent done, seconds left) while `name` has been running for `elapsed_seconds`.
 
-        The pace is what the finished steps took against their weights; before that, the weights as they are.
+        The pace is the duration of the finished steps relative to their weights. Until steps of 2 % of the weight are finished, weights
+        count as seconds.
         """
         total = sum(self._weights.values())
         weight = self._weights[name]
         pace = self._done_seconds / self._done_weight if self._done_weight >= 0.02 * total else 1.0
-        # A step that has run longer than expected shows that the pace was too hopeful, for what is left too; it counts as nearly through.
+        # A step that runs longer than expected shows that the pace was too optimistic, also for the remaining steps. It counts as almost
+        # done.
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap pxe` and `./neap iso`: applications, as a tree that machines boot from, or as one disc image.
+"""`./neap pxe` and `./neap iso`: applications as a tree that machines boot from, or as one disc image.
 
-What a machine measures is worth nothing if nobody knows what it ran. So only images that are current and of a commit go out;
-`--dirty` lets others pass, and then the tree says so.
+A measurement is worthless if the measured program is not known. So images must be up to date and built from a commit. `--dirty` allows
+others, and the tree then says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GIT_SECONDS = 60
 
 @dataclasses.dataclass
 class Options:
-    """What the command line of `pxe` says."""
+    """The settings of the command line of `pxe`."""
 
     applications: Sequence[str] = ()
     out: str = ""
@@ -42,7 +42,7 @@ class Options:
 
 
 def pxe(options: Options) -> int:
-    """Makes a tree, changes what a machine of it boots next, serves it: whichever are asked for."""
+    """Makes a tree, sets a machine's next boot, serves the tree: each if requested."""
     out = Path(options.out)
     if not options.applications and options.next is None and options.serve is None:
         raise UsageError("pxe: name the applications that the tree is to boot", f"applications: {', '.join(build.applications())}")
@@ -80,7 +80,7 @@ def iso(application: str, out: str | None, dirty: bool, words: Sequence[str]) ->
 
 
 def write_disc(target: Path, application: str, image: Path, words: str, source: str) -> None:
-    """The disc image of one application, there whole or not at all."""
+    """The disc image of one application, written atomically."""
     programs = boot_programs.require()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
         tree = Path(name) / "tree"
@@ -98,7 +98,7 @@ def write_disc(target: Path, application: str, image: Path, words: str, source: 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """Images by application, and in a line what they were built from."""
+    """Images by application, and a line about their source."""
 
     images: dict[str, Path]
     source: str
@@ -106,16 +106,16 @@ class Built:
 
 @contextlib.contextmanager
 def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
-    """Applications, by name or folder, brought up to date; nobody builds over them within the `with`.
+    """Applications, by name or folder, brought up to date. Within the `with`, no other neap builds over them.
 
-    Raises Failure if one is unknown or was never built, or if no commit names what they are built from and that is not `dirty`.
+    Raises Failure if one is unknown or was never built. Without `dirty`, also if its sources differ from their commit.
     """
     folders = _folders(applications)
     with contextlib.ExitStack() as locks:
         locks.enter_context(build.building(PRESET))
         source = _source(folders, dirty)
         packages.require("build")
-        # What was built once is brought up to date, as `./neap run` does: an image that is older than its sources would be of no commit.
+        # An image that exists is brought up to date, as `./neap run` does it. An image older than its sources would match no commit.
         if own := [word for word, folder in folders.items() if not folder]:
             build.build_locked(PRESET, [f"{name}.elf" for name in own])
         images: dict[str, Path] = {}
@@ -131,7 +131,7 @@ def current(applications: Sequence[str], dirty: bool) -> Iterator[Built]:
 
 
 def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
-    """Which of them lie in a folder of their own. Raises UsageError for one that is unknown."""
+    """Those applications that are in a folder of their own. Raises UsageError for an unknown one."""
     found = {word: outside.folder(word) for word in applications}
     for word, folder in found.items():
         if not folder:
@@ -140,19 +140,19 @@ def _folders(applications: Sequence[str]) -> dict[str, Path | None]:
 
 
 def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
-    """What applications are built from. Raises Failure as current()."""
+    """The sources of applications, as text. Raises Failure like current()."""
     own = [name for name, folder in folders.items() if not folder]
     for name in own:
         if not build.image(name, PRESET).is_file():
             raise Failure(f"{name} is not built", f"./neap build {name}")
-    said = []
+    parts = []
     prefix = os.environ.get(outside.PREFIX_VARIABLE)
     if own or prefix is None:
-        said.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
+        parts.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
     for folder in folders.values():
         if folder:
-            said.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
-    return "; ".join(said)
+            parts.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
+    return "; ".join(parts)
 
 
 def _commit_of(place: Path, what: str, dirty: bool) -> str:
@@ -160,18 +160,18 @@ def _commit_of(place: Path, what: str, dirty: bool) -> str:
     commit, changed = checkout_state(place)
     if changed and not dirty:
         first = f"{changed[0]}{f' and {len(changed) - 1} more' if len(changed) > 1 else ''}"
-        raise Failure(f"{what} has changes that no commit names: {first}", "commit them, or add --dirty")
+        raise Failure(f"{what} has uncommitted changes: {first}", "commit them, or add --dirty")
     return f"{f'commit {commit}' if commit else 'a copy without history'}{' with changes of its own' if changed else ''}"
 
 
 def checkout_state(place: Path) -> tuple[str, list[str]]:
     """The commit ("" outside git) and the files of a folder that differ from it, untracked ones included.
 
-    At the top of this checkout lie no sources: what is untracked there (machines.toml, logs, discs) is in no image.
+    The top of this checkout holds no sources: untracked files there (machines.toml, logs, discs) are in no image.
     """
     if not any((folder / ".git").exists() for folder in (place, *place.parents)):
         return "", []
-    # Without a word if there is no commit yet.
+    # No error message if there is no commit yet.
     commit = _git(place, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     changed = _git(place, "status", "--porcelain", "--", ".").splitlines()
     if place == build.REPOSITORY:
@@ -180,7 +180,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 
 
 def _git(place: Path, *words: str) -> str:
-    """What git prints. Raises Failure with its complaint, if it has one: nobody's owner, a damaged repository."""
+    """The output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
     try:
         done = subprocess.run(["git", "-C", str(place), *words], capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
@@ -193,7 +193,7 @@ def _git(place: Path, *words: str) -> str:
 def _make(out: Path, options: Options) -> None:
     if len(set(options.applications)) != len(options.applications):
         raise UsageError("pxe: an application is named twice")
-    # Everything that can be refused is, before anything is built, fetched or written.
+    # Everything that can be refused is refused before anything is built, fetched or written.
     _folders(options.applications)
     boot_tree.require_place(out.absolute())
     machines = boot_machines.read(Path(options.machines)) if options.machines else Machines()

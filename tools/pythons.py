@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Pythons with packages: virtual environments in the cache, made on first use from requirements files whose hashes pip checks.
+"""Pythons with packages: virtual environments in the cache, made on first use from requirements files. pip checks their hashes.
 
-The launcher itself needs nothing but the standard library. What decodes and draws logs runs in an environment of its own
-(tools/log/requirements.txt); tests run in one that has theirs (tools/requirements.txt) as well.
+The launcher itself needs only the standard library. The log's decoder and plots run in an environment of their own
+(tools/log/requirements.txt). Tests run in one that also has their packages (tools/requirements.txt).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ LOG = Path(__file__).with_name("log") / "requirements.txt"
 
 
 def environment() -> Path:
-    """The `bin` directory of the environment that tests run in; made if it is not there."""
+    """The `bin` directory of the environment for tests; it is made if it does not exist."""
     return _environment([LOG, TESTS], "fetching the Python packages that tests need")
 
 
 def log_environment() -> Path:
-    """The `bin` directory of the environment that decodes logs; made if it is not there."""
+    """The `bin` directory of the environment for decoding logs; it is made if it does not exist."""
     return _environment([LOG], "fetching the Python packages that ./neap log needs (once)")
 
 
 def has_log_packages() -> bool:
-    """Whether this very Python runs in an environment that has them, ours or the tests'."""
+    """True if this Python runs in an environment with the log's packages: the log's own, or that of the tests."""
     return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
 
 
 def start_over(directory: Path, words: Sequence[str]) -> NoReturn:
-    """The same program with the same words in another Python: this process becomes it."""
+    """Replaces this process by another Python that runs the same program with the same words."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(directory / "python", [str(directory / "python"), str(Path(words[0]).resolve()), *words[1:]])
@@ -48,7 +48,7 @@ def _entry(requirements: Sequence[Path]) -> cache.Entry:
 
 def _environment(requirements: Sequence[Path], what: str) -> Path:
     entry = _entry(requirements)
-    # A virtual environment dies with the Python it was made from.
+    # A virtual environment is unusable without the Python that made it.
     if entry.ready and not (entry.path / "bin/python").exists():
         cache.remove(entry.path)
     if not entry.ready:

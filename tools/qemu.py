@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Which QEMU runs the machine?
+"""The QEMU that runs machines.
 
-The soft card needs the device `vfio-user-pci`, which came with QEMU 10.1. A system QEMU that has it is used; otherwise the newest
-signed one of Debian's backports is unpacked into the cache with the libraries it was linked with, and started through its own
-dynamic linker, so that neither root nor a container is needed and the system stays as it is.
+The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. A system QEMU with this device is used. Otherwise the newest
+signed one of Debian's backports is unpacked into the cache, with the libraries that it was linked with. It starts through its own dynamic
+linker. So neither root nor a container is needed, and the system is not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# Of the packages that QEMU's depend on, those that hold files which it opens; the rest sets up a system.
+# Among the dependencies of QEMU's packages: those with files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 MULTIARCH = "x86_64-linux-gnu"
@@ -33,7 +33,7 @@ MULTIARCH = "x86_64-linux-gnu"
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """The start of QEMU's command line. Order: $NEAP_QEMU, the system's own, the cache; fetched if there is none."""
+    """The start of QEMU's command line. Order: $NEAP_QEMU, the system's own, the cache; otherwise it is fetched."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:
@@ -43,7 +43,7 @@ def command() -> tuple[str, ...]:
 
 
 def find() -> tuple[str, ...] | None:
-    """A QEMU that is there already and can do what is needed; None otherwise."""
+    """A suitable QEMU that is already on this machine; None if there is none."""
     system = shutil.which(PROGRAM)
     if system and suitable((system,)):
         return (system,)
@@ -56,7 +56,7 @@ def find() -> tuple[str, ...] | None:
 
 
 def private_command(root: Path) -> tuple[str, ...]:
-    """Starts the QEMU unpacked at `root` with its own C library: the system's may be older than what it was linked with."""
+    """Starts the QEMU unpacked at `root` with its own C library, because the system's may be older."""
     return (
         f"{root}/usr/lib64/ld-linux-x86-64.so.2",
         "--library-path",
@@ -108,7 +108,7 @@ def version_of(argv: tuple[str, ...]) -> str | None:
 
 
 def suitable(argv: tuple[str, ...]) -> bool:
-    """New enough, and built with the device that the soft card plugs into."""
+    """True for a QEMU that is new enough and has the device that the soft card needs."""
     version = version_of(argv)
     if version is None or _numbers(version) < OLDEST:
         return False
@@ -120,7 +120,7 @@ def suitable(argv: tuple[str, ...]) -> bool:
 
 
 def _upstream(version: str) -> str:
-    """'11.1.3' of Debian's '1:11.1.3+ds-1~bpo13+1'."""
+    """'11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else ""
 

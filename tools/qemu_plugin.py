@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Plugins of our own for QEMU's emulated CPU: compiled, once, for the QEMU that runs machines."""
+"""Our plugins for QEMU's emulated CPU, compiled once for the QEMU that runs machines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tools import build, cache, packages, qemu
 from tools.errors import Failure
 from tools.process import run_logged
 
-# The plugin interface that QEMU speaks from a version on; older ones take the older number.
+# Versions of the plugin interface: the first QEMU version that has each.
 PLUGIN_API = (((11, 1), 7), ((0,), 5))
 
 
 def library(source: Path) -> Path:
-    """The plugin of a C file; compiled if its source is newer."""
+    """The compiled plugin of a C file. It is compiled again if its source is newer."""
     version = qemu.version_of(qemu.command())
     if version is None:
         raise Failure("QEMU does not say its version")
@@ -40,7 +40,7 @@ def plugin_api(version: str) -> int:
 
 
 def option(plugin: Path, *words: str) -> list[str]:
-    """QEMU's words for a plugin. Raises Failure for what they cannot say."""
+    """QEMU's arguments for a plugin. Raises Failure for file names that QEMU does not accept."""
     if bad := next((word for word in (str(plugin), *words) if "," in word), None):
-        raise Failure(f"a comma in {bad}: QEMU cannot be told of such a file")
+        raise Failure(f"a comma in {bad}: QEMU does not accept such a file name")
     return ["-plugin", ",".join([str(plugin), *words])]

@@ -21,7 +21,7 @@ def no_memory() -> None:
     qemu.command.cache_clear()
 
 
-def test_what_is_too_old_or_lacks_the_device_does_not_suit(tmp_path: Path) -> None:
+def test_a_qemu_that_is_too_old_or_lacks_the_device_is_not_used(tmp_path: Path) -> None:
     assert qemu.suitable(fake_qemu(tmp_path / "a", "10.1.0"))
     assert qemu.suitable(fake_qemu(tmp_path / "b", "11.1.3"))
     assert not qemu.suitable(fake_qemu(tmp_path / "c", "10.0.9"))
@@ -30,7 +30,7 @@ def test_what_is_too_old_or_lacks_the_device_does_not_suit(tmp_path: Path) -> No
     assert not qemu.suitable((str(tmp_path / "none"),))
 
 
-def test_the_systems_own_is_used_if_it_suits(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_systems_own_is_used_if_it_is_suitable(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEAP_QEMU", raising=False)
     own = fake_qemu(tmp_path / "bin/qemu-system-x86_64", "10.2.0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -39,7 +39,7 @@ def test_the_systems_own_is_used_if_it_suits(tmp_path: Path, own_cache: Path, mo
     assert qemu.find() is None
 
 
-def test_the_newest_of_the_cache_is_used_and_half_ones_are_not(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_complete_one_of_the_cache_is_used(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for version in ("10.1.2-aa", "11.2.0-bb", "9.0.0-cc"):
         with cache.Entry("qemu", version).making():

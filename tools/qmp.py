@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""QEMU's monitor protocol (QMP), as much of it as a run needs: commands, and the reason of the last shutdown."""
+"""A client of QEMU's monitor protocol (QMP): commands, and the reason of the last shutdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECT_POLL_SECONDS = 0.02
 
 
 class Qmp:
-    """A connection to the monitor. A thread reads it; answers go to the caller, events are looked at as they come."""
+    """A connection to the monitor. A thread reads it, passes answers to the caller and handles events as they arrive."""
 
     def __init__(self, connection: socket.socket):
         self._socket = connection
@@ -33,7 +33,7 @@ class Qmp:
 
     @classmethod
     def connect(cls, path: Path, process: subprocess.Popen, timeout_seconds: float) -> Qmp | None:
-        """Connects as soon as QEMU listens and negotiates; None if it ends first or takes too long."""
+        """Connects as soon as QEMU listens, and negotiates. None if QEMU ends first or takes too long."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ class Qmp:
         return None
 
     def command(self, command: str, **arguments):
-        """Runs one command and gives its return value. Raises Failure if QEMU refuses or is gone."""
+        """Runs one command and gives its return value. Raises Failure if QEMU refuses or has ended."""
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         with self._guard:
             try:
@@ -67,7 +67,7 @@ class Qmp:
         return answer["return"]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
-        """Why QEMU shut down ('guest-shutdown', 'guest-reset', 'host-signal' …), once it has; None if it did not say."""
+        """QEMU's reason for its shutdown ('guest-shutdown', 'guest-reset', 'host-signal' …), once it has ended; None if it gave none."""
         self._ended.wait(timeout_seconds)
         return self._reason
 

@@ -1,38 +1,40 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap run APP`: from a checkout, or an application's own folder, to an application that answers on 127.0.0.1.
+"""`./neap run APP`: builds an application of this checkout or of a folder of its own, and runs it so that it answers on 127.0.0.1.
 
-Whatever can be refused is refused before anything is built. What is missing is then made in two lanes side by side: the image with
-the compiler and sources that it needs, and the machine to run it on (QEMU, the soft card). The console is shown as it comes.
+All errors in the command line are reported before anything is built. Then two lanes run side by side. One builds the image, with the
+compiler and sources that it needs. The other prepares the machine (QEMU, the soft card). The console is shown as it arrives.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tools import build, debugger, load, machine, outside, packages, process, progress, qemu, toolchain, trace, vfio
 from tools.errors import EXIT_FAILURE, Failure, UsageError
 from tools.foreign import shown_lines
-from tools.running import CONTROL_PORT
+from tools.machine_registry import CONTROL_PORT
 
-# host port -> guest port, where the user names none for that guest port.
-DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),)}
+# host port -> guest port, unless the user names another host port for that guest port.
+DEFAULT_FORWARDS = {"memcached": ((11211, 11211),), "netpipe": ((5003, 5003),), "counters": ((7008, 7008),)}
 # Applications without a network, so without a control server.
 WITHOUT_CONTROL = ("hello",)
-# What the load generator can speak with.
+# Applications that the load generator has a protocol for.
 LOADABLE = ("memcached",)
-MAX_CORES = 256
+CORES_MAX = 256
 MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
 
 @dataclasses.dataclass
 class Options:
-    """What the command line of `run` says."""
+    """The settings of the command line of `run`."""
 
     application: str
     cores: int = 1
@@ -48,20 +50,20 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Runs an application until it ends, a load on it is over, or we are interrupted; gives the launcher's exit status."""
+    """Runs an application until it ends, its load ends, or the user interrupts it. Gives the launcher's exit status."""
     folder = outside.folder(options.application)
     if folder is None:
         build.require_application(options.application)
-    if not 1 <= options.cores <= MAX_CORES:
-        raise UsageError(f"--cores takes 1 to {MAX_CORES}, not {options.cores}")
+    if not 1 <= options.cores <= CORES_MAX:
+        raise UsageError(f"--cores takes 1 to {CORES_MAX}, not {options.cores}")
     if not MEMORY.fullmatch(options.memory):
         raise UsageError(f"--memory takes a size like 512M or 2G, not '{options.memory}'")
     if options.load is not None:
         options.load.check()
         if folder is None and options.application not in LOADABLE:
-            raise UsageError(f"--load: {options.application} is no memcached", f"applications that are: {', '.join(LOADABLE)}")
+            raise UsageError(f"--load: only {', '.join(LOADABLE)} accepts it, {options.application} does not")
         if options.debugger:
-            raise UsageError("--load and --gdb: a machine that waits for a debugger answers nobody", "leave one of them out")
+            raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")
         if options.vfio is not None:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
     if options.vfio is not None and options.forwards:
@@ -88,11 +90,11 @@ def run(options: Options) -> int:
 
 
 def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:
-    """One machine, from the building of its image to its end."""
+    """One machine, from the build of its image to its end."""
     forwards = list(forwards)
     preset = "image-debug" if options.debug else "image"
     with contextlib.ExitStack() as running:
-        # Held until QEMU has read the image: after that, another neap may build over it.
+        # The lock is held until QEMU has read the image. Then another neap may build over it.
         with _built(options.application, folder, preset, card is None, options.load is not None) as application:
             served = control_port(application.name, options.arguments)
             named = [guest for _, guest in forwards]
@@ -118,7 +120,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
                 on_line=console.show,
             )
             if card:
-                vfio.say_limits(card)
+                vfio.report_limits(card)
             console.stop_machine_with = vm.stop
             running.enter_context(vm)
             vm.describe(application.name, served)
@@ -132,7 +134,7 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
 
 @contextlib.contextmanager
 def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded: bool) -> Iterator[outside.Application]:
-    """The image, built, and the machine (and who loads it), prepared; nobody builds over the image within the `with`."""
+    """The built image, and the prepared machine and load generator. Within the `with`, no other neap builds over the image."""
 
     def prepare() -> None:
         (prepare_machine if soft_card else prepare_qemu)()
@@ -151,7 +153,7 @@ def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded:
 
 
 def choose_accelerator(wanted: str) -> str:
-    """'auto' -> what this host has, said on the console; a host without KVM refuses 'kvm'."""
+    """Resolves 'auto' to the accelerator of this host, and reports it. Raises Failure for 'kvm' on a host without KVM."""
     if wanted == "tcg":
         return wanted
     problem = vfio.kvm_problem()
@@ -168,7 +170,7 @@ def choose_accelerator(wanted: str) -> str:
 
 
 def require_build_packages() -> None:
-    """The host packages for images and the machine; those for the toolchain only if it has to be built."""
+    """The host packages for images and the machine; those for the toolchain only if it must be built."""
     groups = ["build", "card", "rust"]
     if toolchain.find() is None:
         groups.append("toolchain")
@@ -186,7 +188,7 @@ def prepare_machine() -> None:
 
 
 def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:
-    """Raises UsageError unless core `core` of Neap's is the emulator's CPU of that number, which is what a trace watches."""
+    """Raises UsageError unless Neap's core `core` is the emulated CPU of the same number, because a trace watches an emulated CPU."""
     for word in arguments:
         name, _, value = word.partition("=")
         if name != "cores":
@@ -219,18 +221,18 @@ def parse_forward(word: str) -> tuple[int, int]:
 
 
 def control_port(application: str, words: Sequence[str]) -> int | None:
-    """The guest's port on which control is served, None if it is not: by the last `control=` among the image's words."""
+    """The guest's control port, by the last `control=` among the image's words. None if control is off."""
     if application in WITHOUT_CONTROL:
         return None
-    said = [word.removeprefix("control=") for word in words if word.startswith("control=")]
-    if not said:
+    values = [word.removeprefix("control=") for word in words if word.startswith("control=")]
+    if not values:
         return CONTROL_PORT
-    # What the image will not understand it refuses itself.
-    return int(said[-1]) if said[-1].isdecimal() and 1 <= int(said[-1]) <= 65535 else None
+    # The image itself refuses values that it does not understand.
+    return int(values[-1]) if values[-1].isdecimal() and 1 <= int(values[-1]) <= 65535 else None
 
 
 def control_forward(guest: int | None, forwards: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The forward of the control port, unless the user has one: the same port here if it is free, else some free one."""
+    """The forward of the control port, unless the user has one: the same port here if it is free, else another free one."""
     if guest is None or guest in [named for _, named in forwards]:
         return []
     taken = [host for host, _ in forwards]
@@ -246,7 +248,7 @@ def require_free_ports(forwards: Sequence[tuple[int, int]]) -> None:
 
 
 def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
-    """Runs callables side by side. The first one that fails stops the commands of the others, and its error is raised."""
+    """Runs callables side by side. The first error stops the commands of the others, and is raised."""
     failures: list[BaseException] = []
 
     def run_lane(lane: Callable[[], object]) -> None:
@@ -260,17 +262,34 @@ def in_parallel(lanes: Sequence[Callable[[], object]]) -> None:
         thread.start()
     for thread in threads:
         while thread.is_alive():
-            thread.join(0.2)  # in short pieces, so that an interrupt is seen, and a lane's next command too
+            thread.join(0.2)  # short waits, to notice interrupts and a lane's next command
             if failures:
                 process.kill_running_groups()
     if failures:
         raise failures[0]
 
 
-class Console:
-    """Shows the machine's console on standard output, and says where the application answers once it listens.
+def in_lanes(function: Callable[[Any], bool], items: Iterable[Any], lanes: int) -> list[bool]:
+    """Calls `function` for each item, `lanes` calls at a time. Gives the results in the order in which the calls end."""
+    waiting = collections.deque(items)
+    results: list[bool] = []
 
-    A line may quote what came over the network, so it is escaped.
+    def lane() -> None:
+        while waiting:
+            try:
+                item = waiting.popleft()
+            except IndexError:
+                return  # another lane was quicker
+            results.append(function(item))
+
+    in_parallel([lane] * lanes)
+    return results
+
+
+class Console:
+    """Shows the machine's console on standard output, and prints the application's address once it listens.
+
+    A line may quote data from the network, so it is escaped.
     """
 
     def __init__(self, application: str, forwards: Sequence[tuple[int, int]]):
@@ -283,7 +302,7 @@ class Console:
             sys.stdout.write(shown_lines(line) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
-            # Whoever read our output has left; the machine has nobody to talk to.
+            # The reader of our output has closed it, so the machine's console has no reader.
             if self.stop_machine_with:
                 threading.Thread(target=self.stop_machine_with, daemon=True).start()
             return

@@ -20,7 +20,7 @@ def test_a_forward_of_the_same_guest_port_takes_the_defaults_place() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "80", "80:", ":80", "0:80", "80:65536", "a:b", "80:80:80", "-1:80", "80:８０"])
-def test_a_forward_that_is_none_is_refused(word: str) -> None:
+def test_an_invalid_forward_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="--forward takes HOST:GUEST"):
         run.choose_forwards("hello", [word])
 
@@ -39,14 +39,14 @@ def test_a_port_in_use_is_named_with_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("memory", ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"])
-def test_a_memory_size_that_is_none_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_memory_size_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
     with pytest.raises(UsageError, match="--memory takes a size"):
         run.run(run.Options("hello", memory=memory))
 
 
 @pytest.mark.parametrize("cores", [0, -1, 257])
-def test_a_number_of_cores_that_cannot_be_is_refused(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_number_of_cores_is_refused(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
     with pytest.raises(UsageError, match="--cores takes 1 to 256"):
         run.run(run.Options("hello", cores=cores))
@@ -68,7 +68,7 @@ def test_a_core_that_a_trace_would_not_find_is_refused(core: int, words: list[st
     run.require_traceable(3, 4, ["cores=4", "cores=9", "ip=10.0.2.15"])
 
 
-def test_an_unknown_application_is_refused_with_those_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_application_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
     with pytest.raises(UsageError, match=r"no application 'helo' \(applications: hello, memcached\)"):
         run.run(run.Options("helo"))
@@ -105,7 +105,7 @@ def test_the_guests_end_is_the_launchers_status(capsys) -> None:
     assert "the machine was reset" in capsys.readouterr().err
 
 
-def test_where_the_application_answers_is_said_once_it_listens(capsys) -> None:
+def test_the_applications_address_is_printed_once_it_listens(capsys) -> None:
     console = run.Console("memcached", [(22122, 11211)])
     console.show("memcached: listening on 10.0.2.15:11211")
     console.show("memcached: listening on 10.0.2.15:80")
@@ -114,13 +114,13 @@ def test_where_the_application_answers_is_said_once_it_listens(capsys) -> None:
     assert captured.err == "neap: answers on 127.0.0.1:22122 (Ctrl-C ends it)\n"
 
 
-def test_where_control_answers_is_said_too(capsys) -> None:
+def test_the_address_of_control_is_printed_too(capsys) -> None:
     console = run.Console("memcached", [(22122, 11211), (40000, 5002)])
     console.show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
     assert capsys.readouterr().err == "neap: control on 127.0.0.1:40000\n"
 
 
-def test_a_console_that_nobody_reads_ends_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_without_a_reader_ends_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
         def write(self, text: str) -> None:
             raise BrokenPipeError
@@ -133,7 +133,7 @@ def test_a_console_that_nobody_reads_ends_the_machine(monkeypatch: pytest.Monkey
     assert stopped.wait(10)
 
 
-def test_what_the_console_quotes_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_quoted_on_the_console_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     console = run.Console("memcached", [(22122, 11211)])
     console.show("a key: \x1b[2J\x9b1m")
     console.show("memcached: listening on 10.0.2.15:" + "9" * 5000)

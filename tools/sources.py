@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Third-party sources that Neap builds from: pinned in toolchain/sources.toml, fetched as Debian packages, checked, unpacked.
+"""Third-party sources for the build: pinned in toolchain/sources.toml, fetched as Debian packages, checked, unpacked.
 
-A pin names a version and its SHA-256. When a point release of Debian has replaced that version, nothing is guessed: the user is
-told, and with `--accept-newer` the archive's newer one is taken on the strength of the archive's signature, recorded in the cache
-with its hash, and from then on is this user's pin, until toolchain/sources.toml moves on.
+A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports it and stops. With
+`--accept-newer` it takes the archive's newer version, which the archive's signature protects. The version and its hash are recorded in the
+cache. They are this user's pin until toolchain/sources.toml changes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PINS = REPOSITORY / "toolchain/sources.toml"
 UNPACK_SECONDS = 600
 
-# Set by the command line's --accept-newer.
+# Set by the option --accept-newer.
 accept_newer = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """One third-party source. `sha256` is of a binary package's file; a source package has `files` {name: SHA-256} instead."""
+    """One third-party source. `sha256` is for the file of a binary package; a source package has `files` {name: SHA-256} instead."""
 
     name: str
     package: str
@@ -46,12 +46,12 @@ class Pin:
         return bool(self.files)
 
     def identity(self) -> str:
-        """All that decides what comes out of it, as text for a hash."""
+        """All inputs that determine the unpacked source, as text for a hash."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
-    """The pins of this checkout, with those replaced that this user has accepted newer versions for."""
+    """The pins of this checkout. A pin whose newer version this user has accepted is replaced."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -78,14 +78,14 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
 
 
 class Superseded(Exception):
-    """A newer version has just been accepted in a pin's place: what is made from it has another name, so begin again."""
+    """A newer version has just been accepted for a pin. Products made from it have another hash, so the caller must begin again."""
 
 
 def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
-    """Downloads what a pin names into a directory and gives the files, each with the pinned hash.
+    """Downloads the files of a pin into a directory and returns them. Each has the pinned hash.
 
-    A file that is there already with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs;
-    VersionGone if the archive has the version no longer; Superseded instead if the user accepts newer ones, and one is.
+    A file that exists with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone
+    if the archive no longer has the version, or Superseded if a newer one is accepted instead.
     """
     if there := _present(pin, into):
         return there
@@ -113,7 +113,7 @@ def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
 
 
 def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
-    """Unpacks the upstream source of a package into `into` (whose content it becomes) and applies the Debian patches named by its pin."""
+    """Unpacks a package's upstream source as the content of `into`, and applies the Debian patches that its pin names."""
     holding = into.with_name(f"{into.name}.unpack")
     cache.remove(holding)
     cache.remove(into)
@@ -141,18 +141,18 @@ def unpack_tree(pin: Pin, files: list[Path], into: Path, log: Path) -> None:
 
 
 def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
-    """Applies one patch whole; one that does not fit ends the build."""
+    """Applies one whole patch. Raises Failure if it does not fit."""
     what = f"patch {patch.name}"
     run_logged(["patch", "--batch", "--silent", "--forward", f"--strip={strip}", f"--directory={tree}", f"--input={patch}"], log, what)
 
 
 def lwip(archive: Archive | None = None) -> Path:
-    """lwIP's source tree in the cache; fetched if it is not there."""
+    """lwIP's source tree in the cache; it is fetched if it is missing."""
     return _source_entry("lwip", archive, _unpack_lwip) / "tree"
 
 
 def boost(archive: Archive | None = None) -> Path:
-    """The directory that holds Boost's headers (`boost/version.hpp` below it); fetched if it is not there."""
+    """The directory with Boost's headers (`boost/version.hpp` below it); it is fetched if it is missing."""
     return _source_entry("boost", archive, _unpack_boost) / "tree/usr/include"
 
 
@@ -188,7 +188,7 @@ def _expected(pin: Pin, into: Path) -> list[tuple[Path, str]]:
 
 
 def _present(pin: Pin, into: Path) -> list[Path]:
-    """The pin's files if all are there and whole, else nothing."""
+    """The pin's files if all exist and are complete, else none."""
     expected = _expected(pin, into)
     if all(path.is_file() and cache.file_sha256(path) == digest for path, digest in expected):
         return [path for path, _ in expected]

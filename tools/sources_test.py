@@ -32,7 +32,7 @@ def pin_package(path: Path, name: str, deb: Path, version: str, sha256: str = ""
 
 
 def make_source(directory: Path, version: str, text: str = "upstream\n") -> list[Path]:
-    """An upstream archive and Debian's with one patch, as the files of a source package."""
+    """An upstream archive and Debian's archive with one patch, as the files of a source package."""
     (directory / f"thing-{version}").mkdir(parents=True)
     (directory / f"thing-{version}/file").write_text(text)
     (directory / "debian/patches").mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def test_headers_of_a_binary_package(mirror: FakeMirror, pins_file: Path) -> Non
     mirror.publish()
     pin_package(pins_file, "libthing-dev", deb, "1")
     assert (sources.boost(mirror.archive()) / "boost/version.hpp").read_text() == "1"
-    # The second time nothing is asked of the mirror.
+    # The second time, nothing is requested from the mirror.
     cache.remove(mirror.directory)
     assert (sources.boost() / "boost/version.hpp").read_text() == "1"
 
@@ -67,7 +67,7 @@ def test_a_source_package_is_unpacked_and_patched(mirror: FakeMirror, pins_file:
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(mirror: FakeMirror, pins_file: Path, own_cache: Path) -> None:
-    # The archive's signature is good, but this is not what was tested.
+    # The archive's signature is good, but the content is not the tested one.
     deb = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
     mirror.publish()
     pin_package(pins_file, "libthing-dev", deb, "1", sha256="0" * 64)
@@ -107,7 +107,7 @@ def test_an_accepted_newer_version_is_pinned_for_this_user(mirror: FakeMirror, p
     pin = sources.pins()["boost"]
     assert (pin.version, pin.sha256) == ("2", cache.file_sha256(new))
     assert (sources.boost() / "boost/version.hpp").read_text() == "2"
-    # A checkout that pins something else is not concerned.
+    # A checkout with another pin is not affected.
     pin_package(pins_file, "libthing-dev", new, "3")
     assert sources.pins()["boost"].version == "3"
 

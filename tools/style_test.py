@@ -32,7 +32,7 @@ def test_a_line_that_is_too_long_is_named(tree: Path) -> None:
     assert style.too_long([path]) == ["long.py:2: 141 columns, 140 is the limit"]
 
 
-def test_a_header_that_leans_on_another_ones_includes_is_named(tree: Path) -> None:
+def test_a_header_that_needs_another_ones_includes_is_named(tree: Path) -> None:
     write(tree / "kernel/needed.hpp", "#pragma once\nusing Number = int;\n")
     leaning = write(tree / "kernel/leaning.hpp", "#pragma once\ninline Number number = 0;\n")
     alone = write(tree / "kernel/alone.hpp", '#pragma once\n#include "kernel/needed.hpp"\ninline Number number = 0;\n')
@@ -48,13 +48,13 @@ def test_a_header_that_leans_on_another_ones_includes_is_named(tree: Path) -> No
     assert complaints[0].startswith("kernel/leaning.hpp: ") and "Number" in complaints[0]
 
 
-def test_files_outside_git_are_found_without_what_was_built(tree: Path) -> None:
+def test_files_outside_git_are_found_without_build_output(tree: Path) -> None:
     mine = write(tree / "a.cpp", "")
     write(tree / "build/b.cpp", "")
     assert style.files() == [mine]
 
 
-def test_a_driver_that_outgrows_its_bound_is_named_and_comments_and_tests_do_not_count(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_with_too_many_lines_is_named_without_comments_and_tests(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "DRIVER_LINES_MAX", 3)
     driver = [write(tree / "a.cpp", "// why\n\nint a;\nint b;  // what\n"), write(tree / "a_test.cpp", "int c;\n" * 9)]
     assert style.too_large(driver) == []

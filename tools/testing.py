@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap test`: the layers of tests, each runnable alone, and one line of sums at the end.
+"""`./neap test`: layers of tests that can run separately, and one line of totals at the end.
 
-A layer builds what it needs, runs its tests with their own tool (ctest, cargo, pytest), and reads the result that the tool wrote.
-A test that was skipped counts as failed, as does a layer in which no test ran: nothing that somebody relies on may go quietly.
+A layer builds its requirements, runs its tests with their own tool (ctest, cargo, pytest), and reads the tool's result file. A skipped test
+counts as failed, and so does a layer in which no test ran: no test may be dropped silently.
 
-Machines that share a host may stand still for seconds, and a peer then gives up that would not have. So a few tests that failed are run
-once more, one after the other with nothing beside them, and what they come to then counts; that they needed it is printed and counted.
+Machines that share a host may stop for seconds, and then a time-out of a peer can expire. So a few failed tests are run once more, one at a
+time with nothing beside them. The second result counts. Tests that needed it are printed and counted.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tools.process import run_logged, tail
 RESULTS = build.BUILD / "test-results"
 SHOWN_FAILURES = 30
 CTEST_SECONDS_PER_TEST = 300
-# More failures than that are no bad luck.
-MOST_RUN_AGAIN = 5
+# More failures than this are not caused by a busy host.
+RUN_AGAIN_MAX = 5
 LAST_FAILED = ("--last-failed", "--last-failed-no-failures=none", "--numprocesses=0")
-# As many workers as cores; a file's tests stay together, as they share its machine, and files are begun in the order of their names,
-# or in that of the layer's conftest.py.
+# As many workers as cores. Tests of one file run on one worker, because they share its machine. Files start in the order of their names, or
+# in the order of the layer's conftest.py.
 SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a layer came to: how many tests passed, one line for each that did not, and one for each that passed only when run again."""
+    """The result of a layer: the number of passed tests, one line per failed test, and one per test that passed only when run again."""
 
     passed: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
@@ -75,12 +75,12 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all but style) round after round until the time is over; stops at the first round that fails.
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails.
 
-    `card` alone is the soft card's fuzzers, `driver` traffic under settings and faults at random, for all of the time; `kernel` the
-    kernel's stress images, which share it; `fuzz` all other fuzzers.
+    `card` alone runs the soft card's fuzzers and `driver` random traffic, settings and faults, each for the whole time. `kernel` runs the
+    kernel's stress images, which share the time; `fuzz` all other fuzzers.
 
-    Tests that can use more time, fuzzers above all, find in NEAP_SOAK_SECONDS how much is theirs.
+    NEAP_SOAK_SECONDS gives each test its share of the time. Fuzzers use it.
     """
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
@@ -117,11 +117,11 @@ def _soak_driver(minutes: float) -> int:
     verdict.unlink(missing_ok=True)
     os.environ["NEAP_SOAK_VERDICT"] = str(verdict)
     timeout_seconds = 60 * minutes + 500
-    # Once: what fails now and then is what a soak is to find.
+    # Not run again, because a soak looks for rare failures.
     options = ("-o", f"timeout={timeout_seconds:.0f}")
     outcome = _pytest("soak-driver", ["tests/target/ixgbe/ixgbe_soak.py"], timeout_seconds + 100, *options, again=False)
-    said = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
-    progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}: {said}")
+    result_text = verdict.read_text().strip() if verdict.is_file() else "\n".join(outcome.failures)
+    progress.say(f"neap: soak: driver, seed {os.environ['NEAP_SOAK_SEED']}: {'failed' if outcome.failures else 'passed'}: {result_text}")
     return EXIT_FAILURE if outcome.failures else 0
 
 
@@ -148,7 +148,7 @@ def _host() -> Outcome:
         argv += ["--parallel", str(os.cpu_count() or 1), "--timeout", str(CTEST_SECONDS_PER_TEST)]
         first = _run_and_read(argv, f"test-{preset}", result, timeout_seconds=1800)
         outcome.add(_again(first, f"test-{preset}", functools.partial(_ctest_again, argv, preset)))
-    # Programs of the host build, played against others from outside.
+    # Programs of the host build, tested against other programs.
     outcome.add(_pytest("host-programs", ["apps"], 900))
     return outcome
 
@@ -170,7 +170,7 @@ def _sim() -> Outcome:
                 progress.say(f"neap: {result}")
             outcomes["fuzz"] = Outcome(len(results))
 
-    # The fuzzers take one core; most tests of the card wait for sockets.
+    # The fuzzers use one core; most tests of the card wait for sockets.
     run.in_parallel([tests, fuzz])
     outcomes["tests"].add(outcomes["fuzz"])
     return outcomes["tests"]
@@ -229,7 +229,7 @@ def _system() -> Outcome:
     build.build_load()
     qemu.command()
     boot_programs.require()
-    # Machines wait more than they work, so they run side by side: but not those whose tests need the cores to themselves.
+    # Machines wait more than they compute, so they run side by side. Tests that need all cores for themselves run alone afterwards.
     outcome = _pytest("system", ["tests/system"], 3600, "-m", "not alone", *SIDE_BY_SIDE)
     outcome.add(_pytest("system-alone", ["tests/system"], 1800, "-m", "alone"))
     return outcome
@@ -252,7 +252,7 @@ def _style() -> Outcome:
 
 
 def _outside(folder: Path) -> Outcome:
-    """An application elsewhere: its own tests."""
+    """The tests of an application in a folder of its own."""
     _require_images()
     qemu.command()
     build.build_soft_card()
@@ -278,7 +278,7 @@ def _require_images(*groups: str) -> None:
 def _pytest(name: str, places: Sequence[str], timeout_seconds: float, *options: str, again: bool = True) -> Outcome:
     there = [place for place in places if (build.REPOSITORY / place).exists()]
     python = pythons.environment() / "python"
-    # Where pytest keeps which tests failed.
+    # pytest's cache, with the list of failed tests.
     kept = build.BUILD / "pytest" / name
 
     def once(label: str, *more: str) -> Outcome:
@@ -297,8 +297,9 @@ def _ctest_again(argv: list[str], preset: str) -> Outcome:
 
 
 def _again(first: Outcome, name: str, run_failed: Callable[[], Outcome]) -> Outcome:
-    """Gives the few tests that failed in `first` their second run, by `run_failed`. What is no failure then has passed, unsteadily."""
-    if not 0 < len(first.failures) <= MOST_RUN_AGAIN:
+    """Runs the few tests that failed in `first` again, by `run_failed`. If all of them pass this time, they count as passed and
+    unsteady."""
+    if not 0 < len(first.failures) <= RUN_AGAIN_MAX:
         return first
     progress.say(f"neap: {name}: {len(first.failures)} failed; once more, with nothing beside")
     try:
@@ -319,7 +320,7 @@ def _fresh_result(name: str) -> Path:
 
 
 def _run_and_read(argv: list[str], log_name: str, result: Path, timeout_seconds: float) -> Outcome:
-    """Runs a test tool that writes JUnit's XML. Its status counts only if the file names no failure."""
+    """Runs a test tool that writes JUnit XML. Its exit status counts only if the file lists no failure."""
     log = build.log_path(log_name)
     log.unlink(missing_ok=True)
     failure = None
@@ -340,7 +341,7 @@ def _run_and_read(argv: list[str], log_name: str, result: Path, timeout_seconds:
 
 
 def read_junit(text: str) -> Outcome:
-    """Counts the test cases of a JUnit file as ctest and pytest write it."""
+    """Counts the test cases of a JUnit file from ctest or pytest."""
     outcome = Outcome()
     try:
         cases = list(xml.fromstring(text).iter("testcase"))
@@ -363,7 +364,7 @@ def read_junit(text: str) -> Outcome:
 
 
 def read_cargo(text: str) -> Outcome:
-    """Counts the tests in what `cargo test` printed."""
+    """Counts the tests in the output of `cargo test`."""
     outcome = Outcome()
     for name, result in re.findall(r"^test (.+?) \.\.\. (\w+)", text, re.MULTILINE):
         if result == "ok":
@@ -372,7 +373,7 @@ def read_cargo(text: str) -> Outcome:
             outcome.failures.append(f"{name}: unexpected skip (ignored)")
         else:
             outcome.failures.append(name)
-    # A test that prints while it runs can tear the line of another one apart; the sums cannot be torn.
+    # A test that prints while it runs can split the line of another one. The totals cannot be split.
     sums = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", text, re.MULTILINE)
     outcome.passed = sum(int(row[0]) for row in sums)
     counted = sum(int(row[1]) + int(row[2]) for row in sums)

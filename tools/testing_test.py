@@ -62,7 +62,7 @@ def test_an_ignored_test_in_cargo_is_a_failure() -> None:
     assert outcome.failures == ["core::bad", "core::later: unexpected skip (ignored)"]
 
 
-def test_a_failure_whose_line_was_torn_is_still_counted() -> None:
+def test_a_failure_whose_line_was_split_is_still_counted() -> None:
     outcome = testing.read_cargo("test core::bad ... printed\nFAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n")
     assert len(outcome.failures) == 1
 
@@ -83,7 +83,7 @@ def broken() -> Outcome:
     raise Failure("the tool is missing", "install it", ["its last words"])
 
 
-def test_the_last_line_is_the_sum_and_the_status_tells(layers: dict, capsys) -> None:
+def test_the_last_line_is_the_total_and_the_status_follows_it(layers: dict, capsys) -> None:
     layers["good"] = lambda: Outcome(3)
     assert testing.test([]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed"
@@ -116,7 +116,7 @@ def test_an_unknown_layer_is_refused_before_any_runs(layers: dict) -> None:
         testing.test(["good", "bad"])
 
 
-def test_what_passes_when_run_again_passes_and_is_named(layers: dict, capsys) -> None:
+def test_a_failure_that_passes_when_run_again_passes_and_is_named(layers: dict, capsys) -> None:
     layers["shaken"] = lambda: testing._again(Outcome(7, ["one: too late"]), "shaken", lambda: Outcome(1))
     assert testing.test([]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -125,14 +125,14 @@ def test_what_passes_when_run_again_passes_and_is_named(layers: dict, capsys) ->
 
 
 @pytest.mark.parametrize("second", [Outcome(0, ["one: wrong"]), Outcome(1, ["two: wrong"]), Outcome(1), Outcome()])
-def test_what_does_not_pass_when_run_again_has_failed(second: Outcome) -> None:
+def test_a_failure_that_fails_again_has_failed(second: Outcome) -> None:
     first = Outcome(7, ["one: wrong", "two: wrong"])
     assert testing._again(first, "bad", lambda: second) is first
     assert testing._again(first, "bad", broken) is first
 
 
 def test_many_failures_are_not_run_again() -> None:
-    first = Outcome(7, [f"{i}: wrong" for i in range(testing.MOST_RUN_AGAIN + 1)])
+    first = Outcome(7, [f"{i}: wrong" for i in range(testing.RUN_AGAIN_MAX + 1)])
     assert testing._again(first, "bad", broken) is first
     first = Outcome(7)
     assert testing._again(first, "good", broken) is first
@@ -161,7 +161,7 @@ def test_other(wrong):
 
 
 @pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
-def test_pytest_runs_again_what_failed(
+def test_pytest_runs_failed_tests_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool, passed: int, failed: int, unsteady: int
 ) -> None:
     monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """The cross compiler: found in the cache, or built there step by step from toolchain/recipe.toml.
 
-The toolchain's name in the cache is the hash of its recipe: pinned sources, patches, and steps. A build that is stopped, however
-rudely, goes on with the step that was running; that step starts in a fresh directory, since what a killed compiler left there
-cannot be trusted. Of two builds at once the second waits for the first.
+The toolchain's name in the cache is the hash of its recipe: pinned sources, patches, and steps. A build that was stopped or killed resumes
+with the step that was running. That step starts in a fresh directory, because files of a killed compiler may be damaged. Of two builds at
+once, the second waits for the first.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SOURCES = ("binutils", "gcc", "newlib")
 STATIC_LIBRARIES = ("gmp", "mpfr", "mpc")
 UNPACK = "download and unpack"
 UNPACK_SECONDS = 30
-# Peak of the work directory, 2.2 GB, and of the result, 0.2 GB, with something to spare.
+# Peak size of the work directory (2.2 GB) and of the result (0.2 GB), with a reserve.
 NEEDED_BYTES = 3_000_000_000
 STEP_TIMEOUT_SECONDS = 4 * 3600
-# Installed, but of no use to anybody who compiles for Neap.
+# Installed files that are of no use for compiling Neap.
 LEFT_OUT = (
     "share/info",
     "share/man",
@@ -41,7 +41,7 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the recipe: commands run in `directory`; `anew` is the part of it that is made anew (default: all)."""
+    """One step of the recipe: commands run in `directory`. `anew` is the part of it that is made again for each attempt (default: all)."""
 
     name: str
     seconds: float
@@ -51,7 +51,7 @@ class Step:
 
 
 class Recipe:
-    """toolchain/recipe.toml with the pins and patches that belong to it."""
+    """toolchain/recipe.toml with its pins and patches."""
 
     def __init__(self):
         directory = RECIPE_DIRECTORY
@@ -65,7 +65,7 @@ class Recipe:
         self.epoch = int(self._table["source_date_epoch"])
 
     def key(self) -> str:
-        """The hash that names what this recipe builds. Comments and the measured seconds do not change it."""
+        """The hash that names the product of this recipe. Comments and the measured seconds do not change it."""
         table = json.loads(json.dumps(self._table))
         for step in table["step"]:
             del step["seconds"]
@@ -103,7 +103,7 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """The toolchain's prefix if it is there: $NEAP_TOOLCHAIN, or the cache's for this recipe."""
+    """The toolchain's prefix if it exists: $NEAP_TOOLCHAIN, or the cache's for this recipe."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
@@ -114,12 +114,12 @@ def find() -> Path | None:
 
 
 def require() -> Path:
-    """The toolchain's prefix; built if it is not there."""
+    """The toolchain's prefix; it is built if it does not exist."""
     return find() or build()
 
 
 def build(archive: Archive | None = None) -> Path:
-    """Builds the toolchain into the cache, or goes on where an earlier build stopped. Gives its prefix."""
+    """Builds the toolchain into the cache, or resumes an earlier build. Gives its prefix."""
     while True:
         recipe = Recipe()
         place = entry(recipe)
@@ -136,7 +136,7 @@ def build(archive: Archive | None = None) -> Path:
 
 
 class Build:
-    """One build, in `<cache>/toolchain/<key>.work`, which is removed at the end, with logs in `<key>.logs`, which stay."""
+    """One build in `<cache>/toolchain/<key>.work`, which is removed at the end. Its logs in `<key>.logs` stay."""
 
     def __init__(self, recipe: Recipe, place: cache.Entry, archive: Archive | None):
         self.recipe = recipe
@@ -147,7 +147,7 @@ class Build:
         self.steps = recipe.steps(self.work, self.prefix, os.cpu_count() or 1)
 
     def run(self) -> None:
-        """Raises Superseded if a newer source was accepted, which makes this another recipe."""
+        """Raises Superseded if a newer source was accepted, because the recipe is then another one."""
         cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
         plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")
@@ -220,7 +220,7 @@ class Build:
             run_logged(argv, self._log(step.name), what, cwd=directory, env=environment, timeout_seconds=STEP_TIMEOUT_SECONDS)
 
     def _finish(self) -> None:
-        """Leaves out what nobody needs, tries the compiler on a small program, and makes room."""
+        """Removes unneeded files, tries the compiler on a small program, and frees disk space."""
         for pattern in LEFT_OUT:
             for path in self.prefix.glob(pattern):
                 cache.remove(path)
@@ -229,7 +229,7 @@ class Build:
 
 
 def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
-    """Compiles a few lines of C++23. Raises Failure if that does not work."""
+    """Compiles a few lines of C++23. Raises Failure on error."""
     scratch.mkdir(parents=True, exist_ok=True)
     (scratch / "trial.cpp").write_text(TRIAL)
     compiler = str(prefix / "bin" / f"{TARGET}-g++")
@@ -248,7 +248,7 @@ def _refuse_spaces(path: Path) -> None:
 
 
 def _size_bytes(tree: Path) -> int:
-    """What a tree takes on the disk; it counts as free to the build that goes on in it."""
+    """The disk usage of a tree. A resumed build counts it as free space."""
     total = 0
     for directory, _, names in os.walk(tree):
         for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The toolchain's build on a recipe whose "compiler" takes no time; the real one is built before any image is."""
+"""The toolchain's build, with a recipe whose "compiler" takes no time. The real one is built before any image."""
 
 import subprocess
 import sys
@@ -10,13 +10,12 @@ import pytest
 
 from tools import cache, exchange, sources, toolchain
 from tools.archive import VersionGone
-from tools.cache_test import on_small_disk
-from tools.conftest import REPOSITORY
+from tools.conftest import REPOSITORY, on_small_disk
 from tools.errors import DiskFull, Failure
 from tools.fake_mirror import FakeMirror
 from tools.process import wait_until
 
-# The "compiler" copies its source; each step says that it ran. A step waits while there is a file `wait`, and fails if there is `fail`.
+# The "compiler" copies its source. Each step logs that it ran. A step waits while the file `wait` exists, and fails if `fail` exists.
 RECIPE = """
 source_date_epoch = 1
 [lists]
@@ -58,7 +57,7 @@ except Failure as failure:
 
 
 class Trial:
-    """A recipe directory, the mirror that its sources come from, and the log of the steps that ran."""
+    """A recipe directory, the mirror with its sources, and the log of the steps that ran."""
 
     def __init__(self, directory: Path, mirror: FakeMirror):
         self.directory = directory
@@ -111,7 +110,7 @@ def test_a_toolchain_is_built_once(trial: Trial) -> None:
     assert toolchain.find() == prefix
     assert toolchain.build() == prefix
     assert trial.ran() == ["binutils", "gcc"]
-    # Only the result and the logs are left.
+    # Only the result and the logs remain.
     assert sorted(path.suffix for path in prefix.parent.iterdir()) == ["", ".lock", ".logs"]
     assert "binutils" in (prefix.parent / f"{prefix.name}.logs/binutils.log").read_text()
 
@@ -140,7 +139,7 @@ def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, pytho
     builder.wait()
     assert toolchain.find() is None
     wait.unlink()
-    # `test ! -e half` in the step fails if its directory is not made anew; the sources are not asked for again.
+    # `test ! -e half` in the step fails if its directory is not made again. The sources are not requested again.
     cache.remove(trial.mirror.directory / "pool")
     prefix = toolchain.build(trial.mirror.archive())
     assert toolchain.find() == prefix
@@ -226,7 +225,7 @@ def test_a_named_toolchain_is_used_and_checked(tmp_path: Path, monkeypatch: pyte
         toolchain.find()
 
 
-def test_the_recipe_of_this_checkout_has_the_steps_that_were_tried(own_cache: Path) -> None:
+def test_the_recipe_of_this_checkout_has_the_tested_steps(own_cache: Path) -> None:
     recipe = toolchain.Recipe()
     steps = recipe.steps(Path("/w"), Path("/p"), 2)
     assert [step.name for step in steps] == ["binutils", "gcc", "newlib", "libgcc", "libstdc++"]
@@ -241,7 +240,7 @@ def test_the_recipe_of_this_checkout_has_the_steps_that_were_tried(own_cache: Pa
 
 @pytest.fixture
 def exported(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
-    """A toolchain in a file; the cache is another, empty one again."""
+    """A toolchain in a file. The cache is then a new, empty one."""
     toolchain.build(trial.mirror.archive())
     file = tmp_path / "chain.tar.zst"
     exchange.export_toolchain(str(file))
@@ -255,7 +254,7 @@ def nothing_made() -> bool:
     return not place.ready and not place.path.exists()
 
 
-def test_what_was_exported_is_imported(exported: Path, tmp_path: Path) -> None:
+def test_an_exported_toolchain_is_imported(exported: Path, tmp_path: Path) -> None:
     exchange.import_toolchain(str(exported))
     there = toolchain.find()
     original = tmp_path / "cache/neap/toolchain" / there.name
@@ -281,7 +280,7 @@ def test_another_recipes_toolchain_is_refused(exported: Path, trial: Trial) -> N
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.98])
-def test_a_file_that_did_not_arrive_whole_is_refused(exported: Path, kept: float) -> None:
+def test_a_truncated_file_is_refused(exported: Path, kept: float) -> None:
     data = exported.read_bytes()
     exported.write_bytes(data[: int(len(data) * kept)])
     with pytest.raises(Failure, match="is not a whole toolchain export"):
@@ -299,8 +298,8 @@ def test_a_flipped_bit_is_refused(exported: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["content", "name", "missing", "outside", "link"])
-def test_a_well_packed_file_that_is_not_what_its_manifest_says_is_refused(exported: Path, tmp_path: Path, change: str) -> None:
-    # Packed again, so zstd's and tar's own sums are right: only ours can tell.
+def test_a_valid_archive_that_differs_from_its_manifest_is_refused(exported: Path, tmp_path: Path, change: str) -> None:
+    # Packed again, so the checksums of zstd and tar are right. Only the manifest's can detect the change.
     plain = tmp_path / "plain.tar"
     subprocess.run(["zstd", "-q", "-d", "-f", "-o", str(plain), str(exported)], check=True, timeout=60)
     changed = tmp_path / "changed.tar"
@@ -323,7 +322,7 @@ def test_a_well_packed_file_that_is_not_what_its_manifest_says_is_refused(export
     assert not list(tmp_path.rglob("escaped"))
 
 
-def test_nothing_to_export_is_told(trial: Trial, tmp_path: Path) -> None:
+def test_nothing_to_export_is_an_error(trial: Trial, tmp_path: Path) -> None:
     with pytest.raises(Failure, match="no toolchain to export yet"):
         exchange.export_toolchain(str(tmp_path / "file"))
     assert not (tmp_path / "file").exists()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap top APP|HOST[:PORT]`: what each core does, once a second, from the `cores` command.
+"""`./neap top APP|HOST[:PORT]`: the activity of each core, once a second, from the `cores` command.
 
-The machine's numbers are cumulative; what is shown are differences over its own clock (`now_ns`), so a late answer does not distort them.
-Asking costs the machine a frame in, a frame out and the wake-up of the core that answers: small, but there, and said in the first line.
+The machine's numbers are cumulative. The table shows differences over the machine's own clock (`now_ns`), so a late answer does not distort
+them. Each request costs the machine a frame in, a frame out and the wake-up of the core that answers. The first line of the table says so.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import shutil
 import sys
 import time
 
-from tools import control
+from tools import control_client
 from tools.errors import Failure, UsageError
 from tools.foreign import decimal, is_word, shown
-from tools.running import find_control
+from tools.machine_registry import find_control
 
-SECONDS_LEAST, SECONDS_MOST = 0.1, 3600.0
-MAX_CORES = 256
-MAX_FIELDS = 64
-MAX_WORD = 64
+SECONDS_MIN, SECONDS_MAX = 0.1, 3600.0
+CORES_MAX = 256
+FIELDS_MAX = 64
+WORD_CHARACTERS_MAX = 64
 RATES = ("interrupts", "records", "rx_frames", "rx_bytes", "tx_frames", "tx_bytes", "sleeps", "unwritten")
 CLEAR = "\x1b[H\x1b[J"
 
 
 def top(target: str, *, pid: int | None, token_file: str | None, seconds: float, once: bool, as_json: bool) -> int:
-    """Until interrupted; `once`: one table over one interval."""
-    if not SECONDS_LEAST <= seconds <= SECONDS_MOST:
-        raise UsageError(f"--seconds takes {SECONDS_LEAST:g} to {SECONDS_MOST:g}, not {seconds:g}")
+    """Runs until interrupted; with `once`, prints one table over one interval."""
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise UsageError(f"--seconds takes {SECONDS_MIN:g} to {SECONDS_MAX:g}, not {seconds:g}")
     host, port = find_control(target, pid)
-    with control.Control(host, port, control.read_token(token_file)) as connection:
+    with control_client.Control(host, port, control_client.read_token(token_file)) as connection:
         before = parse(connection.ask("cores"), connection.name)
         while True:
             time.sleep(seconds)
@@ -48,7 +48,7 @@ def top(target: str, *, pid: int | None, token_file: str | None, seconds: float,
 
 
 def parse(answer: str, name: str) -> list[dict]:
-    """'ok 0 idle=halt itr_us=16 ...; 1 ...' -> a dictionary a core. Raises Failure."""
+    """'ok 0 idle=halt itr_us=16 ...; 1 ...' -> one dictionary per core. Raises Failure."""
     if not answer.startswith("ok"):
         raise Failure(f"{name} answered '{answer}' to cores")
     rows = []
@@ -58,9 +58,9 @@ def parse(answer: str, name: str) -> list[dict]:
             if not words:
                 continue
             fields = dict(word.split("=", 1) for word in words[1:])
-            if len(rows) == MAX_CORES or len(fields) > MAX_FIELDS or "core" in fields:
+            if len(rows) == CORES_MAX or len(fields) > FIELDS_MAX or "core" in fields:
                 raise ValueError
-            rows.append({"core": decimal(words[0], MAX_CORES - 1), **{key: _value(key, value) for key, value in fields.items()}})
+            rows.append({"core": decimal(words[0], CORES_MAX - 1), **{key: _value(key, value) for key, value in fields.items()}})
             if not isinstance(rows[-1].get("now_ns"), int):
                 raise ValueError
     except ValueError:
@@ -71,16 +71,16 @@ def parse(answer: str, name: str) -> list[dict]:
 
 
 def _value(key: str, text: str) -> int | str:
-    """Counters are numbers; a setting may be a word. Raises ValueError for what is neither."""
+    """Counters are numbers; a setting may be a word. Raises ValueError for anything else."""
     if key in (*RATES, "asleep_ns", "now_ns") or text.isdecimal():
         return decimal(text)
-    if not is_word(key, MAX_WORD) or not is_word(text, MAX_WORD):
+    if not is_word(key, WORD_CHARACTERS_MAX) or not is_word(text, WORD_CHARACTERS_MAX):
         raise ValueError
     return text
 
 
 def rates(before: dict, now: dict) -> dict:
-    """Numbers per second, and the share of time asleep, between two answers. A counter that the machine does not give is None."""
+    """Numbers per second, and the share of time asleep, between two answers. None for a counter that the machine does not give."""
     elapsed_ns = now["now_ns"] - before["now_ns"]
 
     def grown(name: str) -> int | None:
@@ -94,7 +94,7 @@ def rates(before: dict, now: dict) -> dict:
         row[f"{name}_per_second"] = None if grew is None or elapsed_ns <= 0 else grew * 1e9 / elapsed_ns
     asleep = grown("asleep_ns")
     if not asleep and not any(grown(name) for name in ("sleeps", "interrupts", "records")):
-        asleep = None  # a sleep is counted at its end, so one that lasted all this time does not show
+        asleep = None  # sleeps are counted at their end, so a sleep over the whole interval is missing
     row["asleep_share"] = None if asleep is None or elapsed_ns <= 0 else min(1.0, asleep / elapsed_ns)
     return row
 
@@ -120,7 +120,7 @@ COLUMNS = (
 
 
 def table(name: str, rows: list[dict], seconds: float) -> list[str]:
-    """The lines that are shown."""
+    """The lines of the table."""
     lines = [f"{name}: {len(rows)} cores, every {seconds:g} s (each look wakes the core that answers it)"]
     lines.append("".join(f"{title:>{width}}" for title, _, width in COLUMNS))
     for row in rows:

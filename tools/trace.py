@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap run --trace CORE`: which functions a core entered last, as a text file.
+"""`./neap run --trace CORE`: writes the last functions that a core entered to a text file.
 
-A plugin of QEMU's emulated CPU (tools/debugger/function_trace.c) writes entries into a ring of a fixed size while the machine runs; when it
-has ended the ring becomes trace-CORE.txt here: a line for each entry, indented by its depth, with the core's instructions so far in front.
-Entries that are repeated without anything in between share a line.
+A plugin of QEMU's emulated CPU (tools/debugger/function_trace.c) writes entries into a ring of fixed size while the machine runs. After the
+machine's end, the ring becomes trace-CORE.txt here. It has a line for each entry, indented by its depth, preceded by the core's instruction
+count. Consecutive equal entries share a line.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ENTRIES = 100_000
 HEADER = struct.Struct("<QQ")
 ENTRY = struct.Struct("<QII")
 FUNCTION = struct.Struct("<QQQ")
-# Where the CPU arrives without a call (kernel/x86/vectors.S).
+# Functions that the CPU enters without a call (kernel/x86/vectors.S).
 BY_INTERRUPT = ("exception_entries", "interrupt_entries")
 INDENTED_MAX = 60
 
 
 @contextlib.contextmanager
 def tracing(image: Path, core: int, out: Path | None = None, entries: int = ENTRIES) -> Iterator[list[str]]:
-    """Gives QEMU's words for the trace; writes the text file when the machine has ended, inside which this must not be left."""
+    """Gives QEMU's arguments for the trace, and writes the text file at the end. The machine MUST have ended when the `with` block ends."""
     out = out or Path(f"trace-{core}.txt")
     tools = str(toolchain.require() / "bin/x86_64-neap-elf-")
     found = link_image.functions(tools, symbols_of(image))
@@ -49,7 +49,7 @@ def tracing(image: Path, core: int, out: Path | None = None, entries: int = ENTR
 
 
 def write_text(ring: bytes, names: list[str], out: Path) -> int:
-    """The ring as text; gives how many entries there were in all, those that the ring has lost included."""
+    """Writes the ring as text. Gives the total number of entries, including those that the ring has overwritten."""
     written, capacity = HEADER.unpack_from(ring)
     kept = min(written, capacity)
     shallowest = min((depth for _, _, depth in _entries(ring, written, capacity)), default=0)

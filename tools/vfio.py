@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A real card in the emulated machine: what must hold before `./neap run APP --vfio ADDRESS`, and `./neap vfio bind|unbind|status`.
+"""A real card in the emulated machine: the requirements of `./neap run APP --vfio ADDRESS`, and `./neap vfio bind|unbind|status`.
 
-A card is passed through by vfio-pci, which asks for an IOMMU, for the card's whole IOMMU group, for rights and for memory that stays in
-place. Each of these fails inside QEMU with a message that names a file descriptor. So all are looked at first, in the order in which one
-is the ground of the next, and each that fails says what to do. Looking changes nothing. `bind` and `unbind` are the only functions here
-that write (Linux: Documentation/ABI/testing/sysfs-bus-pci, `driver_override`), and what they have begun and cannot end they take back.
+vfio-pci passes a card through. It needs an IOMMU, the card's whole IOMMU group, permissions, and memory that stays in place. If one of
+these is missing, QEMU's error message names only a file descriptor. So all are checked first, each before those that depend on it, and each
+failed check names a remedy. Checks change nothing. `bind` and `unbind` are the only functions here that write (Linux:
+Documentation/ABI/testing/sysfs-bus-pci, `driver_override`). If one of them fails midway, it restores the earlier state.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ KVM_GET_API_VERSION = 0xAE00
 KVM_API_VERSION = 12
 CAP_IPC_LOCK = 14
 IFF_UP = 1
-# What vfio pins besides the machine's RAM: its firmware and the like.
+# Memory that vfio pins in addition to the machine's RAM: its firmware and similar regions.
 MEMORY_BESIDES_BYTES = 64 << 20
 BRIDGE_CLASS = 0x0604
 
 
 class Host:
-    """Linux as it shows itself in files. Tests give another root, and answers in the place of what is no file."""
+    """Linux as seen in its files. Tests use another root, and replace the values that are not files."""
 
     def __init__(self, root: Path = Path("/")):
         self.root = root
@@ -47,7 +47,7 @@ class Host:
         return self.path(f"/sys/bus/pci/devices/{address}")
 
     def read(self, path: Path) -> str:
-        """A small file's text without the line end, empty if it cannot be read."""
+        """A small file's text without the line end; empty if it cannot be read."""
         try:
             return path.read_text(errors="replace").strip()
         except OSError:
@@ -60,7 +60,7 @@ class Host:
             return 0
 
     def write(self, path: Path, text: str) -> None:
-        """Into a file of sysfs, which must be there; many of them cannot be read. Raises OSError."""
+        """Writes a file of sysfs, which MUST exist; many of them cannot be read. Raises OSError."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())
@@ -68,7 +68,7 @@ class Host:
             os.close(descriptor)
 
     def link_name(self, path: Path) -> str | None:
-        """The last part of what a link leads to."""
+        """The last component of a link's target."""
         try:
             return os.path.basename(os.readlink(path))
         except OSError:
@@ -78,7 +78,7 @@ class Host:
         return os.access(path, os.R_OK | os.W_OK)
 
     def locked_memory_limit(self) -> int | None:
-        """Bytes that this process may lock, None for no limit."""
+        """The number of bytes that this process may lock, None for no limit."""
         soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)", self.read(self.path("/proc/self/status")), re.MULTILINE)
         free = soft == resource.RLIM_INFINITY or bool(capabilities and int(capabilities[1], 16) >> CAP_IPC_LOCK & 1)
@@ -94,7 +94,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """A PCI device that is an 82599, by what sysfs says of it."""
+    """A PCI device that sysfs identifies as an 82599."""
 
     address: str
     device_id: int
@@ -106,15 +106,15 @@ class Card:
 
 
 def device_ids() -> list[int]:
-    """Device ids that the driver knows: drivers/ixgbe/device_ids.hpp is their one list."""
+    """The device ids that the driver knows. drivers/ixgbe/device_ids.hpp is their only list."""
     return [int(number, 16) for number in re.findall(r"\{(0x[0-9A-Fa-f]{4}), (?:true|false)\}", DEVICE_IDS.read_text())]
 
 
-# ---- looking ----
+# ---- checks ----
 
 
 def find_card(word: str, host: Host) -> Card:
-    """The 82599 at an address. Raises Failure if the word is no address, or there is something else or nothing."""
+    """The 82599 at an address. Raises Failure if the word is no address, or if the address has another device or none."""
     match = ADDRESS.fullmatch(word)
     if not match:
         raise UsageError(f"'{word}' is no PCI address", "it looks like 0000:03:00.0; `lspci -D | grep 82599` shows where cards are")
@@ -132,7 +132,7 @@ def find_card(word: str, host: Host) -> Card:
 
 
 def require_card(word: str, memory: str, accelerator: str, host: Host | None = None) -> Card:
-    """The card, if it can be passed through to a machine with `memory` ("512M"). Raises Failure with the remedy if not."""
+    """The card, if it can be passed through to a machine with `memory` ("512M"). Otherwise raises Failure with the remedy."""
     host = host or Host()
     card = find_card(word, host)
     require_iommu(card, host)
@@ -148,14 +148,14 @@ def require_card(word: str, memory: str, accelerator: str, host: Host | None = N
 
 
 def require_iommu(card: Card, host: Host) -> None:
-    """Raises Failure unless Linux has an IOMMU on, and the card behind it."""
+    """Raises Failure unless Linux has an IOMMU enabled and the card is behind it."""
     groups = host.path("/sys/kernel/iommu_groups")
     if not groups.is_dir() or not any(groups.iterdir()):
         words = host.read(host.path("/proc/cmdline")).split()
-        said = next((word for word in words if re.fullmatch(r"(intel|amd)_iommu=off|iommu=off", word)), None)
-        if said:
+        word_found = next((word for word in words if re.fullmatch(r"(intel|amd)_iommu=off|iommu=off", word)), None)
+        if word_found:
             raise Failure(
-                f"the IOMMU is off: Linux was started with {said}", "start it without that word (GRUB_CMDLINE_LINUX, update-grub)"
+                f"the IOMMU is off: Linux was started with {word_found}", "start it without that word (GRUB_CMDLINE_LINUX, update-grub)"
             )
         raise Failure(
             "the IOMMU is off",
@@ -169,7 +169,7 @@ def require_iommu(card: Card, host: Host) -> None:
 
 
 def others(card: Card, host: Host) -> list[tuple[str, str | None]]:
-    """The other devices of the card's IOMMU group that count, with their drivers: all but bridges."""
+    """The other relevant devices of the card's IOMMU group (all except bridges), with their drivers."""
     found = []
     members = host.path(f"/sys/kernel/iommu_groups/{card.group}/devices")
     for name in sorted(path.name for path in members.iterdir()) if members.is_dir() else []:
@@ -216,7 +216,7 @@ def memory_bytes(memory: str) -> int:
 
 
 def kvm_problem(host: Host | None = None) -> Failure | None:
-    """Why KVM cannot be used here, None if it can."""
+    """The reason why KVM cannot be used here, None if it can."""
     host = host or Host()
     path = host.path("/dev/kvm")
     if not path.exists():
@@ -231,8 +231,8 @@ def kvm_problem(host: Host | None = None) -> Failure | None:
     return None
 
 
-def say_limits(card: Card) -> None:
-    """What a passed-through card cannot show."""
+def report_limits(card: Card) -> None:
+    """Prints the limits of measurements with a passed-through card."""
     progress.say(
         f"neap: the real card at {card.address}: no port of this host leads there; clients reach the address that the machine prints,"
     )
@@ -261,7 +261,7 @@ def command(action: str, word: str, as_json: bool = False, host: Host | None = N
 
 
 def status(card: Card, as_json: bool, host: Host) -> None:
-    """How the card stands, and what `run --vfio` would say of it first."""
+    """Prints the card's state, and the first problem that `run --vfio` would report."""
     try:
         require_card(card.address, "512M", "kvm", host)
         problem = None
@@ -295,7 +295,7 @@ def status(card: Card, as_json: bool, host: Host) -> None:
 
 
 def bind(card: Card, host: Host) -> None:
-    """Gives the card to vfio-pci, and remembers whose it was. Raises Failure, with the card as it was, if that does not work."""
+    """Gives the card to vfio-pci and remembers its driver. Raises Failure, and leaves the card unchanged, if that fails."""
     if card.driver == VFIO_DRIVER:
         print(f"{card.address} is bound to vfio-pci already")
         return
@@ -317,7 +317,7 @@ def bind(card: Card, host: Host) -> None:
 
 
 def unbind(card: Card, host: Host) -> None:
-    """Gives the card back to the driver that had it. Raises Failure if that is not taken."""
+    """Gives the card back to its earlier driver. Raises Failure if the driver does not take it."""
     before = _remembered(card, host)
     if card.driver != VFIO_DRIVER:
         raise Failure(f"{card.address} is not bound to vfio-pci, but to {card.driver or 'no driver'}: nothing to set back")
@@ -335,12 +335,12 @@ def interfaces(card: Card, host: Host) -> list[str]:
 
 
 def _move(card: Card, override: str | None, host: Host, driver: str | None = None) -> None:
-    """Takes the card from the driver that has it and offers it to `driver`, or to whichever wants it (with `override`: that one alone).
+    """Takes the card from its driver and offers it to `driver`, or to any matching driver (with `override`: to that one alone).
 
-    Raises Failure if it did not get there.
+    Raises Failure if the card has another driver afterwards.
     """
     device = host.device(card.address)
-    # An empty line takes an override away.
+    # An empty line removes an override.
     host.write(device / "driver_override", f"{override or ''}\n")
     if (device / "driver").is_symlink():
         host.write(device / "driver/unbind", card.address)
@@ -368,7 +368,7 @@ def _writing(card: Card) -> Iterator[None]:
         raise Failure(f"{card.address}: {error.filename or 'the kernel'}: {error.strerror}", "`dmesg` may say why") from None
 
 
-# Where a card's earlier driver is kept; gone with a reboot, as the binding is.
+# The file with a card's earlier driver. Like the binding, it is lost at a reboot.
 def _memory(card: Card, host: Host) -> Path:
     return host.path(f"/run/neap/vfio/{card.address}")
 
@@ -385,5 +385,5 @@ def _remembered(card: Card, host: Host) -> str | None:
 
 
 def _remembered_none(card: Card, host: Host) -> bool:
-    """Whether the card had no driver before."""
+    """True if the card had no driver before."""
     return _memory(card, host).is_file() and _remembered(card, host) is None

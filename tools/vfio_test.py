@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The checks before a card is passed through, and bind and unbind, against a Linux that is a folder of files."""
+"""The checks before a card is passed through, and bind and unbind, on a fake Linux in a folder of files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAM = 512 << 20
 
 
 class FakeLinux(vfio.Host):
-    """A host with one two-port 82599 behind a bridge, ready to be passed through. Writes to sysfs do what Linux would."""
+    """A host with one two-port 82599 behind a bridge, ready to be passed through. Writes to sysfs have the effect that Linux gives them."""
 
     def __init__(self, root: Path):
         super().__init__(root)
@@ -61,7 +61,7 @@ class FakeLinux(vfio.Host):
     def driver(self, address: str = CARD) -> str | None:
         return self.link_name(self.device(address) / "driver")
 
-    # ---- in the place of Linux ----
+    # ---- replacements for Linux ----
 
     def write(self, path: Path, text: str) -> None:
         path = path.parent.resolve() / path.name
@@ -109,7 +109,7 @@ def all_files(root: Path) -> dict[str, str]:
     return found
 
 
-def test_the_drivers_list_is_ours() -> None:
+def test_the_device_ids_are_those_of_the_driver() -> None:
     assert 0x10FB in vfio.device_ids() and 0x154D in vfio.device_ids()
     assert len(vfio.device_ids()) == vfio.DEVICE_IDS.read_text().count("{0x")
 
@@ -120,7 +120,7 @@ def test_a_card_that_is_ready_passes(linux: FakeLinux) -> None:
     assert json.loads(card.qemu_options()[1]) == {"driver": "vfio-pci", "host": CARD, "id": "nic"}
 
 
-# What is broken -> what is said, and what remedy.
+# A broken requirement -> the message and the remedy.
 BROKEN = {
     "another device": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/device", "0x1521"), "is no 82599, but 8086:1521", "8086:10fb"),
     "another vendor": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/vendor", "0x15b3"), "is no 82599, but 15b3:10fb", "lspci"),
@@ -160,12 +160,12 @@ def test_an_iommu_that_was_turned_off_by_a_word_names_the_word(linux: FakeLinux)
 @pytest.mark.parametrize(
     "word", ["", "3:0.0", "eth0", "0000:03:00", "0000:03:00.8", "0000:03:20.0", "../../..", "0000:03:00.0\n", "zz:00.0"]
 )
-def test_what_is_no_address_is_refused(word: str, linux: FakeLinux) -> None:
+def test_an_invalid_address_is_refused(word: str, linux: FakeLinux) -> None:
     with pytest.raises(UsageError, match="is no PCI address"):
         vfio.require_card(word, "512M", "kvm", linux)
 
 
-def test_an_address_where_nothing_is(linux: FakeLinux) -> None:
+def test_an_address_without_a_device_is_refused(linux: FakeLinux) -> None:
     with pytest.raises(Failure, match="there is no PCI device 0000:04:00.0"):
         vfio.require_card("04:00.0", "512M", "kvm", linux)
 
@@ -212,13 +212,13 @@ def test_a_card_without_a_driver_goes_back_to_none(linux: FakeLinux) -> None:
     assert linux.driver() is None
 
 
-def test_a_card_that_another_hand_bound_goes_to_the_driver_that_wants_it(linux: FakeLinux) -> None:
+def test_a_card_bound_by_other_means_goes_to_its_matching_driver(linux: FakeLinux) -> None:
     linux.device(CARD).joinpath("driver_override").write_text("vfio-pci\n")
     vfio.command("unbind", CARD, host=linux)
     assert linux.driver() == "ixgbe"
 
 
-def test_a_card_that_vfio_does_not_take_stays_where_it_was(linux: FakeLinux) -> None:
+def test_a_card_that_vfio_does_not_take_keeps_its_driver(linux: FakeLinux) -> None:
     linux.set_driver(CARD, "ixgbe")
     linux.probe_fails_for = {"vfio-pci"}
     with pytest.raises(Failure, match="did not go to vfio-pci"):
@@ -248,7 +248,7 @@ def test_bind_without_the_module_or_the_iommu_writes_nothing(linux: FakeLinux) -
     assert not linux.written
 
 
-def test_bind_without_the_right_says_so(linux: FakeLinux, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bind_without_permission_is_an_error(linux: FakeLinux, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -259,7 +259,7 @@ def test_bind_without_the_right_says_so(linux: FakeLinux, monkeypatch: pytest.Mo
     assert "root" in caught.value.hint and linux.driver() == "ixgbe"
 
 
-def test_what_vfio_does_not_have_cannot_be_set_back(linux: FakeLinux) -> None:
+def test_a_card_that_vfio_does_not_have_cannot_be_unbound(linux: FakeLinux) -> None:
     linux.set_driver(CARD, "ixgbe")
     with pytest.raises(Failure, match="is not bound to vfio-pci, but to ixgbe"):
         vfio.command("unbind", CARD, host=linux)
@@ -272,15 +272,15 @@ def test_a_device_that_is_no_82599_is_left_alone(linux: FakeLinux) -> None:
             vfio.command(action, BRIDGE, host=linux)
 
 
-def test_status_tells_how_it_stands_and_changes_nothing(linux: FakeLinux, capsys) -> None:
+def test_status_reports_the_state_and_changes_nothing(linux: FakeLinux, capsys) -> None:
     before = all_files(linux.root)
     vfio.command("status", CARD, host=linux)
     assert "ready for --vfio" in capsys.readouterr().out
     linux.set_driver(SECOND_PORT, "ixgbe")
     vfio.command("status", CARD, as_json=True, host=linux)
-    told = json.loads(capsys.readouterr().out)
-    assert told["driver"] == "vfio-pci" and told["others_in_group"] == [{"address": SECOND_PORT, "driver": "ixgbe"}]
-    assert not told["ready"] and told["remedy"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["driver"] == "vfio-pci" and report["others_in_group"] == [{"address": SECOND_PORT, "driver": "ixgbe"}]
+    assert not report["ready"] and report["remedy"]
     linux.set_driver(SECOND_PORT, "vfio-pci")
     assert all_files(linux.root) == before and not linux.written
 
@@ -299,7 +299,7 @@ def test_a_wrong_address_is_refused_before_anything_is_built(monkeypatch: pytest
         run.run(run.Options("memcached", vfio="eth0"))
 
 
-def test_auto_takes_kvm_where_it_is_and_says_so_where_not(linux: FakeLinux, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_auto_takes_kvm_if_it_is_available_and_reports_if_not(linux: FakeLinux, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     problem = vfio.kvm_problem
     monkeypatch.setattr(vfio, "kvm_problem", lambda: problem(linux))
     assert run.choose_accelerator("auto") == "kvm" and run.choose_accelerator("kvm") == "kvm"

@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstring>
 
+#include "kernel/panic.hpp"
+
 namespace neap::memcached {
 namespace {
 
@@ -46,7 +48,9 @@ enum : std::uint8_t {
 };
 }  // namespace op
 
-/// The command that a quiet opcode is the quiet form of, or the opcode itself.
+constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
+
+/// The opcode of the command's form that is not quiet.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
   switch (opcode) {
     case op::get_quiet:
@@ -101,6 +105,7 @@ constexpr std::uint32_t expiry_means_no_creation = 0xffffffff;
 // --- Bytes to requests -------------------------------------------------------------------------------------------------------------------
 
 BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexcept {
+  require(input.size() >= header_bytes, "memcached: a header is read once it is complete", input.size());
   const char* const at = input.data();
   Header header;
   header.opcode = static_cast<std::uint8_t>(at[1]);
@@ -112,10 +117,28 @@ BinaryProtocol::Header BinaryProtocol::read_header(std::string_view input) noexc
   return header;
 }
 
-bool BinaryProtocol::only_reads(std::string_view head) noexcept {
-  if (head.size() < 2) return false;
-  const std::uint8_t command = loud_form(static_cast<std::uint8_t>(head[1]));
-  return command == op::get || command == op::get_key;
+std::size_t BinaryProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
+  if (input.size() < header_bytes) return 0;
+  const Header header = read_header(input);
+  const std::size_t head_bytes = std::size_t{header.extras_bytes} + header.key_bytes;
+  if (header.key_bytes > key_bytes_max || head_bytes > header.body_bytes) return 0;
+  if (input.size() < header_bytes + head_bytes) return 0;
+  const std::size_t value_bytes = header.body_bytes - head_bytes;
+  switch (loud_form(header.opcode)) {
+    case op::set:
+    case op::add:
+    case op::replace:
+    case op::append:
+    case op::prepend:
+      return value_bytes <= store.value_bytes_max() ? Store::footprint(header.key_bytes, value_bytes) : 0;
+    case op::increment:
+    case op::decrement: {
+      const Key key = store.key(input.substr(header_bytes + header.extras_bytes, header.key_bytes));
+      return Store::footprint(header.key_bytes, std::max(store.stored_value_bytes(key), number_bytes_max));
+    }
+    default:
+      return 0;
+  }
 }
 
 std::size_t BinaryProtocol::step(std::string_view input, Context& context) noexcept {
@@ -145,7 +168,7 @@ std::size_t BinaryProtocol::step(std::string_view input, Context& context) noexc
   request.quiet = request.command != header.opcode;
   try {
     execute(request, context);
-  } catch (...) {  // only `stat` allocates; without memory its connection is cut
+  } catch (...) {  // only `stat` allocates; without memory the connection is closed
     context.closing = true;
   }
   return bytes;
@@ -157,6 +180,7 @@ std::size_t BinaryProtocol::wants(std::string_view input, std::string_view more)
     const Header header = read_header(input);
     bytes += std::size_t{header.extras_bytes} + std::min<std::size_t>(header.key_bytes, key_bytes_max);
   }
+  require(input.size() <= bytes, "memcached: more input than one request's head is kept", input.size());
   return std::min(bytes - input.size(), more.size());
 }
 
@@ -203,7 +227,7 @@ void BinaryProtocol::execute(const Request& request, Context& context) {
       return answer(request.header, context, Status::ok, {}, {}, context.service.settings.version, 0);
     case op::stat:
       if (!request.extras.empty()) break;
-      context.transfer.swallow(request.value_bytes());
+      context.transfer.discard(request.value_bytes());
       return statistics(request, context);
     case op::quit:
       if (!request.has_only(0, false)) break;
@@ -213,7 +237,7 @@ void BinaryProtocol::execute(const Request& request, Context& context) {
     default:
       context.statistics.add(Count::protocol_errors);
       say_error(request.header, context, Status::unknown_command);
-      context.transfer.swallow(request.value_bytes());
+      context.transfer.discard(request.value_bytes());
       return;
   }
   refuse(request.header, context);
@@ -273,6 +297,7 @@ void BinaryProtocol::touch(const Request& request, Context& context) noexcept {
 void BinaryProtocol::store(const Request& request, Mode mode, Context& context) noexcept {
   std::uint32_t flags = 0;
   Seconds expires = expires_never;
+  require(request.extras.empty() || request.extras.size() == 8, "memcached: extras of a request that stores", request.extras.size());
   if (!request.extras.empty()) {
     flags = read_big<std::uint32_t>(request.extras.data());
     const auto asked = read_big<std::uint32_t>(request.extras.data() + 4);
@@ -285,8 +310,8 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
     const bool too_large = outcome == Outcome::too_large;
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say_error(request.header, context, too_large ? Status::too_large : Status::out_of_memory);
-    context.transfer.swallow(request.value_bytes());
-    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // better nothing than what was there before
+    context.transfer.discard(request.value_bytes());
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // a later get must not return the old value
     return;
   }
   storing_ = request.header;
@@ -301,10 +326,13 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
 
 void BinaryProtocol::transfer_done(Context& context) noexcept {
   Transfer& transfer = context.transfer;
-  // With an id that must match, memcached makes any of set, add and replace a cas.
+  require(transfer.item && transfer.bytes_left == 0, "memcached: a received value is complete");
+  // If an id is given, memcached treats set, add and replace as cas.
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
-  const auto [outcome, cas, value] = context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
+  const auto [outcome, cas, value, copied_bytes] =
+      context.store().commit(mode, std::move(transfer.item), transfer.expected_cas, context.now);
+  context.copied_bytes += copied_bytes;
   if (is_cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
@@ -341,12 +369,14 @@ void BinaryProtocol::remove(const Request& request, Context& context) noexcept {
 }
 
 void BinaryProtocol::count(const Request& request, bool up, Context& context) noexcept {
+  require(request.extras.size() == 20, "memcached: extras of a request that counts", request.extras.size());
   const char* const extras = request.extras.data();
   const auto delta = read_big<std::uint64_t>(extras);
   const auto initial = read_big<std::uint64_t>(extras + 8);
   const auto expiry = read_big<std::uint32_t>(extras + 16);
   const Key key = context.store().key(request.key);
   Store::Done done = context.store().arithmetic(key, up, delta, request.header.cas, context.now);
+  context.copied_bytes += done.copied_bytes;
   context.statistics.add(done.outcome == Outcome::not_found ? (up ? Count::incr_misses : Count::decr_misses)
                                                             : (up ? Count::incr_hits : Count::decr_hits));
   if (done.outcome == Outcome::not_found && expiry != expiry_means_no_creation) {
@@ -416,10 +446,12 @@ void BinaryProtocol::answer(const Header& request, Context& context, Status stat
   const std::size_t body_bytes = extras.size() + key.size() + value.size();
   char* to = context.reply.room(header_bytes + body_bytes);
   if (to == nullptr) return;
+  const char* const end = to + header_bytes + body_bytes;
   write_head(to, request, status, key.size(), extras.size(), body_bytes, cas);
   to += header_bytes;
   for (const std::string_view part : {extras, key, value}) {
     if (part.empty()) continue;
+    require(part.size() <= static_cast<std::size_t>(end - to), "memcached: a part of a reply exceeds its room", part.size());
     std::memcpy(to, part.data(), part.size());
     to += part.size();
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands but SASL and tap, with their quiet
-// forms.
+// The binary protocol (memcached's doc/protocol-binary.txt), as memcached 1.6 answers it: all commands except SASL and tap, with their
+// quiet forms.
 //
-// Every request has a header of 24 bytes that gives the length of all that follows, so nothing is searched for. Quiet commands leave out
-// the reply that says nothing new (a miss, or success); errors are always told. An expiry is unsigned here: a large one is a date far
-// ahead, never "at once". A request whose lengths contradict each other ends the connection after its error, since nobody can say where the
-// next one begins.
+// Every request has a header of 24 bytes that gives the length of all that follows, so the parser searches for no delimiter. Quiet commands
+// suppress the expected reply (a miss, or success); errors are always sent. An expiry is unsigned here: a large one is a date far in the
+// future, never "at once". A request with contradictory lengths is answered by an error and ends the connection, because the start of the
+// next request is unknown.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ class BinaryProtocol {
   static constexpr std::size_t header_bytes = 24;
   static constexpr std::size_t input_bytes_max = header_bytes + 255 + key_bytes_max;
   static constexpr char request_magic = static_cast<char>(0x80);
-  /// True if the request that begins with `head` is one of the gets, which need no memory for an item.
-  [[nodiscard]] static bool only_reads(std::string_view head) noexcept;
+  /// See `TextProtocol::item_bytes_needed`.
+  [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
 
   /// Executes the request at the front of `input`; see `TextProtocol::step`.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
@@ -48,18 +48,18 @@ class BinaryProtocol {
     std::uint8_t extras_bytes = 0;
     std::uint16_t key_bytes = 0;
     std::uint32_t body_bytes = 0;
-    std::uint32_t opaque = 0;  ///< as it came
+    std::uint32_t opaque = 0;  ///< in the byte order received
     std::uint64_t cas = 0;
   };
 
-  /// A request whose extras and key are there; its value, if any, follows.
+  /// A request whose extras and key have arrived; its value, if any, follows.
   struct Request {
     Header header;
     std::string_view extras, key;
-    std::uint8_t command = 0;  ///< the opcode without its quietness
+    std::uint8_t command = 0;  ///< the opcode of the form that is not quiet
     bool quiet = false;
     [[nodiscard]] std::uint32_t value_bytes() const noexcept { return header.body_bytes - header.extras_bytes - header.key_bytes; }
-    /// Exactly these, and nothing behind them.
+    /// True if the request has exactly these parts, and no value.
     [[nodiscard]] bool has_only(std::size_t extras_bytes, bool with_key) const noexcept {
       return extras.size() == extras_bytes && key.empty() != with_key && value_bytes() == 0;
     }
@@ -81,7 +81,7 @@ class BinaryProtocol {
                      std::string_view value, std::uint64_t cas) noexcept;
   static void say_ok(const Request& request, Context& context, std::uint64_t cas) noexcept;
   static void say_error(const Header& request, Context& context, Status status) noexcept;
-  /// Says `invalid` and ends the connection.
+  /// Answers `invalid` and ends the connection.
   static void refuse(const Header& request, Context& context) noexcept;
 
   Header storing_;  ///< of the request whose value is being received

@@ -171,7 +171,7 @@ const std::vector<Talk> talks = {
     {"StatUnknown", ask(stat, "", "nonsense"), says(stat, 1, "", "", "Not found")},
     {"Quit", ask(quit) + ask(noop), says(quit), true},
     {"QuitQuiet", ask(quitq) + ask(noop), "", true},
-    // What does not hold together: an error, and where the next request begins is not guessed.
+    // Contradictory lengths: an error, and no attempt to find the next request.
     {"UnknownCommand", ask(0x77) + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"UnknownCommandWithBody", ask(0x77, "extra", "key", "value") + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"KeyTooLong", ask(get, "", std::string(251, 'k')) + ask(noop), invalid(get), true},
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(talks), name_of);
 
 namespace {
 
-TEST(BinaryProtocol, StatTellsNamesAndValues) {
+TEST(BinaryProtocol, StatReportsNamesAndValues) {
   Server server;
   Client client(server);
   client.talk(ask(setq, store_extras(), "a", "v"));
@@ -221,7 +221,7 @@ TEST(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
   EXPECT_EQ(binary.talk(ask(get, "", "a")), says(get, 0, big(4, 4), "", "hi", 2));
 }
 
-TEST(BinaryProtocol, OutOfMemoryIsSaidAndTheDataSwallowed) {
+TEST(BinaryProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
   StoreOptions options = test::small_store();
   options.memory_bytes = 4096;
   Server server(options);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// When an item ends.
+// When an item expires.
 //
-// The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and 32 bits must do for it in every item. So the
-// server counts seconds since shortly before it started, and turns both forms into that count once, when the command arrives. Nothing else
-// in the store or the parsers asks what time it is: they are handed `now`, so a test can play a month in a moment.
+// The protocol gives an expiry either as seconds from now (up to 30 days) or as a date, and each item stores it in 32 bits. So the server
+// counts seconds since shortly before it started, and converts both forms to that count once, when the command arrives. Store and parsers
+// do not read a clock: they are given `now`, so that a test can simulate a month at once.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace neap::memcached {
 
-/// Seconds on the server's own count. It starts at 2, so 0 can mean "never" and 1 "already over".
+/// Seconds on the server's own count. It starts at 2, so that 0 can mean "never" and 1 "already expired".
 using Seconds = std::uint32_t;
 
 constexpr Seconds expires_never = 0;
@@ -30,7 +30,7 @@ class Clock {
   [[nodiscard]] std::uint32_t uptime_s() const noexcept { return now() - first_second; }
   [[nodiscard]] std::int64_t unix_s(Seconds now) const noexcept { return created_unix_s_ + now - first_second; }
 
-  /// What a client's expiry means: 0 never, negative at once, up to 30 days from `now`, above that a date (one in the past: at once).
+  /// Converts a client's expiry. 0: never. Negative: at once. Up to 30 days: seconds from `now`. More: a date; if it is past, at once.
   [[nodiscard]] Seconds expiry(std::int64_t asked, Seconds now) const noexcept {
     if (asked == 0) return expires_never;
     if (asked < 0) return expired_already;

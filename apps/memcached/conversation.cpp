@@ -5,11 +5,18 @@
 #include <cstring>
 #include <new>
 
+#include "kernel/panic.hpp"
+
 namespace neap::memcached {
 
 std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept {
   if (closing_) return input.size();
-  Context context{.service = service_, .statistics = core_.statistics, .reply = reply, .transfer = transfer_, .now = service_.clock.now()};
+  Context context{.service = service_,
+                  .statistics = core_.statistics,
+                  .reply = reply,
+                  .transfer = transfer_,
+                  .now = service_.clock.now(),
+                  .copied_bytes = core_.copied_bytes};
   service_.store.tick(context.now);
   std::size_t used = 0;
   waits_ = false;
@@ -18,13 +25,22 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
     protocol_ = input.front() == BinaryProtocol::request_magic ? Protocol::binary : Protocol::text;
   }
   while (!reply.full() && !closing_) {
+    require(used <= input.size(), "memcached: a parser consumed more than its input", used);
     const std::string_view rest = input.substr(used);
-    if (service_.store.is_short_of_memory() && may_allocate(rest) && service_.store.must_wait(context.now)) [[unlikely]] {
+    if (service_.store.is_short_of_memory()) [[unlikely]] {
+      const std::size_t bytes = item_bytes_needed(rest);
+      if (bytes != 0 && service_.store.must_wait(bytes, context.now)) {
+        waits_ = true;
+        break;
+      }
+    }
+    if (context.copied_bytes >= copied_bytes_max) [[unlikely]] {
+      context.copied_bytes = 0;
       waits_ = true;
       break;
     }
     if (transfer_.bytes_left > 0) {
-      if (carry_ != nullptr) {  // a head is carried up to its end and no further: the value would begin in it
+      if (carry_ != nullptr) {  // a carried head never includes bytes of the value
         overrun(context);
         break;
       }
@@ -46,11 +62,12 @@ std::size_t Conversation::consume(std::string_view input, Reply& reply) noexcept
     }
     closing_ = closing_ || context.closing;
   }
+  core_.copied_bytes = context.copied_bytes;
   closing_ = closing_ || context.closing || reply.failed();
   return closing_ ? input.size() : used;
 }
 
-/// Tries what is carried, and if that is not enough, adds from `more`. Returns how much of `more` was taken.
+/// Parses the carried bytes; if they are not a whole command, adds bytes of `more`. Returns how many were added.
 std::size_t Conversation::step_carried(std::string_view more, Context& context) noexcept {
   const std::size_t done = step(carry_->text(), context);
   if (done > 0) {
@@ -60,19 +77,24 @@ std::size_t Conversation::step_carried(std::string_view more, Context& context) 
   }
   if (context.reply.full() || more.empty()) return 0;
   const std::size_t wanted = protocol_ == Protocol::text ? text_.wants(carry_->text(), more) : binary_.wants(carry_->text(), more);
-  if (wanted == 0 || !carry_->add(more.substr(0, wanted))) {  // full, and the parser has not made anything of it
+  if (wanted == 0 || !carry_->add(more.substr(0, wanted))) {  // the carry is full but does not yet hold a complete command
     overrun(context);
     return 0;
   }
   return wanted;
 }
 
-/// False if no memory for an item is needed for the next step: nothing is there to work on, or a command that only reads.
-bool Conversation::may_allocate(std::string_view rest) const noexcept {
-  if (transfer_.bytes_left > 0) return rest.size() >= transfer_.bytes_left;
+/// The size of the item that the next step allocates, 0 if none. It is an estimate, because another core may change the item on which the
+/// command builds. A command that turns out to need more may be refused.
+std::size_t Conversation::item_bytes_needed(std::string_view rest) const noexcept {
+  if (transfer_.bytes_left > 0) {
+    const bool joins = transfer_.mode == Mode::append || transfer_.mode == Mode::prepend;
+    if (!transfer_.item || !joins || rest.size() < transfer_.bytes_left) return 0;
+    const Item& piece = *transfer_.item.get();
+    return Store::footprint(piece.key_bytes, piece.value_bytes + service_.store.stored_value_bytes({piece.key(), piece.hash}));
+  }
   const std::string_view head = carry_ != nullptr ? carry_->text() : rest;
-  if (head.empty()) return false;
-  return protocol_ == Protocol::text ? head.front() != 'g' : !BinaryProtocol::only_reads(head);
+  return protocol_ == Protocol::text ? text_.item_bytes_needed(head, service_.store) : binary_.item_bytes_needed(head, service_.store);
 }
 
 std::size_t Conversation::receive_value(std::string_view input, Context& context) noexcept {
@@ -107,6 +129,7 @@ void Conversation::overrun(Context& context) noexcept {
 }
 
 bool Carry::add(std::string_view more) noexcept {
+  require(used_ <= bytes_max, "memcached: a carried command exceeds its buffer", used_);
   if (more.size() > bytes_max - used_) return false;
   std::memcpy(bytes_ + used_, more.data(), more.size());
   used_ += more.size();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-// One client's stream of bytes, in whatever pieces it arrives.
+// One client's stream of bytes, in pieces of any size.
 //
-// Both parsers want a whole command at a stretch, and nearly always a received buffer begins and ends with one: then it is parsed where it
-// lies. Only what was cut in two is put together in a small buffer that exists for just so long. Values are never gathered: they go from
-// where they were received straight into their item.
+// Both parsers need a whole command in contiguous memory. Nearly always a received buffer begins and ends at the boundary of a command:
+// then the command is parsed in place. Only a command that was split is joined, in a small buffer (`Carry`) that is freed afterwards.
+// Values are not joined: they are copied from the received buffer straight into their item.
 //
-// Every copy of received bytes has a bound of its own that stays in release builds. Bytes beyond it would be a mistake in a parser; they
-// end the connection and are counted as `protocol_overrun`.
+// Each copy of received bytes checks its own bound, in release builds too. Only a parser's mistake can exceed a bound. That ends the
+// connection and is counted as `protocol_overrun`.
 //
-// Knows nothing of the network; session.hpp joins the two. Memory for each conversation is bounded: one command's head, the reply
-// (reply.hpp), and the item that is being received.
+// This file does not depend on the network; session.hpp joins the two. Memory for each conversation is bounded: the head of one command,
+// the reply (reply.hpp), and the item that is being received.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@
 
 namespace neap::memcached {
 
-/// The front of a command whose rest has not arrived.
+/// The first part of a command that has not arrived completely.
 class Carry {
  public:
   static constexpr std::size_t bytes_max = TextProtocol::input_bytes_max;
   static_assert(BinaryProtocol::input_bytes_max <= bytes_max);
   [[nodiscard]] std::string_view text() const noexcept { return {bytes_, used_}; }
-  /// False: there is no room for them, and nothing was written.
+  /// False: there is no room for `more`, and nothing was written.
   [[nodiscard]] bool add(std::string_view more) noexcept;
-  /// False: there are not so many, and nothing was dropped.
+  /// False: fewer than `bytes` are stored, and nothing was dropped.
   [[nodiscard]] bool drop_front(std::size_t bytes) noexcept;
 
  private:
@@ -43,13 +43,15 @@ class Conversation {
  public:
   Conversation(Service& service, CoreState& core) noexcept : service_(service), core_(core) {}
 
-  /// Works on `input` and returns how many of its bytes are used up: all of them, unless `reply` is full or the store lets no command begin
-  /// (`waits`). Then it is called again, with the rest (which may be empty), once there is room, or in a later event.
+  /// Executes the commands in `input` and returns how many bytes are consumed: all, unless `reply` is full or the rest has to wait
+  /// (`waits`). In these two cases the caller MUST call again with the rest (which may be empty): once the reply has room, or in a later
+  /// event.
   [[nodiscard]] std::size_t consume(std::string_view input, Reply& reply) noexcept;
 
-  /// The last call stopped because the store's memory is short (`Store::must_wait`).
+  /// The last call stopped because the store's memory is short (`Store::must_wait`), or because commands of this core have copied
+  /// `copied_bytes_max`: other clients of the core come first.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
-  /// Nothing more will be read; what is in the reply is to be sent, then the connection ends.
+  /// No more input is read. The caller sends the reply, then closes the connection.
   [[nodiscard]] bool closing() const noexcept { return closing_; }
   /// How much of the reply may leave now.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
@@ -58,6 +60,7 @@ class Conversation {
 
  private:
   enum class Protocol : std::uint8_t { unknown, text, binary };
+  static constexpr std::size_t copied_bytes_max = std::size_t{128} << 10;  // some tens of microseconds
 
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept {
     return protocol_ == Protocol::text ? text_.step(input, context) : binary_.step(input, context);
@@ -65,9 +68,9 @@ class Conversation {
   [[nodiscard]] std::size_t step_carried(std::string_view more, Context& context) noexcept;
   [[nodiscard]] std::size_t receive_value(std::string_view input, Context& context) noexcept;
   void carry(std::string_view rest, Context& context) noexcept;
-  /// A parser asked for more than there is room for: the connection ends.
+  /// A parser asked for more bytes than there is room for: ends the connection.
   static void overrun(Context& context) noexcept;
-  [[nodiscard]] bool may_allocate(std::string_view rest) const noexcept;
+  [[nodiscard]] std::size_t item_bytes_needed(std::string_view rest) const noexcept;
 
   Service& service_;
   CoreState& core_;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The parsers against Debian's stock memcached: random conversations, played to both, must be answered by the same bytes.
+"""The parsers against Debian's stock memcached: both must answer random conversations with the same bytes.
 
-Stock memcached runs as a process of ours on a loopback port that the system chose. Left out are the few things in which Neap differs by
-decision (text_protocol.hpp and docs say which): lines without an end, meta commands, the version's text, statistics.
+The test starts stock memcached on a free loopback port. Deliberate differences of Neap are left out (text_protocol.hpp and docs list them):
+lines without an end, meta commands, the version's text, statistics.
 """
 
 from __future__ import annotations
@@ -14,19 +14,14 @@ import re
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import DebianProgram
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-for folder in (REPOSITORY, REPOSITORY / "tests", REPOSITORY / "tests/system"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from servers import DebianProgram  # noqa: E402
+from tools.machine import REPOSITORY
 
 REPLAY = Path(os.environ.get("NEAP_HOST_BUILD", REPOSITORY / "build/host")) / "apps/memcached/memcached_replay"
 CONVERSATIONS = 300
@@ -35,7 +30,7 @@ END_OF_TEXT = b"verbosity 0 0 end of conversation\r\n"  # too many words: answer
 LONG_KEY = b"k" * 251  # one byte too long
 KEYS = [b"a", b"b", b"c", b"n", b"k" * 250, LONG_KEY, b"with\ttab"]
 NUMBERS = [b"0", b"1", b"7", b"-1", b"+3", b"x", b"1x", b"18446744073709551615", b"18446744073709551616", b"4294967296", b"99", b"10"]
-# No value of white space alone: memcached looks for its number in the bytes behind it.
+# No value is white space alone: memcached would search for a number in the bytes that follow the value.
 VALUES = [
     b"",
     b"0",
@@ -95,9 +90,9 @@ def stock() -> Iterator[tuple[str, int]]:
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
-    """Sends all, ends our side, and reads until the other side ends."""
+    """Sends all, closes our direction, and reads until the other side closes."""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
-        with contextlib.suppress(ConnectionError):  # it may close in the middle
+        with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
             wire.sendall(request)
             wire.shutdown(socket.SHUT_WR)
         answer = b""
@@ -121,7 +116,7 @@ def text_conversation(dice: random.Random) -> bytes:
         if dice.random() < 0.5:
             value = dice.choice(
                 [value for value in VALUES if len(value) < 2000]
-            )  # after an error it is taken for a line, and that has a limit
+            )  # after an error it is parsed as a line, whose length is limited
             verb = dice.choice([b"set", b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
             flags = dice.choice(NUMBERS) if dice.random() < 0.15 else b"5"
             expiry = dice.choice([b"-1", b"100", b"2592001", b"x"]) if dice.random() < 0.15 else b"0"
@@ -152,9 +147,9 @@ def text_conversation(dice: random.Random) -> bytes:
             words += [dice.choice(KEYS), dice.choice([b"0", b"100", b"-1", b"x"])]
         words += [word() for _ in range(dice.choice([0, 0, 1, 1, 1, 2, 5, 40 if verb in (b"get", b"gets") else 3]))]
         if verb == b"verbosity":
-            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # and no diary of the rest
+            words[1:] = [b"0"] * len(words[1:]) if dice.random() < 0.7 else [b"x"]  # and the other words do not matter
         if verb.startswith(b"g"):
-            # A get that fails at its key makes memcached forget the answers of the requests before it, if they came together.
+            # A get that fails at its key makes memcached drop its answers to earlier requests that arrived together with it.
             words = [b"d" if word == LONG_KEY else word for word in words]
         if dice.random() < 0.1:
             words.append(b"noreply")
@@ -163,7 +158,7 @@ def text_conversation(dice: random.Random) -> bytes:
 
 
 def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Like `==`, but shows the place and not two pages."""
+    """Like `==`, but shows the place of the difference instead of two pages."""
     if ours == theirs:
         return
     assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)
@@ -176,7 +171,7 @@ def compare(ours: object, theirs: object, request: bytes, round_number: int) -> 
 
 
 def without_cas(answer: bytes) -> bytes:
-    """Stock memcached counts ids on from conversation to conversation."""
+    """Stock memcached does not restart its CAS ids with each conversation."""
     return re.sub(rb"(VALUE \S+(?:\t\S+)? \d+ \d+) \d+\r\n", rb"\1 CAS\r\n", answer)
 
 
@@ -227,7 +222,7 @@ def binary_conversation(dice: random.Random) -> bytes:
             request += frame(dice.choice([0x1C, 0x1D, 0x1E, 0x23, 0x24]), struct.pack(">i", dice.choice([0, 100, -1])), key)
         elif kind < 0.98:
             request += frame(dice.choice([0x0A, 0x08, 0x18]))
-        else:  # lengths that do not fit end the conversation; if more followed, memcached's reset could overtake its answers
+        else:  # contradictory lengths end the conversation; if more followed, memcached's reset could overtake its answers
             return request + dice.choice(
                 [
                     frame(0x00),
@@ -241,7 +236,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Headers without the id itself (only whether there is one), and bodies."""
+    """Headers without the id itself (only whether it is 0), and bodies."""
     answers = []
     at = 0
     while at < len(answer):

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of both parsers and the store under them.
 //
-// One input is one client's stream and how it is cut into pieces. It is played twice, once as cut and once in one piece: whatever the bytes
-// are, both must give the same answer, nothing may be read or written out of bounds (build it with the sanitizers), and no memory may stay
-// behind.
+// One input is one client's stream and the way in which it is split into pieces. It is played twice, split and in one piece. For any bytes,
+// both must give the same reply, no access may be out of bounds (build it with the sanitizers), and no memory may leak.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up
-// inputs from the grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver that generates inputs from the
+// grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -68,13 +67,13 @@ std::string show(std::string_view text, std::size_t at) {
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  // With eviction; what is evicted depends on which replies still hold items, so this one is not compared.
+  // With eviction. Which items are evicted depends on the items that replies still hold, so this run is not compared.
   (void)play(stream, cuts, 1 << 18);
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);
   if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
   if (whole.answer.size() >= answer_bytes_max || in_pieces.answer.size() >= answer_bytes_max) return;
-  for (const char* depends : {"held_bytes", "total_malloced"}) {  // so do these two statistics
+  for (const char* depends : {"held_bytes", "total_malloced"}) {  // these two statistics depend on that, too
     if (whole.answer.find(depends) != std::string::npos) return;
   }
   const auto differs = std::mismatch(whole.answer.begin(), whole.answer.end(), in_pieces.answer.begin(), in_pieces.answer.end());
@@ -101,9 +100,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-class Inventor : public neap::fuzzing::Inventor {
+class InputGenerator : public neap::fuzzing::InputGenerator {
  public:
-  using neap::fuzzing::Inventor::Inventor;
+  using neap::fuzzing::InputGenerator::InputGenerator;
 
   std::string key() {
     switch (below(20)) {
@@ -207,6 +206,6 @@ class Inventor : public neap::fuzzing::Inventor {
 
 }  // namespace
 
-int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_memcached", count, words); }
+int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_memcached", count, words); }
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of sessions: several connections of one core, whose clients send, read, stall and leave as one input says.
+// A fuzzer of sessions: several connections of one core. One input says how their clients send, read, stall and disconnect.
 //
-// No client may stop the core or make it keep memory that is in no account. Every few steps the allocated memory is compared with the
-// store's accounts; at the end of each case all of it must have been given back. A step that does not end is named and ends the process.
+// No client may block the core, or make it hold memory that no account counts. Every few steps the allocated memory is compared with the
+// store's accounts; at the end of each case all of it must have been freed. A step that does not end is reported and ends the process.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it brings a driver that makes up
-// inputs: `fuzz_session [SECONDS] [SEED]`.
+// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver that generates inputs:
+// `fuzz_session [SECONDS] [SEED]`.
 #include <malloc.h>
 
 #include <algorithm>
@@ -27,16 +27,16 @@
 namespace neap::memcached {
 namespace {
 
-// An input is a sequence of steps: a byte that says what and which connection, two bytes with a number, and for the two kinds of sending as
-// many bytes as the number says.
+// An input is a sequence of steps: a byte for the kind of step and the connection, two bytes for a number, and for the two kinds of sending
+// that number of bytes.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
 
 constexpr std::size_t memory_bytes = 4 << 20;
-constexpr unsigned steps_per_check = 16;  // the sanitizer's sum of what is allocated takes long
-// For each connection, in no account: its objects, and the carried front of a command.
+constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
+// In no account, for each connection: its objects, and a carried part of a command.
 constexpr std::size_t connection_bytes = 8 << 10;
-// For each core, in no account: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
+// In no account, for each core: spare chunks and headers, and replies below `ReplyAccount::unreported_bytes_max`.
 constexpr std::size_t core_bytes = 1 << 20;
 
 using host::allocated_bytes;
@@ -192,7 +192,7 @@ class Case {
     if (answer != "STORED\r\nVALUE z 0 1\r\nx\r\nEND\r\n") fail(("a bystander was answered: " + answer).c_str(), answer.size(), 33);
   }
 
-  /// Everything is read, so that everything that was asked for is answered; then nothing is in flight, and nothing is held.
+  /// Reads all replies, so that every request is answered. Then no bytes are in flight, and none are held.
   void finish() {
     for (auto& peer : peers_) {
       peer->connection.space = net::Connection::send_queue_bytes_max;
@@ -242,9 +242,9 @@ namespace {
 using neap::memcached::connections_max;
 using neap::memcached::Step;
 
-class Inventor : public neap::fuzzing::Inventor {
+class InputGenerator : public neap::fuzzing::InputGenerator {
  public:
-  using neap::fuzzing::Inventor::Inventor;
+  using neap::fuzzing::InputGenerator::InputGenerator;
 
   std::string stream() {
     static constexpr unsigned piece_bytes_max[] = {3, 8, 60, 3000, 65535};
@@ -270,7 +270,7 @@ class Inventor : public neap::fuzzing::Inventor {
     const unsigned head = static_cast<unsigned>(kind) + connection * neap::memcached::steps;
     return {static_cast<char>(head), static_cast<char>(number), static_cast<char>(number >> 8)};
   }
-  /// Cuts off a front; now and then just before a byte that parsers treat apart.
+  /// Splits off the first part, sometimes just before a byte with a special meaning for the parsers.
   std::string piece(unsigned connection, std::string& left) {
     if (left.empty()) return "";
     std::size_t bytes = std::min<std::size_t>(left.size(), 1 + below(piece_max_));
@@ -371,11 +371,11 @@ class Inventor : public neap::fuzzing::Inventor {
   }
 
   unsigned piece_max_ = 0;
-  unsigned stall_ = 0;  ///< 0: clients read; 2: they hardly do
+  unsigned stall_ = 0;  ///< 0: clients read; 2: they rarely read
 };
 
 }  // namespace
 
-int main(int count, char** words) { return neap::fuzzing::run<Inventor>("fuzz_session", count, words); }
+int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_session", count, words); }
 
 #endif

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "apps/memcached/service.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 
 void Holders::add(Holder& holder, Seconds now) noexcept {
+  require(!holder.listed_, "memcached: a holder is in the list at most once");
   holder.listed_ = true;
   holder.seen_bytes_ = ~std::size_t{0};
   holder.seen_at_ = now;
@@ -19,6 +21,7 @@ void Holders::add(Holder& holder, Seconds now) noexcept {
 }
 
 void Holders::remove(Holder& holder) noexcept {
+  require(holder.listed_, "memcached: a holder that is removed is in the list");
   (holder.newer_ != nullptr ? holder.newer_->older_ : newest_) = holder.older_;
   (holder.older_ != nullptr ? holder.older_->newer_ : oldest_) = holder.newer_;
   holder.listed_ = false;
@@ -41,7 +44,7 @@ std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seco
       continue;
     }
     const auto [seen_bytes, seen_at] = std::pair{holder.seen_bytes_, holder.seen_at_};
-    add(holder, now);  // to the end, so that the next call looks at others
+    add(holder, now);  // to the end, so that the next call examines others
     holder.seen_bytes_ = seen_bytes;
     holder.seen_at_ = seen_at;
   }
@@ -49,7 +52,7 @@ std::size_t Holders::shed(std::size_t excess, bool any, const Holder* self, Seco
 }
 
 namespace {
-/// Bytes over the limit at which connections are reset; 0: none. `any`: not only stalled ones.
+/// Bytes over the limit at which connections are reset; 0: none. Sets `any` if connections that are not stalled may be reset too.
 std::size_t excess_bytes(Service& service, bool& any) noexcept {
   const std::size_t held = service.store.held_bytes() - std::min(service.store.held_bytes(), service.reply_memory.taken_bytes());
   const std::size_t memory = service.store.memory_bytes();
@@ -68,7 +71,7 @@ void shed_holders_everywhere(Service& service, CoreState& core, const Holder* se
   if (!shed_holders(service, core, self)) return;
   for (unsigned index = 0; index < service.core_count; ++index) {
     CoreState& other = service.core(index);
-    if (&other != &core) other.shed_there.ask(index);
+    if (&other != &core) other.shed_call.ask(index);
   }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// Clients that keep large values by not reading them.
+// Clients that hold large values by not reading their replies.
 //
-// A reply refers to a large value where it is stored. If the value is replaced meanwhile, the old one stays for that reply alone: the cache
-// becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight, so enough stalled clients could hold all
-// memory, and each `set` would be refused. So once values of replies hold a quarter of the cache's memory, connections that made no
-// progress for `stall_s` are reset; at half of it, those whose oldest value left first.
+// A reply refers to a large value where it is stored. If the value is replaced meanwhile, the old one is kept for that reply alone, and the
+// cache becomes smaller (`Store::held_bytes`). Every connection may have one large value in flight, so enough stalled clients could hold
+// all memory, and each `set` would be refused. So once replies hold a quarter of the cache's memory, connections without progress for
+// `stall_s` are reset. At half of it any connection may be reset, beginning with the one whose value has been in flight for longest.
 //
-// A list for each core, in the order in which sessions began to refer to values; no other core touches it.
+// Each core has a list of its holders, in the order in which they began to hold a value. No other core accesses it.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Holder {
 
  private:
   friend class Holders;
-  /// Bytes in flight; fewer than before means that the client reads.
+  /// Bytes in flight. Fewer than at the last call: the client is reading.
   [[nodiscard]] virtual std::size_t held_in_flight() noexcept = 0;
   virtual void reset_connection() noexcept = 0;
 
@@ -40,17 +40,17 @@ class Holder {
 
 class Holders {
  public:
-  static constexpr std::size_t stalled_divisor = 4;  ///< of the cache's memory, held by replies: stalled connections are reset
-  static constexpr std::size_t any_divisor = 2;      ///< connections are reset, stalled or not
+  static constexpr std::size_t stalled_divisor = 4;  ///< replies hold this part of the cache's memory: stalled connections are reset
+  static constexpr std::size_t any_divisor = 2;      ///< replies hold this part: any connection may be reset
   static constexpr Seconds stall_s = 2;
-  static constexpr unsigned looks_max = 16;  ///< holders that one call looks at
-  /// Parsed on a core between two looks at the held bytes; each piece parsed counts as `piece_bytes` more.
+  static constexpr unsigned looks_max = 16;  ///< holders that one call examines
+  /// Bytes parsed on a core between two checks of the held bytes. Each piece counts for `piece_bytes` more.
   static constexpr std::size_t bytes_per_check = 4096;
   static constexpr std::size_t piece_bytes = 256;
 
   void add(Holder& holder, Seconds now) noexcept;
   void remove(Holder& holder) noexcept;
-  /// Resets connections until `excess` bytes in flight are given up. Never `self`. Returns the bytes that were in flight on them.
+  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that were in flight on them.
   std::size_t shed(std::size_t excess, bool any, const Holder* self, Seconds now) noexcept;
 
  private:
@@ -58,9 +58,9 @@ class Holders {
   Holder* newest_ = nullptr;
 };
 
-/// Looks at the bytes held by replies, and sheds holders of this core if they are too many. Returns whether they still are.
+/// Checks the bytes held by replies. If they are too many, resets holders of this core. Returns true if they are still too many.
 bool shed_holders(Service& service, CoreState& core, const Holder* self) noexcept;
-/// The same; if this core's are not enough, other cores shed theirs in events of their own.
+/// The same. If that is not enough, asks the other cores to do it too, each in a separate event.
 void shed_holders_everywhere(Service& service, CoreState& core, const Holder* self) noexcept;
 
 }  // namespace neap::memcached

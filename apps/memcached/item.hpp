@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// One stored thing: a header, the key, the value and its line end, in one piece of memory.
+// One stored item: a header, the key, the value and its line end, in one piece of memory.
 //
-// Three parties hold an item at once: the table, readers on any core inside their event, and replies that the peer has not acknowledged.
-// Readers pay nothing (kernel/rcu.hpp); the table and each reply hold a reference; the last one gone frees it. Once an item is in the table
-// nothing in it changes but the atomic fields; a new value is a new item.
+// An item is used by the table, by readers on any core inside their event, and by replies that the peer has not acknowledged. Readers are
+// protected by RCU at no cost (kernel/rcu.hpp). The table and each reply hold a reference; the last one to be released frees the item. Once
+// an item is in the table only its atomic fields change; a new value is a new item.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "apps/memcached/clock.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/rcu.hpp"
 
 namespace neap::memcached {
@@ -23,16 +24,16 @@ class Store;
 constexpr std::size_t key_bytes_max = 250;  // protocol.txt, "Keys"
 
 struct Item {
-  // What a reader touches: one cache line, with the first bytes of the key behind it.
-  std::atomic<Item*> next[2];  ///< chains of the table in use and of the one being grown (table.hpp)
+  // Read by lookups: one cache line, with the first bytes of the key behind it.
+  std::atomic<Item*> next[2];  ///< chains of the current table and of the one being filled (table.hpp)
   std::uint32_t hash;
   std::uint32_t value_bytes;  ///< without the "\r\n" that is stored behind the value
   std::atomic<Seconds> expires;
-  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since the eviction hand last saw it
+  std::atomic<std::uint32_t> accessed;  ///< second of the last use * 2, plus 1 if used since the eviction hand last passed
   std::uint64_t cas;                    ///< set when the item is linked
   std::uint32_t flags;
   std::atomic<std::uint32_t> references;
-  // What only the holder of the shard's lock touches while the item is linked, and reclamation afterwards.
+  // Accessed only under the shard's lock while the item is linked, and by reclamation afterwards.
   union Place {
     struct {
       Item* newer;
@@ -43,8 +44,8 @@ struct Item {
   } place;
   Store* store;
   std::uint8_t key_bytes;
-  bool fetched = false;          ///< was read before the eviction hand last saw it
-  bool counted_as_held = false;  ///< unlinked, past its grace period, kept alive by replies alone
+  bool fetched = false;          ///< was read before the eviction hand last passed
+  bool counted_as_held = false;  ///< unlinked, past its grace period, referred to by replies alone
 
   [[nodiscard]] const char* key_data() const noexcept { return reinterpret_cast<const char*>(this + 1); }
   [[nodiscard]] char* key_data() noexcept { return reinterpret_cast<char*>(this + 1); }
@@ -54,13 +55,16 @@ struct Item {
   /// The value and the "\r\n" behind it.
   [[nodiscard]] std::string_view value_line() const noexcept { return {key_data() + key_bytes, std::size_t{value_bytes} + 2}; }
 
-  void hold() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
+  /// Adds a reference. Only for an item that has one: the caller's, or the table's, in the event of the lookup.
+  void hold() noexcept {
+    require(references.fetch_add(1, std::memory_order_relaxed) != 0, "memcached: an item without references cannot be held");
+  }
 };
 
-/// Gives one reference back; the last one frees the item. Has the shape of a buffer's release function.
+/// Releases one reference; the last one frees the item. The signature is that of a buffer's release function.
 void release_item(void* item) noexcept;
 
-/// An item that is not in the table yet: made by `Store::allocate`, filled, then given to `Store::commit`, or dropped.
+/// An item that is not in the table yet: made by `Store::allocate`, filled, then passed to `Store::commit`, or dropped.
 class ItemPointer {
  public:
   ItemPointer() = default;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// memcached on bare metal: the card, the network, who watches and steers, the store, and a port on which every core serves its own
-// connections.
+// memcached on bare metal: the card, the network, control and log, the store, and a port on which every core serves its own connections.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "apps/memcached/service.hpp"
 #include "apps/memcached/session.hpp"
 #include "drivers/ixgbe/card.hpp"
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -25,7 +25,7 @@ namespace {
 using namespace neap;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
-/// This part of the memory at start is left to the network and the card, also when what is stored lies in pieces.
+/// The memory at start divided by this stays free for the network and the card, even when stored items fragment the memory.
 constexpr std::uint64_t free_share = 32;
 
 struct Options {
@@ -35,25 +35,25 @@ struct Options {
   memcached::StoreOptions store;
 };
 
-/// The cache may have all memory that is free now but for the log and an eighth, which the card, the network and the store's own table
-/// need.
+/// The cache may use all memory that is free now, except the log's part and an eighth. The card, the network and the store's own table
+/// need that eighth.
 Options read_options(Arguments& arguments) {
   Options options;
   options.address = net::AddressSetting::from(arguments);
-  options.observation = observe::Options::from(arguments);
-  const std::uint64_t log_bytes = options.observation.log.records_per_core * log::record_bytes * core_count();
+  options.observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  const std::uint64_t log_bytes = options.observation.log.entries_per_core * log::entry_bytes * core_count();
   const std::uint64_t free_bytes = memory::page_counters().free_bytes / 8 * 7;
-  const std::uint64_t memory_most = std::max(free_bytes - std::min(free_bytes, log_bytes), mebibyte);
+  const std::uint64_t memory_max = std::max(free_bytes - std::min(free_bytes, log_bytes), mebibyte);
   options.port = static_cast<std::uint16_t>(arguments.number("port", 11211, {1, 65535}, "TCP port on which clients are served"));
-  options.store.memory_bytes = arguments.bytes("memory", std::min(64 * mebibyte, memory_most), {mebibyte, memory_most},
-                                               "what the items may take; beyond it the least recently used go");
+  options.store.memory_bytes = arguments.bytes("memory", std::min(64 * mebibyte, memory_max), {mebibyte, memory_max},
+                                               "memory for items; beyond it the least recently used are evicted");
   options.store.value_bytes_max =
       static_cast<std::uint32_t>(arguments.bytes("max_item", mebibyte, {1024, 128 * mebibyte}, "the largest value that is stored"));
   options.store.seed = {machine::random_bits(), machine::random_bits()};
   options.store.cores = core_count();
   options.store.memory.shrink = &memory::shrink;
   options.store.memory.free_bytes = &memory::free_page_bytes;
-  options.store.memory.free_bytes_least = free_bytes / free_share;
+  options.store.memory.free_bytes_min = free_bytes / free_share;
   arguments.finish();
   return options;
 }
@@ -83,13 +83,13 @@ neap::task<int> neap::application(Arguments& arguments) {
                              {.version = std::string("1.6.0-neap") + neap_version, .address = address, .port = options.port}, core_count());
 
   (void)(*control)->add_statistics(
-      "memcached", [&service](std::optional<unsigned> core, const Emit& emit) { memcached::tell_counters(service, core, emit); });
+      "memcached", [&service](std::optional<unsigned> core, const Emit& emit) { memcached::report_counters(service, core, emit); });
   if (const auto listening = co_await memcached::serve(**network, service, options.port); !listening) {
     co_return fail("cannot listen", listening.error());
   }
   print("memcached: listening on ", address, ":", options.port);
 
-  Completion<> never;  // the connections' events do the rest
+  Completion<> never;  // from here on, events of the connections do all work
   co_await never;
   co_return 0;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Numbers as memcached reads them.
 //
-// Its parsers are C's strtoul family: white space and a sign may precede the digits, white space ends them, and an unsigned number may be
-// negative as long as the result is not. Clients rely on some of it (values padded by spaces after a decr), so it is kept, in one place,
-// without locales.
+// memcached uses C's strtoul family: white space and a sign may precede the digits, white space ends them. An unsigned number may have a
+// minus sign if the result modulo 2^64, read as a signed number, is not negative. Clients rely on some of this (values padded by spaces
+// after a decr), so it is reproduced here, without locales.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the two protocols share: where they read, where they answer, and what follows a command in the stream.
+// The interface between a conversation and the two protocols: input, reply, and the value that follows a command in the stream.
 //
-// A parser is shown contiguous bytes and takes a whole command from their front, or, of a command that has no bounded length, a whole part.
-// Only a value may be longer than a buffer: the parser leaves a `Transfer` behind, and the bytes then go straight to their place as they
+// A parser is given contiguous bytes and consumes a whole command from the front. Of a command without a bounded length it consumes a whole
+// part. Only a value may be longer than a buffer: the parser sets up a `Transfer`, and the value's bytes are copied to their place as they
 // arrive.
 #pragma once
 
@@ -14,20 +14,20 @@
 
 namespace neap::memcached {
 
-/// Bytes that follow a command: a value on its way into its item, or something to be thrown away.
+/// Bytes that follow a command: a value that is copied into its item, or data to be discarded.
 struct Transfer {
   std::uint64_t bytes_left = 0;
-  char* to = nullptr;  ///< null: thrown away
-  ItemPointer item;    ///< what is being filled
+  char* to = nullptr;  ///< null: discard
+  ItemPointer item;    ///< being filled
   Mode mode = Mode::set;
   std::uint64_t expected_cas = 0;
   bool quiet = false;
 
-  void swallow(std::uint64_t bytes) noexcept {
+  void discard(std::uint64_t bytes) noexcept {
     bytes_left = bytes;
     to = nullptr;
   }
-  /// Takes `bytes` of what follows. False: they do not fit where they should go; then nothing was written.
+  /// Consumes `bytes` of the transfer. False: they do not fit into the item; then nothing was written.
   [[nodiscard]] bool take(std::string_view bytes) noexcept {
     if (bytes.size() > bytes_left) return false;
     if (to != nullptr) {
@@ -42,26 +42,27 @@ struct Transfer {
   }
 };
 
-/// One connection's surroundings while some of its bytes are worked on.
+/// The environment of a parser while it handles bytes of one connection.
 struct Context {
   Service& service;
   Statistics& statistics;
   Reply& reply;
   Transfer& transfer;
   Seconds now;
-  bool closing = false;  ///< set by a parser: nothing more is read, and the connection ends once the reply is out
+  std::size_t copied_bytes = 0;  ///< by commands of this core that store a changed copy of a value
+  bool closing = false;          ///< set by a parser: no more input is read, and the connection ends once the reply is sent
 
   [[nodiscard]] Store& store() const noexcept { return service.store; }
 };
 
 namespace detail {
-/// First byte at or behind `from` that is not above a blank (blank, line end, any other control character), else `end`. Eight bytes a step.
+/// Finds the first byte at or behind `from` that is a blank or a control character (line ends among them), else `end`. Eight bytes a step.
 inline const char* find_break(const char* from, const char* end) noexcept {
   constexpr std::uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   while (end - from >= 8) {
     std::uint64_t word;
     std::memcpy(&word, from, 8);
-    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to and including the first hit, which is all that is used
+    const std::uint64_t below = (word - ones * 0x21) & ~word & highs;  // exact up to the first hit; only that one is used
     if (below != 0) return from + (__builtin_ctzll(below) >> 3);
     from += 8;
   }

@@ -2,16 +2,16 @@
 #include "apps/memcached/reply.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 namespace neap::memcached {
 
 ReplyPool::~ReplyPool() {
   if (current_ != nullptr) release_chunk(current_);
-  assert(chunks_out_ == 0);
+  require(chunks_out_ == 0, "memcached: a reply pool outlives its chunks", chunks_out_);
   while (free_ != nullptr) {
     Chunk* const next = free_->next;
     std::free(free_);
@@ -19,14 +19,16 @@ ReplyPool::~ReplyPool() {
   }
 }
 
-ReplyPool::Chunk* ReplyPool::turn_page(std::size_t bytes) noexcept {
+/// Makes another chunk the current one, and releases the pool's reference to the old one.
+ReplyPool::Chunk* ReplyPool::new_chunk(std::size_t bytes) noexcept {
   if (bytes > chunk_bytes) return nullptr;                 // the caller would write beyond the chunk
-  if (current_ != nullptr && current_->references == 1) {  // all that lay in it is acknowledged: begin it anew
+  if (current_ != nullptr && current_->references == 1) {  // all its bytes are acknowledged: reuse it
     current_->used = 0;
     return current_;
   }
   Chunk* chunk = free_;
   if (chunk != nullptr) {
+    require(free_count_ > 0, "memcached: a spare chunk that is not counted");
     free_ = chunk->next;
     --free_count_;
   } else {
@@ -45,6 +47,7 @@ ReplyPool::Chunk* ReplyPool::turn_page(std::size_t bytes) noexcept {
 }
 
 ReplyPool::Chunk* ReplyPool::own_chunk(std::size_t bytes) noexcept {
+  require(bytes > 0 && bytes <= std::numeric_limits<std::uint32_t>::max(), "memcached: size of an owned chunk", bytes);
   void* const memory = std::malloc(offsetof(Chunk, bytes) + bytes);
   if (memory == nullptr) return nullptr;
   auto* const chunk = static_cast<Chunk*>(memory);
@@ -58,6 +61,7 @@ ReplyPool::Chunk* ReplyPool::own_chunk(std::size_t bytes) noexcept {
 
 void ReplyPool::release_chunk(void* pointer) noexcept {
   auto* const chunk = static_cast<Chunk*>(pointer);
+  require(chunk->references > 0, "memcached: a chunk is released once for each reference");
   if (--chunk->references > 0) return;
   ReplyPool& pool = *chunk->pool;
   if (chunk->own_bytes > 0) {
@@ -65,6 +69,7 @@ void ReplyPool::release_chunk(void* pointer) noexcept {
     std::free(chunk);
     return;
   }
+  require(pool.chunks_out_ > 0, "memcached: a chunk that its pool has not given out");
   --pool.chunks_out_;
   pool.account_.discharge(sizeof(Chunk));
   if (pool.free_count_ >= free_chunks_max) {
@@ -88,12 +93,14 @@ void Reply::put(std::string_view text) noexcept {
 }
 
 void Reply::refer(Item& item, std::string_view bytes) noexcept {
+  const std::string_view line = item.value_line();
+  require(bytes.data() >= line.data() && bytes.data() + bytes.size() <= line.data() + line.size(), "memcached: bytes outside their item");
   item.hold();
   count_bytes(bytes.size());
   add(bytes.data(), bytes.size(), &release_item, &item);
 }
 
-/// `bytes` are counted already, and one reference to `owner` is ours.
+/// The caller has counted `bytes` and passes one reference to `owner`.
 void Reply::add(const char* data, std::size_t bytes, Release release, void* owner) noexcept {
   if (count_ == capacity_ && !grow()) {
     failed_ = true;
@@ -102,11 +109,12 @@ void Reply::add(const char* data, std::size_t bytes, Release release, void* owne
     release(owner);
     return;
   }
+  require(count_ < capacity_, "memcached: more segments than room for them", count_);
   segments_[count_++] = {data, static_cast<std::uint32_t>(bytes), release, owner};
 }
 
 bool Reply::grow() noexcept {
-  if (first_ > 0) {  // room was taken from at the front
+  if (first_ > 0) {  // segments were taken from the front
     std::copy(segments_ + first_, segments_ + count_, segments_);
     count_ -= first_;
     first_ = 0;
@@ -129,7 +137,7 @@ bool Reply::is_moved(const Segment& segment) noexcept {
          static_cast<const ReplyPool::Chunk*>(segment.owner)->own_bytes == 0;
 }
 
-/// Neighbours become one segment in one chunk.
+/// Adjacent segments become one segment in one chunk.
 void Reply::move_to_own_storage() noexcept {
   unsigned kept = first_;
   for (unsigned at = first_; at < count_;) {
@@ -144,6 +152,7 @@ void Reply::move_to_own_storage() noexcept {
     }
     for (char* to = chunk->bytes; at < end; ++at) {
       const Segment& segment = segments_[at];
+      require(segment.bytes <= static_cast<std::size_t>(chunk->bytes + bytes - to), "memcached: a segment exceeds its owned chunk");
       std::memcpy(to, segment.data, segment.bytes);
       to += segment.bytes;
       segment.release(segment.owner);
@@ -157,7 +166,9 @@ void Reply::share(Segment& segment) noexcept {
   if (segment.release == &release_item) {
     static_cast<Item*>(segment.owner)->hold();
   } else {
-    ++static_cast<ReplyPool::Chunk*>(segment.owner)->references;
+    auto* const chunk = static_cast<ReplyPool::Chunk*>(segment.owner);
+    require(chunk->references > 0, "memcached: a segment's chunk has a reference");
+    ++chunk->references;
   }
 }
 
@@ -171,6 +182,7 @@ void Reply::reset_segments() noexcept {
 }
 
 void Reply::rewind(std::uint64_t position) noexcept {
+  require(position >= taken(), "memcached: bytes that were taken cannot be withdrawn", position);
   while (written_ > position && count_ > first_) {
     Segment& last = segments_[count_ - 1];
     const std::uint64_t excess = written_ - position;

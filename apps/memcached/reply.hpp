@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-// What goes back to one client: where the parsers write, and where a connection takes from.
+// The reply to one client: parsers write into it, the session sends from it.
 //
-// A reply is a few short texts and now and then a large value. Texts and small values are copied one behind the other into chunks that the
-// core's connections share (copying 200 bytes is cheaper than counting references to them); large values are referred to where they are
-// stored. What was written stays until the connection has taken it, and the chunk or item behind it until the peer has acknowledged it.
+// A reply consists of a few short texts and sometimes a large value. Texts and small values are copied one after the other into chunks that
+// the core's connections share (copying 200 bytes is cheaper than counting references to them). Large values are sent from where they are
+// stored. A chunk or an item is released when the peer has acknowledged its bytes.
 //
-// The size is bounded: once `full()`, the parser stops at the next boundary and goes on when there is room again. A reply that cannot leave
-// moves into storage of its own (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk. All memory is counted
-// (reply_memory.hpp), from the moment that it leaves the allocator or the list of spare chunks.
+// The size is bounded: once `full()`, the parser stops at the next boundary and goes on when there is room again. A reply that cannot be
+// sent moves into storage of its own (`move_to_own_storage`), so that a few bytes of it do not keep a shared chunk in use. All memory is
+// counted (reply_memory.hpp) while it is outside the allocator and the list of spare chunks.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,17 @@
 
 #include "apps/memcached/item.hpp"
 #include "apps/memcached/reply_memory.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 
-/// The chunks of one core. Used there only; outlives every reply made with it.
+/// The chunks of one core. Only that core may use it; it MUST outlive every reply made with it.
 class ReplyPool {
  public:
   static constexpr std::size_t chunk_bytes = 4096 - 32;
-  static constexpr unsigned free_chunks_max = 64;  // beyond that they go back to the allocator
+  static constexpr unsigned free_chunks_max = 64;  // further ones are returned to the allocator
 
-  /// Shared by many replies, or one reply's own; the latter has as many bytes as were asked for.
+  /// Shared by many replies, or owned by one; an owned chunk has as many bytes as were asked for.
   struct Chunk {
     ReplyPool* pool;
     Chunk* next;
@@ -43,11 +44,11 @@ class ReplyPool {
   /// A chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference to it.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
-    return turn_page(bytes);
+    return new_chunk(bytes);
   }
   /// A chunk of `bytes` for one reply alone, with one reference; null without memory.
   [[nodiscard]] Chunk* own_chunk(std::size_t bytes) noexcept;
-  /// Gives one reference back; has the shape of a buffer's release function.
+  /// Releases one reference. The signature is that of a buffer's release function.
   static void release_chunk(void* chunk) noexcept;
   [[nodiscard]] ReplyAccount& account() noexcept { return account_; }
   [[nodiscard]] unsigned chunks_out() const noexcept { return chunks_out_; }  ///< shared ones that are not free, the current one included
@@ -55,7 +56,7 @@ class ReplyPool {
  private:
   /// Bytes taken from the allocator for a chunk of `bytes`: rounding adds a quarter at most (kernel/memory/heap.hpp).
   static constexpr std::size_t footprint(std::size_t bytes) noexcept { return (offsetof(Chunk, bytes) + bytes) * 5 / 4; }
-  Chunk* turn_page(std::size_t bytes) noexcept;
+  Chunk* new_chunk(std::size_t bytes) noexcept;
   ReplyAccount account_;
   Chunk* current_ = nullptr;
   Chunk* free_ = nullptr;
@@ -65,8 +66,8 @@ class ReplyPool {
 
 class Reply {
  public:
-  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this are copied, longer ones referred to
-  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one value more may follow: at most this plus `max_item`
+  static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this are copied, longer ones are referred to
+  static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow: at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
 
   using Release = void (*)(void* owner) noexcept;
@@ -76,8 +77,8 @@ class Reply {
   Reply& operator=(const Reply&) = delete;
   ~Reply() { clear(); }
 
-  /// Contiguous room for `bytes`, to be filled and then counted by `advance`. Null without memory, and for more than
-  /// `ReplyPool::chunk_bytes`: then the reply has `failed` and its connection can only be cut.
+  /// Contiguous room for `bytes`. The caller MUST fill it, and then call `advance`. Null without memory, and for more than
+  /// `ReplyPool::chunk_bytes`: then the reply has `failed`, and its connection can only be aborted.
   [[nodiscard]] char* room(std::size_t bytes) noexcept {
     filling_ = pool_.with_room(bytes);
     if (filling_ == nullptr) [[unlikely]] {
@@ -87,6 +88,7 @@ class Reply {
     return filling_->bytes + filling_->used;
   }
   void advance(std::size_t bytes) noexcept {
+    require(bytes <= ReplyPool::chunk_bytes - filling_->used, "memcached: a reply exceeds its chunk", bytes);
     char* const start = filling_->bytes + filling_->used;
     filling_->used += static_cast<std::uint32_t>(bytes);
     count_bytes(bytes);
@@ -99,29 +101,29 @@ class Reply {
   }
   /// Copies `text`, of any length.
   void put(std::string_view text) noexcept;
-  /// Refers to `bytes` of `item`, which is held until they are acknowledged.
+  /// Sends `bytes` of `item` from where they are stored; the item is held until they are acknowledged.
   void refer(Item& item, std::string_view bytes) noexcept;
 
   [[nodiscard]] bool full() const noexcept { return bytes_ >= full_bytes_ || count_ - first_ >= full_segments || failed_; }
-  /// From here on `full` at that many bytes, at most `full_bytes`.
+  /// Sets the size from which on the reply is `full`. At most `full_bytes`.
   void limit(std::size_t bytes) noexcept { full_bytes_ = bytes; }
   [[nodiscard]] bool empty() const noexcept { return bytes_ == 0; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// There was no memory for something that had to be said.
+  /// There was no memory for a part of the reply.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-  /// How much was ever written: a place to which the reply can be cut back, as long as what lies behind it was not taken.
+  /// Bytes ever written. `rewind` can cut the reply back to this place while nothing behind it was taken.
   [[nodiscard]] std::uint64_t position() const noexcept { return written_; }
   void rewind(std::uint64_t position) noexcept;
-  /// Bytes before `position` that were not taken yet.
+  /// Bytes before `position` that are not taken yet.
   [[nodiscard]] std::size_t bytes_before(std::uint64_t position) const noexcept {
     return position > taken() ? static_cast<std::size_t>(position - taken()) : 0;
   }
-  /// How much was ever taken: the position of the front.
+  /// Bytes ever taken: the position of the front.
   [[nodiscard]] std::uint64_t taken() const noexcept { return written_ - bytes_; }
 
-  /// Hands over up to `limit` bytes from the front: `take(data, bytes, release, owner)` for each piece, which then owes one
-  /// `release(owner)`.
+  /// Removes up to `limit` bytes from the front and calls `take(data, bytes, release, owner)` for each piece. The callee then MUST call
+  /// `release(owner)` once.
   template <typename Take>
   void take(std::size_t limit, Take take) noexcept {
     while (limit > 0 && first_ < count_) {
@@ -142,9 +144,10 @@ class Reply {
     if (first_ == count_) reset_segments();
   }
   void clear() noexcept;
-  /// Copies the parts that are little of their shared chunk, so that the reply keeps only its own memory. Without memory, they stay.
+  /// Copies each segment that is a small part of its shared chunk, so that the reply does not keep that chunk in use. Without memory the
+  /// segments stay there.
   void move_to_own_storage() noexcept;
-  /// True if a piece given out by `take` refers to an item.
+  /// True if a piece from `take` refers to an item.
   [[nodiscard]] static bool is_item(Release release) noexcept { return release == &release_item; }
 
  private:
@@ -154,7 +157,7 @@ class Reply {
     Release release;
     void* owner;
   };
-  /// Segments longer than this stay in their shared chunk: they are most of it.
+  /// Longer segments stay in their shared chunk, because they are most of it.
   static constexpr std::size_t moved_bytes_max = ReplyPool::chunk_bytes / 2;
   [[nodiscard]] static bool is_moved(const Segment& segment) noexcept;
   static constexpr unsigned inline_segments = 4;

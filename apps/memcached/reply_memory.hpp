@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-// The account of replies in flight: of one core, and of all.
+// The memory account of replies in flight, for each core and for all cores.
 //
-// A client that asks and does not read makes the server keep its answers. Each byte of them counts against the cache's limit (`memory=`),
-// so a crowd of such clients makes the cache smaller, not the machine fail. Replies as a whole have a limit of their own, so the crowd
-// cannot take the cache's place either.
+// The server has to keep its replies to a client that does not read them. Each byte of them counts against the cache's limit (`memory=`),
+// so many such clients make the cache smaller; the machine does not run out of memory. Replies as a whole have a limit of their own, so
+// that these clients cannot use up the cache either.
 //
-// The share of one connection follows from what is left: an eighth of it (a dynamic threshold; Choudhury and Hahne, 1998). One connection
-// alone may have a whole send buffer in flight. A thousand get little each, and room for connections that read always remains.
+// The share of one connection is an eighth of the memory that is left (a dynamic threshold; Choudhury and Hahne, 1998). One connection
+// alone may have a whole send buffer in flight. A thousand get little each, and connections that read always find room.
 //
-// A small reply with nothing else in flight is always allowed, so every client that reads is served whatever others do. These alone can
-// exceed the limit. Beyond half of the cache's memory they are counted but not taken from the cache, so that a `set` finds room.
+// A small reply with nothing else in flight is always allowed, so that every client that reads is served. Only these replies can exceed the
+// limit. Beyond half of the cache's memory they are counted but not taken from the cache, so that a `set` has room.
 //
-// Each core counts in a plain number of its own. It reports to the shared sum in steps, so that a request does not touch a shared line.
+// Each core has a plain counter of its own. It reports to the shared sum in steps, so that a request does not write to a shared cache line.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,20 @@
 #include <cstddef>
 
 #include "apps/memcached/store.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 
 /// The sum over all cores.
 class ReplyMemory {
  public:
-  /// Of `memory=`, for replies in flight: one part in so many.
+  /// `memory=` divided by this is the limit of replies in flight.
   static constexpr std::size_t memory_divisor = 8;
-  /// Of what is left of the limit, for one connection: one part in so many.
+  /// The unused part of the limit divided by this is the share of one connection.
   static constexpr std::size_t share_divisor = 8;
-  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: lwIP cuts no more into segments
+  static constexpr std::size_t share_bytes_max = 256 * 1024;  ///< TCP_SND_BUF: the most that lwIP queues as segments
   static constexpr std::size_t small_bytes = 4096;            ///< of a small reply
-  /// Of `memory=`, at most taken from the cache by replies: one part in so many.
+  /// `memory=` divided by this is the most that replies may take from the cache.
   static constexpr std::size_t taken_divisor = 2;
 
   explicit ReplyMemory(Store& store) noexcept
@@ -41,7 +42,7 @@ class ReplyMemory {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   /// Of these, taken from the cache.
   [[nodiscard]] std::size_t taken_bytes() const noexcept { return taken(bytes()); }
-  /// Over half of the limit is taken: from here on memory counts more than the cost of a copy.
+  /// Over half of the limit is used: copying is now worth its time if it saves memory.
   [[nodiscard]] bool scarce() const noexcept { return bytes() > limit_bytes_ / 2; }
   /// A connection's input waits once it has this much in flight; 0 at the limit.
   [[nodiscard]] std::size_t share_bytes() const noexcept {
@@ -54,6 +55,7 @@ class ReplyMemory {
   }
   void discharge(std::size_t bytes) noexcept {
     const std::size_t before = bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    require(before >= bytes, "memcached: replies discharge no more than was charged", bytes);
     store_.discharge_held(taken(before) - taken(before - bytes));
   }
 
@@ -66,10 +68,10 @@ class ReplyMemory {
   std::atomic<std::size_t> bytes_{0};
 };
 
-/// One core's part. Used there only.
+/// One core's part. Only that core may use it.
 class ReplyAccount {
  public:
-  /// A core's first bytes are not reported. Replies of an ordinary load stay below this.
+  /// The first bytes of a core are not reported. The replies of an ordinary load stay below this.
   static constexpr std::size_t unreported_bytes_max = 256 * 1024;
   static constexpr std::size_t step_bytes = 64 * 1024;
 
@@ -77,7 +79,7 @@ class ReplyAccount {
   ReplyAccount(const ReplyAccount&) = delete;
   ReplyAccount& operator=(const ReplyAccount&) = delete;
 
-  /// Before it, nothing is reported (tests of parts).
+  /// Without this call nothing is reported (for unit tests).
   void report_to(ReplyMemory& memory) noexcept { memory_ = &memory; }
   void charge(std::size_t bytes) noexcept {
     bytes_ += bytes;
@@ -85,6 +87,7 @@ class ReplyAccount {
       report();
   }
   void discharge(std::size_t bytes) noexcept {
+    require(bytes <= bytes_, "memcached: a core discharges no more reply bytes than it charged", bytes);
     bytes_ -= bytes;
     if (bytes_ < low_) [[unlikely]]
       report();
@@ -104,7 +107,7 @@ class ReplyAccount {
 
   std::size_t bytes_ = 0;
   std::size_t reported_ = 0;
-  std::size_t low_ = 0;  ///< below it, some of what was reported is taken back
+  std::size_t low_ = 0;  ///< below it, part of the reported bytes is taken back
   ReplyMemory* memory_ = nullptr;
 };
 

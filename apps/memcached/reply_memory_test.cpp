@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Clients that ask and do not read, many at once: what their replies take has a bound, is counted, and is no other client's loss.
+// Many clients at once that send requests and do not read: the memory of their replies is bounded and counted, and other clients are
+// served.
 #include "apps/memcached/reply_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -56,7 +57,7 @@ struct Level {
   }
 };
 
-constexpr std::size_t core_spare_bytes = 1 << 20;  // chunks and what a core need not report
+constexpr std::size_t core_spare_bytes = 1 << 20;  // spare chunks, and bytes that a core need not report
 
 class StalledReaders : public testing::Test {
  protected:
@@ -72,7 +73,7 @@ class StalledReaders : public testing::Test {
       for (auto& peer : stalled) peer->send(request);
     }
   }
-  /// The bystander reads its answers, and is served at once.
+  /// The bystander reads its replies, and is served at once.
   void expect_served() {
     for (int i = 0; i < 100; ++i) {
       bystander.send(store("mine", 1000) + "get mine\r\n");
@@ -93,7 +94,7 @@ class StalledReaders : public testing::Test {
   std::vector<std::unique_ptr<Peer>> stalled;
 };
 
-// 13 bytes of a client made the server keep a chunk of 4 KiB: 650 KB of requests took 203 MB.
+// In an earlier version, 13 bytes from a client made the server keep a chunk of 4 KiB: 650 KB of requests took 203 MB.
 TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   bystander.send(store("a", 1000) + store("mine", 1000));
   bystander.read_all();
@@ -107,7 +108,7 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// More clients than the limit has room for: each may have one small reply in flight, which keeps no chunk that it shares with others.
+// More clients than the limit allows for: each may have one small reply in flight, which keeps no shared chunk.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   bystander.send(store("a", 900) + store("mine", 1000));
   bystander.read_all();
@@ -121,7 +122,7 @@ TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   expect_level(before);
 }
 
-// Memory of replies is taken from the cache: items go, and nothing is refused.
+// The memory of replies is taken from the cache: items are evicted, and no request is refused.
 TEST_F(StalledReaders, ShrinkTheCache) {
   for (unsigned i = 0; i < 20'000; ++i) bystander.send(store("k" + std::to_string(i), 1000));
   bystander.read_all();
@@ -157,11 +158,12 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   expect_level(before);
 }
 
-// Each connection may have one large value in flight. Enough of them, each with a value that was replaced since, would hold all memory.
+// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would hold all
+// memory.
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;
-  constexpr std::size_t bytes = 100'000;  // 30 MB together, of 16
+  constexpr std::size_t bytes = 100'000;  // 30 MB together; the limit is 16 MB
   for (unsigned i = 0; i < clients; ++i) {
     bystander.send(store("large", bytes));
     ASSERT_EQ(bystander.read_all(), "STORED\r\n") << "client " << i;
@@ -205,7 +207,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have as much in flight as the stack cuts into segments, whatever its requests are.
+// One client that reads may have in flight as much as the stack queues as segments, whatever it requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.send(store("a", 1000));
   bystander.read_all();
@@ -224,13 +226,13 @@ TEST(ReplyAccount, ReportsWhatIsOverItsFreePartAndTakesItBack) {
   account.report_to(memory);
   account.charge(ReplyAccount::unreported_bytes_max);
   EXPECT_EQ(memory.bytes(), 0U);
-  std::size_t most = 0;
+  std::size_t maximum = 0;
   for (int i = 0; i < 5000; ++i) {
     account.charge(333);
     ASSERT_GE(memory.bytes() + ReplyAccount::unreported_bytes_max, account.bytes());
-    most = std::max(most, memory.bytes());
+    maximum = std::max(maximum, memory.bytes());
   }
-  EXPECT_EQ(server.store.held_bytes(), most);
+  EXPECT_EQ(server.store.held_bytes(), maximum);
   for (int i = 0; i < 5000; ++i) {
     account.discharge(333);
     ASSERT_GE(memory.bytes() + ReplyAccount::unreported_bytes_max, account.bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What all connections share: the store, the clock, and for each core its counters and reply memory.
+// State that all connections share: the store, the clock, and for each core its counters and reply memory.
 #pragma once
 
 #include <array>
@@ -15,25 +15,27 @@
 #include "apps/memcached/reply_memory.hpp"
 #include "apps/memcached/statistics.hpp"
 #include "apps/memcached/store.hpp"
-#include "kernel/spin_lock.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 
-/// What is said about the server; nothing of it changes while it runs.
+/// Facts that the server reports about itself. They do not change while it runs.
 struct Settings {
-  std::string version;  ///< as the `version` command says it; without spaces or line ends
+  std::string version;  ///< as the `version` command reports it; without spaces or line ends
   std::string address;
   std::uint16_t port = 11211;
 };
 
-/// Belongs to one core: no other writes to it.
+/// Belongs to one core; only that core writes to it.
 struct alignas(64) CoreState {
   Statistics statistics;
   ReplyPool replies;
   Holders holders;
-  std::size_t unchecked_bytes = 0;  ///< parsed since the held bytes were looked at (holders.hpp)
+  std::size_t unchecked_bytes = 0;  ///< parsed since the last check of the held bytes (holders.hpp)
+  std::size_t copied_bytes = 0;     ///< by commands, since a command last had to wait because of copied bytes (conversation.hpp)
   Service* service = nullptr;
-  Errand shed_there{&shed_here, this};
+  unsigned index = 0;                         ///< the core's number
+  CoalescedCall shed_call{&shed_here, this};  ///< other cores ask this one to reset holders
 
  private:
   static void shed_here(void* core) noexcept;
@@ -50,6 +52,7 @@ class Service {
         cores_(std::make_unique<CoreState[]>(cores)) {
     for (unsigned index = 0; index < cores; ++index) {
       cores_[index].service = this;
+      cores_[index].index = index;
       cores_[index].replies.account().report_to(reply_memory);
     }
   }
@@ -59,7 +62,10 @@ class Service {
   const Settings settings;
   const unsigned core_count;
   ReplyMemory reply_memory;
-  [[nodiscard]] CoreState& core(unsigned index) noexcept { return cores_[index]; }
+  [[nodiscard]] CoreState& core(unsigned index) noexcept {
+    require(index < core_count, "memcached: no such core", index);
+    return cores_[index];
+  }
 
   /// Sum over all cores since start or the last reset.
   [[nodiscard]] std::uint64_t total(Count which) const noexcept;

@@ -8,6 +8,7 @@
 
 #include "kernel/events.hpp"
 #include "kernel/log.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 
@@ -16,12 +17,17 @@ Session::Session(Service& service, CoreState& core) noexcept
   core_.statistics.add(Count::total_connections);
 }
 
+inline void Session::check_core() const noexcept {
+  require(this_core() == core_.index, "memcached: a session runs on the core of its connection", core_.index);
+}
+
 Session::~Session() {
   settle_all();
   core_.statistics.add(Count::closed_connections);
 }
 
 void Session::received(net::Buffer data) {
+  check_core();
   if (ended_) return;
   core_.statistics.add(Count::bytes_read, data.bytes());
   input_.append(std::move(data));
@@ -29,7 +35,8 @@ void Session::received(net::Buffer data) {
 }
 
 void Session::writable() {
-  // All was acknowledged, as a rule together with the next request, which is answered by now: nothing waits for room.
+  check_core();
+  // Usually the acknowledgement came together with the next request, which is answered by now: then nothing waits for room.
   if (ended_ || (!waits_ && input_.empty() && reply_.empty() && unsent_.empty())) {
     settle();
   } else {
@@ -52,8 +59,8 @@ void Session::closed() {
 
 void Session::work() {
   settle();
-  turns();
-  // Values of an unfinished get, and bytes for which the connection has no room, may stay for long.
+  parse_and_send();
+  // Values of an unfinished get, and bytes for which the connection has no room, may stay for a long time.
   if (!reply_.empty()) reply_.move_to_own_storage();
   if (core_.unchecked_bytes >= Holders::bytes_per_check) {
     core_.unchecked_bytes = 0;
@@ -61,9 +68,9 @@ void Session::work() {
   }
 }
 
-/// Parses and sends by turns until the input is used up or the connection takes no more. Each turn uses up input, writes a reply or hands
-/// some of it over. A turn that does none of these would be repeated for ever, so it ends the connection.
-[[gnu::always_inline]] inline void Session::turns() {
+/// Alternates between parsing and sending until the input is consumed or the connection accepts no more. Each round consumes input, writes
+/// to the reply or sends some of it. A round that does none of these would be repeated for ever, so it aborts the connection.
+[[gnu::always_inline]] inline void Session::parse_and_send() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();
     std::size_t parsed = 0;
@@ -72,23 +79,23 @@ void Session::work() {
       const std::size_t used = parse();
       parsed += used;
       if (input_.empty() || conversation_.closing() || conversation_.waits()) break;
-      if (used == 0 && !reply_.full()) return stuck();
+      if (used == 0 && !reply_.full()) return abort_without_progress();
     }
     const bool was_full = reply_.full();
     if (reply_.failed()) {
       core_.statistics.add(Count::reply_no_memory);
-      return cut();
+      return abort_connection();
     }
-    if (!send_reply()) return;  // `writable` comes back here
+    if (!send_reply()) return;  // `writable` continues here
     if (conversation_.closing()) break;
     if (!may_go_on) return;
-    if (conversation_.waits()) {  // for memory of the store, which is freed between events
-      return again_.arm(std::chrono::nanoseconds(0), [this] {
+    if (conversation_.waits()) {  // for events of other clients, or for memory, which is freed between events
+      return retry_.arm(std::chrono::nanoseconds(0), [this] {
         if (!ended_) work();
       });
     }
-    if (was_full) {  // the parser stopped for want of room, and may stand in the middle of what it carries
-      if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return stuck();
+    if (was_full) {  // the parser stopped because the reply was full, perhaps within carried bytes
+      if (parsed == 0 && reply_.position() == written && reply_.taken() == taken) return abort_without_progress();
       continue;
     }
     if (!peer_closed_) return;
@@ -96,10 +103,10 @@ void Session::work() {
   }
   ended_ = true;
   input_.clear();
-  connection().close();  // after all that was sent
+  connection().close();  // sends everything first
 }
 
-/// Works on the first piece of the input and drops what is used up of it. Returns how many bytes that were.
+/// Parses the first piece of the input and drops the bytes that were consumed. Returns their number.
 [[gnu::always_inline]] inline std::size_t Session::parse() {
   const std::span<const std::byte> front = input_.front();
   const std::uint64_t requests = core_.statistics.value(Count::requests);
@@ -113,6 +120,7 @@ void Session::work() {
 void Session::settle() noexcept {
   const std::size_t in_flight = in_flight_bytes();
   if (in_flight == 0) return settle_all();
+  require(in_flight <= reply_.taken(), "memcached: more bytes in flight than were taken from the reply", in_flight);
   if (reply_.taken() - in_flight < boundary_) return;
   core_.replies.account().discharge(older_cost_);
   older_cost_ = newer_cost_;
@@ -128,7 +136,7 @@ void Session::settle_all() noexcept {
 
 void Session::reset_connection() noexcept {
   core_.statistics.add(Count::holders_reset);
-  cut();
+  abort_connection();
 }
 
 [[gnu::always_inline]] inline bool Session::may_parse() noexcept {
@@ -141,12 +149,12 @@ void Session::reset_connection() noexcept {
   return may;
 }
 
-void Session::stuck() {
+void Session::abort_without_progress() {
   core_.statistics.add(Count::no_progress);
-  cut();
+  abort_connection();
 }
 
-/// Hands over what may leave. False: the connection takes no more just now, or is gone.
+/// Sends the part of the reply that may leave. False: the connection accepts no more now, or is gone.
 bool Session::send_reply() {
   for (;;) {
     if (unsent_.empty()) {
@@ -163,22 +171,22 @@ bool Session::send_reply() {
       });
       newer_cost_ += added;
       core_.replies.account().charge(added);
-      if (referred != bytes) {  // no memory for a piece: the stream has a hole now, so it must end
+      if (referred != bytes) {  // no memory for a piece: the stream has a gap now, so it must end
         core_.statistics.add(Count::reply_no_memory);
-        cut();
+        abort_connection();
         return false;
       }
     }
     const std::size_t bytes = unsent_.bytes();
     if (const auto sent = connection().send(std::move(unsent_)); !sent) {
-      if (sent.error().code != ErrorCode::full) cut();
+      if (sent.error().code != ErrorCode::full) abort_connection();
       return false;
     }
     core_.statistics.add(Count::bytes_written, bytes);
   }
 }
 
-void Session::cut() {
+void Session::abort_connection() {
   ended_ = true;
   input_.clear();
   unsent_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A session against a connection that the test plays itself: how much it takes, when it has room again, and when the peer is gone.
+// A session with a simulated connection: back-pressure, room that returns, and peers that disconnect.
 #include "apps/memcached/session.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Peer {
     if (session != nullptr) session->closed();
   }
   void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
-  /// Reads and makes room by turns until nothing more comes.
+  /// Alternates between reading and making room until no more output arrives.
   std::string read_all() {
     std::string text;
     for (;;) {
@@ -62,7 +62,7 @@ TEST(Session, LargeValuesAreNotCopied) {
   EXPECT_EQ(server.store.held_bytes(), 0U);
 }
 
-// A peer that asks and does not read is stopped: what it sent stays unparsed, and what is queued for it has a bound.
+// Requests of a peer that does not read its replies stay unparsed, and the bytes queued for it are bounded.
 TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
   Server server;
   Peer peer(server);
@@ -93,7 +93,7 @@ TEST(Session, TinySendSpaceStillDeliversEverything) {
   EXPECT_TRUE(peer.connection.closed);
 }
 
-// A malformed get takes its values back even when its line comes in two pieces: they were not sent before its end.
+// A malformed get withdraws its values even if its line arrives in two pieces: they are not sent before the line ends.
 TEST(Session, ValuesWaitForTheEndOfTheirLine) {
   Server server;
   Peer peer(server);
@@ -114,7 +114,7 @@ TEST(Session, QuitClosesAfterTheReply) {
   EXPECT_EQ(peer.read_all(), "END\r\n");
   EXPECT_TRUE(peer.connection.closed);
   EXPECT_FALSE(peer.connection.aborted);
-  peer.send("get c\r\n");  // comes too late and is dropped
+  peer.send("get c\r\n");  // arrives after the quit and is dropped
   EXPECT_EQ(server.service.total(Count::cmd_get), 1U);
 }
 
@@ -126,7 +126,7 @@ TEST(Session, PeerThatClosesGetsItsAnswersFirst) {
   peer.read_all();
   peer.send("get a\r\nget a\r\nget a\r\n");
   peer.session->peer_closed();
-  EXPECT_FALSE(peer.connection.closed);  // two are still to come
+  EXPECT_FALSE(peer.connection.closed);  // two replies are still due
   const std::string answer = peer.read_all();
   EXPECT_EQ(answer.size(), 3 * (value.size() + std::string("VALUE a 0 1048576\r\n\r\nEND\r\n").size()));
   EXPECT_TRUE(peer.connection.closed);
@@ -162,8 +162,9 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   EXPECT_LE(server.service.core(0).replies.chunks_out(), 1U);
 }
 
-// The values of an unfinished get are held back. While other connections are answered in between, each of them is a segment of its own, and
-// the reply is full by segments with few bytes in it: then the values must leave, or parser and connection wait for each other for ever.
+// The values of an unfinished get are held back. If other connections are answered in between, each value is a segment of its own, and the
+// reply reaches its limit of segments with few bytes in it. Then the values must be sent. Otherwise parser and connection would wait for
+// each other for ever.
 TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   neap::host::WatchedWork work("Session::work with a reply that is full by segments");
   work.begin_piece();
@@ -185,7 +186,7 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   EXPECT_EQ(peer.read_all(), expected + "END\r\n");
 }
 
-// A parser that says "more" of an input that holds enough would have it copied into the small buffer for the fronts of commands.
+// If a parser asked for more although the input is sufficient, the input would be copied into the small buffer for split commands.
 TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   neap::host::WatchedWork work("Session::work with a zero byte within a get");
   work.begin_piece();
@@ -202,7 +203,7 @@ TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   }
 }
 
-// The bounds below hold whatever a parser asks for.
+// These bounds hold for any request of a parser.
 TEST(Carry, TakesNoMoreThanItHasRoomFor) {
   const auto carry = std::make_unique<Carry>();
   EXPECT_TRUE(carry->add(std::string(Carry::bytes_max - 1, 'a')));
@@ -220,7 +221,7 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   auto [item, outcome] = server.store.allocate(server.store.key("a"), 0, expires_never, 10, server.service.clock.now());
   ASSERT_EQ(outcome, Outcome::stored);
   Transfer transfer;
-  transfer.bytes_left = 1 << 20;  // a length that no item agreed to
+  transfer.bytes_left = 1 << 20;  // more than the item has
   transfer.to = item->value_data();
   transfer.item = std::move(item);
   EXPECT_TRUE(transfer.take("0123456789"));
@@ -229,9 +230,40 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   EXPECT_FALSE(transfer.take("x"));
   transfer.item.reset();
   EXPECT_FALSE(transfer.take("x"));
-  transfer.swallow(3);
+  transfer.discard(3);
   EXPECT_FALSE(transfer.take("four"));
   EXPECT_TRUE(transfer.take("all"));
+}
+
+// Neap's own mistakes end in a panic that names the broken rule, in release builds too.
+TEST(RequireDeathTest, MistakesAreNamed) {
+  Server server;
+  CoreState& core = server.service.core(0);
+  const auto panics = testing::ExitedWithCode(18);
+  EXPECT_EXIT((void)server.service.core(1), panics, "memcached: no such core");
+  EXPECT_EXIT(core.replies.account().discharge(1), panics, "discharges no more reply bytes than it charged");
+  EXPECT_EXIT(
+      {
+        Reply reply(core.replies);
+        (void)reply.room(1);
+        reply.advance(ReplyPool::chunk_bytes + 1);
+      },
+      panics, "a reply exceeds its chunk");
+  EXPECT_EXIT(
+      {
+        Session session(server.service, core);
+        core.index = 1;
+        session.received({});
+      },
+      panics, "a session runs on the core of its connection");
+  EXPECT_EXIT(
+      {
+        auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
+        allocated.item->references = 0;
+        allocated.item->hold();
+      },
+      panics, "an item without references cannot be held");
+  EXPECT_EXIT((void)server.store.commit(Mode::set, {}, 0, 2), panics, "only an item that was never linked is committed");
 }
 
 TEST(Reply, RoomIsNeverMoreThanAChunk) {
@@ -243,7 +275,7 @@ TEST(Reply, RoomIsNeverMoreThanAChunk) {
   EXPECT_TRUE(reply.failed());
 }
 
-// Many connections with a reply under way each: small replies share chunks, so they do not cost a page each.
+// Many connections, each with a reply in flight: small replies share chunks, so they do not cost a page each.
 TEST(Session, SmallRepliesUnderWayShareMemory) {
   Server server;
   std::vector<std::unique_ptr<Peer>> peers;

@@ -112,7 +112,7 @@ void show_settings(const Service& service, Lines lines) {
   lines.text("lru_crawler", "no");
 }
 
-/// Items lie in no slab classes here; they are shown by the power of two that holds them.
+/// This store has no slab classes; items are shown by the next power of two of their size.
 template <typename Show>
 void for_each_size(const Service& service, Show show) {
   const auto sizes = service.store.sizes();
@@ -171,7 +171,7 @@ StatisticsAnswer show_statistics(Service& service, std::string_view topic, const
   return StatisticsAnswer::shown;
 }
 
-void tell_counters(Service& service, std::optional<unsigned> core, const Emit& emit) {
+void report_counters(Service& service, std::optional<unsigned> core, const Emit& emit) {
   const auto value = [&](Count count) { return core ? service.core(*core).statistics.value(count) : service.total(count); };
   emit("requests", value(Count::requests));
   emit("total_connections", value(Count::total_connections));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the `stats` command tells.
+// The counters behind the `stats` command.
 //
-// Each core counts what it did in counters of its own, which cost an ordinary add; only who asks walks over all cores. A reset therefore
-// does not touch them: it remembers their sums, and they are taken off from then on.
+// Each core has counters of its own, so that counting costs an ordinary add. A reader sums over all cores. A reset does not change the
+// counters: it stores their sums, which are subtracted from then on.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ namespace neap::memcached {
 
 class Service;
 
-/// Counted on the core that served the request. Names as `stats` shows them (protocol.txt, "General-purpose statistics").
+/// Counted on the core that served the request. The names are those of `stats` (protocol.txt, "General-purpose statistics").
 enum class Count : std::uint8_t {
   total_connections,
   closed_connections,
   rejected_connections,
-  requests,  ///< commands of any kind, good or bad; not in `stats`, but what the log counts
+  requests,  ///< commands of any kind, valid or not; not in `stats`; the log's count of requests
   cmd_get,
   cmd_set,
   cmd_flush,
@@ -48,11 +48,11 @@ enum class Count : std::uint8_t {
   bytes_read,
   bytes_written,
   reply_no_memory,
-  holders_reset,  ///< connections reset because of the values that they held by not reading (holders.hpp)
-  reply_waits,    ///< times that a connection's input began to wait for its replies to be read
+  holders_reset,  ///< connections reset because they held values by not reading (holders.hpp)
+  reply_waits,    ///< times that a connection's input began to wait for the peer to read its replies
   protocol_errors,
-  protocol_overrun,  ///< connections ended because received bytes did not fit where they should have gone
-  no_progress,       ///< connections ended because work on them made no progress
+  protocol_overrun,  ///< connections ended because received bytes exceeded their destination (a parser's mistake)
+  no_progress,       ///< connections ended because handling them made no progress (the session's mistake)
   size
 };
 
@@ -62,8 +62,8 @@ struct Statistics {
   [[nodiscard]] std::uint64_t value(Count which) const noexcept { return counters[static_cast<std::size_t>(which)].value(); }
 };
 
-/// Every counter under its name, as numbers: of one core, or (without one) of the server since the last reset, with the store's gauges.
-void tell_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
+/// Emits every counter with its name: of one core, or (without `core`) of the server since the last reset, with the store's gauges.
+void report_counters(Service& service, std::optional<unsigned> core, const Emit& emit);
 
 /// Receives one name and its value.
 using StatisticSink = std::function<void(std::string_view name, std::string_view value)>;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
@@ -17,15 +16,17 @@ namespace neap::memcached {
 
 void release_item(void* pointer) noexcept {
   auto* const item = static_cast<Item*>(pointer);
-  if (item->references.fetch_sub(1, std::memory_order_acq_rel) == 1) item->store->release(*item);
+  const std::uint32_t before = item->references.fetch_sub(1, std::memory_order_acq_rel);
+  require(before != 0, "memcached: an item is released once for each reference");
+  if (before == 1) item->store->release(*item);
 }
 
-/// What the kernel's heap takes for it (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling, of 16 bytes at
-/// least.
+/// The bytes that the kernel's heap uses for the item (kernel/memory/heap.hpp): whole pages above 8 KiB, else four steps to each doubling,
+/// each at least 16 bytes.
 std::size_t Store::footprint(std::size_t key_bytes, std::size_t value_bytes) noexcept {
-  constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, least_step_bytes = 16;
+  constexpr std::size_t object_bytes_max = 8192, page_bytes = 4096, step_bytes_min = 16;
   const std::size_t bytes = sizeof(Item) + key_bytes + value_bytes + 2;
-  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, least_step_bytes);
+  const std::size_t step = bytes > object_bytes_max ? page_bytes : std::max(std::bit_floor(bytes - 1) / 4, step_bytes_min);
   return (bytes + step - 1) / step * step;
 }
 
@@ -42,8 +43,9 @@ Store::Store(const StoreOptions& options)
       spares_(std::make_unique<Spares[]>(cores_)),
       table_(options.buckets, retire_),
       shards_(std::make_unique<Shard[]>(options.shards)) {
-  assert(std::has_single_bit(options.shards) && options.shards <= shards_max);
-  assert(std::has_single_bit(options.buckets) && options.buckets >= options.shards);
+  require(std::has_single_bit(options.shards) && options.shards <= shards_max, "memcached: shards are a power of two", options.shards);
+  require(std::has_single_bit(options.buckets) && options.buckets >= options.shards,
+          "memcached: buckets are a power of two, for each shard");
   for (auto& oldest : oldest_used_) oldest.store(nothing_there, std::memory_order_relaxed);
   if (!refill_spares()) raise_pressure();
 }
@@ -59,12 +61,12 @@ Store::~Store() {
   for (unsigned core = 0; core < cores_; ++core) {
     for (const std::atomic<void*>& block : spares_[core].blocks) memory_.release(block.load(std::memory_order_relaxed));
   }
-  assert(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0);  // nobody may hold an item longer than the store lives
+  require(used_bytes() == 0 && held_bytes() == 0 && retired_bytes() == 0, "memcached: an item is held longer than the store exists");
 }
 
 // --- Finding -----------------------------------------------------------------------------------------------------------------------------
 
-/// An item that a reader found dead is taken out at once: its room is worth more than the lock costs, and that is paid once an item.
+/// An expired or flushed item that a reader found is unlinked at once. Freeing its memory is worth taking the lock, once for each item.
 Store::Found Store::discard(Item& item, Seconds now) noexcept {
   const bool flushed = item.cas <= flushed_cas_.load(std::memory_order_relaxed);
   Shard& shard = shard_of(item.hash);
@@ -75,7 +77,7 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   return {.item = nullptr, .expired = !flushed, .flushed = flushed};
 }
 
-/// Under the shard's lock. What is dead in this chain goes: so expired items give their room back at the rate at which new ones come.
+/// Under the shard's lock. Unlinks the expired and flushed items of the chain, so that they are freed as fast as new ones arrive.
 Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
   Item* oldest = nullptr;  // chains begin with their newest item
@@ -99,9 +101,9 @@ Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   return found;
 }
 
-/// Under the lock: a copy that replaces the item at the same moment takes the new expiry with it (`swap_if_same`, `move`).
+/// Takes the lock, so that a copy that replaces the item at the same moment has the new expiry (`swap_if_same`, `move`).
 Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept {
-  Found found = find(key, now);  // marks it as used, and tells expired and flushed items apart
+  Found found = find(key, now);  // marks it as used, and distinguishes expired and flushed items
   if (found.item == nullptr) return found;
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
@@ -113,19 +115,17 @@ Store::Found Store::touch(const Key& key, Seconds expires, Seconds now) noexcept
 // --- Storing -----------------------------------------------------------------------------------------------------------------------------
 
 Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds expires, std::uint64_t value_bytes, Seconds now) noexcept {
-  assert(!key.text.empty() && key.text.size() <= key_bytes_max);
+  require(!key.text.empty() && key.text.size() <= key_bytes_max, "memcached: length of a key", key.text.size());
   if (value_bytes > value_bytes_max_) return {.item = {}, .outcome = Outcome::too_large};
   const std::size_t bytes = footprint(key.text.size(), value_bytes);
   void* memory = nullptr;
   if (reserve(bytes, now)) {
     memory = allocate_bytes(sizeof(Item) + key.text.size() + value_bytes + 2);
-    // Nothing is evicted here: it would come back after a grace period, too late for this item. `relieve` does it before the next command.
+    // Eviction here would not help: the evicted memory is free only after a grace period, too late for this item. `relieve` evicts before
+    // the next command.
     if (memory == nullptr) used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  if (memory == nullptr) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    return {.item = {}, .outcome = Outcome::out_of_memory};
-  }
+  if (memory == nullptr) return {.item = {}, .outcome = Outcome::out_of_memory};
   auto* const item = new (memory) Item{};
   item->hash = key.hash;
   item->value_bytes = static_cast<std::uint32_t>(value_bytes);
@@ -140,6 +140,7 @@ Store::Allocated Store::allocate(const Key& key, std::uint32_t flags, Seconds ex
 }
 
 Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept {
+  require(item && item->store == this && item->cas == 0, "memcached: only an item that was never linked is committed");
   if (mode == Mode::append || mode == Mode::prepend) return join(*item.get(), mode == Mode::append, expected_cas, now);
   Shard& shard = shard_of(item->hash);
   const Key key{item->key(), item->hash};
@@ -161,18 +162,18 @@ Store::Done Store::commit(Mode mode, ItemPointer item, std::uint64_t expected_ca
   return {.outcome = Outcome::stored, .cas = cas};
 }
 
-/// Puts `fresh` in the place of `old` if that is still the item with this key.
+/// Replaces `old` by `fresh` if `old` is still the item with this key.
 Store::Swap Store::swap_if_same(Item& old, ItemPointer& fresh, Seconds now, Done& done) noexcept {
   Shard& shard = shard_of(old.hash);
   const std::lock_guard lock(shard.lock);
   if (find_live({old.key(), old.hash}, now, shard) != &old) return Swap::changed;
-  fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // it may have been touched since
+  fresh->expires.store(old.expires.load(std::memory_order_relaxed), std::memory_order_relaxed);  // `old` may have been touched meanwhile
   done.cas = link(shard, std::move(fresh), &old, now);
   return Swap::done;
 }
 
-/// Append and prepend. The new item is put together without the lock, as it may take a copy of a megabyte, and is thrown away if the old
-/// one was changed meanwhile. `old` is held so that evicting it for the new one's room does not take its bytes away.
+/// Append and prepend. The new item is filled without the lock, because the copy may be a megabyte, and is discarded if the old one was
+/// replaced meanwhile. `old` is held, so that its bytes stay even if it is evicted to make room for the new one.
 Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Seconds now) noexcept {
   const Key key{piece.key(), piece.hash};
   for (unsigned attempt = 0; attempt < optimistic_tries_max; ++attempt) {
@@ -186,9 +187,10 @@ Store::Done Store::join(Item& piece, bool at_end, std::uint64_t expected_cas, Se
     auto [fresh, outcome] =
         allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), std::uint64_t{first.size()} + second.size(), now);
     if (!fresh) return {.outcome = outcome};
+    require(first.size() + second.size() == fresh->value_bytes, "memcached: both values fit into the new item", fresh->value_bytes);
     std::memcpy(fresh->value_data(), first.data(), first.size());
     std::memcpy(fresh->value_data() + first.size(), second.data(), second.size());
-    Done done{.outcome = Outcome::stored};
+    Done done{.outcome = Outcome::stored, .copied_bytes = first.size() + second.size()};
     if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
   }
   return {.outcome = Outcome::out_of_memory};
@@ -210,9 +212,10 @@ Store::Done Store::arithmetic(const Key& key, bool up, std::uint64_t delta, std:
     const ItemPointer holder(old);
     auto [fresh, outcome] = allocate(key, old->flags, old->expires.load(std::memory_order_relaxed), bytes, now);
     if (!fresh) return {.outcome = outcome};
+    require(digit_count <= fresh->value_bytes, "memcached: a number fits into its item", digit_count);
     std::memcpy(fresh->value_data(), digits, digit_count);
     std::memset(fresh->value_data() + digit_count, ' ', bytes - digit_count);
-    Done done{.outcome = Outcome::stored, .value = value};
+    Done done{.outcome = Outcome::stored, .value = value, .copied_bytes = bytes};
     if (swap_if_same(*old, fresh, now, done) == Swap::done) return done;
   }
   return {.outcome = Outcome::out_of_memory};
@@ -223,6 +226,7 @@ Store::Done Store::create_number(const Key& key, std::uint64_t value, Seconds ex
   const auto digit_count = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
   auto [item, outcome] = allocate(key, 0, expires, digit_count, now);
   if (!item) return {.outcome = outcome};
+  require(digit_count == item->value_bytes, "memcached: a new number fits into its item", digit_count);
   std::memcpy(item->value_data(), digits, digit_count);
   Done done = commit(Mode::add, std::move(item), 0, now);
   done.value = value;
@@ -248,7 +252,7 @@ void Store::flush(Seconds when, Seconds now) noexcept {
   flush_up_to_now();
 }
 
-/// Another core may have flushed newer items between the two steps: they stay flushed.
+/// Another core may flush newer items between the two steps; these stay flushed.
 void Store::flush_up_to_now() noexcept { detail::raise_to(flushed_cas_, cas_.load(std::memory_order_relaxed)); }
 
 void Store::flush_due(Seconds now) noexcept {
@@ -260,7 +264,7 @@ void Store::flush_due(Seconds now) noexcept {
 // --- Linking; under the shard's lock -----------------------------------------------------------------------------------------------------
 
 std::uint64_t Store::link(Shard& shard, ItemPointer pointer, Item* instead, Seconds now) noexcept {
-  Item& item = *pointer.detach();  // the table's reference from here on
+  Item& item = *pointer.detach();  // the reference now belongs to the table
   item.cas = cas_.fetch_add(1, std::memory_order_relaxed) + 1;
   item.accessed.store(now << 1, std::memory_order_relaxed);
   enqueue(shard, item);
@@ -286,6 +290,7 @@ void Store::enqueue(Shard& shard, Item& item) noexcept {
   (shard.newest != nullptr ? shard.newest->place.order.newer : shard.oldest) = &item;
   shard.newest = &item;
   const std::size_t bytes = footprint(item);
+  require(size_class(bytes) < size_classes, "memcached: an item's size has a class", bytes);
   SizeClass& size = shard.sizes[size_class(bytes)];
   ++size.items;
   size.bytes += bytes;
@@ -300,6 +305,7 @@ void Store::dequeue(Shard& shard, Item& item) noexcept {
   (older != nullptr ? older->place.order.newer : shard.oldest) = newer;
   const std::size_t bytes = footprint(item);
   SizeClass& size = shard.sizes[size_class(bytes)];
+  require(size.items != 0 && size.bytes >= bytes, "memcached: an unlinked item was counted when it was linked", bytes);
   --size.items;
   size.bytes -= bytes;
   --shard.counters.items;

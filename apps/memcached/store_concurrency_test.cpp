@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Cores of the host machine (1, 2 and 4), each in its event loop, on one store: what a reader finds must be one whole value of that key,
-// whatever the others do to it and to the table meanwhile. Meant to be run under the thread and address sanitizers.
+// Cores of the host machine (1, 2 and 4), each in its event loop, on one store. A reader must find one whole value of its key, while other
+// cores change the item and the table. To be run under the thread and address sanitizers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 
 using host::HostMachine;
 
-/// A value that tells whether it is whole: a length, the key's number, and letters that follow from both.
+/// A value that can be checked: a length, the key's number, and letters computed from both.
 std::string make_value(unsigned key, std::size_t bytes) {
   std::string value = std::to_string(key) + "/" + std::to_string(bytes) + "/";
   while (value.size() < bytes) value.push_back(static_cast<char>('a' + (key + value.size()) % 26));
@@ -40,7 +40,7 @@ struct Worker {
   Store* store;
   unsigned keys;
   int events_left;
-  std::vector<std::pair<unsigned, ItemPointer>> held;  // by "replies" over several events
+  std::vector<std::pair<unsigned, ItemPointer>> held;  // held over several events, as replies do
   std::atomic<bool> done{false};
   std::uint64_t hits = 0, broken = 0, refused = 0;
 
@@ -100,9 +100,9 @@ struct Worker {
   }
 };
 
-/// `most_events` of each core, where four fight; fewer cores need fewer to have met in every way.
-void play(unsigned cores, const StoreOptions& options, unsigned keys, int most_events) {
-  const int events = cores == 4 ? most_events : most_events / 4;
+/// Runs `events_max` events on each of four cores. Fewer cores have fewer interleavings, so a quarter of the events is enough.
+void play(unsigned cores, const StoreOptions& options, unsigned keys, int events_max) {
+  const int events = cores == 4 ? events_max : events_max / 4;
   Store store(options);
   std::vector<Worker> workers(cores);
   {
@@ -117,7 +117,7 @@ void play(unsigned cores, const StoreOptions& options, unsigned keys, int most_e
     for (Worker& worker : workers) {
       ASSERT_TRUE(HostMachine::wait_until([&] { return worker.done.load(); }, std::chrono::seconds(100)));
     }
-    // Everything that was unlinked comes back once all cores have passed an event.
+    // Every unlinked item is reclaimed once all cores have passed an event boundary.
     EXPECT_TRUE(HostMachine::wait_until([&] { return store.retired_bytes() == 0; }));
   }
   std::uint64_t hits = 0;
@@ -135,13 +135,13 @@ StoreOptions tiny_table() {
   StoreOptions options;
   options.shards = 4;
   options.buckets = 4;
-  options.seed = 3;
+  options.seed = {3};
   return options;
 }
 
 class StoreOnCores : public testing::TestWithParam<unsigned> {};
 
-TEST_P(StoreOnCores, FewKeysMuchFoughtOver) { play(GetParam(), tiny_table(), 16, 3000); }
+TEST_P(StoreOnCores, FewKeysUnderContention) { play(GetParam(), tiny_table(), 16, 3000); }
 
 TEST_P(StoreOnCores, TableGrowsUnderReadersAndWriters) { play(GetParam(), tiny_table(), 20'000, 4000); }
 
@@ -151,7 +151,7 @@ TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {
   play(GetParam(), options, 5000, 3000);
 }
 
-// Appends and counts are done without the lock and tried again: none may be lost.
+// Appends and counts are done without the lock and retried: none may be lost.
 TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
   const unsigned cores = GetParam();
   Store store(tiny_table());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// The store's room: what goes when it is full, and when memory really comes back.
+// The store's memory: eviction when it is full, and reclamation of items.
 //
-// An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, readers of this moment may still see it.
-// `held`: past that, but replies on their way refer to it. `used + held` stays under the limit, so a crowd of slow readers makes the cache
-// smaller, not the machine fail. `retired` has a bound of its own, and eviction cannot make it less: commands wait for it
-// (store_relief.cpp).
+// An item passes through three accounts. `used`: being received, or linked. `retired`: unlinked, but its grace period is not over. `held`:
+// its grace period is over, but replies in flight refer to it. `used + held` stays under the limit, so many slow readers make the cache
+// smaller; the machine does not run out of memory. `retired` has a separate bound. Eviction cannot keep `retired` below it, so commands
+// wait (store_relief.cpp). A command that would have to evict many items leaves most of them to the commands after it. Until then `used`
+// exceeds the limit, by at most `backlog_bytes_max`.
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdlib>
 #include <mutex>
@@ -17,20 +17,23 @@
 namespace neap::memcached {
 
 bool Store::reserve(std::size_t bytes, Seconds now) noexcept {
-  std::size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  while (used + held_bytes() > memory_bytes_) {
+  used_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  for (unsigned evicted = 0; bytes_over_limit() != 0; ++evicted) {
+    if (evicted >= step_evictions && bytes_over_limit() <= backlog_bytes_max(bytes)) {
+      raise_pressure();
+      break;
+    }
     if (!evict_one(now)) {
       used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
       return false;
     }
-    used = used_bytes();
   }
   return true;
 }
 
-/// Takes the item that the hands of all shards find the longest unused. False if nothing is linked anywhere.
+/// Of the candidates of all shards, evicts or moves the one that has been unused for longest. False if no item is linked.
 bool Store::evict_one(Seconds now) noexcept {
-  const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // shards with items of one second take turns
+  const std::uint32_t first = next_victim_.fetch_add(1, std::memory_order_relaxed);  // if last uses are equal, shards take turns
   for (std::uint32_t attempt = 0; attempt < shard_count_; ++attempt) {
     Seconds best_used = nothing_there;
     std::uint32_t best = 0;
@@ -43,7 +46,7 @@ bool Store::evict_one(Seconds now) noexcept {
       }
     }
     if (best_used == nothing_there) return false;
-    if (evict_from(shards_[best], now)) return true;  // else another core emptied it meanwhile
+    if (evict_from(shards_[best], now)) return true;  // otherwise another core emptied the shard meanwhile
   }
   return false;
 }
@@ -58,9 +61,9 @@ bool Store::evict_from(Shard& shard, Seconds now) noexcept {
     }
     const std::uint32_t accessed = item.accessed.load(std::memory_order_relaxed);
     const bool used = (accessed & 1) != 0;
-    if (used && look < second_chances_a_look) {
+    if (used && look < second_chances_max) {
       ++shard.counters.second_chances;
-      if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) continue;
+      if (moves_left_.load(std::memory_order_relaxed) != 0 && move(shard, item)) return true;
       item.accessed.store(accessed & ~std::uint32_t{1}, std::memory_order_relaxed);
       item.fetched = true;
       dequeue(shard, item);
@@ -80,27 +83,29 @@ void Store::evict(Shard& shard, Item& item, bool used) noexcept {
   unlink(shard, item);
 }
 
-/// Unlinks what is expired or flushed.
+/// Unlinks an expired or flushed item.
 void Store::take_back(Shard& shard, Item& item) noexcept {
   ++shard.counters.reclaimed;
   if (!item.fetched && (item.accessed.load(std::memory_order_relaxed) & 1) == 0) ++shard.counters.expired_unfetched;
   unlink(shard, item);
 }
 
-/// Tells those who evict how long this shard's next candidate has been unused.
+/// Publishes the last use of this shard's next candidate, for evictions on any core.
 void Store::note_oldest(Shard& shard) noexcept {
   const Item* const oldest = shard.oldest;
   const Seconds used = oldest != nullptr ? oldest->accessed.load(std::memory_order_relaxed) >> 1 : nothing_there;
-  std::atomic<Seconds>& noted = oldest_used_[static_cast<std::size_t>(&shard - shards_.get())];
+  const auto index = static_cast<std::size_t>(&shard - shards_.get());
+  require(index < shard_count_, "memcached: no such shard", index);
+  std::atomic<Seconds>& noted = oldest_used_[index];
   if (noted.load(std::memory_order_relaxed) != used) noted.store(used, std::memory_order_relaxed);
 }
 
-// --- The way back to the allocator -------------------------------------------------------------------------------------------------------
+// --- Reclamation -------------------------------------------------------------------------------------------------------------------------
 
-/// Unlinked: it counts as gone, and is reclaimed once no event can still see it.
+/// After `unlink`: the item counts as retired, and is reclaimed after a grace period.
 void Store::retire(Item& item) noexcept {
   const std::size_t bytes = footprint(item);
-  used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  require(used_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is used than is retired", bytes);
   const std::size_t waiting = retired_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (waiting > retired_bytes_max_) [[unlikely]]
     raise_pressure();
@@ -113,8 +118,8 @@ void Store::reclaim(rcu::Node* node) noexcept {
   auto& item = *reinterpret_cast<Item*>(reinterpret_cast<std::byte*>(node) - offsetof(Item, place));
   Store& store = *item.store;
   const std::size_t bytes = footprint(item);
-  store.retired_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  if (item.references.load(std::memory_order_acquire) == 1) {  // only ours is left, and nobody can find the item to take another
+  require(store.retired_bytes_.fetch_sub(bytes, std::memory_order_relaxed) >= bytes, "memcached: less is retired than is reclaimed", bytes);
+  if (item.references.load(std::memory_order_acquire) == 1) {  // only the table's reference is left, and no reader can find the item
     store.free(item);
     return;
   }
@@ -123,9 +128,11 @@ void Store::reclaim(rcu::Node* node) noexcept {
   release_item(&item);
 }
 
-/// The last reference is gone: of an item that never was in the table, or of one that only replies still held.
+/// The last reference was released: of an item that never was in the table, or of one that only replies held.
 void Store::release(Item& item) noexcept {
-  (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(footprint(item), std::memory_order_relaxed);
+  const std::size_t bytes = footprint(item);
+  const std::size_t before = (item.counted_as_held ? held_bytes_ : used_bytes_).fetch_sub(bytes, std::memory_order_relaxed);
+  require(before >= bytes, "memcached: an item is released that is in no account", bytes);
   free(item);
 }
 
@@ -134,7 +141,7 @@ void Store::free(Item& item) noexcept {
   memory_.release(&item);
 }
 
-// --- What it tells about itself ----------------------------------------------------------------------------------------------------------
+// --- Counters ----------------------------------------------------------------------------------------------------------------------------
 
 StoreCounters Store::counters() const noexcept {
   StoreCounters sum;
@@ -152,7 +159,6 @@ StoreCounters Store::counters() const noexcept {
     sum.chain_evictions += shard.counters.chain_evictions;
     sum.moved += shard.counters.moved;
   }
-  sum.out_of_memory = refused_.load(std::memory_order_relaxed);
   sum.waits = waits_.load(std::memory_order_relaxed);
   return sum;
 }
@@ -164,7 +170,6 @@ void Store::reset_counters() noexcept {
     shard.counters = {.items = shard.counters.items, .bytes = shard.counters.bytes};
     for (SizeClass& size : shard.sizes) size.evictions = 0;
   }
-  refused_.store(0, std::memory_order_relaxed);
   waits_.store(0, std::memory_order_relaxed);
 }
 

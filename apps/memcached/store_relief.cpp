@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the store does when memory is short, before the next command rather than in the middle of one.
+// Relief when memory is short: it is done before the next command, not in the middle of one.
 //
-// Memory of a replaced or evicted item is free after a grace period, so no command can obtain it for itself. Two shortages follow:
+// The memory of a replaced or evicted item is free only after a grace period, so a command cannot evict to make room for its own item.
+// There are three shortages:
 //
-// Replaced items wait. A client that pipelines `append` on a large value retires a copy with each command. When more than
-// `retired_bytes_max` waits, further commands wait too: their session ends its event, and the grace period ends with it.
+// Retired items. A client that pipelines `append` on a large value retires a copy with each command. When more than half of
+// `retired_bytes_max` is retired, further commands wait: their session ends its event, and the grace period ends with it.
 //
-// Memory lies in pieces. Slabs that keep one item each are no room for a large value, although the limit is not reached. Each core has
-// spare blocks, one with room for the largest item. An allocation that fails takes the smallest that will do, and no further command begins
-// before the block is there again. To get it back, items are evicted in their usual order; small ones that were used are copied instead. So
-// the slabs that the hand has passed become empty, however few of their items stay. The price is a copy for each of them, and only while
-// memory is short.
+// A large item in a full store of small ones. To evict thousands of items for it in one event would delay all other clients of the core. So
+// it may exceed the limit, by a bounded amount, and the commands after it evict.
+//
+// Fragmentation. Slabs that keep one item each have no room for a large value, although the limit is not reached. Each core has spare
+// blocks: one for small items only, one with room for the largest item. An allocation that fails uses the smallest block that suffices, and
+// no further command of that kind begins before the block is replaced. To replace it, items are evicted in their usual order, but small
+// ones that were used are copied instead. So slabs that the hand has passed become empty, even if some of their items stay. The price is
+// one copy for each of these items, and only while memory is short.
+//
+// All of this is done in steps of `step_evictions` items, one for each command that allocates or waits. Commands with small items, which
+// come from slabs, make a step and go on; commands with large ones wait until the shortage is over.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -25,20 +32,20 @@ void* Store::allocate_bytes(std::size_t bytes) noexcept {
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) [[unlikely]]
     return allocate_from_spare(bytes);
-  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_least) [[unlikely]]
+  if (memory_.free_bytes != nullptr && memory_.free_bytes() < memory_.free_bytes_min) [[unlikely]]
     raise_pressure();
   return memory;
 }
 
-/// This core's blocks first. Small items need a slab, and another core may take the block that is released for it: then the other cores'
-/// blocks have to do.
+/// Tries this core's blocks first. A small item needs a slab, and another core may take the block that is released for it; then the other
+/// cores' blocks are tried.
 void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   raise_pressure();
   const unsigned own = machine::this_core();
   for (unsigned step = 0; step < cores_; ++step) {
     for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
       std::atomic<void*>& place = spares_[(own + step) % cores_].blocks[size];
-      if (bytes > spare_bytes()[size]) continue;
+      if (bytes > (size == 0 ? slab_item_bytes_max : spare_bytes()[size])) continue;
       void* const block = place.exchange(nullptr, std::memory_order_seq_cst);
       raise_pressure();  // after the exchange, so that `relieve` misses no block
       if (block == nullptr) continue;
@@ -50,55 +57,65 @@ void* Store::allocate_from_spare(std::size_t bytes) noexcept {
   return nullptr;
 }
 
-/// True if commands may begin.
-bool Store::relieve(Seconds now) noexcept {
-  const auto wait = [&] {
-    waits_.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  };
-  if (retired_bytes() > retired_bytes_max_ / 2) return wait();
-  if (!relief_.try_lock()) return wait();  // another core is at it
-  const std::lock_guard unlock(relief_, std::adopt_lock);
-  std::uint32_t reasons = pressure_.load(std::memory_order_seq_cst);
-  if (refill_spares() && retired_bytes() <= retired_bytes_max_) {
-    relief_round_ = 0;
-    // If another core took a block or retired more meanwhile, that is a new reason.
-    return pressure_.compare_exchange_strong(reasons, 0, std::memory_order_seq_cst) || wait();
+/// True if a command that allocates `bytes` may begin.
+bool Store::relieve(std::size_t bytes, Seconds now) noexcept {
+  require(machine::this_core() < cores_, "memcached: a core without spare blocks", machine::this_core());
+  if (relief_.try_lock()) {  // otherwise another core is doing this
+    const std::lock_guard unlock(relief_, std::adopt_lock);
+    if (relieve_a_little(now)) return true;
   }
-  if (retired_bytes() != 0 || ++relief_round_ % relief_rounds != 0) return wait();
-  if (make_room(now)) return wait();
-  return true;  // the cache is empty: memory is in other hands, and waiting brings none
+  const bool may_pass = bytes <= slab_item_bytes_max && retired_bytes() <= backlog_bytes_max(bytes) &&
+                        spares_[machine::this_core()].blocks[0].load(std::memory_order_relaxed) != nullptr &&
+                        (memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min / 2);
+  if (!may_pass) waits_.fetch_add(1, std::memory_order_relaxed);
+  return may_pass;
 }
 
+/// One step. True if commands of any size may begin.
+bool Store::relieve_a_little(Seconds now) noexcept {
+  std::uint32_t reasons = pressure_.load(std::memory_order_seq_cst);
+  if (retired_bytes() > retired_bytes_max_ / 2) return false;
+  const bool over_limit = bytes_over_limit() != 0;
+  if (!over_limit && refill_spares()) {
+    relief_round_ = 0;
+    // If another core used a block or retired more meanwhile, that is a new reason.
+    return pressure_.compare_exchange_strong(reasons, 0, std::memory_order_seq_cst);
+  }
+  // Evict more only once the items evicted before are free: their memory may be enough.
+  if (!over_limit && (retired_bytes() > step_retired_bytes || ++relief_round_ % relief_rounds != 0)) return false;
+  return !make_room(now);  // the cache is empty, so waiting would free no memory
+}
+
+/// The small blocks of all cores first: with them, commands with small items can go on while a large block is missing.
 bool Store::refill_spares() noexcept {
-  for (unsigned core = 0; core < cores_; ++core) {
-    for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
+  for (std::size_t size = 0; size < spare_bytes().size(); ++size) {
+    for (unsigned core = 0; core < cores_; ++core) {
       std::atomic<void*>& place = spares_[core].blocks[size];
       if (place.load(std::memory_order_seq_cst) != nullptr) continue;
       void* const block = memory_.allocate(spare_bytes()[size]);
       if (block == nullptr) return false;
-      place.store(block, std::memory_order_release);  // only this function, under its lock, stores a block
+      // Only this function stores a block, under `relief_` or in the constructor.
+      require(place.exchange(block, std::memory_order_release) == nullptr, "memcached: a spare block is stored twice");
     }
   }
-  return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_least + spare_bytes_;
+  return memory_.free_bytes == nullptr || memory_.free_bytes() >= memory_.free_bytes_min + spare_bytes_;
 }
 
-/// Evicts as much as a spare block has, within the bounds of one event. False if nothing is stored.
+/// Evicts or moves some items. False if nothing is stored.
 bool Store::make_room(Seconds now) noexcept {
-  moves_left_.store(counters().items, std::memory_order_relaxed);
-  const std::size_t used = used_bytes();
-  for (unsigned count = 0; count < relief_evictions && retired_bytes() <= retired_bytes_max_ / 2; ++count) {
+  if (bytes_over_limit() == 0) moves_left_.store(counters().items, std::memory_order_relaxed);
+  const std::size_t retired = retired_bytes();
+  for (unsigned count = 0; count < step_evictions && retired_bytes() <= retired + step_retired_bytes; ++count) {
     if (!evict_one(now)) return count != 0;
-    if (used - std::min(used, used_bytes()) >= spare_bytes_) break;
   }
   return true;
 }
 
-/// Under the shard's lock: a copy takes the place of `item`, as the newest of its shard and not yet used again. False for an
-/// item that lies in no slab, or without memory.
+/// Under the shard's lock: replaces `item` by a copy, as the newest item of its shard, not marked as used. False for an item that is not in
+/// a slab, or without memory.
 bool Store::move(Shard& shard, Item& item) noexcept {
   const std::size_t bytes = item_bytes(item);
-  if (bytes > moved_bytes_max) return false;
+  if (bytes > slab_item_bytes_max) return false;
   void* const memory = memory_.allocate(bytes);
   if (memory == nullptr) return false;
   auto* const copy = new (memory) Item{};
@@ -112,6 +129,7 @@ bool Store::move(Shard& shard, Item& item) noexcept {
   copy->store = this;
   copy->key_bytes = item.key_bytes;
   copy->fetched = true;
+  require(item_bytes(*copy) == bytes, "memcached: a moved item keeps its size", bytes);
   std::memcpy(copy->key_data(), item.key_data(), bytes - sizeof(Item));
   used_bytes_.fetch_add(footprint(item), std::memory_order_relaxed);
   enqueue(shard, *copy);
@@ -120,7 +138,7 @@ bool Store::move(Shard& shard, Item& item) noexcept {
   retire(item);
   ++shard.counters.moved;
   const std::uint64_t left = moves_left_.load(std::memory_order_relaxed);
-  if (left != 0) moves_left_.store(left - 1, std::memory_order_relaxed);  // a count lost between two cores makes no difference
+  if (left != 0) moves_left_.store(left - 1, std::memory_order_relaxed);  // a count lost in a race of two cores is harmless
   return true;
 }
 

@@ -2,22 +2,23 @@
 #include "apps/memcached/table.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 
+#include "kernel/panic.hpp"
+
 namespace neap::memcached {
 
 Table::Buckets* Table::allocate(Table* table, std::uint32_t buckets, std::uint32_t parity) noexcept {
-  // The heads are not cleared here: a large array would stop the core for milliseconds. Each is written when its bucket is moved.
+  // The heads are not cleared here, because a large array would block the core for milliseconds. Each is written when its bucket is copied.
   void* const memory = std::malloc(sizeof(Buckets) + std::size_t{buckets} * sizeof(std::atomic<Item*>));
   if (memory == nullptr) return nullptr;
   return new (memory) Buckets{.node = {}, .table = table, .mask = buckets - 1, .parity = parity};
 }
 
 Table::Table(std::uint32_t buckets, Retire retire) noexcept : retire_(retire) {
-  assert(buckets > 0 && (buckets & (buckets - 1)) == 0);
+  require(buckets > 0 && (buckets & (buckets - 1)) == 0, "memcached: the buckets of a table are a power of two", buckets);
   Buckets* const first = allocate(this, buckets, 0);
   if (first == nullptr) return;
   for (std::uint32_t bucket = 0; bucket < buckets; ++bucket) new (&first->heads()[bucket]) std::atomic<Item*>(nullptr);
@@ -29,9 +30,9 @@ Table::~Table() {
   std::free(current_.load());
 }
 
-/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. The other order
-/// could see the old array alone and lose the change. No bucket of this shard can be moved meanwhile, as that takes the lock which the
-/// caller holds.
+/// `growing_` is read before `current_`: if the switch happens in between, both are the new array, and it is changed once. In the other
+/// order only the old array might be seen, and the change lost. No bucket of this shard can be copied meanwhile, because the caller holds
+/// the shard's lock.
 template <typename Change>
 void Table::in_every_array(std::uint32_t hash, Change change) noexcept {
   Buckets* const growing = growing_.load(std::memory_order_acquire);
@@ -59,11 +60,11 @@ void Table::unlink(Buckets& buckets, Item& item, Item* instead) noexcept {
     }
     link = &at->next[buckets.parity];
   }
-  assert(!"an item that is linked lies in its chain");
+  require(false, "memcached: a linked item is not in its chain", item.hash);
 }
 
 void Table::replace(Item& old, Item& item) noexcept {
-  assert(old.hash == item.hash);
+  require(old.hash == item.hash, "memcached: an item is replaced by one of the same key", old.hash);
   in_every_array(item.hash, [&](Buckets& buckets) { unlink(buckets, old, &item); });
 }
 
@@ -73,6 +74,7 @@ void Table::remove(Item& item) noexcept {
 
 void Table::move_bucket(Buckets& from, Buckets& to, std::uint32_t bucket) noexcept {
   const std::uint32_t buckets = from.mask + 1;
+  require(bucket < buckets && to.mask == from.mask * 2 + 1, "memcached: a bucket is copied to a table of twice the size", bucket);
   new (&to.heads()[bucket]) std::atomic<Item*>(nullptr);
   new (&to.heads()[bucket + buckets]) std::atomic<Item*>(nullptr);
   for (Item* item = from.heads()[bucket].load(std::memory_order_relaxed); item != nullptr;
@@ -85,7 +87,7 @@ void Table::move_bucket(Buckets& from, Buckets& to, std::uint32_t bucket) noexce
 }
 
 void Table::grow_step(std::uint64_t items, LockFunction lock_of, void* context) noexcept {
-  if (!growth_.try_lock()) return;  // another core is at it
+  if (!growth_.try_lock()) return;  // another core is doing this
   const std::lock_guard unlock(growth_, std::adopt_lock);
   Buckets* const from = current_.load(std::memory_order_relaxed);
   Buckets* to = growing_.load(std::memory_order_relaxed);
@@ -96,7 +98,7 @@ void Table::grow_step(std::uint64_t items, LockFunction lock_of, void* context) 
     }
     to = allocate(this, bucket_count() * 2, from->parity ^ 1);
     if (to == nullptr) {
-      refused_at_items_ = items;  // longer chains are slower, not wrong
+      refused_at_items_ = items;  // longer chains are slower but correct
       return;
     }
     moved_.store(0, std::memory_order_relaxed);

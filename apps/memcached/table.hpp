@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // The hash table: read without a lock, grown while it is in use.
 //
-// A cache fills from nothing to millions of items, and an event may not stop to move them all. So a table of twice the size is filled a few
-// buckets at a time by whoever writes, while readers go on in the old one. Moving an item from chain to chain would lead a reader astray
-// who stands on it; therefore each item has two `next` pointers, and the new table uses the one that the old does not. When all buckets are
-// in, one pointer is switched; the old array is freed a grace period later, and only then may the table grow again (its items' old pointers
-// are free for it).
+// A cache grows from zero to millions of items, and no event may take the time to move them all. So writers fill a table of twice the size,
+// a few buckets at a time, while readers use the old one. If an item moved while a reader is at it, the reader would continue in the wrong
+// chain. Therefore each item has two `next` pointers, and the new table uses the one that the old table does not. When all buckets are
+// copied, one pointer is switched. The old array is freed after a grace period. Only then may the table grow again, because the next array
+// uses the items' old pointers.
 //
-// Writers hold their shard's lock. A shard is chosen by the low bits of the hash and every table has at least as many buckets as there are
-// shards, so a lock covers whole chains, in both tables.
+// Writers hold their shard's lock. The low bits of the hash choose the shard, and every table has at least as many buckets as there are
+// shards. So a lock covers whole chains, in both tables.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,14 @@ class Table {
  public:
   using Retire = void (*)(rcu::Node&) noexcept;
 
-  /// `buckets` is a power of two. `valid()` tells whether there was memory.
+  /// `buckets` MUST be a power of two. Without memory the table is not `valid()`.
   Table(std::uint32_t buckets, Retire retire) noexcept;
   ~Table();
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
   [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
 
-  /// The item with this key, or null. Without a lock: valid to the end of the event; under the shard's lock: until it is given up.
+  /// The item with this key, or null. Without a lock it is valid to the end of the event; under the shard's lock until that is released.
   [[nodiscard]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
@@ -45,10 +45,10 @@ class Table {
     return nullptr;
   }
 
-  /// Shows every item of the chain in which `hash` lies to `visit`, which may remove the one that it is shown. Under the shard's lock.
+  /// Calls `visit` with every item of the chain of `hash`; `visit` may remove that item. Under the shard's lock.
   template <typename Visit>
   void visit_chain(std::uint32_t hash, Visit visit) noexcept {
-    Buckets* const buckets = current_.load(std::memory_order_acquire);  // read once: another core may switch tables meanwhile
+    Buckets* const buckets = current_.load(std::memory_order_acquire);  // read once, because another core may switch tables meanwhile
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_relaxed);
     while (item != nullptr) {
       Item* const next = item->next[buckets->parity].load(std::memory_order_relaxed);
@@ -57,13 +57,14 @@ class Table {
     }
   }
 
-  // The rest changes chains: only under the lock of the item's shard.
+  // The following change chains. The caller MUST hold the lock of the item's shard.
   void insert(Item& item) noexcept;
-  /// Readers see either the old or the new item, never neither.
+  /// A reader sees either the old or the new item, at every moment.
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 
-  /// Called by writers without any lock held: starts to grow when `items` are too many, and moves a few buckets if it is growing.
+  /// Starts to grow if `items` are too many, and copies a few buckets if the table is growing. Writers call this; they MUST NOT hold a
+  /// lock.
   template <typename LockOf>
   void grow_a_little(std::uint64_t items, LockOf lock_of) noexcept {
     if (growing_.load(std::memory_order_relaxed) == nullptr && !wants_to_grow(items)) return;
@@ -74,14 +75,14 @@ class Table {
   [[nodiscard]] bool is_growing() const noexcept { return growing_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  static constexpr unsigned buckets_a_step = 8;  // a writer's share: the new table is filled long before it is itself too small
+  static constexpr unsigned buckets_a_step = 8;  // for each write: the new table is complete long before it becomes too small
   static constexpr std::uint32_t buckets_max = 1u << 30;
 
   struct Buckets {
     rcu::Node node;
     Table* table;
     std::uint32_t mask;
-    std::uint32_t parity;  // which of an item's two `next` this array's chains use
+    std::uint32_t parity;  // index of the `next` pointer that this array's chains use
     [[nodiscard]] std::atomic<Item*>* heads() noexcept { return reinterpret_cast<std::atomic<Item*>*>(this + 1); }
     [[nodiscard]] const std::atomic<Item*>* heads() const noexcept { return reinterpret_cast<const std::atomic<Item*>*>(this + 1); }
   };
@@ -97,9 +98,9 @@ class Table {
 
   std::atomic<Buckets*> current_{nullptr};
   std::atomic<Buckets*> growing_{nullptr};
-  std::atomic<std::uint32_t> moved_{0};       // buckets of `current_` that are in `growing_` already
-  std::atomic<bool> old_array_waits_{false};  // a grace period is not over yet
-  std::uint64_t refused_at_items_ = 0;        // no memory for a larger array then: not tried again before twice as many
+  std::atomic<std::uint32_t> moved_{0};       // buckets of `current_` that are copied to `growing_`
+  std::atomic<bool> old_array_waits_{false};  // for its grace period
+  std::uint64_t refused_at_items_ = 0;        // items when there was no memory for a larger array; tried again at twice as many
   SpinLock growth_;
   Retire retire_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of sessions: a connection that the test plays itself. It defines the functions of `net::Connection`, so one source of a program
-// includes it, and the program links without a stack.
+// For tests of sessions: a connection simulated by the test. It defines the functions of `net::Connection`, so exactly one source of a
+// program includes it, and the program links without a stack.
 //
 // It keeps the contract of net/network.hpp and treats memory as the stack does: at the end of an event, pieces of up to
 // `Connection::copy_bytes_max` bytes are copied while the send buffer has room, and longer ones stay where they are until acknowledged.
@@ -22,7 +22,7 @@ struct PlayedConnection : Connection {
   static constexpr std::size_t send_buffer_bytes = 256 * 1024;  ///< lwIP's TCP_SND_BUF
   void begin(ConnectionHandler& handler) { bind(handler); }
   std::size_t space = send_queue_bytes_max;
-  std::size_t wanted = 0;  ///< what the last refused `send` asked for
+  std::size_t wanted = 0;  ///< bytes of the last refused `send`
   Buffer sent;             ///< not yet written to the stack
   Buffer written;          ///< by the stack, not yet acknowledged
   bool closed = false;
@@ -30,7 +30,7 @@ struct PlayedConnection : Connection {
   unsigned refusals = 0;
 
   [[nodiscard]] std::size_t unacknowledged() const { return sent.bytes() + written.bytes(); }
-  /// Does with the queue as the stack does at the end of an event.
+  /// Treats the queue as the stack does at the end of an event.
   void end_event() {
     while (!sent.empty() && written.bytes() < send_buffer_bytes) {
       Buffer::Piece* const first = sent.first();
@@ -63,7 +63,7 @@ struct PlayedConnection : Connection {
     }
     return text;
   }
-  /// True if the handler is due a call of `writable` after an acknowledgement.
+  /// True if `writable` of the handler has to be called after an acknowledgement.
   [[nodiscard]] bool writable_due() {
     if (closed || aborted) return false;
     if (unacknowledged() > 0 && (wanted == 0 || send_space_bytes() < wanted)) return false;
@@ -96,7 +96,7 @@ void Connection::close() { static_cast<PlayedConnection&>(*this).closed = true; 
 void Connection::abort() { static_cast<PlayedConnection&>(*this).aborted = true; }
 void ConnectionHandler::peer_closed() { connection().close(); }
 
-// Pieces gathered by the stack do not occur here; the buffers still name their functions.
+// Pieces gathered by the stack do not occur here, but the buffers refer to their functions.
 void GatheredPiece::release(void*) noexcept { std::abort(); }
 void GatheredPiece::join(Buffer::Piece&, Buffer::Piece&) noexcept { std::abort(); }
 

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "apps/memcached/conversation.hpp"
 
@@ -15,19 +18,35 @@ constexpr std::uint64_t start_unix_s = 1'700'000'000;
 
 inline void advance_s(std::uint64_t seconds) { clock_ns += seconds * 1'000'000'000; }
 
-/// Nothing else looks at the items while a call runs, so what is unlinked may go at once.
+/// On one thread nothing else reads the items during a call, so unlinked items may be freed at once.
 inline void reclaim_at_once(rcu::Node& node) noexcept { node.reclaim(&node); }
 
 inline StoreOptions small_store() {
   StoreOptions options;
   options.shards = 4;
   options.buckets = 4;  // so that it has to grow
-  options.seed = 12345;
+  options.seed = {12345};
   options.retire = &reclaim_at_once;
   return options;
 }
 
-/// Everything in `reply`, taken out.
+/// Stores `value`; see `Store::commit`.
+inline Store::Done put(Store& store, Mode mode, std::string_view key, std::string_view value, Seconds now, Seconds expires = expires_never,
+                       std::uint32_t flags = 0, std::uint64_t cas = 0) {
+  auto [item, outcome] = store.allocate(store.key(key), flags, expires, value.size(), now);
+  if (!item) return {.outcome = outcome};
+  std::memcpy(item->value_data(), value.data(), value.size());
+  return store.commit(mode, std::move(item), cas, now);
+}
+
+/// The stored value, if there is one. Marks the item as used.
+inline std::optional<std::string> value_of(Store& store, std::string_view key, Seconds now) {
+  Item* const item = store.find(store.key(key), now).item;
+  if (item == nullptr) return std::nullopt;
+  return std::string(item->value());
+}
+
+/// Takes all bytes of `reply`.
 inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {
   std::string text;
   reply.take(limit, [&](const char* data, std::size_t bytes, Reply::Release release, void* owner) {
@@ -55,7 +74,7 @@ struct Client {
     while (!request.empty()) {
       std::string_view part = request.substr(0, piece);
       request.remove_prefix(part.size());
-      // The bytes lie in memory of exactly their size, so that a sanitizer sees a look beyond their end.
+      // The bytes are in memory of exactly their size, so that a sanitizer finds a read beyond their end.
       const std::string copy(part);
       std::string_view left = copy;
       for (;;) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of a protocol: conversations of which every byte is known, held whole, byte by byte, and cut in two at every place.
+// For tests of a protocol: conversations with known bytes, sent in one piece, byte by byte, and split in two at every place.
 //
-// A parser that keeps a pointer into the first piece, or loses its place between two, answers otherwise at one of the cuts. A test program
-// that includes this gives its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
+// A parser that keeps a pointer into the first piece, or loses its position between two pieces, gives another answer at one of the splits.
+// A test program that includes this passes its conversations to `Talks` by INSTANTIATE_TEST_SUITE_P.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace neap::memcached::test {
 
-/// What is sent, and every byte of what memcached 1.6.18 answers on an empty cache; `closed`: it then ends the connection.
+/// A request, and the exact reply of memcached 1.6.18 with an empty cache; `closed`: memcached then closes the connection.
 struct Talk {
   const char* name;
   std::string request;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/memcached/numbers.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::memcached {
 namespace {
@@ -20,7 +21,7 @@ void say(Context& context, bool quiet, std::string_view text) noexcept {
   if (!quiet) context.reply.put(text);
 }
 
-/// memcached keeps 32 bits of what it read as 64; a client that sends a larger date must not live longer here than there.
+/// memcached reads 64 bits and keeps 32 of them. An item with a larger date must not expire later here than in memcached.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
   if (!number) return std::nullopt;
@@ -40,9 +41,10 @@ char* put_text(char* to, std::string_view text) noexcept {
   return to + text.size();
 }
 
-/// "VALUE <key> <flags> <bytes>[ <cas>]" and the value.
+/// Writes "VALUE <key> <flags> <bytes>[ <cas>]" and the value.
 void write_value(Item& item, bool with_cas, Reply& reply) noexcept {
   constexpr std::size_t head_bytes_max = 6 + key_bytes_max + 1 + 10 + 1 + 10 + 1 + 20 + 2;
+  require(item.key_bytes <= key_bytes_max, "memcached: length of a stored key", item.key_bytes);
   const std::string_view value = item.value_line();
   const bool copied = value.size() <= Reply::copy_bytes_max;
   char* const head = reply.room(head_bytes_max + (copied ? value.size() : 0));
@@ -87,6 +89,7 @@ std::size_t TextProtocol::step(std::string_view input, Context& context) noexcep
 }
 
 std::size_t TextProtocol::wants(std::string_view input, std::string_view more) const noexcept {
+  require(input.size() <= input_bytes_max, "memcached: more input than one line is kept", input.size());
   const std::size_t room = input_bytes_max - input.size();
   const std::string_view candidates = more.substr(0, room);
   const std::size_t line_end = candidates.find('\n');
@@ -114,13 +117,13 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   context.statistics.add(Count::requests);
   try {
     execute(line, context);
-  } catch (...) {  // only `stats` allocates; without memory its connection is cut
+  } catch (...) {  // only `stats` allocates; without memory the connection is closed
     context.closing = true;
   }
   return line_end + 1;
 }
 
-/// The forms of get, whose lines are not waited for.
+/// The forms of get. Their parsing begins before the whole line has arrived.
 std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context) noexcept {
   struct Form {
     std::string_view word;
@@ -154,7 +157,7 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     while (at < end && *at == ' ') ++at;
     const char* const word = at;
     if (context.reply.full()) return static_cast<std::size_t>(word - begin);
-    // A blank or a line end ends the word; any other control character belongs to it.
+    // A blank or a line end ends the word; any other control character is part of it.
     for (;;) {
       at = detail::find_break(at, end);
       if (at == end || *at == ' ' || *at == '\n' || *at == '\0') break;
@@ -162,16 +165,16 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
       ++at;
     }
     const std::string_view text(word, static_cast<std::size_t>(at - word));
-    if (at == end || (*at == '\r' && at + 1 == end)) {  // it may go on
+    if (at == end || (*at == '\r' && at + 1 == end)) {  // the word may continue in the next input
       if (text.size() <= key_bytes_max) return static_cast<std::size_t>(word - begin);
-      (void)word_of_get(text, context);  // too long already
+      (void)word_of_get(text, context);  // already too long for a key
       return static_cast<std::size_t>(at - begin);
     }
     if (!text.empty() && !word_of_get(text, context)) return static_cast<std::size_t>(at - begin);
     if (*at == ' ') continue;
     if (*at == '\0') {
       reading_ = Reading::rest;
-      return static_cast<std::size_t>(at - begin) + 1;  // with the byte itself: 0 would ask for more of an input that has enough
+      return static_cast<std::size_t>(at - begin) + 1;  // includes this byte, because 0 would request more input
     }
     end_get(context);
     return static_cast<std::size_t>(at - begin) + (*at == '\r' ? 2 : 1);
@@ -188,7 +191,7 @@ std::size_t TextProtocol::step_rest(std::string_view input, Context& context) no
 
 bool TextProtocol::word_of_get(std::string_view word, Context& context) noexcept {
   if (get_with_touch_ && !get_expiry_known_) {
-    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // longer ones are not kept whole
+    const auto expires = word.size() <= key_bytes_max ? read_expiry(word, context) : std::nullopt;  // longer words may be split
     if (!expires) {
       fail_get(error_expiry, context);
       return false;
@@ -226,30 +229,49 @@ void TextProtocol::end_get(Context& context) noexcept {
   context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
 }
 
-/// The error takes the place of the values already found, if these could be held back for it.
+/// The error replaces the values found so far, unless some of them are final.
 void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   context.statistics.add(Count::protocol_errors);
-  if (!get_stands(context.reply)) context.reply.rewind(get_start_);
+  if (!get_is_final(context.reply)) context.reply.rewind(get_start_);
   context.reply.put(error);
   reading_ = Reading::failed_rest;
 }
 
 // --- Lines -------------------------------------------------------------------------------------------------------------------------------
 
-void TextProtocol::execute(std::string_view text, Context& context) {
-  Line line;
+TextProtocol::Line::Line(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
     if (text[at] == ' ') {
       ++at;
       continue;
     }
     const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (line.count < Line::kept) line.words[line.count] = text.substr(at, end - at);
-    ++line.count;
+    if (count < kept) words[count] = text.substr(at, end - at);
+    ++count;
     at = end;
   }
+}
+
+std::size_t TextProtocol::item_bytes_needed(std::string_view input, const Store& store) const noexcept {
+  const std::size_t line_end = input.substr(0, input_bytes_max).find('\n');
+  if (reading_ != Reading::line || line_end == std::string_view::npos) return 0;
+  const Line line(input.substr(0, line_end));
+  const std::string_view command = line.words[0], key = line.words[1];
+  if (!has_key(key)) return 0;
+  for (const std::string_view word : {"set", "add", "replace", "append", "prepend", "cas"}) {
+    if (command != word) continue;
+    const auto bytes = read_signed(line.words[4]);
+    return bytes && *bytes >= 0 && static_cast<std::uint64_t>(*bytes) <= store.value_bytes_max()
+               ? Store::footprint(key.size(), static_cast<std::size_t>(*bytes))
+               : 0;
+  }
+  return command == "incr" || command == "decr" ? Store::footprint(key.size(), store.stored_value_bytes(store.key(key))) : 0;
+}
+
+void TextProtocol::execute(std::string_view text, Context& context) {
+  const Line line(text);
   const std::string_view command = line.words[0];
-  const auto words = [&](std::size_t least, std::size_t most) { return line.count >= least && line.count <= most; };
+  const auto words = [&](std::size_t min, std::size_t max) { return line.count >= min && line.count <= max; };
   if (command == "set" && words(5, 6)) return store(Mode::set, line, context);
   if (command == "add" && words(5, 6)) return store(Mode::add, line, context);
   if (command == "replace" && words(5, 6)) return store(Mode::replace, line, context);
@@ -275,7 +297,7 @@ void TextProtocol::execute(std::string_view text, Context& context) {
   }
   context.statistics.add(Count::protocol_errors);
   if (line.count > 1 && line.count <= Line::kept && line.words[line.count - 1].starts_with("HTTP/")) {
-    context.closing = true;  // a web page that was made to talk to this port must not be able to give commands
+    context.closing = true;  // an HTTP request that a web page sends to this port must not be able to carry commands
     return;
   }
   context.reply.put(error_unknown);
@@ -300,8 +322,8 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
     const bool too_large = outcome == Outcome::too_large;
     context.statistics.add(too_large ? Count::store_too_large : Count::store_no_memory);
     say(context, quiet, too_large ? "SERVER_ERROR object too large for cache\r\n" : "SERVER_ERROR out of memory storing object\r\n");
-    context.transfer.swallow(value_bytes + 2);
-    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // better nothing than what was there before
+    context.transfer.discard(value_bytes + 2);
+    if (mode == Mode::set) (void)context.store().remove(key, 0, context.now);  // a later get must not return the old value
     return;
   }
   context.transfer.bytes_left = value_bytes + 2;
@@ -313,6 +335,7 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
 }
 
 void TextProtocol::transfer_done(Context& context) noexcept {
+  require(context.transfer.item && context.transfer.bytes_left == 0, "memcached: a received value is complete");
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
@@ -320,7 +343,9 @@ void TextProtocol::transfer_done(Context& context) noexcept {
     context.statistics.add(Count::protocol_errors);
     return say(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
   }
-  const Outcome outcome = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now).outcome;
+  const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
+  context.copied_bytes += done.copied_bytes;
+  const Outcome outcome = done.outcome;
   if (mode == Mode::cas) {
     context.statistics.add(outcome == Outcome::stored   ? Count::cas_hits
                            : outcome == Outcome::exists ? Count::cas_badval
@@ -346,7 +371,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
 }
 
 void TextProtocol::remove(const Line& line, Context& context) noexcept {
-  const bool quiet = line.count > 2 && line.quiet();  // else it is a key of that name
+  const bool quiet = line.count > 2 && line.quiet();  // otherwise "noreply" is the key
   if (line.count > 2) {
     const bool zero = line.words[2] == "0";
     if (!(line.count == 3 ? zero || quiet : zero && quiet)) {
@@ -371,6 +396,7 @@ void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
     return say(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
   }
   const Store::Done done = context.store().arithmetic(context.store().key(line.words[1]), up, *delta, 0, context.now);
+  context.copied_bytes += done.copied_bytes;
   switch (done.outcome) {
     case Outcome::stored: {
       context.statistics.add(up ? Count::incr_hits : Count::decr_hits);
@@ -420,7 +446,7 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
   say(context, quiet, "OK\r\n");
 }
 
-/// There is nothing to be verbose about; the command is checked and accepted.
+/// The command is checked and accepted, and has no effect.
 void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
   if (!read_unsigned(line.words[1])) {
     context.statistics.add(Count::protocol_errors);
@@ -432,7 +458,7 @@ void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
 void TextProtocol::statistics(const Line& line, Context& context) {
   Reply& reply = context.reply;
   const std::string_view topic = line.count > 1 ? line.words[1] : std::string_view{};
-  if (topic == "detail" || topic == "cachedump") {  // neither is kept here: what is known is nothing
+  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data: the replies are empty
     const std::string_view how = line.count > 2 ? line.words[2] : std::string_view{};
     if (topic == "cachedump") return reply.put(line.count < 4 ? "CLIENT_ERROR bad command line\r\n" : "END\r\n");
     if (how == "on" || how == "off") return reply.put("OK\r\n");

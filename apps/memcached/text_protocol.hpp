@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 // The classic text protocol (memcached's doc/protocol.txt), as memcached 1.6 answers it.
 //
-// A command is a line, except that a get may name any number of keys: its line is worked off key by key as it arrives, so its length has no
-// bound and needs no memory. Where this differs from memcached: a line other than a get's that is longer than `line_bytes_max` is answered
-// by "CLIENT_ERROR line too long" and skipped; memcached ends the connection without a word, or says "ERROR" if the line happened to arrive
-// whole. An error in a get takes the place of that get's values only; memcached also forgets answers to requests before it that arrived
-// together with it. The meta commands (mg, ms, …) are not there.
+// A command is a line. A get may name any number of keys: its line is handled key by key as it arrives, so its length has no bound and
+// needs no memory. Differences from memcached:
+// - A line, other than a get's, that is longer than `line_bytes_max` is answered by "CLIENT_ERROR line too long" and skipped. memcached
+//   closes the connection without a reply, or answers "ERROR" if the whole line arrived at once.
+// - An error in a get replaces the values of that get only. memcached also drops replies to earlier requests that arrived together with it.
+// - The meta commands (mg, ms, …) are not implemented.
 #pragma once
 
 #include <array>
@@ -21,17 +22,19 @@ class TextProtocol {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  ///< without the line end; as in memcached
 
-  /// Executes one command at the front of `input`, or as much of a get as is there, and returns how many bytes that took. 0: more bytes are
-  /// needed behind these, at most `input_bytes_max` in all. Stops early when the reply is full.
+  /// Executes one command at the front of `input`, or the part of a get that has arrived, and returns how many bytes were consumed. 0: more
+  /// bytes are needed, at most `input_bytes_max` in all. Stops early when the reply is full.
   [[nodiscard]] std::size_t step(std::string_view input, Context& context) noexcept;
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
-  /// How many of `more` should be put behind `input`, for which `step` returned 0.
+  /// How many bytes of `more` the caller should append to an `input` for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// Bytes of the reply that may leave. A get that turns out to be malformed takes its values back, so they wait for the end of its line,
-  /// unless they stand (`get_stands`). Never 0 for a reply that is full.
+  /// Bytes of the reply that may be sent. A malformed get withdraws its values, so values wait for the end of the get's line unless they
+  /// are final (`get_is_final`). Never 0 for a reply that is full.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
-    return reading_ == Reading::keys && !get_stands(reply) ? reply.bytes_before(get_start_) : reply.bytes();
+    return reading_ == Reading::keys && !get_is_final(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }
+  /// The size of the item that `step` with this input allocates, 0 if none.
+  [[nodiscard]] std::size_t item_bytes_needed(std::string_view input, const Store& store) const noexcept;
   static constexpr std::size_t values_held_bytes = 32 * 1024;
   /// The value that a command announced is complete.
   void transfer_done(Context& context) noexcept;
@@ -40,27 +43,28 @@ class TextProtocol {
   struct Line {
     static constexpr std::size_t kept = 8;
     std::array<std::string_view, kept> words;
-    std::size_t count = 0;  ///< of all words, also of those not kept
+    std::size_t count = 0;  ///< of all words, including those not kept
+    explicit Line(std::string_view text) noexcept;
     [[nodiscard]] bool quiet() const noexcept { return count > 0 && count <= kept && words[count - 1] == "noreply"; }
   };
   enum class Reading : std::uint8_t {
     line,
     keys,         ///< within the line of a get
-    rest,         ///< of a get's line, ignored; then the get ends
-    failed_rest,  ///< of a line that was answered by an error
+    rest,         ///< the rest of a get's line is ignored; then the get ends
+    failed_rest,  ///< the rest of a line that was answered by an error is ignored
   };
 
   void begin_get(bool with_cas, bool with_touch, Context& context) noexcept;
-  /// The values of the get are not taken back any more: they are more than `values_held_bytes`, or some of them have left, or they alone
+  /// The values of the get cannot be withdrawn any more: they are more than `values_held_bytes`, or some of them were sent, or they alone
   /// fill the reply, by bytes or by segments. Without the last rule the parser and the connection would wait for each other for ever.
-  [[nodiscard]] bool get_stands(const Reply& reply) const noexcept {
+  [[nodiscard]] bool get_is_final(const Reply& reply) const noexcept {
     return reply.position() - get_start_ > values_held_bytes || reply.taken() > get_start_ || (reply.full() && reply.taken() >= get_start_);
   }
   [[nodiscard]] std::size_t step_line(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t try_begin_get(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_keys(std::string_view input, Context& context) noexcept;
   [[nodiscard]] std::size_t step_rest(std::string_view input, Context& context) noexcept;
-  /// One word of a get's line; false: it was answered by an error.
+  /// Handles one word of a get's line; false: it was answered by an error.
   bool word_of_get(std::string_view word, Context& context) noexcept;
   void end_get(Context& context) noexcept;
   void fail_get(std::string_view error, Context& context) noexcept;

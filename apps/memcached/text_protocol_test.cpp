@@ -138,7 +138,7 @@ const std::vector<Talk> talks = {
      "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
-    // memcached closes without a word here, or says ERROR; the sentence is ours.
+    // memcached closes without a reply here, or answers ERROR; this text is Neap's own.
     {"LineTooLong", std::string(2050, 'a') + "\r\nget a\r\n", "CLIENT_ERROR line too long\r\nEND\r\n"},
     {"EndlessLine", std::string(100'000, 'a'), "CLIENT_ERROR line too long\r\n"},
     {"DeleteOfAKeyCalledNoreply", "delete noreply\r\n", "NOT_FOUND\r\n"},
@@ -176,7 +176,7 @@ TEST(TextProtocol, ExpiryRelativeAndAbsolute) {
   EXPECT_EQ(client.talk("get d\r\n"), "VALUE d 0 1\r\nd\r\nEND\r\n");
   test::advance_s(2592000);
   EXPECT_EQ(client.talk("get r d m\r\n"), "VALUE r 0 1\r\nR\r\nEND\r\n");
-  EXPECT_EQ(server.store.counters().items, 1U);  // what expired gave its room back
+  EXPECT_EQ(server.store.counters().items, 1U);  // the expired item was unlinked
 }
 
 TEST(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
@@ -192,7 +192,7 @@ TEST(TextProtocol, DelayedFlushTakesWhatIsThereThen) {
   EXPECT_EQ(client.talk("get c d\r\n"), "VALUE d 0 1\r\n4\r\nEND\r\n");  // the second call replaced the first
 }
 
-TEST(TextProtocol, StatisticsTellWhatHappened) {
+TEST(TextProtocol, StatisticsCountRequests) {
   Server server;
   Client client(server);
   client.talk("set a 0 0 1\r\nx\r\nget a b\r\ngat 0 a\r\ndelete b\r\nincr b 1\r\ncas b 0 0 1 1\r\nx\r\ntouch b 1\r\n");
@@ -213,7 +213,7 @@ TEST(TextProtocol, StatisticsTellWhatHappened) {
   EXPECT_NE(after.find("STAT curr_items 1\r\n"), std::string::npos);
 }
 
-// A get of any length is answered with bounded memory: the reply never grows past its mark, and no value is lost at a stop.
+// A get of any length is answered with bounded memory: the reply does not exceed its limit, and no value is lost when the parser stops.
 TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   Server server;
   Client client(server);
@@ -224,11 +224,11 @@ TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   for (int i = 0; i < keys; ++i) request += " a";
   request += "\r\n";
   std::string_view left = request;
-  std::size_t bytes = 0, most = 0;
+  std::size_t bytes = 0, bytes_max = 0;
   int values = 0;
   for (;;) {
     left.remove_prefix(client.conversation.consume(left, client.reply));
-    most = std::max(most, client.reply.bytes());
+    bytes_max = std::max(bytes_max, client.reply.bytes());
     const bool was_full = client.reply.full();
     const std::string part = test::take_all(client.reply);
     bytes += part.size();
@@ -237,11 +237,11 @@ TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   }
   EXPECT_EQ(values, keys);
   EXPECT_EQ(bytes, keys * (std::string("VALUE a 0 100000\r\n").size() + value.size() + 2) + 5);
-  EXPECT_LE(most, Reply::full_bytes + value.size() + 1024);
+  EXPECT_LE(bytes_max, Reply::full_bytes + value.size() + 1024);
 }
 
-// With no room left there is an answer, not an end: the item is refused, its data swallowed, and what was there under this key is gone.
-TEST(TextProtocol, OutOfMemoryIsSaidAndTheDataSwallowed) {
+// Without memory the connection stays open: the item is refused, its data is discarded, and the old value of the key is removed.
+TEST(TextProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
   StoreOptions options = test::small_store();
   options.memory_bytes = 4096;
   Server server(options);

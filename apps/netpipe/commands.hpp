@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What control can ask of the application: words in, one line out.
+// The application's control command: words in, one line out.
 #pragma once
 
 #include <span>
@@ -14,9 +14,10 @@ constexpr const char* command_usage = "netpipe,WHAT[,WORD...]";
 constexpr const char* command_help =
     "WHAT: run (begins a measurement; words peer=A.B.C.D:PORT, core=, and those of serve), stop (ends it before its next length), "
     "results[,RUN] (a run as in NPtcp's output file), serve[,from=,to=,perturbation=,repeats=,stream=,bidirectional=,integrity=,reset=] "
-    "(how others are served from now on; without words: how they are).";
+    "(sets how peers are served from now on; without words: shows it).";
 
-/// `words` are those after the command's name. "ok ..." or "error: ...", without a line's end; on an error nothing was changed.
+/// `words` are those after the command's name. Returns "ok ..." or "error: ...", without a line end. If it returns an error, nothing was
+/// changed.
 [[nodiscard]] task<std::string> command(Service& service, std::span<const std::string_view> words);
 
 }  // namespace neap::netpipe

@@ -11,7 +11,7 @@ namespace neap::netpipe {
 
 namespace {
 
-/// A piece of a message whose contents are checked.
+/// Makes a piece of a message whose contents are checked.
 net::Buffer checked_piece(const Session& session, std::size_t bytes) {
   auto block = std::make_unique<std::vector<std::byte>>(bytes);
   session.fill_bulk(*block);
@@ -23,13 +23,14 @@ net::Buffer checked_piece(const Session& session, std::size_t bytes) {
 
 Link::Link(net::Connection& connection, std::unique_ptr<Session> session, const Filling& filling, Done done)
     : link_(connection), session_(std::move(session)), filling_(filling), done_(std::move(done)) {
+  require(session_ != nullptr, "netpipe: a link has a session");
   session_->begin();
-  watch_.arm(patience, [this] { watch(); });
+  idle_timer_.arm(idle_check_interval, [this] { check_idle(); });
   work();
 }
 
 Link::~Link() {
-  // Not told of the end: the handler was refused, or the machine's network ends.
+  // `closed` was not called: the handler was refused, or the machine's network ends.
   if (session_ != nullptr) {
     session_->connection_lost("the connection ended");
     give_back();
@@ -38,14 +39,14 @@ Link::~Link() {
 
 void Link::received(net::Buffer data) {
   if (ending_) return;
-  moved_ = true;
+  active_ = true;
   input_.append(std::move(data));
   work();
 }
 
 void Link::writable() {
   if (ending_) return;
-  moved_ = true;
+  active_ = true;
   work();
 }
 
@@ -54,11 +55,11 @@ void Link::peer_closed() {
   work();
   if (ending_) return;
   session_->connection_lost("the peer closed the connection");
-  look_at_state();
+  end_if_done();
 }
 
 void Link::closed() {
-  watch_.cancel();
+  idle_timer_.cancel();
   ending_ = true;
   input_.clear();
   unsent_.clear();
@@ -67,13 +68,14 @@ void Link::closed() {
   give_back();
 }
 
-/// Consumes and sends by turns until neither goes on.
+/// Alternates between consuming and sending until neither makes progress.
 void Link::work() {
   const std::uint64_t messages = session_->messages();
   for (bool going = true; going;) {
     going = false;
     while (!input_.empty()) {
       const std::size_t used = session_->consume(input_.front());
+      require(used <= input_.front().size(), "netpipe: a session consumed more than its input", used);
       if (used == 0) break;
       input_.drop_front(used);
       going = true;
@@ -81,13 +83,13 @@ void Link::work() {
     if (send_output()) going = true;
   }
   if (session_->messages() > messages) log::count_requests(session_->messages() - messages);
-  look_at_state();
+  end_if_done();
 }
 
-/// Hands over what may leave; true if that was anything.
+/// Sends output while the connection accepts it; true if any was sent.
 bool Link::send_output() {
   bool any = false;
-  while (session_->has_output()) {  // what of it was refused before lies in `unsent_`
+  while (session_->has_output()) {  // output that was refused before is in `unsent_`
     std::size_t bulk = 0;
     if (unsent_.empty()) {
       if (const auto text = session_->text(); !text.empty()) {
@@ -112,7 +114,7 @@ bool Link::send_output() {
   return any;
 }
 
-void Link::look_at_state() {
+void Link::end_if_done() {
   if (ending_ || session_->state() == Session::State::running || session_->has_output()) return;
   ending_ = true;
   input_.clear();
@@ -125,15 +127,18 @@ void Link::look_at_state() {
   if (session_->role() == Role::receiver) give_back();
 }
 
-void Link::give_back() { std::exchange(done_, nullptr)(std::move(session_)); }
+void Link::give_back() {
+  require(session_ != nullptr && done_ != nullptr, "netpipe: a link returns its session once");
+  std::exchange(done_, nullptr)(std::move(session_));
+}
 
-void Link::watch() {
-  if (!std::exchange(moved_, false)) {
+void Link::check_idle() {
+  if (!std::exchange(active_, false)) {
     if (session_ != nullptr) session_->fail("nothing came or went for 20 s");
     link_.abort();  // `closed` follows
     return;
   }
-  watch_.arm(patience, [this] { watch(); });
+  idle_timer_.arm(idle_check_interval, [this] { check_idle(); });
 }
 
 }  // namespace neap::netpipe

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A session on a connection.
 //
-// What is measured here is the machine's way from the card and back, so this adds as little to it as it can: received messages are counted
-// and let go where they lie, and sent ones are references to one block that never changes. (When contents are checked they are made anew.)
+// The measurement is of the path from the card to the application and back, so this class adds as little to it as possible. Received
+// messages are counted and released in place. Sent ones are references to one constant block, or filled anew if contents are checked.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,23 @@
 #include <vector>
 
 #include "apps/netpipe/session.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/timer.hpp"
 #include "net/network.hpp"
 
 namespace neap::netpipe {
 
-/// What messages are made of when nobody looks at them: shared by all sessions, never written again.
+/// The contents of messages that are not checked: shared by all sessions, constant.
 class Filling {
  public:
   /// Throws `bad_alloc`.
   Filling() : bytes_(block_bytes, std::byte{'a'}) {}
   static constexpr std::size_t block_bytes = 256 * 1024;
-  [[nodiscard]] std::span<const std::byte> first(std::size_t bytes) const noexcept { return std::span(bytes_).first(bytes); }
+  /// At most `block_bytes`.
+  [[nodiscard]] std::span<const std::byte> first(std::size_t bytes) const noexcept {
+    require(bytes <= bytes_.size(), "netpipe: more than one block of filling", bytes);
+    return std::span(bytes_).first(bytes);
+  }
 
  private:
   std::vector<std::byte> bytes_;
@@ -30,11 +35,11 @@ class Filling {
 
 class Link final : public net::ConnectionHandler {
  public:
-  /// Gets the session back when it is `between` connections, `finished` or `failed`; once, in an event of the connection's core. A
-  /// transmitter's comes after the connection is gone, so that its peer has had time to listen again.
+  /// Receives the session when it is `between` connections, `finished` or `failed`: once, in an event of the connection's core. A
+  /// transmitter's session is returned after the connection is closed, so that its peer has had time to listen again.
   using Done = std::move_only_function<void(std::unique_ptr<Session>)>;
 
-  /// The session's `begin` is called here. `filling` must outlive the connection.
+  /// Calls the session's `begin`. `filling` MUST outlive the connection.
   Link(net::Connection& connection, std::unique_ptr<Session> session, const Filling& filling, Done done);
   ~Link() override;
   void received(net::Buffer data) override;
@@ -42,28 +47,28 @@ class Link final : public net::ConnectionHandler {
   void peer_closed() override;
   void closed() override;
 
-  /// The session while it is here; null afterwards.
+  /// The session; null after it was passed to `Done`.
   [[nodiscard]] Session* session() noexcept { return session_.get(); }
 
  private:
-  /// Without a byte for twice this a session ends: its peer is not measuring any more.
-  static constexpr std::chrono::seconds patience{20};
+  /// A session fails after 20 to 40 s without a byte in either direction.
+  static constexpr std::chrono::seconds idle_check_interval{20};
 
   void work();
   bool send_output();
-  void look_at_state();
+  void end_if_done();
   void give_back();
-  void watch();
+  void check_idle();
 
   net::Connection& link_;
   std::unique_ptr<Session> session_;
   const Filling& filling_;
   Done done_;
-  net::Buffer input_;   ///< received, not consumed yet: our output is due first
-  net::Buffer unsent_;  ///< refused by the connection, which had no room; goes first when it has
-  Timer watch_;
-  bool moved_ = false;   ///< a byte came or went since the watch last looked
-  bool ending_ = false;  ///< closed or cut by us
+  net::Buffer input_;   ///< received, not consumed yet, because output is due first
+  net::Buffer unsent_;  ///< refused by the connection for lack of room; sent first when there is room
+  Timer idle_timer_;
+  bool active_ = false;  ///< bytes were received or sent since the last check
+  bool ending_ = false;  ///< closed or aborted by this link
 };
 
 }  // namespace neap::netpipe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// NetPIPE on bare metal: how fast messages of every size go between this machine and another, which runs Debian's NPtcp, or Neap.
+// NetPIPE on bare metal: measures how fast messages of every size pass between this machine and another, which runs Debian's NPtcp or Neap.
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +10,7 @@
 #include "apps/netpipe/options.hpp"
 #include "apps/netpipe/service.hpp"
 #include "drivers/ixgbe/card.hpp"
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -26,7 +27,7 @@ enum Mode : std::size_t { server, client };
 struct Words {
   net::AddressSetting address;
   observe::Options observation;
-  unsigned core = 0;  ///< measures when none is named: one that frames come to
+  unsigned core = 0;  ///< the core that measures by default; it receives frames
   std::size_t mode = server;
   std::uint16_t port = 0;
   netpipe::ClientOptions client;  ///< a server uses only `measured`
@@ -35,14 +36,14 @@ struct Words {
 Words read_words(Arguments& arguments) {
   Words words;
   words.address = net::AddressSetting::from(arguments);
-  words.observation = observe::Options::from(arguments);
+  words.observation = observe::Options::from(arguments, ixgbe::setting_rows());
   words.core = words.observation.control_core == 0U ? 1 : 0;
-  words.mode = arguments.choice("mode", {"server", "client"}, server, "wait for others to measure, or measure once and end");
+  words.mode = arguments.choice("mode", {"server", "client"}, server, "serve peers that measure, or measure once and end");
   if (words.mode == client) {
     words.client = netpipe::client_options(arguments, {}, core_count(), words.core);
   } else {
     words.client.measured = netpipe::Options::from_words(arguments, {});
-    words.port = static_cast<std::uint16_t>(arguments.number("port", 5003, {1, 65535}, "TCP port on which others begin measurements"));
+    words.port = static_cast<std::uint16_t>(arguments.number("port", 5003, {1, 65535}, "TCP port on which peers begin measurements"));
   }
   arguments.finish();
   return words;
@@ -75,7 +76,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   }
   if (const auto added = (*control)->add_statistics("netpipe",
                                                     [&service](std::optional<unsigned> core, const Emit& emit) {
-                                                      if (!core) service.tell_counters(emit);  // they are the machine's
+                                                      if (!core) service.report_counters(emit);  // there are no counters for single cores
                                                     });
       !added) {
     co_return fail("no statistics", added.error());
@@ -89,7 +90,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (const auto listening = co_await service.serve(words.port); !listening) co_return fail("cannot listen", listening.error());
   print("netpipe: listening on ", (*network)->address().to_string(), ":", words.port);
 
-  Completion<> never;  // the connections' events do the rest
+  Completion<> never;  // from here on, events of the connections do all work
   co_await never;
   co_return 0;
 }

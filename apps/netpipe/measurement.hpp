@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// One size's result, and how NPtcp writes it.
+// The result for one size, and its text in NPtcp's formats.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct Measurement {
   std::uint64_t bytes = 0;  ///< of one message
   std::uint32_t repeats = 0;
   double seconds = 0;          ///< one message, one way: the best trial's mean
-  bool bidirectional = false;  ///< as much went the other way in that time
-  bool checked = false;        ///< contents were checked and found right; the time says nothing
+  bool bidirectional = false;  ///< the same number of bytes was sent in the other direction in that time
+  bool checked = false;        ///< contents were checked and correct; the time has no meaning
 
-  /// In units of 2^20 bit/s, both directions together: NetPIPE's.
+  /// In NetPIPE's unit of 2^20 bit/s, both directions together.
   [[nodiscard]] double megabits_per_second() const noexcept;
   /// The line that NPtcp shows while it measures.
   [[nodiscard]] std::string shown_line() const;

@@ -7,11 +7,10 @@
 
 namespace neap::netpipe {
 
-unsigned Runs::begin(Role role, std::string peer, const Options& options) {
+unsigned Runs::begin(Role role, std::string peer) {
   Run run;
   run.role = role;
   run.peer = std::move(peer);
-  run.options = options;
   const std::lock_guard guard(lock_);
   if (runs_.size() == runs_max) runs_.pop_front();
   run.number = ++last_;

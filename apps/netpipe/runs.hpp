@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What was measured, kept for whoever asks later, on whatever core.
+// The results of recent measurements, for readers on any core.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,22 @@ struct Run {
   unsigned number = 0;  ///< from 1
   Role role = Role::receiver;
   std::string peer;
-  Options options;
-  Session::State state = Session::State::running;  ///< `between` never
+  Session::State state = Session::State::running;  ///< never `between`
   std::string reason;                              ///< why it failed
   std::vector<Measurement> points;
 };
 
-/// The last `runs_max` measurements. Any core may call anything; what is returned is a copy.
+/// The last `runs_max` measurements. Any core may call any function; results are copies.
 class Runs {
  public:
   static constexpr std::size_t runs_max = 8;
 
-  /// Returns its number. The oldest goes when there are too many. Throws `bad_alloc`.
-  unsigned begin(Role role, std::string peer, const Options& options);
-  /// Of a run that is not kept any more: nothing happens.
+  /// Adds a run and returns its number; drops the oldest if there are too many. Throws `bad_alloc`.
+  unsigned begin(Role role, std::string peer);
+  /// Adds a result. Does nothing for a run that is not kept any more.
   void add(unsigned number, const Measurement& point);
   void end(unsigned number, Session::State state, const std::string& reason);
-  /// That one, or the last if `number` is 0; number 0 if there is none.
+  /// The run with that number, or the last one for 0. Its number is 0 if there is none.
   [[nodiscard]] Run copy(unsigned number) const;
 
  private:

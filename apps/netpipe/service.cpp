@@ -9,6 +9,7 @@
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::netpipe {
 
@@ -16,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// For a peer that has to listen again, or cut us off because it had not yet.
+/// Delay before the next connection: the peer has to listen again, and may refuse or reset connections until it does.
 constexpr milliseconds connect_again_after{5};
 constexpr std::chrono::seconds connect_again_limit{10};
 
@@ -40,7 +41,7 @@ void Service::set_serving(const Options& options) {
   serving_ = options;
 }
 
-void Service::tell_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const {
+void Service::report_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const {
   emit("begun", counters_.begun);
   emit("finished", counters_.finished);
   emit("failed", counters_.failed);
@@ -54,7 +55,7 @@ Run Service::run(unsigned number) {
   return runs_.copy(number);
 }
 
-// --- What others begin -------------------------------------------------------------------------------------------------------------------
+// --- Measurements that peers begin -------------------------------------------------------------------------------------------------------
 
 task<Result<void>> Service::serve(std::uint16_t port) {
   co_return co_await network_.listen(port, [this](net::Connection& connection) { return accept(connection); });
@@ -69,7 +70,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
       ++counters_.refused;
       return nullptr;
     }
-    // Gives the place back with the last copy of the report, which is the session's.
+    // Frees the place when the session, which owns the last copy of the report, is destroyed.
     std::shared_ptr<void> place(nullptr, [this](void*) { --sessions_; });
     session = std::make_unique<Session>(
         Role::receiver, serving(), &machine::now_ns,
@@ -81,6 +82,7 @@ std::unique_ptr<net::ConnectionHandler> Service::accept(net::Connection& connect
 }
 
 void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
+  require(session != nullptr, "netpipe: a link returns its session");
   if (session->state() == Session::State::between) {
     if (put_waiting(peer.address, session)) return;
     session->fail("too many measurements wait for their next connection");
@@ -88,10 +90,10 @@ void Service::served(std::unique_ptr<Session> session, net::Endpoint peer) {
   over(*session);
 }
 
-/// A receiver's run begins with its first result, so that strangers push no results out.
+/// A receiver's run begins with its first result, so that a peer without results displaces no older run.
 void Service::report(Session& session, const std::string& peer, const Measurement& point) {
   if (session.run == 0) {
-    session.run = runs_.begin(session.role(), peer, session.options());
+    session.run = runs_.begin(session.role(), peer);
     print("netpipe: run ", session.run, ": measured by ", peer);
   }
   runs_.add(session.run, point);
@@ -99,12 +101,15 @@ void Service::report(Session& session, const std::string& peer, const Measuremen
 }
 
 void Service::over(const Session& session) {
+  require(session.state() == Session::State::finished || session.state() == Session::State::failed,
+          "netpipe: a session that is over ended");
   if (session.state() == Session::State::finished) {
     ++counters_.finished;
     if (session.run != 0) print("netpipe: run ", session.run, " finished");
   } else {
     ++(session.introduced() ? counters_.failed : counters_.strangers);
-    if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());  // else whoever likes could fill the console
+    // Without a run nothing is printed; otherwise any peer could flood the console.
+    if (session.run != 0) print("netpipe: run ", session.run, " failed: ", session.reason());
   }
   runs_.end(session.run, session.state(), session.reason());
 }
@@ -144,7 +149,7 @@ bool Service::put_waiting(net::Ipv4Address peer, std::unique_ptr<Session>& sessi
   return true;
 }
 
-// --- What we begin -----------------------------------------------------------------------------------------------------------------------
+// --- Measurements that this machine begins -----------------------------------------------------------------------------------------------
 
 Result<unsigned> Service::begin(const ClientOptions& client) {
   return begin(client, [] {});
@@ -164,7 +169,8 @@ Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
   measuring_core_ = client.core;
   stop_wanted_ = false;
   try {
-    const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer), client.measured);
+    require(client.core < core_count(), "netpipe: no such core", client.core);
+    const unsigned number = runs_.begin(Role::transmitter, to_string(client.peer));
     neap::start(drive(client, number, this_core(), std::move(ended)));
     return number;
   } catch (const std::bad_alloc&) {
@@ -174,10 +180,10 @@ Result<unsigned> Service::begin(const ClientOptions& client, Ended ended) {
 }
 
 task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, Ended ended) {
-  /// Goes to the core that measures, and comes back from it: without memory too.
-  struct There : RemoteNode {
-    There(Service& service_, const ClientOptions& client_, unsigned number_)
-        : RemoteNode{.run = [](RemoteNode* node) noexcept { static_cast<There*>(node)->back.fulfil(); }},
+  /// Handed over to the core that measures, and back. This allocates nothing.
+  struct RemoteRun : RemoteNode {
+    RemoteRun(Service& service_, const ClientOptions& client_, unsigned number_)
+        : RemoteNode{.run = [](RemoteNode* node) noexcept { static_cast<RemoteRun*>(node)->back.fulfil(); }},
           service(service_),
           client(client_),
           number(number_) {}
@@ -186,12 +192,12 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
     const unsigned number;
     Completion<> back;
   };
-  There there(*this, client, run);
-  There* const at = &there;
+  RemoteRun remote(*this, client, run);
+  RemoteRun* const at = &remote;
   print("netpipe: run ", run, ": measuring with ", to_string(client.peer), " on core ", client.core);
   try {
     co_await on_core(client.core, [at, home] {
-      neap::start([](There* here, unsigned back) -> task<void> {
+      neap::start([](RemoteRun* here, unsigned back) -> task<void> {
         try {
           co_await here->service.measure_here(here->client, here->number);
         } catch (const std::bad_alloc&) {
@@ -200,7 +206,7 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
         hand_over(back, *here);
       }(at, home));
     });
-    co_await there.back;
+    co_await remote.back;
   } catch (const std::bad_alloc&) {  // nothing was begun there
     give_up(run);
   }
@@ -208,25 +214,26 @@ task<void> Service::drive(ClientOptions client, unsigned run, unsigned home, End
   ended();
 }
 
-/// Without memory for more than so short a reason.
+/// Ends a run for lack of memory. The reason's text is so short that storing it allocates nothing.
 void Service::give_up(unsigned run) noexcept {
   ++counters_.failed;
   runs_.end(run, Session::State::failed, "out of memory");
 }
 
-/// All of a run, on the core that measures.
+/// A whole run, on the core that measures.
 task<void> Service::measure_here(const ClientOptions& client, unsigned run) {
+  require(this_core() == client.core, "netpipe: a run is measured on its core", client.core);
   auto session = std::make_unique<Session>(
       Role::transmitter, client.measured, &machine::now_ns,
       [this, peer = to_string(client.peer)](Session& own, const Measurement& point) { report(own, peer, point); });
   session->run = run;
   ++counters_.begun;
   session = co_await drive_connections(client, std::move(session));
-  if (session == nullptr) throw std::bad_alloc();  // it went with a connection for which there was no memory
+  if (session == nullptr) throw std::bad_alloc();  // it was destroyed with a connection for which there was no memory
   over(*session);
 }
 
-/// The session through all its connections, on the core that measures; returned when it has ended.
+/// Takes the session through all its connections, on the core that measures; returns it when it has ended.
 task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& client, std::unique_ptr<Session> session) {
   measuring_session_ = session.get();
   if (stop_wanted_) session->stop();
@@ -239,12 +246,12 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
         return std::make_unique<Link>(connection, std::move(session), filling_,
                                       [&back](std::unique_ptr<Session> own) { back.fulfil(std::move(own)); });
       } catch (const std::bad_alloc&) {
-        measuring_session_ = nullptr;  // it may have gone with the link: `stop` must not find it
+        measuring_session_ = nullptr;  // it may have been destroyed with the link, so `stop` must not find it
         throw;
       }
     };
     const Result<void> connected = co_await network_.connect(client.peer, std::move(acceptor));
-    if (session == nullptr && !connected.has_value()) break;  // no memory: it went with its connection
+    if (session == nullptr && !connected.has_value()) break;  // no memory: it was destroyed with its connection
     if (session == nullptr) session = co_await back;
     if (session->touched()) limit_ns = in(connect_again_limit);
     const bool refused = !connected.has_value() && connected.error().code == ErrorCode::closed;
@@ -259,7 +266,7 @@ task<std::unique_ptr<Session>> Service::drive_connections(const ClientOptions& c
 
 task<bool> Service::stop() {
   if (!measuring_) co_return false;
-  stop_wanted_ = true;  // in case that its session is still on the way to its core
+  stop_wanted_ = true;  // its session may not have reached its core yet
   co_await on_core(measuring_core_, [this] {
     if (measuring_session_ != nullptr) measuring_session_->stop();
   });

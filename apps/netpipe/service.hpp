@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// The measurements of one machine: those that others begin here, and the one that it may have begun itself.
+// The measurements of one machine: those that peers begin, and the one that it may have begun itself.
 //
-// A connection's session lives on the connection's core. Where each trial has its own connection, the next one may come to another core: in
-// between the session waits here, by its peer's address, for whichever core gets it. (So two such measurements from one address at a time
-// would take each other's connections; NPtcp itself serves one at a time.)
+// A connection's session belongs to the connection's core. If each trial has its own connection, the next one may arrive on another core.
+// Until then the session waits here, by its peer's address, for the core that accepts it. (Two such measurements from one address at the
+// same time would take each other's connections; NPtcp itself serves one at a time.)
 #pragma once
 
 #include <atomic>
@@ -25,43 +25,43 @@ namespace neap::netpipe {
 
 class Service {
  public:
-  /// What may be measured at once with others as transmitters; more are refused.
+  /// Measurements at the same time that peers began; more are refused.
   static constexpr unsigned sessions_max = 256;
-  /// Sessions between two connections; a further one is given up.
+  /// Sessions between two connections; a further one fails.
   static constexpr std::size_t waiting_max = 16;
   static constexpr std::chrono::seconds waiting_limit{20};
 
-  /// Lives as long as the machine. `core`: measures when none is named. Throws `bad_alloc`.
+  /// MUST exist as long as the machine runs. `core` measures by default. Throws `bad_alloc`.
   Service(net::Network& network, const Options& serving, unsigned core);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
   /// Serves `port` on every core. Errors as `net::Network::listen`.
   [[nodiscard]] task<Result<void>> serve(std::uint16_t port);
-  /// Begins to measure with a peer that listens, from `client.core`, and returns the run's number. Errors: `full` (one is under way),
+  /// Begins a measurement with a peer that listens, on `client.core`, and returns the run's number. Errors: `full` (one is in progress),
   /// `out_of_memory`.
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
-  /// The same, and waits for its end; how that was stands in the run.
+  /// The same, and waits for its end. The run has the result.
   [[nodiscard]] task<Result<Run>> measure(ClientOptions client);
-  /// The measurement under way ends before its next length; false if there is none.
+  /// Asks the measurement in progress to end before its next length; false if there is none.
   [[nodiscard]] task<bool> stop();
 
   /// Cores that can measure.
   [[nodiscard]] unsigned cores() const noexcept { return network_.cores(); }
   [[nodiscard]] unsigned measuring_core() const noexcept { return core_; }
-  /// What the next sessions that others begin are measured with. Any core.
+  /// The options for the next sessions that peers begin. Any core may call these.
   [[nodiscard]] Options serving() const;
   void set_serving(const Options& options);
-  /// Sessions that nobody continued in time have ended in what this returns.
+  /// Returns the run. Before that, ends sessions as failed if their next connection did not arrive in time.
   [[nodiscard]] Run run(unsigned number);
 
   struct Counters {
     std::atomic<std::uint64_t> begun{0}, finished{0}, failed{0};
-    std::atomic<std::uint64_t> strangers{0};  ///< of `begun`, those that failed before a word of the protocol
+    std::atomic<std::uint64_t> strangers{0};  ///< of `begun`, those that failed before any word of the protocol
     std::atomic<std::uint64_t> refused{0};    ///< beyond `sessions_max`, or without memory
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  void tell_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const;
+  void report_counters(const std::function<void(std::string_view name, std::uint64_t value)>& emit) const;
 
  private:
   struct Waiting {
@@ -92,9 +92,9 @@ class Service {
   std::atomic<bool> measuring_{false};
   std::atomic<unsigned> measuring_core_{0};
   std::atomic<bool> stop_wanted_{false};
-  Session* measuring_session_ = nullptr;  // touched on that core only
+  Session* measuring_session_ = nullptr;  // accessed only on that core
 
-  mutable SpinLock lock_;  // for what follows
+  mutable SpinLock lock_;  // protects the following
   Options serving_;
   std::vector<Waiting> waiting_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Two machines measure each other: sessions on their cores, from connection to connection, and what control asks of them.
+// Two machines measure each other: sessions on their cores, from connection to connection, and the command of control.
 #include "apps/netpipe/service.hpp"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Mode{"Reset", {.to = 40, .repeats = 3, .reset = true}}),
     [](const auto& tested) { return tested.param.name; });
 
-// Where each trial has its own connection, those of one session come to every core of the server.
+// If each trial has its own connection, the connections of one session arrive on every core of the server.
 TEST_F(ServiceTest, SessionMovesFromCoreToCore) {
   const Options options{.to = 64, .repeats = 3, .stream = true};
   serve_with(options);
@@ -107,7 +107,7 @@ TEST_F(ServiceTest, SessionMovesFromCoreToCore) {
   EXPECT_EQ(server_.counters().begun, 1U);
 }
 
-TEST_F(ServiceTest, ARefusedConnectionIsSaid) {
+TEST_F(ServiceTest, ARefusedConnectionIsReported) {
   const netpipe::Run run = measure({}, 2, {.address = net::testing::server_address, .port = 9});
   EXPECT_EQ(run.state, Session::State::failed);
   EXPECT_EQ(run.reason, "the peer refused the connection");
@@ -147,7 +147,7 @@ TEST_F(ServiceTest, OneMeasurementAtATime) {
   EXPECT_EQ(ask(client_, 2, {"stop"}), "error: nothing is being measured");
 }
 
-// The session is another core's, and has only just been sent there.
+// The session runs on another core and may not have reached it yet.
 TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   world_.machine.run(2, [&]() -> task<void> {
     EXPECT_TRUE(client_.begin({.measured = {}, .peer = server_endpoint, .core = 3}).has_value());
@@ -156,7 +156,7 @@ TEST_F(ServiceTest, AMeasurementOnAnotherCoreIsStoppedAsSoonAsItHasBegun) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return ask(client_, 2, {"results"}).ends_with("state=finished"); }));
 }
 
-// Strangers cost a connection and a count, no line and no run.
+// A peer that does not speak the protocol costs a connection and a count, but no line on the console and no run.
 TEST_F(ServiceTest, StrangersAreCountedAndForgotten) {
   for (const bool talks : {true, false}) {
     auto record = std::make_shared<net::testing::Record>();
@@ -206,7 +206,7 @@ TEST_F(ServiceTest, CommandsAnswerInOneLineAndBadOnesChangeNothing) {
     EXPECT_EQ(answer.find('\n'), std::string::npos) << answer;
   }
   EXPECT_EQ(server_.serving(), (Options{.to = 1 << 20, .stream = true}));
-  // The other way round, since a machine's cores are counted from 0.
+  // With the roles exchanged, because a machine's cores are counted from 0.
   client_.set_serving({.to = 3});
   world_.machine.run(2, [&]() -> task<void> { EXPECT_TRUE((co_await client_.serve(port)).has_value()); });
   EXPECT_EQ(ask(server_, 0, {"run", "peer=10.0.0.2:5003", "to=3", "repeats=5", "core=1"}), "ok run=1");

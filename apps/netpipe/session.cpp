@@ -2,10 +2,11 @@
 #include "apps/netpipe/session.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "kernel/panic.hpp"
 
 namespace neap::netpipe {
 
@@ -18,8 +19,8 @@ constexpr std::string_view quit = "QUIT\0"sv;
 constexpr double ticks_per_second = 1e8;  // of the time on the wire
 constexpr std::size_t word_bytes = sizeof(std::uint32_t);
 
-/// Byte `at` of a message whose contents are checked: words in the order of x86, each its own number. What is left after the last whole
-/// word is not looked at.
+/// Byte `at` of a message whose contents are checked: little-endian words, each with its own number as the value. Bytes after the last
+/// whole word are not checked.
 constexpr std::byte checked_byte(std::uint64_t at) noexcept { return static_cast<std::byte>(at / word_bytes >> (at % word_bytes * 8)); }
 
 }  // namespace
@@ -33,7 +34,7 @@ Session::Session(Role role, const Options& options, Clock clock, Report report)
       bytes_before_(options.from) {}
 
 void Session::begin() {
-  assert(state_ == State::between);
+  require(state_ == State::between, "netpipe: a session begins between connections", static_cast<std::uint64_t>(state_));
   state_ = State::running;
   untouched_ = true;
   enter(step_);
@@ -52,7 +53,7 @@ void Session::enter(Step step) {
       expect_text(sync.size());
       break;
     case Step::size_sync:
-      // A peer that ends says QUIT here, which is shorter.
+      // A peer that ends the run sends QUIT here, which is shorter.
       if (transmits()) say(sync);
       expect_text(quit.size());
       break;
@@ -90,7 +91,7 @@ void Session::enter(Step step) {
   }
 }
 
-/// Goes on for as long as neither input nor output is waited for.
+/// Enters further steps until input or output is due.
 void Session::advance() {
   while (state_ == State::running && !has_output() && text_wanted_ == 0 && bulk_wanted_ == 0) {
     if ((step_ == Step::probe || step_ == Step::trial) && messages_left_ > 0) {
@@ -129,7 +130,7 @@ void Session::step_done() {
   }
 }
 
-/// The connection of this step is over; the step after it begins in the next one.
+/// Ends the connection of this step; the next step begins in the next connection.
 void Session::end_connection() {
   state_ = State::between;
   const bool more_trials = step_ == Step::trial_reset && trial_ < (options_.integrity ? 1 : Sweep::trials);
@@ -138,7 +139,7 @@ void Session::end_connection() {
   } else if (step_ == Step::trial_reset && options_.stream) {
     step_ = Step::time;
   } else if (step_ == Step::trial_reset) {
-    // The size's result first, then what is next, which is not begun before there is a connection.
+    // Reports the size's result and chooses the next step, which begins with the next connection.
     size_done(best_seconds_);
   } else {
     begin_size();
@@ -151,7 +152,7 @@ void Session::begin_size() {
   Step next = Step::quit;
   if (point && !enough) {
     point_ = *point;
-    // A receiver is told; until then it still needs those of the trial whose time runs on.
+    // A receiver gets the number from its peer. Until then it needs the old number for the trial that is still being timed.
     if (transmits()) repeats_ = options_.repeats != 0 ? options_.repeats : Sweep::repeats(bytes_before_, point_.step, seconds_before_);
     next = Step::size_sync;
   }
@@ -174,7 +175,7 @@ Measurement Session::measured(double seconds) const noexcept {
   return {.index = point_.index,
           .bytes = point_.bytes,
           .repeats = repeats_,
-          .seconds = seconds > 0 ? seconds : 1e-6,  // as NetPIPE does: a stream of small messages may seem to take no time
+          .seconds = seconds > 0 ? seconds : 1e-6,  // as in NetPIPE: the measured time of a stream of small messages may be 0
           .bidirectional = options_.bidirectional,
           .checked = options_.integrity};
 }
@@ -199,6 +200,7 @@ void Session::begin_exchange(Exchange exchange, std::uint64_t bytes, std::uint32
 }
 
 void Session::next_message() {
+  require(messages_left_ > 0, "netpipe: a further message of an exchange");
   if (step_ == Step::trial && sent_at_ > 0) ++messages_;
   --messages_left_;
   bulk_wanted_ = message_bytes_;
@@ -213,8 +215,8 @@ void Session::exchange_done() {
   }
   messages_ += options_.stream ? repeats_ : 1;
   ++trial_;
-  // A receiver's last message is on its way only. With few repeats of large ones its time would be far too short if it ended here; the
-  // peer's next word comes when it has the whole of it.
+  // At this point a receiver has only begun to send its last message. If its time ended here, it would be far too short for few repeats of
+  // large messages. The peer's next word arrives when the peer has received all of it.
   time_runs_on_ = !transmits() && !options_.stream;
   if (!time_runs_on_) time_trial();
   if (options_.resets()) {
@@ -230,12 +232,13 @@ void Session::exchange_done() {
 }
 
 void Session::time_trial() {
+  require(repeats_ != 0, "netpipe: a trial has messages");
   double one_way = static_cast<double>(clock_() - began_ns_) * 1e-9 / repeats_;
   if (!options_.stream && !options_.bidirectional) one_way /= 2;
   best_seconds_ = trial_ == 1 ? one_way : std::min(best_seconds_, one_way);
 }
 
-/// The first byte of what the peer says next.
+/// The first byte of the peer's next word has arrived.
 void Session::word_begins() {
   if (!std::exchange(time_runs_on_, false)) return;
   time_trial();
@@ -245,6 +248,7 @@ void Session::word_begins() {
 }
 
 void Session::fill_bulk(std::span<std::byte> out) const noexcept {
+  require(message_bytes_ != 0, "netpipe: a message has a byte or more");
   std::uint64_t at = sent_at_ % message_bytes_;
   for (std::byte& byte : out) {
     byte = checked_byte(at);
@@ -277,6 +281,7 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
       untouched_ = false;
       if (text_heard_ == 0) word_begins();
       const std::size_t taken = std::min(left, text_wanted_);
+      require(text_heard_ + taken <= heard_.size(), "netpipe: a word of the peer exceeds its room", text_heard_ + taken);
       std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(used), taken, heard_.begin() + static_cast<std::ptrdiff_t>(text_heard_));
       text_heard_ += taken;
       text_wanted_ -= taken;
@@ -290,7 +295,7 @@ std::size_t Session::consume(std::span<const std::byte> bytes) {
       used += taken;
       if (bulk_wanted_ == 0 && exchange_ == Exchange::receive_then_send) bulk_bytes_ = message_bytes_;
     } else {
-      break;  // our output is due first
+      break;  // output is due first
     }
     advance();
   }
@@ -309,7 +314,7 @@ void Session::text_complete() {
     case Step::size_sync:
       if (heard() == quit) {
         if (!transmits()) say(quit);
-        step_ = Step::quit;  // a transmitter's peer has had enough
+        step_ = Step::quit;  // the peer ends the run
         return;
       }
       if (text_heard_ < sync.size() && heard() == sync.substr(0, text_heard_)) {
@@ -325,7 +330,7 @@ void Session::text_complete() {
       if (!transmits()) say(quit);
       return;
     case Step::quit:
-      // Ours is the last word; a transmitter that wanted to go on hears from a receiver that it was enough.
+      // The receiver sends the last word. A transmitter that wanted to continue learns from it that the run has ended.
       if (!transmits()) say(quit);
       return;
     case Step::repeats:
@@ -339,7 +344,7 @@ void Session::text_complete() {
     case Step::trial:
       break;
   }
-  assert(false && "no text is expected within an exchange");
+  require(false, "netpipe: a word of the peer within an exchange", static_cast<std::uint64_t>(step_));
 }
 
 std::string_view Session::heard() const noexcept { return {reinterpret_cast<const char*>(heard_.data()), text_heard_}; }
@@ -358,7 +363,7 @@ void Session::expect_text(std::size_t bytes) noexcept {
 // --- Output ------------------------------------------------------------------------------------------------------------------------------
 
 void Session::say(std::string_view words) {
-  assert(text_bytes_ + words.size() <= text_.size());
+  require(text_bytes_ + words.size() <= text_.size(), "netpipe: two words wait to be sent at most", text_bytes_);
   std::memcpy(text_.data() + text_bytes_, words.data(), words.size());
   text_bytes_ += words.size();
 }
@@ -375,7 +380,7 @@ void Session::text_sent() {
 }
 
 void Session::bulk_sent(std::uint64_t bytes) {
-  assert(bytes <= bulk_bytes_);
+  require(bytes <= bulk_bytes_, "netpipe: more bytes of a message were sent than were due", bytes);
   bulk_bytes_ -= bytes;
   sent_at_ += bytes;
   advance();
@@ -393,12 +398,12 @@ void Session::fail(std::string reason) {
 
 void Session::connection_lost(const char* why) {
   if (state_ != State::running) return;
-  // The answer to a transmitter's QUIT is a courtesy.
+  // A peer need not answer a transmitter's QUIT.
   if (step_ == Step::quit && transmits()) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again: who comes in between is cut off, and tries once more.
+  // NPtcp closes its listener with each connection and opens it again. It resets a connection made in between, which is then tried again.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;

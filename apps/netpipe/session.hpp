@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
-// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. Apart from any network: bytes come in by `consume`,
-// what is to be sent is asked for, and time is what the clock given says.
+// One measurement by NetPIPE's protocol, as version 3.7.2 of its TCP module speaks it. It does not depend on a network: the caller passes
+// received bytes to `consume`, asks for output, and gives a clock.
 //
-// On the wire stand only: "SyncMe" from each side before whatever is timed, the number of repeats (u32) from the transmitter, messages
-// whose size both sides work out (sweep.hpp), when streaming the time that the receiver took (u32, in 10 ns), and "QUIT" with its zero from
-// each side at the end. Numbers are in network order. One run:
+// The wire carries:
+// - "SyncMe" from each side before each timed part;
+// - the number of repeats (u32) from the transmitter;
+// - messages, whose size both sides compute (sweep.hpp);
+// - when streaming, the time that the receiver took (u32, in 10 ns);
+// - "QUIT" with its terminating zero from each side at the end.
+// Numbers are in network order. One run:
 //
 //   SyncMe, 100 round trips of the smallest message, SyncMe [*]
 //   for each size: SyncMe, repeats, and three times (once for an integrity check): SyncMe, the messages [*]; streaming: the receiver's time
 //   QUIT
 //
-// At [*], when each trial has a connection of its own: QUIT, and all goes on in a new connection that the transmitter opens.
+// At [*], if each trial has a connection of its own: QUIT, and the run continues in a new connection that the transmitter opens.
 //
-// A receiver here answers "SyncMe" where NPtcp says it on its own, so that it sees a transmitter that has had enough. Whatever a peer
-// sends, a session holds no more than it has room for below: sizes come from our own options, numbers are checked.
+// This receiver sends "SyncMe" only as an answer, while NPtcp's sends it unasked. So this receiver notices a transmitter that ends the run.
+// A session's memory is bounded for any input: sizes come from its own options, and numbers are checked.
 #pragma once
 
 #include <array>
@@ -38,54 +42,54 @@ class Session {
 
   enum class State : std::uint8_t {
     running,
-    between,   ///< this connection is to be closed once its output is sent; the next one continues (`begin`)
-    finished,  ///< to be closed once its output is sent
-    failed,    ///< `reason` says why; to be cut
+    between,   ///< the owner closes this connection once its output is sent; the next one continues (`begin`)
+    finished,  ///< the owner closes the connection once its output is sent
+    failed,    ///< the owner aborts the connection; see `reason`
   };
 
   Session(Role role, const Options& options, Clock clock, Report report);
 
-  /// There is a connection; the first, or the next one after `between`.
+  /// A connection is open: the first, or the next one after `between`.
   void begin();
-  /// Takes received bytes and returns how many; fewer than all while output waits (call again when it is sent) or when the session is not
-  /// running any more.
+  /// Consumes received bytes and returns how many. Fewer than all while output waits (the caller MUST call again when it is sent), or when
+  /// the session is not running any more.
   std::size_t consume(std::span<const std::byte> bytes);
 
-  /// What is to be sent now: `text` first, then `bulk_bytes` of message.
+  /// Output that is due: `text` first, then `bulk_bytes` of message.
   [[nodiscard]] std::span<const std::byte> text() const noexcept { return std::span(text_).first(text_bytes_); }
   [[nodiscard]] std::uint64_t bulk_bytes() const noexcept { return bulk_bytes_; }
   [[nodiscard]] bool has_output() const noexcept { return text_bytes_ > 0 || bulk_bytes_ > 0; }
   /// All of `text` was sent.
   void text_sent();
-  /// So much of the message was; at most `bulk_bytes`.
+  /// `bytes` of the message were sent; at most `bulk_bytes`.
   void bulk_sent(std::uint64_t bytes);
-  /// What the next bytes of the message are, when contents matter.
+  /// Fills `out` with the next bytes of a message whose contents are checked.
   void fill_bulk(std::span<std::byte> out) const noexcept;
 
-  /// The connection is gone, and not by our doing. A session that was just beginning in a further connection waits for another (`between`).
+  /// The peer or the network ended the connection. A session that was just beginning in a further connection waits for another (`between`).
   void connection_lost(const char* why);
-  /// Gives up.
+  /// Ends the session with an error.
   void fail(std::string reason);
-  /// A transmitter ends in order before its next length.
+  /// A transmitter ends the run in order before its next length.
   void stop() noexcept { stop_wanted_ = true; }
 
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// Messages of trials that have gone and, unless streaming, come back: what counts as requests here. A stream's count when all have.
+  /// Messages of trials that were sent and, unless streaming, returned; the log counts them as requests. A stream's count at its end.
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
-  /// Past the first SyncMe: the peer does speak the protocol.
+  /// The first SyncMe has arrived: the peer speaks the protocol.
   [[nodiscard]] bool introduced() const noexcept { return introduced_; }
-  /// Something was received since the last `begin`.
+  /// Bytes were received since the last `begin`.
   [[nodiscard]] bool touched() const noexcept { return !untouched_; }
 
-  unsigned run = 0;  ///< its owner's: the run that it adds to
+  unsigned run = 0;  ///< for the owner: the number of the run
 
  private:
   static constexpr std::uint32_t probe_round_trips = 100;
 
-  /// What both sides do next; the order of the comment above.
+  /// The steps of both sides, in the order of the comment above.
   enum class Step : std::uint8_t {
     probe_sync,
     probe,
@@ -132,7 +136,7 @@ class Session {
   std::string reason_;
   bool introduced_ = false;
   bool stop_wanted_ = false;
-  bool untouched_ = true;  // nothing was received in this connection
+  bool untouched_ = true;  // no byte was received in this connection
 
   Sweep sweep_;
   Sweep::Point point_;
@@ -141,18 +145,18 @@ class Session {
   std::uint32_t repeats_ = 0;
   std::uint32_t trial_ = 0;
   double best_seconds_ = 0;
-  bool time_runs_on_ = false;              // a receiver's trial is done but for the peer's next word
-  std::optional<Measurement> unreported_;  // and with it the size
+  bool time_runs_on_ = false;              // a receiver's trial ends when the peer's next word begins
+  std::optional<Measurement> unreported_;  // the size's result, if that trial is its last
 
-  // the exchange of messages that goes on
+  // the exchange of messages in progress
   Exchange exchange_ = Exchange::send_only;
   std::uint64_t message_bytes_ = 0;
-  std::uint32_t messages_left_ = 0;  // after the present one
+  std::uint32_t messages_left_ = 0;  // after the current one
   std::uint64_t messages_ = 0;
   std::uint64_t began_ns_ = 0;
   std::uint64_t sent_at_ = 0, received_at_ = 0;  // bytes since the exchange began
 
-  // input and output of the present step
+  // input and output of the current step
   std::size_t text_wanted_ = 0;
   std::size_t text_heard_ = 0;
   std::array<std::byte, 8> heard_{};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The protocol without a network: two sessions against each other, one against the words that NPtcp 3.7.2 was seen to say, and one against
-// peers that mean no good.
+// The protocol without a network: two sessions with each other, one with the recorded words of NPtcp 3.7.2, and one with hostile peers.
 #include "apps/netpipe/session.hpp"
 
 #include <gtest/gtest.h>
@@ -20,12 +19,12 @@ std::uint64_t read_clock() noexcept { return clock_ns; }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), text.size()}; }
 
-/// A session with all that it reported, and what it sends as a stream.
+/// A session with its reported results and its output.
 struct Side {
   Side(Role role, const Options& options)
       : session(role, options, &read_clock, [this](Session&, const Measurement& point) { points.push_back(point); }) {}
 
-  /// Up to `limit` bytes of what it has to send.
+  /// Takes up to `limit` bytes of the output.
   std::vector<std::byte> take(std::size_t limit) {
     std::vector<std::byte> out;
     if (const auto text = session.text(); !text.empty()) {
@@ -39,7 +38,7 @@ struct Side {
     sent += out.size();
     return out;
   }
-  /// What it says until it waits, messages included.
+  /// Takes all output until the session waits, messages included.
   std::string said() {
     std::string text;
     while (session.has_output()) {
@@ -48,7 +47,7 @@ struct Side {
     return text;
   }
   std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
-  /// Hears all of it, or the test fails.
+  /// The session must consume all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
 
   std::vector<Measurement> points;
@@ -56,7 +55,7 @@ struct Side {
   std::size_t sent = 0;
 };
 
-/// Lets two sides talk until both have ended; every byte takes 10 ns, and cuts fall anywhere. Returns the number of connections.
+/// Runs two sides until both have ended. Every byte takes 10 ns, and pieces have any size. Returns the number of connections.
 int converse(Side& one, Side& other, unsigned seed) {
   std::mt19937 random(seed);
   one.session.begin();
@@ -89,9 +88,9 @@ int converse(Side& one, Side& other, unsigned seed) {
   return connections;
 }
 
-// --- What is measured --------------------------------------------------------------------------------------------------------------------
+// --- Sizes and results -------------------------------------------------------------------------------------------------------------------
 
-// Both sides must come to the same sizes without a word. These are NPtcp's, as it printed them.
+// Both sides must compute the same sizes. These are NPtcp's, as it printed them.
 TEST(Sweep, SizesAreThoseOfNPtcp) {
   Sweep sweep(1, 200, 3);
   std::vector<std::uint64_t> sizes;
@@ -128,7 +127,7 @@ TEST(Sweep, EverySizeIsPositiveAndBounded) {
   }
 }
 
-// Seen: after 148.51 us for 2 bytes NPtcp repeated 3 bytes 673 times, after 122.25 us for 3 bytes 4 bytes 545 times.
+// Observed: after 148.51 us for 2 bytes NPtcp repeated 3 bytes 673 times; after 122.25 us for 3 bytes it repeated 4 bytes 545 times.
 TEST(Sweep, RepeatsAreThoseOfNPtcp) {
   EXPECT_EQ(Sweep::repeats(2, 1, 148.51e-6), 673U);
   EXPECT_EQ(Sweep::repeats(3, 2, 122.25e-6), 545U);
@@ -136,7 +135,7 @@ TEST(Sweep, RepeatsAreThoseOfNPtcp) {
   EXPECT_EQ(Sweep::repeats(1, 1, 0.0), 100'000'000U);
 }
 
-// The same numbers as in a run of NPtcp: what it showed and what it wrote.
+// The same numbers as in a run of NPtcp: the lines that it printed, and those of its output file.
 TEST(Measurement, LinesAreThoseOfNPtcp) {
   const Measurement point{.index = 16, .bytes = 45, .repeats = 355, .seconds = 160.93e-6};
   EXPECT_EQ(point.shown_line(), " 16:      45 bytes    355 times -->      2.13 Mbps in     160.93 usec");
@@ -166,9 +165,9 @@ TEST(Options, WordsAreCheckedTogether) {
   EXPECT_EQ(checked.perturbation, 0U);
 }
 
-// --- How it is said ----------------------------------------------------------------------------------------------------------------------
+// --- The protocol ------------------------------------------------------------------------------------------------------------------------
 
-// NPtcp's words as a transmitter, one size, as strace showed them.
+// NPtcp's words as a transmitter, one size, as shown by strace.
 TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   Side receiver(Role::receiver, {.from = 2, .to = 2});
   receiver.session.begin();
@@ -192,9 +191,9 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
       receiver.must_hear("ab");
       EXPECT_EQ(receiver.said(), "aa");
     }
-    clock_ns += 8'000;  // the last message's way; until the transmitter has it, it says nothing more
+    clock_ns += 8'000;  // until the transmitter has received the last message, it sends nothing more
   }
-  EXPECT_EQ(receiver.session.messages(), 3U * 4);  // the probe's do not count
+  EXPECT_EQ(receiver.session.messages(), 3U * 4);  // messages of the probe do not count
   EXPECT_TRUE(receiver.points.empty()) << "the last message has not arrived yet";
   receiver.must_hear("Q");
   clock_ns += 1'000'000;
@@ -216,7 +215,7 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
     transmitter.must_hear("aab");
   }
   EXPECT_EQ(transmitter.said(), "SyncMe");
-  // NPtcp does not wait for ours before it says the next one: two may come at once.
+  // NPtcp does not wait for the answer before it sends the next word: two may arrive at once.
   transmitter.must_hear("SyncMe");
   EXPECT_EQ(transmitter.said(), "SyncMe");
   transmitter.must_hear("SyncMe");
@@ -247,11 +246,11 @@ struct Mode {
 };
 class EveryMode : public ::testing::TestWithParam<Mode> {};
 
-// However the bytes are cut, both sides come to the same points and to an orderly end.
-TEST_P(EveryMode, BothSidesAgreeWhateverTheCuts) {
+// For any split of the bytes, both sides have the same points and end in order.
+TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     Options served = GetParam().options;
-    served.repeats = 0;  // the transmitter's to say
+    served.repeats = 0;  // the transmitter's value holds
     Side transmitter(Role::transmitter, GetParam().options), receiver(Role::receiver, served);
     const int connections = converse(transmitter, receiver, seed);
     EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
@@ -264,7 +263,7 @@ TEST_P(EveryMode, BothSidesAgreeWhateverTheCuts) {
       EXPECT_EQ(transmitter.points[i].bytes, receiver.points[i].bytes);
       EXPECT_EQ(transmitter.points[i].repeats, receiver.points[i].repeats);
       EXPECT_GT(transmitter.points[i].seconds, 0.0);
-      // A receiver begins before the transmitter does and ends after it; a stream's time is the receiver's for both, rounded.
+      // A receiver begins before the transmitter and ends after it. For a stream both use the receiver's time, rounded.
       EXPECT_GE(receiver.points[i].seconds, transmitter.points[i].seconds - (GetParam().options.stream ? 1e-6 : 1e-12));
     }
   }
@@ -303,7 +302,7 @@ void introduce(Side& receiver) {
   EXPECT_EQ(receiver.said(), "SyncMe");
 }
 
-TEST(Session, EitherSideMayHaveEnoughFirst) {
+TEST(Session, EitherSideMayEndFirst) {
   Side shorter(Role::transmitter, {.to = 10, .repeats = 3}), longer(Role::receiver, {.to = 1000});
   converse(shorter, longer, 1);
   EXPECT_EQ(shorter.session.state(), Session::State::finished);
@@ -332,14 +331,14 @@ TEST(Session, WrongContentsFailTheIntegrityCheck) {
     receiver.must_hear("SyncMe");
     receiver.said();
     for (int i = 0; i < 100; ++i) {
-      receiver.must_hear("xxxxxx");  // nobody looks yet
+      receiver.must_hear("xxxxxx");  // the probe is not checked
       receiver.said();
     }
     for (const auto words : {"SyncMe"sv, "SyncMe"sv, "\0\0\0\2"sv, "SyncMe"sv}) {
       receiver.must_hear(words);
       receiver.said();
     }
-    receiver.must_hear("\0\0\0\0\7\7"sv);  // after the last whole word nobody looks
+    receiver.must_hear("\0\0\0\0\7\7"sv);  // bytes after the last whole word are not checked
     EXPECT_EQ(receiver.said().substr(0, 4), "\0\0\0\0"sv);
     receiver.hear(wrong ? "\0\0\1\0xx"sv : "\0\0\0\0xx"sv);
     EXPECT_EQ(receiver.session.state(), wrong ? Session::State::failed : Session::State::running);
@@ -367,7 +366,7 @@ TEST(Session, WrongWordsFail) {
   }
 }
 
-// A peer that asks for much and reads nothing makes us count, not keep.
+// A peer that requests many messages and reads none costs a counter, not memory.
 TEST(Session, UnreadAnswersStopTheInput) {
   Side receiver(Role::receiver, {});
   introduce(receiver);
@@ -387,7 +386,7 @@ TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
   receiver.session.connection_lost("gone");
   EXPECT_EQ(receiver.session.state(), Session::State::failed);
   EXPECT_EQ(receiver.session.reason(), "gone");
-  // Where each trial has its own connection, one that ends before a word was said is tried again.
+  // If each trial has its own connection, a connection that ends before its first word is tried again.
   Side resetting(Role::receiver, {.reset = true});
   introduce(resetting);
   resetting.must_hear("QUIT\0"sv);
@@ -402,7 +401,7 @@ TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
   EXPECT_EQ(resetting.session.state(), Session::State::failed);
 }
 
-// Whatever is said: no crash, no sanitizer's report, no output beyond what was asked for, and an end that stays one.
+// For any input: no crash, no report of a sanitizer, no more output than was requested, and an ended session stays ended.
 TEST(Session, SurvivesAnyPeer) {
   std::mt19937 random(4711);
   constexpr std::string_view vocabulary[] = {"SyncMe"sv,           "QUIT\0"sv, "\0\0\0\3"sv, "\0\0\0\0"sv,
@@ -419,7 +418,7 @@ TEST(Session, SurvivesAnyPeer) {
     for (int turn = 0; turn < 300; ++turn) {
       std::string words;
       if (random() % 40 != 0) {
-        // mostly what moves it on
+        // mostly the word that the session expects
         side.said();
         words = random() % 5 == 0 ? "QUIT\0"sv : random() % 3 == 0 ? "SyncMe"sv : "bbbb"sv.substr(0, options.from);
       } else {

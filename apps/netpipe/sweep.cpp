@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/netpipe/options.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::netpipe {
 
@@ -16,6 +17,7 @@ std::optional<Sweep::Point> Sweep::next() noexcept {
   const auto reach = static_cast<std::int64_t>(perturbation_);
   const bool perturbed = perturbation_ > 0 && step_ > perturbation_ + 1;
   if (new_length) offset_ = perturbed ? -reach : 0;
+  require(static_cast<std::int64_t>(length_) + offset_ > 0, "netpipe: a message has a byte or more", length_);
 
   const Point point{.index = index_,
                     .bytes = static_cast<std::uint64_t>(static_cast<std::int64_t>(length_) + offset_),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which sizes are measured, and how often: NetPIPE 3.7.2's own series, which both sides walk through without a word about it.
+// The sizes that are measured, and how often: NetPIPE 3.7.2's own series. Both sides compute it; the protocol does not carry it.
 //
-// Lengths grow by a step that doubles at every second length, and around each (once the step leaves room) lie the perturbations: 1, 2, 3,
-// 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
+// Lengths grow by a step that doubles at every second length. Once the step is large enough, lengths a little below and above each length
+// are measured too (perturbations): 1, 2, 3, 4, 6, 8, 12, 13, 16, 19, 21, 24, 27, 29, 32, 35, 45, …
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ class Sweep {
  public:
   static constexpr unsigned points_max = 7997;
   static constexpr double seconds_a_trial = 0.1;
-  static constexpr double seconds_a_message_max = 1.0;  ///< beyond it a transmitter begins no further length
+  static constexpr double seconds_a_message_max = 1.0;  ///< after a slower message a transmitter begins no further length
   static constexpr std::uint32_t trials = 3;
 
   struct Point {
     unsigned index = 0;
     std::uint64_t bytes = 0;
     std::uint64_t step = 0;   ///< to the next length
-    bool new_length = false;  ///< not a further perturbation of the length before
+    bool new_length = false;  ///< false: another perturbation of the previous length
   };
 
   Sweep(std::uint32_t from, std::uint32_t to, std::uint32_t perturbation) noexcept
@@ -30,7 +30,7 @@ class Sweep {
   /// The next one; none when all are done. Every size is at least 1 and at most `to` + `perturbation`.
   [[nodiscard]] std::optional<Point> next() noexcept;
 
-  /// How often a transmitter repeats `point`'s message, from what the one before it took (`seconds`, one way). 3 to 2^31 - 1.
+  /// How often a transmitter repeats a message, computed from the time of the size before (`seconds`, one way). 3 to 2^31 - 1.
   [[nodiscard]] static std::uint32_t repeats(std::uint64_t bytes_before, std::uint64_t step, double seconds) noexcept;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "drivers/intel_eeprom.hpp"
 #include "drivers/ixgbe/device_ids.hpp"
+#include "drivers/ixgbe/settings.hpp"
 #include "drivers/ixgbe/sfp.hpp"
 #include "drivers/ixgbe/start_up.hpp"
 #include "drivers/ixgbe/vectors.hpp"
@@ -21,8 +22,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::uint32_t frame_bytes_least = 60;
-constexpr std::uint32_t frame_bytes_most = 15'500;  // 8.2.3.22.13: the card's own limit is 15.5 KiB with everything
+constexpr std::uint32_t frame_bytes_min = 60;
+constexpr std::uint32_t frame_bytes_max = 15'500;  // 8.2.3.22.13: the card's own limit is 15.5 KiB with everything
 
 Result<const pci::Device*> find_device(std::optional<pci::Address> where) {
   for (const pci::Device& device : pci::devices()) {
@@ -40,8 +41,15 @@ Result<void> check(const Options& options, unsigned receiving) {
   if (options.reserved_core && *options.reserved_core >= receiving)
     return failure(ErrorCode::invalid, "ixgbe: the core to reserve has no receive queue", *options.reserved_core);
   if (options.reserved_core && options.reserved_port == 0) return failure(ErrorCode::invalid, "ixgbe: a core is reserved for port 0");
-  if (options.queues.frame_bytes_max < frame_bytes_least || options.queues.frame_bytes_max > frame_bytes_most) {
+  if (options.queues.frame_bytes_max < frame_bytes_min || options.queues.frame_bytes_max > frame_bytes_max) {
     return failure(ErrorCode::invalid, "ixgbe: largest frame must have 60 to 15500 bytes", options.queues.frame_bytes_max);
+  }
+  for (const CardSetting& setting : card_settings()) {
+    if (setting.option == nullptr || setting.row.kind != policy::Kind::number) continue;
+    const std::uint32_t value = options.queues.*setting.option;
+    const bool off = setting.row.off && value == 0;
+    if (!off && (value < setting.row.value_min || value > setting.row.value_max))
+      return failure(ErrorCode::invalid, "ixgbe: an option of the queues is out of its range (docs/policy.md)", value);
   }
   return {};
 }
@@ -54,7 +62,7 @@ task<Result<std::unique_ptr<Card>>> open(std::optional<pci::Address> where, Opti
   const auto bar = (*device)->map_bar(0);
   if (!bar) co_return std::unexpected(bar.error());
   if (bar->size() < Registers::bytes) co_return failure(ErrorCode::device, "ixgbe: BAR 0 is too small", bar->size());
-  // 10 Gbit/s and the packets' own headers and descriptors.
+  // 10 Gbit/s, plus PCIe packet headers and descriptors.
   constexpr std::uint64_t wanted_mbps = 12'000;
   (*device)->settle_link("ixgbe", wanted_mbps);
   (*device)->enable_registers();
@@ -79,10 +87,11 @@ void Card::stop() noexcept {
 }
 
 task<void> Card::close() {
+  require(this_core() == home_core_, "ixgbe: the card is closed on another core than the one that opened it", this_core());
   while (busy_ || reset_wanted_) co_await sleep_for(1ms);
   stop();
   for (unsigned core = 0; core < pairs_.size(); ++core) {
-    // What a pair has queued for itself runs before our next try, as events keep their order.
+    // Events keep their order, so the events that a pair has queued for itself run before the next try.
     while (!co_await on_core(core, [this, core] { return pairs_[core]->detach(); })) {
     }
   }
@@ -155,13 +164,15 @@ Result<void> Card::make_vectors() {
   return {};
 }
 
-// 4.6.3 from reset to running queues, at the start and after a fault that leaves nothing else. The pairs are held, or nobody uses them yet.
+// 4.6.3 from reset to running queues, at the start and after a fault that needs a reset. The pairs are held, or not in use yet.
 task<Result<std::uint64_t>> Card::bring_up() {
+  require(this_core() == home_core_, "ixgbe: the card is brought up on another core than the one that opened it", this_core());
   if (counters_.resets.value() != 0) (void)statistics_.collect(registers_);
   if (auto done = co_await reset_card(registers_); !done) co_return std::unexpected(done.error());
-  // Not before the reset: a card that an earlier owner left running would go on with that owner's rings, in memory that is ours.
+  // Not before the reset: a card that an earlier owner left running would continue to use that owner's rings, in memory that now has
+  // another use.
   device_.enable(true);
-  std::uint64_t lost = 0;  // what had not been sent; the card does no DMA now
+  std::uint64_t lost = 0;  // frames not sent; the card does no DMA now
   for (auto& pair : pairs_) lost += co_await on_core(pair->core(), [&pair] { return pair->empty(); });
   if (auto done = co_await wait_until_initialised(registers_); !done) co_return std::unexpected(done.error());
   const auto mac = read_mac(registers_);
@@ -172,7 +183,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
   if (auto done = co_await start_queues(); !done) co_return std::unexpected(done.error());
   if (auto done = start_interrupts(); !done) co_return std::unexpected(done.error());
   look_at_link(false);
-  // What came between reception and its queue being on.
+  // Frames that arrived after reception was enabled and before their queue was enabled.
   for (unsigned core = 0; core < receiving(); ++core) lost += statistics_.collect_dropped(registers_, core);
   co_return lost;
 }
@@ -191,7 +202,7 @@ task<Result<void>> Card::start_queues() {
     if (auto done = co_await pair->transmit_queue().enable(true); !done) co_return done;
   }
   program_running_options();
-  // A reset clears EITR, and 7.3.2.1 wants a coalescing queue to have its interval from the first frame on.
+  // A reset clears EITR, and 7.3.2.1 requires that a coalescing queue has its interval from the first frame on.
   for (unsigned core = 0; core < pairs_.size(); ++core) set_itr(core, itr_us(core));
   if (auto done = co_await start_receive(registers_); !done) co_return done;
   for (auto& pair : pairs_) {
@@ -215,7 +226,7 @@ void Card::other_interrupt() {
   counters_.other_interrupts.add();
   const reg::Eicr causes = take_other_causes(registers_);
   if (causes.ecc && causes.raw() != Registers::all_ones) {
-    // 8.2.3.5.1: the card's memory is not to be trusted any more.
+    // 8.2.3.5.1: the card's memory has failed, so its contents are unknown.
     counters_.memory_errors.add();
     if (counters_.memory_errors.value() == 1) print("ixgbe: EICR.ECC: the card's memory failed");
   }
@@ -224,25 +235,26 @@ void Card::other_interrupt() {
     if (counters_.dma_errors.value() == 1) print("ixgbe: EICR.PCI_EXCEPTION: the card could not reach memory");
   }
   if ((causes.ecc || causes.pci_exception) && causes.raw() != Registers::all_ones && !std::exchange(reset_wanted_, true))
-    neap::start(mend(nullptr));
-  // Looked at whatever the cause: a lost LSC must not leave the stack with a wrong picture.
+    neap::start(recover(nullptr));
+  // The link is read whatever the cause: if an LSC interrupt is lost, the stack must still learn the link's state.
   inspect();
 }
 
 void Card::inspect() {
+  require(this_core() == home_core_, "ixgbe: the card is inspected on another core than the one that opened it", this_core());
   if (registers_.card_gone()) {
     counters_.gone.add();
     if (counters_.gone.value() == 1) print(card_gone_error.message);
   }
   look_at_link(true);  // a card that is gone has no link
   for (auto& pair : pairs_) {
-    if (pair->take_hang()) neap::start(mend(pair.get()));
+    if (pair->take_hang()) neap::start(recover(pair.get()));
   }
 }
 
 void Card::look_at_link(bool announce) {
   const LinkStatus status = read_link(registers_);
-  // Without a link nothing else would tell of one if the interrupt is lost: no frame hangs, and none comes.
+  // Without a link no frame hangs and none arrives. So if the interrupt is lost, only this timer notices that the link came up.
   link_watch_.cancel();  // with a link no register is read
   if (!status.up && !stopped_) link_watch_.arm(1s, [this] { inspect(); });
   if (status.up == link_up()) return;
@@ -282,7 +294,7 @@ FrameSender& Card::attach(FrameReceiver& receiver) {
 
 unsigned Card::receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                               std::uint16_t destination_port) const noexcept {
-  // TCP goes first; nobody asks where UDP to a port goes.
+  // A TCP filter comes first; this is never called for a steered UDP port.
   for (const auto& [flow, core] : steered_) {
     if (flow == destination_port && flow != 0) return core;
   }
@@ -293,7 +305,7 @@ Result<std::uint32_t> Card::round_itr(unsigned core, std::uint32_t itr_us) const
   if (core >= receiving()) return failure(ErrorCode::unsupported, "this core has no receive queue: only the first 16 have", core);
   const auto moderation = Moderation::from_us(itr_us);
   if (!moderation) return std::unexpected(moderation.error());
-  if (const char* const why = options_.queues.wrong(moderation->itr_us())) return failure(ErrorCode::invalid, why, itr_us);
+  if (const char* const why = options_.queues.why_refused(moderation->itr_us())) return failure(ErrorCode::invalid, why, itr_us);
   return moderation->itr_us();
 }
 
@@ -310,6 +322,7 @@ void Card::set_itr(unsigned core, std::uint32_t itr_us) noexcept {
 
 void Card::set_interrupt(unsigned core, bool on) noexcept {
   if (core >= pairs_.size()) return;
+  require(core == this_core(), "ixgbe: a core turns another core's interrupt on or off", core);
   const std::uint64_t bit = std::uint64_t{1} << core;
   if (!on) {
     unmasked_ &= ~bit;
@@ -317,16 +330,16 @@ void Card::set_interrupt(unsigned core, bool on) noexcept {
     return;
   }
   unmasked_ |= bit;
-  // What came while the vector was masked may have been seen by polling, or not.
-  unmask_vector(registers_, core, pairs_[core]->work_waits());
+  // Frames that arrived while the vector was masked may be unseen: polling may have missed them.
+  unmask_vector(registers_, core, pairs_[core]->work_pending());
 }
 
 const volatile void* Card::next_receive_line(unsigned core) const noexcept {
   return core < receiving() ? pairs_[core]->next_receive_line() : nullptr;
 }
 
-void Card::tell_counters(std::optional<unsigned> core, const Emit& emit) const {
-  const auto tell_sums = [&](const auto& table, auto counters_of) {
+void Card::report_counters(std::optional<unsigned> core, const Emit& emit) const {
+  const auto emit_sums = [&](const auto& table, auto counters_of) {
     for (const auto& [name, count] : table) {
       std::uint64_t sum = 0;
       for (unsigned i = 0; i < pairs_.size(); ++i) {
@@ -335,10 +348,10 @@ void Card::tell_counters(std::optional<unsigned> core, const Emit& emit) const {
       emit(name, sum);
     }
   };
-  tell_sums(traffic_counts, [](QueuePair& pair) -> auto& { return pair.traffic(); });
-  tell_sums(receive_counts, [](QueuePair& pair) -> auto& { return pair.receive_queue().counters(); });
-  tell_sums(transmit_counts, [](QueuePair& pair) -> auto& { return pair.transmit_queue().counters(); });
-  tell_sums(pair_counts, [](QueuePair& pair) -> auto& { return pair.counters(); });
+  emit_sums(traffic_counts, [](QueuePair& pair) -> auto& { return pair.traffic(); });
+  emit_sums(receive_counts, [](QueuePair& pair) -> auto& { return pair.receive_queue().counters(); });
+  emit_sums(transmit_counts, [](QueuePair& pair) -> auto& { return pair.transmit_queue().counters(); });
+  emit_sums(pair_counts, [](QueuePair& pair) -> auto& { return pair.counters(); });
   if (core) return;
   for (const auto& [name, count] : card_counts) emit(name, (counters_.*count).value());
 }
@@ -348,10 +361,10 @@ Result<Statistics> Card::collect_statistics() noexcept {
   return statistics_;
 }
 
-task<Result<void>> Card::tell_own_counters(std::optional<unsigned> core, const Emit& emit) {
+task<Result<void>> Card::report_device_counters(std::optional<unsigned> core, const Emit& emit) {
   const auto statistics = co_await on_core(home_core_, [this] { return collect_statistics(); });
   if (!statistics) co_return std::unexpected(statistics.error());
-  statistics->tell(core, emit);
+  statistics->report(core, emit);
   co_return Result<void>{};
 }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSL-1.0
-"""Compares registers.toml with the header of Linux's own ixgbe driver: every name that both have must have the same offsets.
+"""Compares registers.toml with the header of Linux's own ixgbe driver: every name in both must have the same offsets.
 
-One table for driver and card can share one mistake; Linux's driver knows the real card. Its source is fetched as the machine's own package
-`linux-source-*` into a temporary directory (some 140 MB) and never kept; or give a header that is already there.
+Driver and soft card share one table, so both would have its mistakes. Linux's driver is known to work with the real card. Its source is
+fetched as the machine's package `linux-source-*` (about 140 MB) into a temporary directory and not kept. Alternatively, name an existing
+header.
 
     compare_with_linux.py [--header ixgbe_type.h]
 """
@@ -22,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
-# Fewer shared names than this means that the header was not understood.
-LEAST_SHARED = 380
+# A lower number of shared names means that the header could not be parsed.
+SHARED_MIN = 380
 
 
 def definitions(header: str) -> dict[str, tuple[str, str]]:
@@ -37,7 +38,7 @@ def definitions(header: str) -> dict[str, tuple[str, str]]:
 
 
 def evaluate(body: str, parameter: str, index: int) -> int | None:
-    """The macro's value for an index, or None if it is more than arithmetic."""
+    """The macro's value for an index, or None if it is not an arithmetic expression."""
     expression = re.sub(rf"\b{re.escape(parameter)}\b", str(index), body) if parameter else body
     expression = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
     if not re.fullmatch(r"[0-9a-fA-FxX\s()+\-*<>=?:&|]+", expression):
@@ -87,7 +88,7 @@ def top_level_colon(text: str) -> int:
 
 
 def places(register: register_table.Register, index: int) -> set[int]:
-    """All offsets at which an entry can be reached."""
+    """All offsets of an entry."""
     found = {register.offset_of(index)}
     for alias in register.aliases:
         if index < alias.count:
@@ -96,9 +97,9 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """How many names both have, and a line for each difference: another offset, or a name that cannot be compared.
+    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared.
 
-    A register that Linux does not know says so in the table (`linux = ""`).
+    A register without a name in Linux has `linux = ""` in the table.
     """
     linux = definitions(header)
     shared, differences = 0, []
@@ -123,7 +124,7 @@ def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
 
 
 def newest_package() -> tuple[str, str]:
-    """The machine's newest linux-source package: its name, and what apt says of its file, which changes with its content."""
+    """The machine's newest linux-source package: its name, and apt's description of its file, which changes with the content."""
     search = ["apt-cache", "--names-only", "search", "^linux-source-[0-9.]+$"]
     names = subprocess.run(search, capture_output=True, text=True, check=True).stdout.splitlines()
     packages = sorted((line.split()[0] for line in names), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
@@ -134,7 +135,7 @@ def newest_package() -> tuple[str, str]:
 
 
 def fetch_header(package: str) -> str:
-    """The header out of a linux-source package."""
+    """The header from a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
         file = next(Path(place).glob("*.deb"))
@@ -163,8 +164,8 @@ def main(arguments: list[str]) -> int:
     for line in differences:
         print(line)
     print(f"{shared} registers have a name in Linux's driver, {len(differences)} differ")
-    if shared < LEAST_SHARED:
-        print(f"compare_with_linux: fewer than {LEAST_SHARED}: the header was not understood", file=sys.stderr)
+    if shared < SHARED_MIN:
+        print(f"compare_with_linux: fewer than {SHARED_MIN}: the header was not understood", file=sys.stderr)
         return 1
     return 1 if differences else 0
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the driver counts.
+// The driver's counters.
 //
-// Each counter has one writer, the core whose queue it is, and any core may read it. So whoever asks (`stats`) sends nobody there. Beside
-// each struct stands its table: a counter that is not in it would be seen by nobody.
+// Each counter has one writer, the queue's core, and any core may read it. So `stats` does not interrupt the writers. Each struct is
+// followed by its table: a counter that is missing there is never reported.
 #pragma once
 
 #include "kernel/counter.hpp"
@@ -19,11 +19,11 @@ constexpr NamedCount<log::Traffic, Counter> traffic_counts[] = {
     {"ixgbe.tx.bytes", &log::Traffic::tx_bytes},
 };
 
-/// Of a receive queue. What came in is counted in `log::Traffic`, frames that are dropped here included.
+/// Counters of a receive queue. All received frames are counted in `log::Traffic`, including those that are dropped here.
 struct ReceiveCounters {
   Counter dropped_errors;    ///< frames with an error of the MAC or an impossible length
-  Counter dropped_untagged;  ///< frames without a tag where a VLAN is set
-  Counter dropped_overlong;  ///< frames over more pieces than the largest frame has
+  Counter dropped_untagged;  ///< frames without a tag although a VLAN is set
+  Counter dropped_overlong;  ///< frames with more pieces than the largest frame
   Counter pool_empty;        ///< refills that found fewer than a batch of buffers
   Counter tail_writes;
 };
@@ -33,15 +33,15 @@ constexpr NamedCount<ReceiveCounters, Counter> receive_counts[] = {
     {"ixgbe.rx.tail_writes", &ReceiveCounters::tail_writes},
 };
 
-/// Of a transmit queue. What goes out is counted in `log::Traffic` when it is queued, in frames on the wire.
+/// Counters of a transmit queue. Outgoing frames are counted in `log::Traffic` when they are queued, as frames on the wire.
 struct TransmitCounters {
   Counter contexts;
   Counter refused_full;
   Counter refused_invalid;
   Counter tail_writes;
-  Counter lost;         ///< frames given up when a queue was stopped
-  Counter hangs;        ///< times that the card made no progress within the watchdog's period
-  Counter wrong_heads;  ///< looks that found a head outside of what the card was told of
+  Counter lost;         ///< frames dropped when a queue was stopped
+  Counter hangs;        ///< watchdog periods in which the card made no progress
+  Counter wrong_heads;  ///< heads beyond the descriptors that the card was notified of
 };
 constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.contexts", &TransmitCounters::contexts},
@@ -53,12 +53,12 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.wrong_heads", &TransmitCounters::wrong_heads},
 };
 
-/// Of a queue pair.
+/// Counters of a queue pair.
 struct PairCounters {
   Counter interrupts;
-  Counter empty_interrupts;  ///< found neither frames nor reports
+  Counter empty_interrupts;  ///< found neither frames nor completions
   Counter budget_exits;
-  Counter idle_finds;  ///< times that the last look before sleep found work
+  Counter idle_finds;  ///< checks before sleep that found work
 };
 constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
     {"ixgbe.pair.interrupts", &PairCounters::interrupts},
@@ -67,14 +67,14 @@ constexpr NamedCount<PairCounters, Counter> pair_counts[] = {
     {"ixgbe.pair.idle_finds", &PairCounters::idle_finds},
 };
 
-/// Of the card, counted on the core that opened it.
+/// Counters of the card, written by the core that opened it.
 struct CardCounters {
   Counter other_interrupts;
   Counter link_changes;
-  Counter memory_errors;  ///< the card's ECC logic gave up
+  Counter memory_errors;  ///< errors that the card's ECC logic could not correct
   Counter dma_errors;     ///< the card could not reach memory
-  Counter resets;         ///< and was set up anew for one of these, or for a queue that did not stop
-  Counter gone;           ///< a read found all ones
+  Counter resets;         ///< resets after one of these errors, or after a queue did not stop
+  Counter gone;           ///< reads that returned all ones
 };
 constexpr NamedCount<CardCounters, Counter> card_counts[] = {
     {"ixgbe.card.other_interrupts", &CardCounters::other_interrupts},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which PCI devices are an 82599.
+// The PCI device ids of the 82599.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ constexpr std::uint16_t vendor_intel = 0x8086;
 
 struct DeviceKind {
   std::uint16_t device_id;
-  bool sfp;  ///< has an SFP+ cage; the others (backplane, CX4) keep the link mode of their EEPROM
+  bool sfp;  ///< has an SFP+ cage; other cards (backplane, CX4) keep the link mode of their EEPROM
 };
 
 /// From the 82599 specification update and the public PCI id list.
@@ -21,7 +21,7 @@ constexpr DeviceKind device_kinds[] = {
     {0x10F7, false}, {0x10F8, false}, {0x10F9, false}, {0x10FC, false}, {0x1514, false}, {0x1517, false}, {0x152A, false},
 };
 
-/// Null if the device is none of them.
+/// Null for any other device.
 [[nodiscard]] constexpr const DeviceKind* kind_of(const pci::Device& device) noexcept {
   if (device.vendor_id != vendor_intel) return nullptr;
   for (const DeviceKind& kind : device_kinds) {

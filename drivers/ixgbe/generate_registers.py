@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Turns registers.toml into C++ for the driver and Rust for the software card.
 
-Both sides name registers and fields; neither writes an offset or a shift by hand. The table is checked first (register_table.py); if it is
-refused, nothing is written.
+Both sides use the names of registers and fields, and contain no hand-written offsets or shifts. register_table.py checks the table first.
+If it refuses the table, nothing is written.
 
     generate_registers.py --cpp OUT.hpp
     generate_registers.py --rust OUT.rs
@@ -25,15 +25,18 @@ CPP_HEAD = """\
 // SPDX-License-Identifier: BSL-1.0
 // Generated from drivers/ixgbe/registers.toml by generate_registers.py; do not edit.
 //
-// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a place (an offset that knows its value's type); reg::Rxdctl is the
-// value, one member a field, to be filled with designated initialisers in bit order. Bits that no field names travel in `reserved`, so that
-// reading, changing a field and writing back leaves them alone. A field's value that does not fit is an error in the program (assert).
+// The 82599's registers and descriptors by name. reg::RXDCTL(3) is a location (an offset with the type of its value). reg::Rxdctl is the
+// value with a member for each field, for designated initialisers in bit order. Bits that no field names are kept in `reserved`, so that
+// reading, changing a field and writing back keeps them. An index or a field's value that is out of range panics; for descriptors, whose
+// values are built for each frame, only in debug builds (assert).
 #pragma once
 
 #include <array>
 #include <cassert>
 #include <cstdint>
 #include <string_view>
+
+#include "kernel/panic.hpp"
 
 namespace neap::ixgbe::reg {
 
@@ -76,12 +79,12 @@ def cpp_insert(f: Field, bits: int) -> str:
     return f"({value} << {low})" if low else value
 
 
-def cpp_fit_checks(fields: list[Field]) -> list[str]:
+def cpp_fit_checks(fields: list[Field], check: str) -> list[str]:
     lines = []
     for f in fields:
         if 1 < f.width < 32 or 32 < f.width < 64:
             suffix = "U" if f.width < 32 else "ULL"
-            lines.append(f"    assert({f.name} <= {(1 << f.width) - 1:#x}{suffix});")
+            lines.append("    " + check.format(f"{f.name} <= {(1 << f.width) - 1:#x}{suffix}"))
     return lines
 
 
@@ -94,7 +97,7 @@ def cpp_register(register: Register) -> list[str]:
     out = ["", f"/// {register.name}: {register.text} ({register.access}; {register.section})", f"struct {name} {{"]
     out += [cpp_member(f) for f in register.fields]
     if spare:
-        out.append("  std::uint32_t reserved = 0;  ///< bits that no field names, in place")
+        out.append("  std::uint32_t reserved = 0;  ///< bits that no field names, at their positions")
     out.append("")
     out.append(f'  static constexpr std::string_view name = "{register.name}";')
     out.append(f"  static constexpr std::uint32_t reset_raw = {register.reset:#010x}U;")
@@ -102,7 +105,7 @@ def cpp_register(register: Register) -> list[str]:
     out.append(f"  static constexpr std::uint32_t reserved_mask = {spare:#010x}U;")
     out.append("")
     out.append("  [[nodiscard]] constexpr std::uint32_t raw() const {")
-    out += cpp_fit_checks(register.fields)
+    out += cpp_fit_checks(register.fields, f'require({{}}, "ixgbe: a value does not fit its field of {register.name}");')
     terms = [cpp_insert(f, 32) for f in register.fields]
     if spare:
         terms.append("(reserved & reserved_mask)")
@@ -123,7 +126,7 @@ def cpp_register(register: Register) -> list[str]:
     out.append(f"struct {name}Array {{")
     out.append(f"  static constexpr std::uint32_t count = {register.count};")
     out.append(f"  [[nodiscard]] constexpr Location<{name}> operator()(std::uint32_t index) const {{")
-    out.append("    assert(index < count);")
+    out.append(f'    require(index < count, "ixgbe: no such {register.name}", index);')
     for r in register.ranges[:-1]:
         out.append(f"    if (index < {r.first + r.count}) return {{{r.offset:#07x}U + {cpp_index(r)} * {r.stride:#x}U}};")
     last = register.ranges[-1]
@@ -147,8 +150,8 @@ def cpp_descriptor(descriptor: Descriptor) -> list[str]:
         out.append(f"  static constexpr std::uint64_t {f.name}_mask = {mask:#018x}ULL;  ///< in word {f.low // 64}")
     out.append("")
     out += [
-        "  // A field alone, out of the two words or as bits of its word: for where each frame passes, since a compiler does not",
-        "  // reliably leave out the work for all the others. `put` takes what fits.",
+        "  // A single field, from the two words or as bits of its word. Per-frame code uses these, because a compiler does not",
+        "  // reliably remove the work for the other fields. The value of `put` MUST fit.",
     ]
     for f in descriptor.fields:
         word = f.low // 64
@@ -160,9 +163,9 @@ def cpp_descriptor(descriptor: Descriptor) -> list[str]:
             f"{{ return std::uint64_t{{value}} << {f.low % 64}; }}"
         )
     out.append("")
-    out.append("  /// The two 64-bit words as they lie in memory (little endian).")
+    out.append("  /// The two 64-bit words in memory order (little endian).")
     out.append("  [[nodiscard]] constexpr std::array<std::uint64_t, 2> raw() const {")
-    out += cpp_fit_checks(descriptor.fields)
+    out += cpp_fit_checks(descriptor.fields, "assert({});")
     words = []
     for word in (0, 1):
         terms = [cpp_insert(f, 64) for f in descriptor.fields if f.low // 64 == word]
@@ -247,7 +250,7 @@ def generate_rust(table: Table) -> str:
         slot += register.count
     out.append("];")
     out.append("")
-    out.append("/// Where each register's first entry lies among all entries.")
+    out.append("/// The index of each register's first entry among all entries.")
     out.append(f"pub const FIRST_SLOT: [u16; {len(slots)}] = [{', '.join(map(str, slots))}];")
     out.append("")
     out.append("/// One slot for each entry of each register.")
@@ -279,7 +282,7 @@ def generate_rust(table: Table) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Leaves an equal file alone (so that nothing is rebuilt), replaces another in one step (so that no reader sees half of it)."""
+    """Leaves an equal file alone (so that nothing is rebuilt). Replaces a different one atomically (so that readers see a whole file)."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -296,7 +299,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("registers.toml"), help="default: the one beside this file")
+    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("registers.toml"), help="default: beside this file")
     parser.add_argument("--cpp", type=Path, metavar="OUT.hpp")
     parser.add_argument("--rust", type=Path, metavar="OUT.rs")
     options = parser.parse_args(arguments)

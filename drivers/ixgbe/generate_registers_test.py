@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The generator refuses tables that contradict themselves, names the row, and what it writes compiles and holds."""
+"""The generator refuses contradictory tables and names the row. Its output compiles and passes static assertions."""
 
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import compare_with_linux
+import generate_registers as generator
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-import compare_with_linux  # noqa: E402
-import generate_registers as generator  # noqa: E402
-import register_table  # noqa: E402
+import register_table
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 TABLE = HERE / "registers.toml"
 ROW = 'access = "rw"\ntext = "a register"\n'
 
@@ -63,7 +62,7 @@ def test_a_contradiction_is_refused_and_its_row_named(body: str, words: list[str
     assert all(word in message for word in words), message
 
 
-def test_a_wrong_table_leaves_the_old_output_alone(tmp_path: Path) -> None:
+def test_a_wrong_table_does_not_change_the_old_output(tmp_path: Path) -> None:
     table, output = tmp_path / "registers.toml", tmp_path / "out.hpp"
     table.write_text("[block.one.AAA]\noffset = 2\n" + ROW)
     output.write_text("old")
@@ -82,7 +81,7 @@ def test_an_equal_output_is_not_touched(tmp_path: Path) -> None:
     assert output.stat().st_mtime_ns == before
 
 
-def test_entries_of_arrays_lie_where_their_pieces_say() -> None:
+def test_entries_of_arrays_have_the_offsets_of_their_ranges() -> None:
     registers = {r.name: r for r in register_table.parse(TABLE.read_text()).registers}
     assert registers["RDBAL"].offset_of(63) == 0x01000 + 63 * 0x40
     assert registers["RDBAL"].offset_of(64) == 0x0D000
@@ -123,7 +122,7 @@ bool use(Registers regs, std::uint32_t i) { regs.write(reg::RXDCTL(i), {.enable 
 """
 
 
-def test_the_cpp_compiles_without_a_warning_and_holds(tmp_path: Path) -> None:
+def test_the_cpp_compiles_without_a_warning_and_is_correct(tmp_path: Path) -> None:
     compiler = shutil.which("g++")
     assert compiler, "g++ is needed (package g++)"
     assert generator.main(["--cpp", str(tmp_path / "ixgbe/registers.hpp")]) == 0
@@ -131,7 +130,7 @@ def test_the_cpp_compiles_without_a_warning_and_holds(tmp_path: Path) -> None:
     source.write_text(CHECKS)
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wpedantic", "-Wshadow", "-Werror"]
     for extra in ([], ["-DNDEBUG", "-O2"]):
-        command = [compiler, "-std=c++23", "-fsyntax-only", *warnings, *extra, f"-I{tmp_path}", str(source)]
+        command = [compiler, "-std=c++23", "-fsyntax-only", *warnings, *extra, f"-I{tmp_path}", f"-I{ROOT}", str(source)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert result.returncode == 0, result.stderr
 
@@ -143,9 +142,9 @@ def test_a_value_that_does_not_fit_does_not_compile(tmp_path: Path, expression: 
     assert generator.main(["--cpp", str(tmp_path / "ixgbe/registers.hpp")]) == 0
     source = tmp_path / "wrong.cpp"
     source.write_text(f'#include "ixgbe/registers.hpp"\nusing namespace neap::ixgbe;\nconstexpr auto wrong = {expression};\n')
-    command = ["g++", "-std=c++23", "-fsyntax-only", f"-I{tmp_path}", str(source)]
+    command = ["g++", "-std=c++23", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT}", str(source)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert result.returncode != 0 and "assert" in result.stderr, result.stderr
+    assert result.returncode != 0 and ("panic" in result.stderr or "assert" in result.stderr), result.stderr
 
 
 LINUX_LIKE = """

@@ -12,8 +12,7 @@ namespace neap::ixgbe {
 namespace {
 
 // 8.2.3.22.19, AUTOC.LMS and 8.2.3.22.22, AUTOC2.10G_PMA_PMD_Serial.
-constexpr std::uint32_t link_mode_10g_serial = 3;
-constexpr std::uint32_t serial_interface_sfi = 2;
+constexpr std::uint32_t link_mode_10g_serial = 3, serial_interface_sfi = 2;
 
 task<Result<void>> prepare_module(Registers registers) {
   // SDP3 is "transmit disable" on SFP+ boards. The EEPROM set its direction.
@@ -40,7 +39,7 @@ task<Result<void>> start_link(Registers registers, bool sfp) {
     auto prepared = co_await prepare_module(registers);
     if (!prepared) co_return prepared;
   }
-  // AUTOC is shared with the firmware (10.5.4).
+  // The firmware uses AUTOC, too (10.5.4).
   auto turn = co_await acquire(registers, SharedResource::mac);
   if (!turn) co_return turn;
   if (sfp) {

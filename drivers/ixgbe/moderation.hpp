@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// How long an interrupt may be held back.
+// Interrupt moderation: the longest time that an interrupt may be delayed.
 //
-// Each interrupt costs a wake-up, and each microsecond of delay costs latency: that trade is what this system is for, so it is a plain
-// number per queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits); what was asked for
-// is rounded to a step, and who asked is told what it became.
+// Each interrupt costs a wake-up, and each microsecond of delay costs latency. This system studies that trade-off, so moderation is a plain
+// number for each queue. The card counts in steps of 2 us at 10 Gb/s (82599 datasheet 7.3.2.1.1, EITR.ITR_INTERVAL: 9 bits). A request is
+// rounded to a step, and the caller gets the result.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace neap::ixgbe {
 struct Moderation {
   static constexpr std::uint32_t step_us = 2;
   static constexpr std::uint32_t interval_steps_max = 511;
-  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted, as the studies ask for it; becomes 1022
+  static constexpr std::uint32_t itr_us_max = 1024;  ///< accepted because the studies use it; becomes 1022
   static constexpr std::uint32_t itr_us_default = 16;
 
   std::uint32_t interval_steps = itr_us_default / step_us;
 
-  /// The time the card will really use, in microseconds; 0: interrupts are not held back.
+  /// The interval that the card uses, in microseconds; 0: interrupts are not delayed.
   [[nodiscard]] constexpr std::uint32_t itr_us() const noexcept { return interval_steps * step_us; }
 
-  /// Rounds to the nearest step, an odd number up (so 1 does not become "off"). Errors: `invalid` above `itr_us_max`.
+  /// Rounds up to the next step, so that 1 does not become "off". Errors: `invalid` above `itr_us_max`.
   [[nodiscard]] static constexpr Result<Moderation> from_us(std::uint32_t wanted_us) noexcept {
     if (wanted_us > itr_us_max) return failure(ErrorCode::invalid, "the card takes 0us to 1024us, in steps of 2us", wanted_us);
     const std::uint32_t steps = (wanted_us + step_us - 1) / step_us;

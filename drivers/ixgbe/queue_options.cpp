@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "drivers/ixgbe/queue_options.hpp"
 
-#include "drivers/intel_descriptor_ring.hpp"
-
 namespace neap::ixgbe {
 
-const char* QueueOptions::wrong(std::uint32_t itr_us) const noexcept {
-  constexpr std::uint32_t threshold_max = 127;
+const char* QueueOptions::why_refused(std::uint32_t itr_us) const noexcept {
   constexpr std::uint32_t thresholds_max = 40;  // descriptors that the card holds for a queue
-  if (budget_descriptors == 0 || budget_descriptors > DescriptorRing::descriptors_max) return "a budget has 1 to 4096 descriptors";
-  if (prefetch_threshold > threshold_max || host_threshold > threshold_max) return "PTHRESH and HTHRESH are 0 to 127";
-  if (write_back_threshold > write_back_threshold_max) return "WTHRESH is 0 to 8 here, as a frame's descriptors have to fit beside it";
   if (prefetch_threshold + write_back_threshold > thresholds_max) return "the card takes no more than 40 of PTHRESH and WTHRESH together";
   if (write_back_threshold != 0 && head_write_back != 0) return "the card takes head write-back with WTHRESH 0 alone";
   if (write_back_threshold > 1 && itr_us == 0) return "WTHRESH above 1 needs an itr, after which fewer are written back";

@@ -13,32 +13,33 @@ QueuePair::~QueuePair() {
 Result<void> QueuePair::prepare(const QueueOptions& options) {
   if (auto done = receives() ? receive_.prepare(options) : Result<void>{}; !done) return done;
   auto done = transmit_.prepare(options);
-  if (!done) forget_prepared();
+  if (!done) discard_prepared();
   return done;
 }
 
-void QueuePair::forget_prepared() noexcept {
-  receive_.forget_prepared();
-  transmit_.forget_prepared();
+void QueuePair::discard_prepared() noexcept {
+  receive_.discard_prepared();
+  transmit_.discard_prepared();
 }
 
 task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options) {
   for (const auto& pair : pairs) {
     const auto done = co_await on_core(pair->core(), [&] { return pair->prepare(options); });
     if (done) continue;
-    for (const auto& each : pairs) co_await on_core(each->core(), [&] { each->forget_prepared(); });
+    for (const auto& each : pairs) co_await on_core(each->core(), [&] { each->discard_prepared(); });
     co_return done;
   }
   co_return Result<void>{};
 }
 
 void QueuePair::program(const QueueOptions& options) noexcept {
-  budget_ = options.budget_descriptors;
+  follow(options);
   if (receives()) receive_.program(options);
   transmit_.program(options);
 }
 
 void QueuePair::hold() noexcept {
+  require(machine::this_core() == index_, "ixgbe: a queue pair is held on another core", index_);
   end_of_event();
   held_ = true;
   transmit_.hold(true);
@@ -55,6 +56,7 @@ bool QueuePair::drained() noexcept {
 }
 
 std::uint32_t QueuePair::empty() noexcept {
+  require(held_ || receiver_ == nullptr, "ixgbe: a queue pair is emptied that is not held", index_);
   const std::uint32_t unsent = transmit_.empty();
   if (receiver_ != nullptr) {
     static_cast<void>(receive_.receive(*receiver_, DescriptorRing::descriptors_max));
@@ -65,57 +67,61 @@ std::uint32_t QueuePair::empty() noexcept {
 }
 
 void QueuePair::resume() noexcept {
+  require(machine::this_core() == index_, "ixgbe: a queue pair is resumed on another core", index_);
   held_ = false;
   transmit_.hold(false);
   if (receives()) receive_.refill();
-  again_.ask(index_);
+  repeat_.ask(index_);
 }
 
 void QueuePair::attach(FrameReceiver& receiver) {
   require(receiver_ == nullptr, "ixgbe: second stack attached to a queue pair", index_);
+  require(machine::this_core() == index_, "ixgbe: a stack is attached on another core than the queue pair's", index_);
   receiver_ = &receiver;
   log::watch(&traffic_);
-  // Other hooks of an event may still queue frames: a server gathers its replies in one.
+  // Other end hooks of the event may still queue frames, for example a server that gathers its replies.
   end_.emplace([this] { end_of_event(); }, EventEndHook::Place::last);
-  idle_.emplace([this] { return look_before_sleep(); });
+  idle_.emplace([this] { return check_before_sleep(); });
   receive_.on_buffers_wanted([](void* pair) noexcept { static_cast<QueuePair*>(pair)->end_->request(); }, this);
-  again_.ask(index_);
+  repeat_.ask(index_);
 }
 
 bool QueuePair::detach() noexcept {
+  require(machine::this_core() == index_, "ixgbe: a stack is detached on another core than the queue pair's", index_);
   if (attached()) log::watch(nullptr);
   receiver_ = nullptr;
-  transmit_.hold(held_);  // the next frame is looked at, and refused
+  transmit_.hold(held_);  // ends the run, so that the next frame is checked, and refused
   receive_.on_buffers_wanted(nullptr, nullptr);
   end_.reset();
   idle_.reset();
   watchdog_.cancel();
-  return !again_.asked();
+  return !repeat_.asked();
 }
 
-void QueuePair::tell_link() noexcept {
+void QueuePair::report_link() noexcept {
   if (attached()) receiver_->link_changed(link_up_.load(std::memory_order_relaxed));
 }
 
-// An event's first frame comes here, and where a run ends. A link that goes meanwhile is not seen before that.
+// For the first frame of an event and after the end of a run. So the link's state is checked only here, not within a run.
 TransmitResult QueuePair::transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept {
   if (receiver_ == nullptr || !link_up_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::unexpected(ErrorCode::closed);
-  end_->request();  // before a refusal too: reclaim may find tokens to deliver
+  end_->request();  // before a refusal, too: reclaim may find tokens to deliver
   transmit_.begin_run();
   if (transmit_.transmit_alike(pieces, offload, token)) return {};
   return transmit_.transmit(pieces, offload, token);
 }
 
 void QueuePair::interrupt() noexcept {
+  require(machine::this_core() == index_, "ixgbe: an interrupt of a queue pair on another core", index_);
   log::interrupt();
   counters_.interrupts.add();
-  if (!work_waits()) counters_.empty_interrupts.add();
+  if (!work_pending()) counters_.empty_interrupts.add();
   work();
 }
 
-void QueuePair::look() noexcept {
-  if (work_waits()) log::poll();
+void QueuePair::poll() noexcept {
+  if (work_pending()) log::poll();
   work();
 }
 
@@ -128,18 +134,18 @@ void QueuePair::work() noexcept {
   end_->request();
   if (taken == budget_ && receive_.ready()) {
     counters_.budget_exits.add();
-    again_.ask(index_);
+    repeat_.ask(index_);
   }
 }
 
-bool QueuePair::look_before_sleep() noexcept {
-  if (work_waits()) {
+bool QueuePair::check_before_sleep() noexcept {
+  if (work_pending()) {
     counters_.idle_finds.add();
     log::poll();
     work();
     return true;
   }
-  if (transmit_.pending() == 0) watchdog_.cancel();  // nothing is on its way: a sleeping core is not to be woken for that
+  if (transmit_.pending() == 0) watchdog_.cancel();  // nothing is in flight, so the sleeping core needs no watchdog
   return false;
 }
 
@@ -152,15 +158,15 @@ void QueuePair::end_of_event() noexcept {
     progress_seen_ = transmit_.progress();
     watchdog_.arm(hang_period, [this] { watch(); });
   }
-  // In an event of its own: the stack may answer a token with the next frame.
-  if (transmit_.deliverable()) again_.ask(index_);
+  // In a later event, because the stack may reply to a token with the next frame.
+  if (transmit_.deliverable()) repeat_.ask(index_);
 }
 
 void QueuePair::watch() noexcept {
   transmit_.reclaim();
-  if (transmit_.deliverable()) again_.ask(index_);
+  if (transmit_.deliverable()) repeat_.ask(index_);
   if (transmit_.pending() == 0 || held_) return;
-  // Without a link the card keeps frames for as long as that takes.
+  // Without a link the card keeps frames for any time.
   if (transmit_.progress() == progress_seen_ && link_up_.load(std::memory_order_relaxed)) {
     transmit_.count_hang();
     hung_ = true;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
-// What one core does for the card: its receive and its transmit queue as one event. Cores from 16 on have the latter alone.
+// A core's queues of the card: receive and transmit as one event. Cores from 16 on have only a transmit queue.
 //
-// Receive and transmit share a vector, so one event looks at both: first what was sent (its memory goes back to the stack), then up to
-// `budget` received descriptors. New buffers and new frames are told to the card once, at the end of whatever event caused them.
+// Receive and transmit share a vector, so one event serves both: first TX completions (memory returns to the stack), then up to `budget`
+// received descriptors. New buffers and new frames are posted once, at the end of the event that caused them.
 //
-// The card raises no second interrupt for descriptors that it has announced already. So an event that stops at its budget queues itself
-// again, behind what waits already; and before the core sleeps the rings are looked at once more.
+// The card raises no second interrupt for descriptors that it has already announced. So an event that stops at its budget queues itself
+// again, behind the waiting events. Before the core sleeps, the rings are checked once more.
 //
-// Interrupts are not masked while an event runs: the vector's cause clears itself when the message is sent (EIAC), anything after that
-// raises the next one, at the distance that moderation sets, and it marks a bit. Masking would cost two register writes for each event and
+// Interrupts are not masked while an event runs. The vector's cause clears itself when the message is sent (EIAC). A later cause only sets
+// a bit. It raises the next interrupt after the interval of interrupt moderation. Masking would cost two register writes for each event and
 // save nothing.
 #pragma once
 
@@ -28,52 +28,56 @@ namespace neap::ixgbe {
 
 class QueuePair final : public FrameSender {
  public:
-  /// Both queues have number `index`, which is the core's.
+  /// Both queues have number `index`, which is also the core's.
   QueuePair(Registers registers, unsigned index) noexcept
       : receive_(registers, index, traffic_), transmit_(registers, index, traffic_), index_(index) {}
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
   ~QueuePair() override;
 
-  /// Memory for both queues, on the pair's core, so that it is near. Errors: `invalid`, `out_of_memory`; then nothing has changed.
+  /// Memory for both queues. MUST be called on the pair's core, for memory on its NUMA node. Errors: `invalid`, `out_of_memory`; then
+  /// nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
-  /// Gives that memory back, if no `program` has used it.
-  void forget_prepared() noexcept;
+  /// Frees that memory, if no `program` has used it.
+  void discard_prepared() noexcept;
 
-  // How a running pair is stopped and goes on with other options; each step on the pair's core but for the waits between them, in which
-  // the queues go off or come up.
-  /// From here on no tail moves: frames to be sent are refused as by a full ring.
+  // The steps to stop a running pair and to continue with other options. Each MUST run on the pair's core. Between them the caller waits
+  // until the queues are off or on.
+  /// After this call no tail is written: frames to be sent are refused as by a full ring.
   void hold() noexcept;
-  /// True if all that was told to the card is sent.
+  /// True if all frames that the card was notified of are sent.
   [[nodiscard]] bool drained() noexcept;
-  /// Hands up what was received, and gives back what was not sent; returns how many frames the latter were. Both queues are off.
+  /// Passes up all received frames, and returns the tokens of unsent ones. Returns the number of unsent frames. Both queues MUST be off.
   [[nodiscard]] std::uint32_t empty() noexcept;
   void program(const QueueOptions& options) noexcept;
-  /// ReceiveQueue::enable, where there is one.
+  /// ReceiveQueue::enable, if the pair receives.
   [[nodiscard]] task<Result<void>> enable_receive(bool on) const;
-  /// Both queues are on.
+  /// MUST be called when both queues are on.
   void resume() noexcept;
 
-  /// On the pair's core, once: frames go to `receiver` from the next event on, those that wait in the ring first.
+  /// On the pair's core, once. Passes frames to `receiver` from the next event on, first those that wait in the ring.
   void attach(FrameReceiver& receiver);
-  /// On the pair's core: no call to the receiver after this. False: an event of the pair is still queued; try again in a later event.
+  /// On the pair's core. The receiver is not called after this. False: an event of the pair is still queued; try again in a later event.
   [[nodiscard]] bool detach() noexcept;
   [[nodiscard]] bool attached() const noexcept { return receiver_ != nullptr; }
 
-  /// Any core. Without a link `transmit` refuses, and frames that wait are no hang.
+  /// Any core. Without a link `transmit` refuses frames, and waiting frames do not count as a hang.
   void set_link(bool up) noexcept { link_up_.store(up, std::memory_order_relaxed); }
-  /// One core at a time. The receiver hears of the link as it is by then, on the pair's core.
-  void announce_link() noexcept { link_news_.ask(index_); }
-  void set_budget(std::uint32_t descriptors) noexcept { budget_ = descriptors; }
+  /// One core at a time. Reports the link to the receiver on the pair's core, with its state at that moment.
+  void announce_link() noexcept { link_call_.ask(index_); }
+  /// Takes over the options that may change while the queues run. On the pair's core.
+  void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }
 
-  /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. Before `attach`.
+  /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. MUST be set before
+  /// `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
+    require(receiver_ == nullptr, "ixgbe: the callback for hangs is set after attach", index_);
     hang_call_ = call;
     hang_context_ = context;
   }
 
-  /// True once for each time that `on_hang` was called since the last look. Any core.
+  /// True once for each call of `on_hang`'s callback since the last `take_hang`. Any core.
   [[nodiscard]] bool take_hang() noexcept { return hung_.exchange(false); }
 
   // FrameSender, on the pair's core.
@@ -84,36 +88,36 @@ class QueuePair final : public FrameSender {
   /// The event of this pair's vector.
   void interrupt() noexcept;
 
-  /// True if the card has written something back that was not looked at yet. On the pair's core.
-  [[nodiscard]] bool work_waits() const noexcept { return receive_.ready() || transmit_.ready(); }
+  /// True if the card has written back descriptors that were not processed yet. On the pair's core.
+  [[nodiscard]] bool work_pending() const noexcept { return receive_.ready() || transmit_.ready(); }
 
-  /// On the pair's core: the cache line of the next receive descriptor to be written back. Null while frames are on their way out over a
-  /// link: their reports are written elsewhere, and memory and room for more hang on them.
+  /// On the pair's core: the cache line of the receive descriptor that is written back next. Null while frames are in flight on a link:
+  /// their completions are written elsewhere, and would not wake a core that monitors this line.
   [[nodiscard]] const volatile void* next_receive_line() const noexcept {
     if (transmit_.pending() != 0 && link_up_.load(std::memory_order_relaxed)) return nullptr;
     return receive_.next_line();
   }
 
   [[nodiscard]] unsigned core() const noexcept { return index_; }
-  /// Further cores have no receive queue: RSS could not name it.
+  /// Cores from 16 on have no receive queue, because RSS cannot name one.
   [[nodiscard]] bool receives() const noexcept { return index_ < rss::queues_max; }
   [[nodiscard]] ReceiveQueue& receive_queue() noexcept { return receive_; }
   [[nodiscard]] TransmitQueue& transmit_queue() noexcept { return transmit_; }
   [[nodiscard]] const PairCounters& counters() const noexcept { return counters_; }
-  /// What passed through both queues; the core's log counts from here while a stack is attached.
+  /// The traffic of both queues. The core's log counts from here while a stack is attached.
   [[nodiscard]] const log::Traffic& traffic() const noexcept { return traffic_; }
 
-  /// A transmit queue with frames in it that makes no progress for this long is said to hang.
+  /// A transmit queue with frames in flight hangs if it makes no progress for this long.
   static constexpr std::chrono::seconds hang_period{2};
 
  private:
   [[nodiscard]] TransmitResult transmit_any(TransmitPieces pieces, TransmitOffload offload, void* token) noexcept;
-  /// A look without an interrupt that finds something leaves a record of its own.
-  void look() noexcept;
+  /// The event without an interrupt. If it finds work, it writes its own log record.
+  void poll() noexcept;
   void work() noexcept;
-  [[nodiscard]] bool look_before_sleep() noexcept;
+  [[nodiscard]] bool check_before_sleep() noexcept;
   void end_of_event() noexcept;
-  void tell_link() noexcept;
+  void report_link() noexcept;
   void watch() noexcept;
 
   log::Traffic traffic_;
@@ -126,8 +130,8 @@ class QueuePair final : public FrameSender {
   std::uint32_t budget_ = 64;
   bool held_ = false;
 
-  Errand again_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->look(); }, this};
-  Errand link_news_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->tell_link(); }, this};
+  CoalescedCall repeat_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->poll(); }, this};
+  CoalescedCall link_call_{[](void* pair) noexcept { static_cast<QueuePair*>(pair)->report_link(); }, this};
   std::optional<EventEndHook> end_;
   std::optional<IdleHook> idle_;
 
@@ -138,8 +142,8 @@ class QueuePair final : public FrameSender {
   PairCounters counters_;
 };
 
-/// `prepare` for all of them, each on its core. With an error none keeps what was prepared: a later `program`, for whatever reason, builds
-/// the ring that the options in force describe.
+/// `prepare` for all pairs, each on its core. After an error the prepared memory of all pairs is released, so a later `program` uses the
+/// ring that belongs to the current options.
 [[nodiscard]] task<Result<void>> prepare_all(std::span<const std::unique_ptr<QueuePair>> pairs, const QueueOptions& options);
 
 }  // namespace neap::ixgbe

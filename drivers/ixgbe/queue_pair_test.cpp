@@ -59,18 +59,18 @@ struct QueuePairTest : testing::Test {
   std::uint8_t vector = 0;
 };
 
-TEST_F(QueuePairTest, AReceiverHearsOfTheLinkAsItIsByThenAndOnlyWhileAttached) {
+TEST_F(QueuePairTest, LinkChangesAreReportedOnceAndOnlyWhileAttached) {
   start();
   pair->announce_link();
   attach();
   machine.on(0, [&] {
-    EXPECT_TRUE(stack.link.empty()) << "told before there was anybody";
+    EXPECT_TRUE(stack.link.empty()) << "reported before a receiver was attached";
     pair->set_link(false);
     pair->announce_link();
     pair->set_link(true);
     pair->announce_link();
   });
-  machine.on(0, [&] { EXPECT_EQ(stack.link, std::vector<bool>{true}) << "two changes of one event are one piece of news"; });
+  machine.on(0, [&] { EXPECT_EQ(stack.link, std::vector<bool>{true}) << "two changes in one event are reported once"; });
 }
 
 // The card raises no second interrupt for descriptors that it has announced already.
@@ -80,18 +80,18 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   machine.on(0, [&] {
     receive(3 * 64 + 16);
     pair->interrupt();
-    EXPECT_EQ(stack.frames.size(), 64U) << "one event takes no more than its budget";
+    EXPECT_EQ(stack.frames.size(), 64U) << "one event takes at most its budget";
   });
   ASSERT_TRUE(received(208));
   for (std::uint32_t i = 0; i < 208; ++i) EXPECT_EQ(stack.frames[i], frame_of(i, 100));
   machine.on(0, [&] {
     EXPECT_EQ(pair->counters().budget_exits.value(), 3U);
-    EXPECT_EQ(pair->counters().idle_finds.value(), 0U) << "on a busy core nobody would have looked";
-    EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write an event";
+    EXPECT_EQ(pair->counters().idle_finds.value(), 0U) << "a busy core does not reach the check before sleep";
+    EXPECT_EQ(receive_tails(), 1U + 4U) << "the first fill, then one tail write for each event";
   });
 }
 
-// Between two events of one queue others have their turn.
+// Other events run between two events of one queue.
 TEST_F(QueuePairTest, OtherEventsRunBetweenBudgets) {
   start();
   attach();
@@ -109,14 +109,14 @@ TEST_F(QueuePairTest, AnInterruptOfTheVectorDeliversFrames) {
   start();
   attach();
   for (std::uint32_t round = 1; round <= 20; ++round) {
-    receive(7);  // the machine is asleep: nobody else looks at the ring
+    receive(7);  // the machine sleeps: without the interrupt the ring is not processed
     machine.interrupt(0, vector);
     ASSERT_TRUE(received(7 * round));
   }
   machine.on(0, [&] { EXPECT_EQ(pair->counters().interrupts.value(), 20U); });
 }
 
-TEST_F(QueuePairTest, TheCoresLogSeesWhatPassesWhileAStackIsAttached) {
+TEST_F(QueuePairTest, TheCoresLogCountsTrafficWhileAStackIsAttached) {
   start();
   EXPECT_EQ(log::traffic(0).rx_frames, 0U);
   attach();
@@ -129,11 +129,11 @@ TEST_F(QueuePairTest, TheCoresLogSeesWhatPassesWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_bytes, 7'000U);
   EXPECT_EQ(log::traffic(0).rx_descriptors, 70U);
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
-  EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "nobody is watched any more";
+  EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "no traffic is watched any more";
 }
 
-// One for each interrupt, empty ones included, and for each look that found something; taken before the frames are worked on.
-TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsARecord) {
+// One record for each interrupt, including empty ones, and for each poll that found work. It is written before the frames are processed.
+TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   start();
   attach();
   machine.run(0, []() -> task<void> {
@@ -142,11 +142,11 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsARecord) {
   });
   machine.on(0, [&] { pair->interrupt(); });  // empty
   machine.on(0, [&] {
-    receive(100);  // more than a budget: the rest is a find
+    receive(100);  // more than a budget: the rest is found by polling
     pair->interrupt();
   });
   ASSERT_TRUE(received(100));
-  machine.on(0, [&] { receive(5); });  // found by the last look before sleep
+  machine.on(0, [&] { receive(5); });  // found by the last check before sleep
   ASSERT_TRUE(received(105));
   machine.run(0, []() -> task<void> { EXPECT_TRUE((co_await log::stop()).has_value()); });
   std::vector<log::Record> lines(static_cast<std::size_t>(log::extent(0).end));
@@ -162,8 +162,8 @@ TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsARecord) {
   EXPECT_EQ(records, expected);
 }
 
-// The write-back may come before the interrupt that moderation holds back.
-TEST_F(QueuePairTest, TheRingIsLookedAtOnceMoreBeforeSleep) {
+// Interrupt moderation may delay the interrupt beyond the write-back.
+TEST_F(QueuePairTest, TheRingIsCheckedOnceMoreBeforeSleep) {
   start();
   attach();
   machine.on(0, [&] { receive(5); });  // no interrupt
@@ -172,7 +172,7 @@ TEST_F(QueuePairTest, TheRingIsLookedAtOnceMoreBeforeSleep) {
     EXPECT_EQ(pair->counters().idle_finds.value(), 1U);
     EXPECT_EQ(pair->counters().interrupts.value(), 0U);
   });
-  machine.interrupt(0, vector);  // the late one
+  machine.interrupt(0, vector);  // the delayed interrupt
   ASSERT_TRUE(HostMachine::wait_until([&] {
     std::uint64_t empty = 0;
     machine.on(0, [&] { empty = pair->counters().empty_interrupts.value(); });
@@ -191,7 +191,7 @@ TEST_F(QueuePairTest, FramesFromBeforeAttachArriveAfterIt) {
   EXPECT_TRUE(received(3));
 }
 
-TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteEvenFromHooksAskedForLater) {
+TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteIncludingThoseOfLaterHooks) {
   start();
   attach();
   const Bytes bytes = frame_of(1, 100);
@@ -213,7 +213,7 @@ TEST_F(QueuePairTest, AnEventsFramesAreOneTailWriteEvenFromHooksAskedForLater) {
   });
 }
 
-TEST_F(QueuePairTest, ReleasesRefillARingThatRanDry) {
+TEST_F(QueuePairTest, ReleasesRefillAnEmptyRing) {
   start({.receive_descriptors = 64, .receive_buffers = 64});
   attach();
   machine.on(0, [&] { stack.keep = true; });
@@ -231,7 +231,7 @@ TEST_F(QueuePairTest, ReleasesRefillARingThatRanDry) {
     for (int i = 0; i < 32; ++i) stack.release_one();
   });
   machine.on(0, [&] {
-    EXPECT_EQ(card.receive_room(), 32U) << "no interrupt can come for an empty ring: releases must fill it";
+    EXPECT_EQ(card.receive_room(), 32U) << "an empty ring causes no interrupt, so releases must refill it";
     receive(32);
   });
   EXPECT_TRUE(received(96));
@@ -251,7 +251,7 @@ TEST_F(QueuePairTest, WithoutALinkFramesAreRefused) {
   });
 }
 
-TEST_F(QueuePairTest, AFrameAfterTheLinkWentOrTheStackLeftIsRefusedInTheNextEventAtTheLatest) {
+TEST_F(QueuePairTest, WithoutLinkOrStackFramesAreRefusedFromTheNextEventOn) {
   start();
   attach();
   const Bytes bytes = frame_of(1, 100);
@@ -271,8 +271,8 @@ TEST_F(QueuePairTest, AFrameAfterTheLinkWentOrTheStackLeftIsRefusedInTheNextEven
   });
 }
 
-// An event that the pair has queued for itself must find the pair still there.
-TEST_F(QueuePairTest, DetachSaysWhetherAnEventIsStillQueued) {
+// A queued event of the pair needs the pair to exist.
+TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   start();
   attach();
   machine.on(0, [&] {
@@ -288,8 +288,8 @@ TEST_F(QueuePairTest, DetachSaysWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// What `monitor` sleeps on: the line changes with the next frame's write-back, wherever in the ring that is.
-TEST_F(QueuePairTest, TheNextReceiveLineIsTheOneThatTheNextFrameChanges) {
+// `monitor` sleeps on this line, which must change with the next frame's write-back at any place in the ring.
+TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   start({.receive_descriptors = 64, .receive_buffers = 256});
   attach();
   const auto words = [](const volatile void* line) {
@@ -299,21 +299,21 @@ TEST_F(QueuePairTest, TheNextReceiveLineIsTheOneThatTheNextFrameChanges) {
   };
   for (std::uint32_t i = 0; i < 150; ++i) {
     machine.on(0, [&] {
-      EXPECT_FALSE(pair->work_waits());
+      EXPECT_FALSE(pair->work_pending());
       const volatile void* const line = pair->next_receive_line();
       ASSERT_NE(line, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(line) % 64, 0U);
       const auto before = words(line);
       ASSERT_TRUE(card.receive(frame_of(i, 100)));
       EXPECT_NE(words(line), before) << i;
-      EXPECT_TRUE(pair->work_waits());
+      EXPECT_TRUE(pair->work_pending());
       pair->interrupt();
     });
   }
 }
 
-// Their completion is written elsewhere: a core that slept on the receive ring would keep their memory for ever.
-TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreOnTheirWayOut) {
+// Completions are written elsewhere, so a core that sleeps on the receive ring would keep the frames' memory for ever.
+TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start();
   attach();
   const Bytes bytes = frame_of(1, 100);
@@ -322,21 +322,21 @@ TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreOnTheirWayOut) {
   machine.on(0, [&] {
     EXPECT_EQ(pair->next_receive_line(), nullptr);
     card.transmit();
-    EXPECT_TRUE(pair->work_waits());
+    EXPECT_TRUE(pair->work_pending());
     pair->interrupt();
     EXPECT_NE(pair->next_receive_line(), nullptr);
     EXPECT_TRUE(pair->transmit({&piece, 1}, {}, nullptr).has_value());
     pair->set_link(false);
-    EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may stay for as long as that takes";
+    EXPECT_NE(pair->next_receive_line(), nullptr) << "without a link they may wait for any time";
   });
 }
 
 struct QueuePairClockTest : testing::Test {
-  // Before the machine.
+  // MUST be created before the machine.
   host::ManualClock clock{1'000'000};
 };
 
-TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) {
+TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
   test::TestCard card;
   test::TestReceiver stack;
   HostMachine machine{1};
@@ -351,7 +351,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
     pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });
-  // `on` returns when the event has run; its end hooks and due timers come before the next one.
+  // `on` returns when the event has run. Its end hooks and due timers run before the next event.
   const auto hangs_after = [&](std::chrono::nanoseconds time) {
     std::uint64_t hangs = 0;
     machine.on(0, [] {});
@@ -374,14 +374,14 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWhileSomethingWaitsAndTheLinkIsUp) 
   });
   EXPECT_EQ(hangs_after(period), 2U);
   EXPECT_EQ(complaints, 2U);
-  EXPECT_EQ(stack.tokens.size(), 1U) << "the last look found the report without an interrupt";
+  EXPECT_EQ(stack.tokens.size(), 1U) << "the last check found the completion without an interrupt";
   ASSERT_TRUE(HostMachine::wait_until([] { return host::alarm_of(0) == machine::alarm_none; })) << "an idle core has no alarm";
   machine.on(0, [&] { pair.reset(); });
 }
 
-// A change that one core has no memory for leaves every core's rings as they were, and as the log states them.
-TEST(QueuePairs, WhatCouldNotBePreparedOnAllCoresIsUsedByNone) {
-  constexpr unsigned sender = rss::queues_max;  // has a transmit queue alone, so a wrong receive ring does not concern it
+// If one core lacks memory for a change, every core's rings stay as they were, and as the log states them.
+TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
+  constexpr unsigned sender = rss::queues_max;  // has only a transmit queue, so a wrong receive ring does not affect it
   const QueueOptions old{.receive_descriptors = 64, .transmit_descriptors = 64};
   test::TestCard card;
   const auto rings = [&card](unsigned queue) {
@@ -396,16 +396,16 @@ TEST(QueuePairs, WhatCouldNotBePreparedOnAllCoresIsUsedByNone) {
                                       QueueOptions{.receive_descriptors = 128, .transmit_descriptors = 100}}) {
       const auto refused = co_await prepare_all(pairs, wrong);
       EXPECT_EQ(refused ? ErrorCode::closed : refused.error().code, ErrorCode::invalid);
-      // A hung queue is started anew with the options in force.
+      // A hung queue is restarted with the options in force.
       for (auto& one : pairs) one->program(old);
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
     }
-    // Nor does a pair keep the half for which there was memory.
+    // The pair does not keep the half that was allocated.
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
-    for (auto& one : pairs) one.reset();  // on a core, as their memory is a core's
+    for (auto& one : pairs) one.reset();  // on a core, because the memory belongs to a core
   });
 }
 

@@ -14,6 +14,7 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
   std::unique_ptr<Buffer[]> buffers(new (std::nothrow) Buffer[more]);
   if (!buffers) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for receive buffer headers", more);
   const std::uint64_t first_bus_address = data->bus_address();
+  require(first_bus_address % buffer_bytes == 0, "ixgbe: a receive buffer would cross a page", first_bus_address);
   for (std::uint32_t i = more; i-- > 0;) {
     Buffer& buffer = buffers[i];
     buffer.pool = this;
@@ -31,13 +32,14 @@ Result<void> ReceivePool::grow_to(std::uint32_t count) {
 }
 
 void ReceivePool::call() noexcept {
-  call_when(0, wanted_, context_);  // what is there is never again below that
+  require(wanted_ != nullptr, "ixgbe: a receive pool without a refill callback reached its threshold");
+  call_when(0, wanted_, context_);  // `available()` is never below 0, so no further call follows
   wanted_(context_);
 }
 
 void ReceivePool::release(ReceiveBuffer* buffer) noexcept {
   auto* const own = static_cast<Buffer*>(buffer);
-  own->pool->give_back(own);
+  own->pool->put_back(own);
 }
 
 }  // namespace neap::ixgbe

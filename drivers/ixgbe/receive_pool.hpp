@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where received frames lie.
+// The buffers of received frames.
 //
-// A frame is handed up without a copy, so its buffer is away until the application has read it, and nobody knows for how long. The pool of
-// a queue is therefore larger than its ring, and bounded: when it is empty the ring is left short, the card drops what does not fit (and
-// counts it), and the next release fills the ring again. Nothing is allocated with traffic; a larger ring may bring more buffers.
+// A frame is handed up without a copy, so its buffer is in use until the application has read it, which may take any time. So the pool of a
+// queue is larger than its ring, and bounded. When the pool is empty, the ring is not refilled and the card drops (and counts) frames for
+// which it has no descriptor. The next releases fill the ring again. Traffic never allocates memory; a larger ring may add buffers.
 //
-// Headers lie apart from data: the card's writes and the stack's notes do not share cache lines, and data stay aligned to their size, so
-// that no buffer crosses a 4 KiB border.
+// Headers are separate from data, so that the card's writes and the stack's headers do not share cache lines. Data are aligned to their
+// size, so that no buffer crosses a 4 KiB border.
 #pragma once
 
 #include <cassert>
@@ -18,6 +18,7 @@
 #include "kernel/error.hpp"
 #include "kernel/memory/dma_memory.hpp"
 #include "kernel/net_device.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::ixgbe {
 
@@ -29,7 +30,7 @@ class ReceivePool {
   struct Buffer : ReceiveBuffer {
     ReceivePool* pool = nullptr;
     std::uint64_t bus_address = 0;
-    // Of a frame's first buffer, while the frame is being put together.
+    // Valid in a frame's first buffer, while the frame is being assembled.
     Buffer* last = nullptr;
     std::uint32_t pieces = 0;
   };
@@ -38,13 +39,13 @@ class ReceivePool {
   ReceivePool(const ReceivePool&) = delete;
   ReceivePool& operator=(const ReceivePool&) = delete;
 
-  /// Allocates more buffers, so that there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
+  /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);
 
-  /// Calls `use(i, buffer)` for `count` buffers, which must be there; `i`: 0 and so on.
+  /// Takes `count` buffers and calls `use(i, buffer)` for each, i from 0. The caller MUST have checked `available()`.
   template <std::uint32_t count, class Use>
   void take(Use use) noexcept {
-    assert(count <= available());
+    require(count <= available(), "ixgbe: more buffers taken than the pool has", count);
     missing_ += static_cast<std::int32_t>(count);
     Buffer* buffer = free_;
 #pragma GCC unroll 16
@@ -55,7 +56,8 @@ class ReceivePool {
     free_ = buffer;
   }
 
-  void give_back(Buffer* buffer) noexcept {
+  void put_back(Buffer* buffer) noexcept {
+    // Called for each frame. As a `require` it would cost about 4 of 61 instructions (`neap bench driver`, receive, batch 32).
     assert(buffer->pool == this && available() < size_);
     buffer->next = free_;
     free_ = buffer;
@@ -66,7 +68,7 @@ class ReceivePool {
   [[nodiscard]] std::uint32_t available() const noexcept { return threshold_ - static_cast<std::uint32_t>(missing_); }
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
-  /// Calls `wanted(context)` at the first release that brings `available()` to `threshold` or more; once, until asked again.
+  /// Calls `wanted(context)` once, at the first release that brings `available()` to `threshold` or more.
   void call_when(std::uint32_t threshold, void (*wanted)(void*) noexcept, void* context) noexcept {
     missing_ += static_cast<std::int32_t>(threshold - threshold_);
     threshold_ = threshold;
@@ -84,7 +86,9 @@ class ReceivePool {
   };
   std::vector<Slab> slabs_;
   Buffer* free_ = nullptr;
-  std::int32_t missing_ = 0;  // up to the threshold; below zero: so many more are there
+  // Buffers missing up to the threshold; below zero: that many more are available. Counting towards zero saves 2.9 of 64 instructions a
+  // frame over a count of available buffers (`neap bench driver`, receive, batch 32).
+  std::int32_t missing_ = 0;
   std::uint32_t size_ = 0;
   std::uint32_t threshold_ = 0;
   void (*wanted_)(void*) noexcept = nullptr;

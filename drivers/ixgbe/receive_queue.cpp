@@ -2,7 +2,6 @@
 #include "drivers/ixgbe/receive_queue.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <new>
 #include <utility>
 
@@ -15,7 +14,7 @@ namespace {
 constexpr std::uint32_t coalesced_pieces_max = 16;
 
 std::uint32_t pieces_of(const QueueOptions& options) noexcept {
-  // A tag that the card leaves in place is not counted in the frame's size.
+  // The frame's size does not include a tag that the card leaves in place.
   constexpr std::uint32_t vlan_tags_bytes = 8;
   const std::uint32_t pieces = (options.frame_bytes_max + vlan_tags_bytes + ReceivePool::buffer_bytes - 1) / ReceivePool::buffer_bytes;
   return options.coalescing != 0 ? std::max(pieces, coalesced_pieces_max) : pieces;
@@ -29,14 +28,14 @@ Result<void> ReceiveQueue::prepare(const QueueOptions& options) {
   memory.slots.reset(new (std::nothrow) ReceivedFrame[options.receive_descriptors]());
   memory.unfinished.reset(new (std::nothrow) ReceivePool::Buffer*[options.receive_descriptors]());
   if (!memory.slots || !memory.unfinished)
-    return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's notes", options.receive_descriptors);
+    return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the receive ring's slots", options.receive_descriptors);
   if (auto grown = pool_.grow_to(std::max(options.receive_buffers, options.receive_descriptors)); !grown) return grown;
   spare_ = std::move(memory);
   return {};
 }
 
 void ReceiveQueue::program(const QueueOptions& options) noexcept {
-  assert(posted_ == 0 && (spare_.slots || slots_));
+  require(posted_ == 0 && (spare_.slots || slots_), "ixgbe: a receive queue is programmed while buffers are posted", index_);
   if (spare_.slots) {
     ring_ = std::move(spare_.ring);
     slots_ = std::move(spare_.slots);
@@ -53,26 +52,28 @@ void ReceiveQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::RDLEN(index_), reg::Rdlen::from_raw(ring_.bytes()));
   registers_.write(reg::RDH(index_), {.head = 0});
   registers_.write(reg::RDT(index_), {.tail = 0});
-  // 8.2.3.8.7: one buffer a descriptor, in KiB. A queue without descriptors drops (and counts in QPRDC), so that a core that falls behind
-  // does not stop the others' frames in the packet buffer that all share.
+  // 8.2.3.8.7: one buffer for each descriptor, in KiB. A queue without descriptors drops frames and counts them in QPRDC. So a core that
+  // falls behind does not block other cores' frames in the packet buffer that all share.
   constexpr std::uint32_t advanced_one_buffer = 1;
   registers_.write(reg::SRRCTL(index_), {.packet_buffer_kib = ReceivePool::buffer_bytes / 1024,
                                          .header_buffer_64 = 4,
                                          .descriptor_type = advanced_one_buffer,
                                          .drop_enable = options.drops()});
-  // 7.1.12, 8.2.3.8.13: as many buffers as there may be.
+  // 7.1.12, 8.2.3.8.13: the maximum number of buffers.
   constexpr std::uint32_t descriptors_16 = 3;
   registers_.write(reg::RSCCTL(index_), {.enable = options.coalescing != 0, .max_descriptors = descriptors_16});
   // 7.4.1: the tag goes from the frame into the descriptor.
   registers_.modify(reg::RXDCTL(index_), [&](reg::Rxdctl& value) { value.vlan_strip = options.vlan != 0; });
-  // 4.6.7: software clears bit 12, whose meaning the datasheet keeps to itself. 8.2.3.11.1: no write overtakes an earlier one (PCIe 2.4.1).
+  // 4.6.7: software clears bit 12, whose meaning the datasheet does not state. 8.2.3.11.1: no write may overtake an earlier one (PCIe
+  // 2.4.1).
   registers_.modify(reg::DCA_RXCTRL(index_), [](reg::DcaRxctrl& value) {
     value.cleared_by_software = value.descriptor_write_relaxed = value.payload_write_relaxed = value.header_write_relaxed = false;
   });
 }
 
 task<Result<void>> ReceiveQueue::enable(bool on) const {
-  // 4.6.7: RXDCTL.ENABLE, poll it, and only then the tail. Off: the same, and then the card may still write for 100 us (4.6.7.1.2).
+  // 4.6.7: set RXDCTL.ENABLE, poll it, and only then write the tail. Off: the same, and then the card may still write for 100 us
+  // (4.6.7.1.2).
   registers_.modify(reg::RXDCTL(index_), [on](reg::Rxdctl& value) { value.enable = on; });
   auto done = co_await wait_for(
       registers_, reg::RXDCTL(index_), [on](reg::Rxdctl value) { return value.enable == on; }, 100ms,
@@ -82,12 +83,13 @@ task<Result<void>> ReceiveQueue::enable(bool on) const {
 }
 
 void ReceiveQueue::empty() noexcept {
-  if (!slots_) return;  // it has not been programmed yet
+  if (!slots_) return;  // not programmed yet
   for (; posted_ != 0; --posted_, ++head_) slots_[ring_.slot(head_)].frame->release();
   for (std::uint32_t i = 0; i < ring_.size(); ++i) {
     if (ReceivePool::Buffer* const frame = std::exchange(unfinished_[i], nullptr)) drop(frame, counters_.dropped_errors);
   }
   unfinished_count_ = 0;
+  require(posted_ == 0 && head_ == tail_, "ixgbe: a stopped receive ring still has posted descriptors", index_);
 }
 
 ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noexcept {
@@ -95,7 +97,7 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
   const bool ip_error = Written::get_ip_error(first, status);
   const bool l4_checked = Written::get_l4_checksum_checked(first, status);
   const bool l4_error = Written::get_l4_error(first, status);
-  // 82599 specification update: a UDP frame without a checksum may be marked as wrong. So for UDP a mark means that software must look.
+  // 82599 specification update: a UDP frame without a checksum may be marked as wrong. So for UDP the mark means that software must check.
   const bool l4_bad = l4_checked && l4_error && !Written::get_packet_udp(first, status);
   const std::uint32_t checksums = (l4_checked && !l4_error ? ReceiveInfo::l4_good : 0) |
                                   (ip_checked && !ip_error ? ReceiveInfo::ip_good : 0) |
@@ -106,53 +108,56 @@ ReceiveInfo ReceiveQueue::info_of(std::uint64_t first, std::uint64_t status) noe
 }
 
 unsigned ReceiveQueue::receive(FrameReceiver& receiver, unsigned budget) noexcept {
-  // Descriptors behind the posted ones still carry the DD bit of their last round.
+  // Descriptors after the posted ones still have the DD bit of the previous round.
   const std::uint32_t limit = std::min(budget, posted_);
   const std::uint32_t up_to_ring_end = std::min(limit, ring_.size() - ring_.slot(head_));
   const unsigned taken = receive_run(receiver, up_to_ring_end);
   return taken == up_to_ring_end && taken != limit ? taken + receive_run(receiver, limit - taken) : taken;
 }
 
-// Most descriptors are a whole frame, nothing wrong with it and no VLAN tag taken out of it, as one look at the status word tells. For
-// these there is a straight way; `take_piece` knows all the others.
+// Most descriptors are a whole frame without errors and without a stripped VLAN tag, which one test of the status word shows. They take the
+// fast path; `take_piece` handles all others.
 unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept {
   constexpr std::uint64_t one_byte = Written::put_length(1);
   constexpr std::uint64_t whole = Written::descriptor_done_mask | Written::end_of_packet_mask;
-  // Of a length less one: the bits that are zero if it is one, and not more than a buffer holds.
+  // Bits of length - 1 that are zero if the length is 1 to the size of a buffer.
   static_assert(std::has_single_bit(ReceivePool::buffer_bytes));
   constexpr std::uint64_t wrong_length = Written::length_mask & ~Written::put_length(ReceivePool::buffer_bytes - 1);
-  constexpr std::uint64_t looked_at =
+  constexpr std::uint64_t tested_bits =
       whole | wrong_length | Written::receive_error_mask | Written::l4_error_mask | Written::ip_error_mask | Written::vlan_packet_mask;
+  // 7.1.6.2: the card has these findings at the same bits as `ReceiveInfo`, so a mask is enough and nothing is shifted.
   static_assert(Written::l4_checksum_checked_mask == ReceiveInfo::l4_good && Written::ip_checksum_checked_mask == ReceiveInfo::ip_good);
-  constexpr std::uint64_t checked = Written::l4_checksum_checked_mask | Written::ip_checksum_checked_mask;
-  constexpr std::uint64_t hash_and_type = Written::rss_hash_mask | Written::rss_type_mask;
-  const auto straight = [this] { return unfinished_count_ == 0 && vlan_ == 0 ? whole : ~std::uint64_t{0}; };
-  std::uint64_t wanted = straight();
+  static_assert(Written::rss_hash_mask == ReceiveInfo::hash_mask && Written::rss_type_mask == ReceiveInfo::hash_type_mask);
+  constexpr std::uint64_t checked = ReceiveInfo::l4_good | ReceiveInfo::ip_good;
+  constexpr std::uint64_t hash_and_type = ReceiveInfo::hash_mask | ReceiveInfo::hash_type_mask;
+  const auto fast_path = [this] { return unfinished_count_ == 0 && vlan_ == 0 ? whole : ~std::uint64_t{0}; };
+  std::uint64_t wanted = fast_path();
   Descriptor* const begin = ring_.at(head_);
   Descriptor* const end = begin + limit;
   Descriptor* descriptor = begin;
   ReceivedFrame* slot = &slots_[ring_.slot(head_)];
-  const ReceivedFrame* waits = slot;  // the first frame that has not gone up
+  const ReceivedFrame* unpassed = slot;  // the first frame that was not passed up yet
   std::uint32_t bytes = 0;
   for (; descriptor != end; ++descriptor, ++slot) {
     const std::uint64_t status = descriptor->load_status();
+    // `bytes` adds 0 for a descriptor that is not done.
     const std::uint32_t length = Written::get_length(0, status);
-    bytes += length;  // 0 of one that is not done
-    if (((status - one_byte) & looked_at) == wanted) [[likely]] {
+    bytes += length;
+    if (((status - one_byte) & tested_bits) == wanted) [[likely]] {
       slot->frame->bytes = length;
       slot->frame->next = nullptr;
-      slot->info = ReceiveInfo::in_place(descriptor->load_first() & hash_and_type, status & checked);  // and good
+      slot->info = ReceiveInfo::of_parts(descriptor->load_first() & hash_and_type, status & checked);  // which also means: no errors
     } else {
       if (!is_done(status)) break;
       if (!take_piece(static_cast<std::uint32_t>(slot - slots_.get()))) {
-        if (waits != slot) receiver.receive({waits, slot});
-        waits = slot + 1;
+        if (unpassed != slot) receiver.receive({unpassed, slot});
+        unpassed = slot + 1;
       }
-      wanted = straight();
+      wanted = fast_path();
     }
   }
-  if (waits != slot) receiver.receive({waits, slot});
-  // Not before: while frames are on their way up, their places are nobody else's.
+  if (unpassed != slot) receiver.receive({unpassed, slot});
+  // Only now: while frames are being passed up, their slots MUST NOT be reused.
   const auto taken = static_cast<std::uint32_t>(descriptor - begin);
   head_ += taken;
   posted_ -= taken;
@@ -165,6 +170,7 @@ unsigned ReceiveQueue::receive_run(FrameReceiver& receiver, std::uint32_t limit)
 }
 
 bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
+  require(place < ring_.size() && slots_[place].frame != nullptr, "ixgbe: a completed receive descriptor without a buffer", place);
   const std::uint64_t status = ring_.at(place)->load_status();
   const std::uint64_t first = ring_.at(place)->load_first();
   const bool last_piece = (status & Written::end_of_packet_mask) != 0;
@@ -177,8 +183,8 @@ bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
     frame->pieces = 1;
   } else {
     --unfinished_count_;
-    if (frame == &thrown_away_) {
-      pool_.give_back(piece);
+    if (frame == &discarded_) {
+      pool_.put_back(piece);
     } else {
       frame->last->next = piece;
       ++frame->pieces;
@@ -186,25 +192,25 @@ bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
   }
   frame->last = piece;
 
-  if (frame != &thrown_away_ && (piece->bytes == 0 || piece->bytes > ReceivePool::buffer_bytes)) [[unlikely]] {
+  if (frame != &discarded_ && (piece->bytes == 0 || piece->bytes > ReceivePool::buffer_bytes)) [[unlikely]] {
     drop(frame, counters_.dropped_errors);
-    frame = &thrown_away_;
+    frame = &discarded_;
   }
   if (!last_piece) {
     ++parts_;
     keep_for_next(frame, place + 1, first, status);
     return false;
   }
-  if (frame == &thrown_away_) [[unlikely]]
+  if (frame == &discarded_) [[unlikely]]
     return false;
-  // 7.1.6.2: the error bits belong to the whole frame and are valid in its last descriptor.
+  // 7.1.6.2: the error bits apply to the whole frame and are valid in its last descriptor.
   if ((status & Written::receive_error_mask) != 0) [[unlikely]] {
     drop(frame, counters_.dropped_errors);
     return false;
   }
   const ReceiveInfo info = info_of(first, status);
   constexpr std::uint32_t vlan_mask = 0xFFF;
-  // 7.4.5: the card's filter lets frames without a tag pass.
+  // 7.4.5: the card's filter passes frames without a tag.
   if (vlan_ != 0 && (info.vlan_tag() & vlan_mask) != vlan_) [[unlikely]] {
     drop(frame, counters_.dropped_untagged);
     return false;
@@ -214,26 +220,29 @@ bool ReceiveQueue::take_piece(std::uint32_t place) noexcept {
 }
 
 void ReceiveQueue::keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept {
-  if (frame != &thrown_away_ && frame->pieces >= pieces_max_) {
+  if (frame != &discarded_ && frame->pieces >= pieces_max_) {
     drop(frame, counters_.dropped_overlong);
-    frame = &thrown_away_;
+    frame = &discarded_;
   }
   using Part = descriptor::ReceiveWriteBackCoalesced;
   const bool joined = Part::get_rsc_count(first, status) != 0;
   const std::uint32_t next = joined ? Part::get_next_descriptor(first, status) : ring_.slot(following);
-  // Descriptors behind this one that the card owns. Any other place, and one that another frame waits for, is a fault of the card's.
+  // Only descriptors after this one that the card owns are valid. Any other slot, or one where another frame continues, is a fault of the
+  // card.
   const std::uint32_t owned = posted_ - ring_.slot(following - head_);
   const bool wrong_place = joined && (next >= ring_.size() || ring_.slot(next - following) >= owned);
   if (wrong_place || unfinished_[next] != nullptr) [[unlikely]] {
-    if (frame != &thrown_away_) drop(frame, counters_.dropped_errors);
+    if (frame != &discarded_) drop(frame, counters_.dropped_errors);
     return;
   }
+  require(next < ring_.size(), "ixgbe: a frame is continued outside of its ring", next);
   unfinished_[next] = frame;
   ++unfinished_count_;
 }
 
 void ReceiveQueue::drop(ReceiveBuffer* frame, Counter& reason) noexcept {
-  if (frame == &thrown_away_) return;
+  if (frame == &discarded_) return;
+  require(frame != nullptr, "ixgbe: a received frame is dropped twice", index_);
   reason.add();
   while (frame != nullptr) std::exchange(frame, frame->next)->release();
 }
@@ -246,7 +255,7 @@ void ReceiveQueue::refill() noexcept {
       if (wanted_ != nullptr) pool_.call_when(refill_batch_descriptors, wanted_, wanted_context_);
       break;
     }
-    // A batch lies in one piece: it begins at a multiple of itself.
+    // A batch is contiguous, because it begins at a multiple of its size.
     Descriptor* const descriptors = ring_.at(tail_);
     ReceivedFrame* const slots = &slots_[ring_.slot(tail_)];
     pool_.take<refill_batch_descriptors>([=](std::uint32_t i, ReceivePool::Buffer* buffer) {
@@ -257,9 +266,9 @@ void ReceiveQueue::refill() noexcept {
     posted_ += refill_batch_descriptors;
   }
   if (tail_ == old_tail) return;
-  assert(posted_ == tail_ - head_ && ring_.slot(tail_) != ring_.slot(head_));
+  require(posted_ == tail_ - head_ && posted_ < ring_.size(), "ixgbe: receive ring positions out of step", index_);
   counters_.tail_writes.add();
-  registers_.write(reg::RDT(index_), {.tail = ring_.slot(tail_)});
+  registers_.write(tail_register_, {.tail = ring_.slot(tail_)});
 }
 
 }  // namespace neap::ixgbe

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-// One receive queue: from a descriptor that the card wrote back to a frame in the stack's hands.
+// A receive queue: from a descriptor that the card wrote back to a frame in the stack.
 //
-// The ring holds buffers of the queue's pool; beside it lies a list of them, a place for each descriptor. `receive` walks the ring by DD
-// bits and notes in the list what the card says of each frame; then a stretch of the list, as it is, goes up in one call. `refill`, at the
-// end of the event, gives the card new buffers in batches of 16 and tells it by one tail write. Between the two the ring may run short,
-// never over: 16 descriptors always stay unposted, so the tail never meets the head and is always a multiple of 16 (four cache lines of
-// descriptors).
+// The ring holds buffers of the queue's pool. Beside it is a list with a slot for each descriptor. `receive` walks the ring by DD bits and
+// records the card's report on each frame in the list. A contiguous part of the list is then passed up in one call, without a copy. At the
+// end of the event, `refill` posts new buffers in batches of 16 and notifies the card by one tail write. In between, the ring may run short
+// but cannot overflow: 16 descriptors always stay unposted. So the tail never reaches the head and is always a multiple of 16 (four cache
+// lines of descriptors).
 //
-// A frame longer than a buffer lies over several descriptors: those that follow each other, or, where the card coalesces, those that each
-// name the next (82599 datasheet 7.1.6.2), with other frames between them. So what there is of a frame waits at the descriptor with which
-// it goes on; with its last piece it takes that piece's place in the list.
+// A frame longer than a buffer occupies several descriptors. They follow each other, or with RSC each names the next (82599 datasheet
+// 7.1.6.2), with other frames in between. The pieces received so far are kept at the slot of the descriptor in which the frame continues.
+// When the last piece arrives, the frame takes that piece's slot in the list.
 //
-// Belongs to one core.
+// All calls MUST come from the queue's core.
 #pragma once
 
 #include <cstdint>
@@ -30,37 +30,37 @@ class ReceiveQueue {
  public:
   static constexpr std::uint32_t refill_batch_descriptors = 16;
 
-  /// Adds to `traffic`, which outlives it.
+  /// Counts in `traffic`, which MUST outlive the queue.
   ReceiveQueue(Registers registers, unsigned index, log::Traffic& traffic) noexcept
       : registers_(registers), index_(index), traffic_(traffic) {}
 
-  /// Takes memory for a ring as `options` want it, which the queue uses from the next `program` on. On the queue's core. Errors: `invalid`,
-  /// `out_of_memory`; then nothing has changed.
+  /// Allocates memory for a ring according to `options`. The next `program` switches to it. Errors: `invalid`, `out_of_memory`; then
+  /// nothing has changed.
   [[nodiscard]] Result<void> prepare(const QueueOptions& options);
 
-  /// Gives the memory of the last `prepare` back, if no `program` has used it.
-  void forget_prepared() noexcept { spare_ = {}; }
+  /// Frees the memory of the last `prepare`, if no `program` has used it.
+  void discard_prepared() noexcept { spare_ = {}; }
 
-  /// Tells the card where the ring is (82599 datasheet 4.6.7, per queue); the queue is off, and every buffer in the pool.
+  /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, with every buffer in the pool.
   void program(const QueueOptions& options) noexcept;
-  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). Buffers are posted by `refill`, after it is on. Errors: `timeout`, `closed`.
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once it is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
-  /// Takes back what the card had been given, for a queue that is off. What it wrote before should have been received.
+  /// Takes back all posted buffers. The queue MUST be off, and completed descriptors SHOULD have been received before.
   void empty() noexcept;
 
-  /// Hands up to `budget` descriptors' worth of frames to `receiver`; returns how many descriptors it took.
+  /// Passes frames of up to `budget` descriptors to `receiver`; returns the number of descriptors taken.
   unsigned receive(FrameReceiver& receiver, unsigned budget) noexcept;
 
-  /// True if the card has written back the next descriptor, or the next `count`.
+  /// True if the card has written back the next `count` descriptors.
   [[nodiscard]] bool ready(std::uint32_t count = 1) const noexcept {
     return posted_ >= count && is_done(ring_.at(head_ + count - 1)->load_status());
   }
 
-  /// The cache line with the descriptor that the card writes back next.
+  /// The cache line of the descriptor that the card writes back next.
   [[nodiscard]] const volatile void* next_line() const noexcept { return ring_.line_of(head_); }
 
-  /// Gives the card as many buffers as there is room for, in whole batches. If the pool lacks them, the next releases call
-  /// `wanted(context)`.
+  /// Posts as many buffers as there is room for, in whole batches. If the pool has too few, releases call `wanted(context)` once it has a
+  /// batch again.
   void refill() noexcept;
   void on_buffers_wanted(void (*wanted)(void*) noexcept, void* context) noexcept {
     wanted_ = wanted;
@@ -74,7 +74,7 @@ class ReceiveQueue {
  private:
   using Written = descriptor::ReceiveWriteBack;
   [[nodiscard]] static bool is_done(std::uint64_t status) noexcept { return (status & Written::descriptor_done_mask) != 0; }
-  /// What the card found out about the frame that ends with this descriptor.
+  /// The card's checksum, hash and VLAN results for the frame that ends with this descriptor.
   [[nodiscard]] static ReceiveInfo info_of(std::uint64_t first, std::uint64_t status) noexcept;
 
   struct Memory {
@@ -83,29 +83,30 @@ class ReceiveQueue {
     std::unique_ptr<ReceivePool::Buffer*[]> unfinished;
   };
 
-  /// The same for descriptors that lie side by side.
+  /// `receive` for contiguous descriptors.
   unsigned receive_run(FrameReceiver& receiver, std::uint32_t limit) noexcept;
-  /// Any descriptor that is done, at this place in the ring. True: a frame ends with it, and stands there now. Not for the compiler to mix
-  /// with the straight way.
+  /// Handles any completed descriptor, at this slot of the ring. True: a frame ends with it and is now in the slot. Not inlined, because
+  /// that would slow the fast path of `receive_run`.
   [[gnu::noinline]] bool take_piece(std::uint32_t place) noexcept;
   void keep_for_next(ReceivePool::Buffer* frame, std::uint32_t following, std::uint64_t first, std::uint64_t status) noexcept;
-  /// Its buffers go back to the pool.
+  /// Returns the frame's buffers to the pool.
   void drop(ReceiveBuffer* frame, Counter& reason) noexcept;
 
   Registers registers_;
   DescriptorRing ring_;
-  std::unique_ptr<ReceivedFrame[]> slots_;              // by place in the ring: the descriptor's buffer; then the frame, until `refill`
-  std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // by place in the ring: what there is of the frame that goes on in it
-  Memory spare_;                                        // what `prepare` took
-  std::uint32_t head_ = 0;                              // next descriptor to look at
+  std::unique_ptr<ReceivedFrame[]> slots_;              // by slot of the ring: the descriptor's buffer; then the frame, until `refill`
+  std::unique_ptr<ReceivePool::Buffer*[]> unfinished_;  // by slot of the ring: the pieces of the frame that continues in it
+  Memory spare_;                                        // memory of the last `prepare`
+  std::uint32_t head_ = 0;                              // next descriptor to check
   std::uint32_t tail_ = 0;                              // next descriptor to fill
   std::uint32_t posted_ = 0;                            // tail_ - head_: descriptors that the card may use
   std::uint32_t pieces_max_ = 1;
-  std::uint32_t vlan_ = 0;  // frames without its tag are dropped
+  std::uint32_t vlan_ = 0;  // frames without this tag are dropped
   std::uint32_t unfinished_count_ = 0;
-  std::uint32_t parts_ = 0;  // of what a run took: descriptors that do not end a frame
+  std::uint32_t parts_ = 0;  // in the present run: descriptors that do not end a frame
   unsigned index_;
-  ReceivePool::Buffer thrown_away_;  // stands for a frame whose remaining pieces go the way of the first ones
+  reg::Location<reg::Rdt> tail_register_ = reg::RDT(index_);
+  ReceivePool::Buffer discarded_;  // marks a frame whose first pieces were dropped, so that its remaining pieces are dropped, too
 
   ReceivePool pool_;
   void (*wanted_)(void*) noexcept = nullptr;

@@ -54,7 +54,7 @@ TEST_F(ReceiveQueueTest, RingWrapsDeliverEveryByteInOrder) {
   expect_no_leak();
 }
 
-TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestIsStillThere) {
+TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestFollows) {
   make();
   for (std::uint32_t i = 0; i < 40; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
   EXPECT_EQ(queue.receive(stack, 16), 16U);
@@ -65,9 +65,9 @@ TEST_F(ReceiveQueueTest, BudgetIsKeptAndTheRestIsStillThere) {
   expect_no_leak();
 }
 
-// A call for each frame would cost as much as the rest. What is dropped parts a list of frames in two, and a frame over several descriptors
-// does so too: its first pieces are no frames.
-TEST_F(ReceiveQueueTest, TheFramesOfAnEventGoUpInAsFewCallsAsThereAreGapsInTheRing) {
+// One call for each frame would cost as much as all other work. A dropped frame splits the list of frames in two. So does a frame with
+// several descriptors, because its first pieces are not frames.
+TEST_F(ReceiveQueueTest, FramesOfAnEventArePassedUpInOneCallForEachGap) {
   make(4 * ring, 9000);
   for (std::uint32_t i = 0; i < 20; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
   EXPECT_EQ(queue.receive(stack, 64), 20U);
@@ -88,8 +88,8 @@ TEST_F(ReceiveQueueTest, TheFramesOfAnEventGoUpInAsFewCallsAsThereAreGapsInTheRi
   expect_no_leak();
 }
 
-// 7.4.5: the card's filter lets frames without a tag pass.
-TEST_F(ReceiveQueueTest, InAVlanFramesWithoutItsTagAreDroppedAndCounted) {
+// 7.4.5: the card's filter passes frames without a tag.
+TEST_F(ReceiveQueueTest, FramesWithoutTheVlansTagAreDroppedAndCounted) {
   const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .vlan = 7};
   ASSERT_TRUE(queue.prepare(options).has_value());
   queue.program(options);
@@ -115,7 +115,7 @@ TEST_F(ReceiveQueueTest, RefillWritesTheTailOnceForManyFrames) {
   EXPECT_EQ(queue.posted(), capacity);
 }
 
-// With fewer than a batch missing the tail stays: it is worth no write.
+// With fewer than a batch of descriptors free, the tail is not written.
 TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   make();
   for (std::uint32_t i = 0; i < 15; ++i) ASSERT_TRUE(card.receive(frame_of(i, 100)));
@@ -126,7 +126,7 @@ TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   EXPECT_EQ(queue.posted(), capacity - 15);
 }
 
-// Behind the posted descriptors lie those of the last round, which still say "done".
+// The descriptors after the posted ones are those of the previous round and still have DD set.
 TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
   make(ring);
   stack.keep = true;
@@ -137,7 +137,7 @@ TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
     }
     queue.refill();
   }
-  ASSERT_EQ(sent, ring) << "every buffer is with the stack now";
+  ASSERT_EQ(sent, ring) << "the stack has every buffer now";
   EXPECT_EQ(queue.posted(), 0U);
   EXPECT_FALSE(queue.ready());
   EXPECT_EQ(queue.receive(stack, 64), 0U);
@@ -158,7 +158,7 @@ TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
   }
   ASSERT_EQ(queue.posted(), 0U);
   EXPECT_GE(queue.counters().pool_empty.value(), 1U);
-  EXPECT_FALSE(card.receive(frame_of(sent, 100))) << "no descriptor: the card drops";
+  EXPECT_FALSE(card.receive(frame_of(sent, 100))) << "without a descriptor the card drops";
   EXPECT_EQ(wanted, 0U);
   for (std::uint32_t i = 0; i + 1 < ReceiveQueue::refill_batch_descriptors; ++i) stack.release_one();
   EXPECT_EQ(wanted, 0U) << "less than a batch";
@@ -174,7 +174,7 @@ TEST_F(ReceiveQueueTest, AnEmptyPoolIsCountedAndReleasesFillTheRingAgain) {
   expect_no_leak();
 }
 
-TEST_F(ReceiveQueueTest, AFrameOverSeveralDescriptorsIsOneChainEvenAcrossEvents) {
+TEST_F(ReceiveQueueTest, AFrameInSeveralDescriptorsIsOneChainEvenAcrossEvents) {
   make(4 * ring, 9000);
   const Bytes large = frame_of(1, 2 * ReceivePool::buffer_bytes + 100);
   const Bytes exact = frame_of(2, 2 * ReceivePool::buffer_bytes);
@@ -182,7 +182,7 @@ TEST_F(ReceiveQueueTest, AFrameOverSeveralDescriptorsIsOneChainEvenAcrossEvents)
   ASSERT_TRUE(card.receive(exact));
   ASSERT_TRUE(card.receive(frame_of(3, 64)));
   EXPECT_EQ(queue.receive(stack, 2), 2U);
-  EXPECT_TRUE(stack.frames.empty()) << "the frame has no end yet";
+  EXPECT_TRUE(stack.frames.empty()) << "the frame is incomplete";
   EXPECT_EQ(queue.receive(stack, 2), 2U);
   ASSERT_EQ(stack.frames.size(), 1U);
   EXPECT_EQ(stack.pieces, 3U);
@@ -194,7 +194,7 @@ TEST_F(ReceiveQueueTest, AFrameOverSeveralDescriptorsIsOneChainEvenAcrossEvents)
   expect_no_leak();
 }
 
-TEST_F(ReceiveQueueTest, AFrameLongerThanAllowedIsDroppedAndTheNextOneIsNot) {
+TEST_F(ReceiveQueueTest, OnlyAFrameLongerThanAllowedIsDropped) {
   make(4 * ring, 1514);
   ASSERT_TRUE(card.receive(frame_of(1, 5000)));
   ASSERT_TRUE(card.receive(frame_of(2, 64)));
@@ -251,26 +251,26 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag(), 0U);
 
   info = info_for({.packet_tcp = true, .l4_checksum_checked = true, .ip_checksum_checked = true, .l4_error = true, .ip_error = true});
-  EXPECT_TRUE(info.checksum_bad()) << "bad checksums go up, marked: the stack counts them";
+  EXPECT_TRUE(info.checksum_bad()) << "frames with bad checksums are passed up and marked, and the stack counts them";
   EXPECT_FALSE(info.ip_checksum_good() || info.l4_checksum_good());
   EXPECT_EQ(info.rss_type(), 0U);
 
   info = info_for({.packet_tcp = true, .l4_checksum_checked = true, .ip_checksum_checked = true, .l4_error = true});
-  EXPECT_TRUE(info.checksum_bad() && info.ip_checksum_good() && !info.l4_checksum_good()) << "each layer for itself";
+  EXPECT_TRUE(info.checksum_bad() && info.ip_checksum_good() && !info.l4_checksum_good()) << "each layer separately";
 
   info = info_for({.ip_checksum_checked = false, .l4_error = true, .ip_error = true});
   EXPECT_FALSE(info.ip_checksum_good() || info.l4_checksum_good() || info.checksum_bad())
-      << "without the checked bit the error bits mean nothing";
+      << "without the checked bit the error bits are invalid";
 
   info = info_for({.packet_udp = true, .l4_checksum_checked = true, .l4_error = true});
-  EXPECT_FALSE(info.l4_checksum_good() || info.checksum_bad()) << "the card mistakes UDP without a checksum";
+  EXPECT_FALSE(info.l4_checksum_good() || info.checksum_bad()) << "the card misjudges UDP without a checksum";
 
   info = info_for({.vlan_packet = true, .vlan = 123});
   EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
-// 7.1.6.2: the parts of a joined frame name each other; whole frames lie between them.
-TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
+// 7.1.6.2: each part of a merged frame names the next; whole frames lie between them.
+TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   using Part = descriptor::ReceiveWriteBackCoalesced;
   using Whole = descriptor::ReceiveWriteBack;
   const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
@@ -288,15 +288,15 @@ TEST_F(ReceiveQueueTest, JoinedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(stack.frames[0].size(), 60U);
   EXPECT_EQ(stack.frames[1].size(), 61U);
   EXPECT_EQ(stack.frames[2].size(), 2000U + 2001 + 100);
-  // A name that no posted descriptor has: the frame is dropped, its buffers come back.
+  // No posted descriptor has this number: the frame is dropped and its buffers are returned.
   card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = 3, .length = 2000});
   EXPECT_EQ(queue.receive(stack, 64), 1U);
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
   expect_no_leak();
 }
 
-// A joined frame goes on in a descriptor that the card owns. Any other place would join it with what a later frame leaves there.
-TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped) {
+// A merged frame must continue in a descriptor that the card owns. At any other place it would be merged with a later frame.
+TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   using Part = descriptor::ReceiveWriteBackCoalesced;
   using Whole = descriptor::ReceiveWriteBack;
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
@@ -305,7 +305,7 @@ TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped)
   queue.program(options);
   queue.refill();
   ASSERT_EQ(queue.posted(), capacity);
-  // Frames that the stack keeps leave the ring short: the card owns `few` descriptors from here on.
+  // The stack keeps frames, so the ring stays short: from here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {
@@ -314,7 +314,7 @@ TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped)
   }
   std::uint64_t dropped = 0;
   std::uint32_t left = few;
-  // Itself, the one before, the first that is not posted, the last of the ring, and numbers that no ring has.
+  // The descriptor itself, the one before, the first that is not posted, the last of the ring, and numbers beyond the ring.
   for (const std::uint32_t next : {at, at + 1 - 2, at + few, ring - 1, ring, ring + at + 10, 0xFFFFU}) {
     card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = 2000});
     ASSERT_EQ(queue.receive(stack, 1), 1U);
@@ -322,7 +322,7 @@ TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped)
     ++at;
     --left;
   }
-  // The last one that it owns is right.
+  // The last one that the card owns is valid.
   card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = at + left - 1, .length = 2000});
   for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
   card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
@@ -333,12 +333,12 @@ TEST_F(ReceiveQueueTest, AJoinedFrameThatGoesOnWhereTheCardOwnsNothingIsDropped)
 }
 
 TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
-  card.registers().write(reg::DCA_RXCTRL(0), reg::DcaRxctrl::from_raw(0xBA00));  // as a reset leaves it, and bit 11
+  card.registers().write(reg::DCA_RXCTRL(0), reg::DcaRxctrl::from_raw(0xBA00));  // the reset value, and bit 11
   make();
   EXPECT_EQ(card.registers().read(reg::DCA_RXCTRL(0)).raw(), 0x0200U);
 }
 
-// Frames whose end never comes hold a bounded number of buffers: those of the largest frame.
+// Frames that never end hold a bounded number of buffers: those of the largest frame.
 TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame) {
   make(4 * ring, 9000);
   for (std::uint32_t i = 0; i < 8 * ring; ++i) {
@@ -357,8 +357,8 @@ TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame
   expect_no_leak();
 }
 
-// The straight way for whole frames and the general one for all others take turns, over the ring's end and in any order.
-TEST_F(ReceiveQueueTest, JoinedMarkedAndFaultyFramesAmongWholeOnesAreEachTakenForWhatTheyAre) {
+// The fast path for whole frames and the general path alternate, across the ring's end and in any order.
+TEST_F(ReceiveQueueTest, MergedMarkedAndFaultyFramesAmongWholeOnesAreHandledByKind) {
   using Part = descriptor::ReceiveWriteBackCoalesced;
   using Whole = descriptor::ReceiveWriteBack;
   const QueueOptions options{.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1};
@@ -391,8 +391,8 @@ TEST_F(ReceiveQueueTest, JoinedMarkedAndFaultyFramesAmongWholeOnesAreEachTakenFo
   expect_no_leak();
 }
 
-// What a stopped queue had been given comes back, a frame that was half there too.
-TEST_F(ReceiveQueueTest, AStoppedQueueGivesEverythingBackAndStartsAnewWithAnotherRing) {
+// A stopped queue returns all posted buffers, and those of an incomplete frame, too.
+TEST_F(ReceiveQueueTest, AStoppedQueueReturnsEverythingAndRestartsWithAnotherRing) {
   make(4 * ring, 9000);
   ASSERT_TRUE(card.receive(frame_of(1, 100)));
   card.receive_raw(descriptor::ReceiveWriteBack{.descriptor_done = true, .length = 2048});
@@ -410,7 +410,7 @@ TEST_F(ReceiveQueueTest, AStoppedQueueGivesEverythingBackAndStartsAnewWithAnothe
   expect_no_leak();
 }
 
-TEST_F(ReceiveQueueTest, RefusesRingsThatTheCardCannotHave) {
+TEST_F(ReceiveQueueTest, RefusesRingSizesThatTheCardDoesNotSupport) {
   for (const std::uint32_t size : {0U, 32U, 100U, 8192U}) {
     ReceiveQueue other{card.registers(), 0, traffic};
     const auto refused = other.prepare({.receive_descriptors = size, .receive_buffers = 16384});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// The way to a register.
+// Register access.
 //
-// Every access names the register and its fields, from the generated table; nothing else in the driver knows an offset. A read costs a
-// round trip over PCIe (about a microsecond), so none is on a frame's way. A write is posted and ordered after all earlier stores: that is
-// what a tail write needs.
+// Every access names the register and its fields from the generated table; no other code in the driver uses an offset. A read costs a round
+// trip over PCIe (about a microsecond), so no register is read for a frame. A write is posted and ordered after all earlier stores, as a
+// tail write requires.
 //
-// The registers are a plain address, so that host tests can put ordinary memory there.
+// The registers are at a plain address, so that host tests can use ordinary memory.
 #pragma once
 
 #include <chrono>
@@ -16,6 +16,7 @@
 
 #include "ixgbe/registers.hpp"
 #include "kernel/error.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/task.hpp"
 
 namespace neap::ixgbe {
@@ -25,8 +26,10 @@ class Registers {
   static constexpr std::size_t bytes = 128 * 1024;
 
   Registers() = default;
-  /// `bar` is BAR 0, at least `bytes` long.
-  explicit Registers(std::span<volatile std::byte> bar) noexcept : base_(bar.data()) {}
+  /// `bar` is BAR 0. It MUST be at least `bytes` long.
+  explicit Registers(std::span<volatile std::byte> bar) noexcept : base_(bar.data()) {
+    require(bar.size() >= bytes, "ixgbe: BAR 0 is too small", bar.size());
+  }
 
   template <class Value>
   [[nodiscard]] Value read(reg::Location<Value> where) const noexcept {
@@ -39,7 +42,7 @@ class Registers {
     __atomic_store_n(place(where.offset), value.raw(), __ATOMIC_RELEASE);
   }
 
-  /// Reads, lets `change(value)` alter fields, writes back; bits without a name stay.
+  /// Reads, lets `change(value)` change fields, and writes back. Bits without a name keep their values.
   template <class Value, class Change>
   void modify(reg::Location<Value> where, Change change) const noexcept {
     Value value = read(where);
@@ -47,10 +50,10 @@ class Registers {
     write(where, value);
   }
 
-  /// Makes earlier writes reach the card before it returns (PCIe orders a read after posted writes).
+  /// Returns when earlier writes have reached the card (PCIe orders a read after posted writes).
   void flush() const noexcept { (void)read(reg::STATUS); }
 
-  /// A card that is gone, or hangs, answers every read with all ones; STATUS never reads so otherwise.
+  /// A card that is gone or hangs returns all ones on every read; STATUS never does otherwise.
   [[nodiscard]] bool card_gone() const noexcept { return read(reg::STATUS).raw() == all_ones; }
 
   static constexpr std::uint32_t all_ones = ~std::uint32_t{0};
@@ -64,14 +67,14 @@ class Registers {
 
 constexpr Error card_gone_error{.code = ErrorCode::closed, .message = "ixgbe: card is gone, its registers read all ones"};
 
-/// Looks at a register every `interval` until `ready(value)`. `message` names the register and what it did not do; it is the error's text.
-/// Errors: `timeout` (detail: the last value read), `closed` (card gone).
+/// Reads a register every `interval` until `ready(value)`. `message`, the error's text, names the register and the missing event. Errors:
+/// `timeout` (detail: the last value read), `closed` (card gone).
 template <class Value, class Ready>
 task<Result<void>> wait_for(Registers registers, reg::Location<Value> where, Ready ready, std::chrono::nanoseconds time_out,
                             const char* message, std::chrono::nanoseconds interval = std::chrono::microseconds{100}) {
   const auto deadline = BootClock::now() + time_out;
   for (;;) {
-    // The clock is read first: a core that was away for long still looks once more.
+    // The clock is read before the register, so that a core that was delayed past the deadline reads the register once more.
     const bool late = BootClock::now() >= deadline;
     const Value value = registers.read(where);
     if ((late || value.raw() == Registers::all_ones) && registers.card_gone()) co_return std::unexpected(card_gone_error);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""registers.toml, read and checked.
+"""Reads and checks registers.toml.
 
-What drivers, cards and comparisons build on must not contradict itself: overlapping registers, overlapping or too wide fields, double or
-unusable names are refused, and the message names the row.
+Drivers, cards and comparisons are built from the table, so contradictions are refused: overlapping registers, overlapping or too wide
+fields, duplicate or unusable names. The message names the row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ ACCESS = ("rw", "ro", "wo", "rc", "w1c", "rc+w1c")
 REGISTER_KEYS = set("offset stride count ranges aliases access reset reset_first like self_clearing linux section text fields".split())
 BLOCK_KEYS = {"section", "text"}
 DESCRIPTOR_KEYS = {"section", "text", "fields"}
-# Words of C++ that could be taken for a good field name, and the names that the generated types use themselves.
-# Rust sees field names in capitals only, so its keywords do no harm.
+# C++ keywords that would otherwise be accepted as field names, and the names that the generated types use themselves. Rust uses field names
+# in capitals only, so its keywords do not conflict.
 RESERVED_NAMES = set(
     (
         "alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
@@ -147,7 +147,7 @@ def parse_ranges(row: str, key: str, raw: object) -> list[Range]:
             raise TableError(f"{row}: {key}: offset {offset:#x} and stride {stride:#x} must be multiples of 4")
         if offset + (count - 1) * stride > BAR_BYTES - 4:
             raise TableError(f"{row}: {key}: entry {count - 1} lies outside the {BAR_BYTES} bytes of BAR 0")
-        # Aliases each start at entry 0; the pieces of `ranges` follow each other.
+        # Each alias starts at entry 0; the pieces of `ranges` continue each other.
         ranges.append(Range(offset, stride, count, first))
         if key == "ranges":
             first += count

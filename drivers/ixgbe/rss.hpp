@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-// Which core gets a frame.
+// Receive-side scaling: which core gets a frame.
 //
-// A connection lives on the core to which the card sends its frames, so that nothing of it is ever shared. The card decides by receive-side
-// scaling: a Toeplitz hash of addresses and ports, its low seven bits an index into a table of 128 four-bit entries (82599
-// datasheet 7.1.2.8). The table can name any queue, so any number of cores from 1 to 16 works; for counts that do not divide 128 some
-// queues own one entry more than others.
+// A connection belongs to the core to which the card sends its frames, so its state is never shared. The card computes a Toeplitz hash of
+// addresses and ports. Its low seven bits index a table of 128 four-bit entries (82599 datasheet 7.1.2.8). The table can name any queue, so
+// any number of cores from 1 to 16 works. If the number does not divide 128, some queues have one entry more than others.
 //
-// Who opens a connection wants the answers on its own core, and so must know the hash beforehand: the key is fixed (kernel/toeplitz.hpp).
+// A core that opens a connection must receive the answers itself, so it must know the hash in advance. Therefore the key is fixed
+// (kernel/toeplitz.hpp).
 #pragma once
 
 #include <array>
 #include <cstdint>
+
+#include "kernel/panic.hpp"
 
 namespace neap::ixgbe::rss {
 
@@ -21,9 +23,10 @@ using Table = std::array<std::uint8_t, table_entries>;
 
 constexpr unsigned none = ~0U;
 
-/// Entries name the queues 0 to `queues` - 1 (1 to `queues_max`) but `left_out` in turn: shares differ by one entry at most. Somebody must
-/// be left.
+/// Entries name the queues 0 to `queues` - 1 (1 to `queues_max`) except `left_out` in turn. Shares differ by one entry at most. At least
+/// one queue MUST remain.
 [[nodiscard]] constexpr Table table_for(unsigned queues, unsigned left_out = none) noexcept {
+  require(queues != 0 && queues <= queues_max && (queues > 1 || left_out != 0), "ixgbe: no queue is left for RSS", queues);
   Table table{};
   unsigned queue = 0;
   for (auto& entry : table) {

@@ -42,7 +42,7 @@ TEST(Rss, ToeplitzGivesThePublishedHashes) {
   }
 }
 
-// The longest input (IPv6 with ports) uses the whole key; reading past it would be found by the sanitizer, and at compile time.
+// The longest input (IPv6 with ports) uses the whole key. The sanitizer finds a read beyond it, and so does the compiler.
 TEST(Rss, LongestInputStaysInsideTheKey) {
   // 3ffe:2501:200:1fff::7 to 3ffe:2501:200:3::1, ports 2794 and 1766.
   constexpr std::array<std::uint8_t, 36> input = {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0,    7,    0x3f, 0xfe,
@@ -64,8 +64,8 @@ TEST_P(RssTable, SharesDifferByOneEntryAtMost) {
   for (unsigned queue = queues; queue < share.size(); ++queue) EXPECT_EQ(share[queue], 0U) << "queue " << queue << " does not exist";
 }
 
-// A core that is kept for something else gets no entry, the others share alike.
-TEST_P(RssTable, AQueueLeftOutGetsNothing) {
+// A core that is reserved gets no entry; the others share equally.
+TEST_P(RssTable, AQueueLeftOutGetsNoEntry) {
   const unsigned queues = GetParam();
   if (queues == 1) return;
   for (unsigned left_out = 0; left_out < queues; ++left_out) {
@@ -80,8 +80,8 @@ TEST_P(RssTable, AQueueLeftOutGetsNothing) {
   }
 }
 
-// As clients really come: a hundred machines, each with a hundred ports in a row. Within 10% of what the table gives each queue, which for
-// 1, 2, 4, 8 and 16 queues is the same share for all.
+// Realistic clients: a hundred machines with a hundred consecutive ports each. Each queue gets its share of the table within 10%. For 1, 2,
+// 4, 8 and 16 queues the shares are equal.
 TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   const unsigned queues = GetParam();
   const rss::Table table = rss::table_for(queues);
@@ -99,7 +99,7 @@ TEST_P(RssTable, TenThousandConnectionsAreSharedWithinATenth) {
   }
 }
 
-// What the table allows, plus what chance does to 10,000 flows (five standard deviations).
+// The table's shares, plus random variation of 10,000 flows (five standard deviations).
 TEST_P(RssTable, SpreadsFlows) {
   const unsigned queues = GetParam();
   const rss::Table table = rss::table_for(queues);
@@ -118,10 +118,10 @@ TEST_P(RssTable, SpreadsFlows) {
   }
 }
 
-TEST(Moderation, RoundsToTheCardsStepsAndSaysSo) {
+TEST(Moderation, RoundsToTheCardsStepsAndReturnsTheResult) {
   const auto becomes = [](std::uint32_t wanted_us) { return Moderation::from_us(wanted_us)->itr_us(); };
   EXPECT_EQ(becomes(0), 0U);
-  EXPECT_EQ(becomes(1), 2U) << "a little moderation must not become none";
+  EXPECT_EQ(becomes(1), 2U) << "the smallest moderation must not become none";
   EXPECT_EQ(becomes(2), 2U);
   EXPECT_EQ(becomes(3), 4U);
   EXPECT_EQ(becomes(16), 16U);
@@ -131,7 +131,7 @@ TEST(Moderation, RoundsToTheCardsStepsAndSaysSo) {
   EXPECT_EQ(Moderation{}.itr_us(), 16U);
 }
 
-TEST(Moderation, RefusesWhatTheCardCannotDo) {
+TEST(Moderation, RefusesIntervalsBeyondTheCards) {
   const auto refused = Moderation::from_us(1025);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::invalid);

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The bits that say "software has it" and "firmware has it"; by `SharedResource`.
+/// The software's and the firmware's ownership bits, by `SharedResource`.
 struct OwnerBits {
   std::uint32_t software;
   std::uint32_t firmware;
@@ -26,10 +26,10 @@ void release_guard(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 10.5.4, "gaining control": SMBI among drivers (a read takes it), then SWESMBI against the firmware (it stays set if granted).
+/// 10.5.4, "gaining control": SMBI between drivers (a read takes it), then SWESMBI against the firmware (it stays set if granted).
 task<Result<void>> acquire_guard(Registers registers) {
   auto among_drivers =
-      co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not given back");
+      co_await wait_for(registers, reg::SWSM, [](reg::Swsm value) { return !value.smbi; }, 500ms, "ixgbe: SWSM.SMBI is not released");
   if (!among_drivers && among_drivers.error().code != ErrorCode::timeout) co_return among_drivers;
   if (!among_drivers) print("ixgbe: SWSM.SMBI was held by a driver that is gone; taken over");
   const auto deadline = BootClock::now() + 500ms;
@@ -61,7 +61,7 @@ task<Result<void>> acquire(Registers registers, SharedResource resource) {
     const bool busy = (owners & (bits.software | bits.firmware)) != 0;
     const bool late = BootClock::now() >= deadline;
     if (!busy || late) {
-      if (busy) print("ixgbe: SW_FW_SYNC ", hex(owners), " was not given back within 1 s; taken over");
+      if (busy) print("ixgbe: SW_FW_SYNC ", hex(owners), " was not released within 1 s; taken over");
       registers.write(reg::SW_FW_SYNC, reg::SwFwSync::from_raw((owners & ~bits.firmware) | bits.software));
       release_guard(registers);
       co_return Result<void>{};

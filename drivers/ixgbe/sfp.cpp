@@ -9,14 +9,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// The EEPROM's list of settings: pairs of a kind and an address, ended by all ones (as Intel's own drivers read it; the datasheet only
-// reserves it).
-constexpr std::uint16_t settings_list_word = 0x2B;
-constexpr std::uint16_t list_end = 0xFFFF;
-constexpr std::uint16_t kind_direct_attach_port0 = 3;
-constexpr std::uint16_t kind_optical_port0 = 5;
-constexpr unsigned list_entries_max = 64;
-constexpr unsigned settings_words_max = 512;
+// The EEPROM's list of settings: pairs of kind and address, ended by all ones. This is the format that Intel's own drivers read; the
+// datasheet only reserves the word.
+constexpr std::uint16_t settings_list_word = 0x2B, list_end = 0xFFFF;
+constexpr std::uint16_t kind_direct_attach_port0 = 3, kind_optical_port0 = 5;
+constexpr unsigned list_entries_max = 64, settings_words_max = 512;
 
 /// The bus's two lines in I2CCTL (8.2.3.1.5).
 class ModuleLines {
@@ -34,7 +31,7 @@ class ModuleLines {
 
 [[nodiscard]] std::uint32_t port_of(Registers registers) noexcept { return registers.read(reg::STATUS).lan_id & 1; }
 
-/// Address of the settings for `kind`, 0 if the list has none.
+/// Address of the settings for `kind`; 0 if the list has none.
 task<Result<std::uint16_t>> find_settings(Registers registers, std::uint16_t kind) {
   auto list = co_await read_eeprom(registers, settings_list_word);
   if (!list) co_return list;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The SFP+ module in the card's cage.
 //
-// A cable and an optic want different settings of the card's analog part. The module says what it is over a two-wire bus (I2CCTL), and the
-// EEPROM holds a list of settings for each kind (found through word 2Bh), written by the card's maker.
+// A cable and an optic need different settings of the card's analog part. The module identifies itself over a two-wire bus (I2CCTL). The
+// EEPROM holds a list of settings for each kind, written by the card's manufacturer (found through word 2Bh).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace neap::ixgbe {
 /// Reads word `address` of the EEPROM through EERD (82599 datasheet 8.2.3.2.2). Errors: `timeout`, `closed`.
 [[nodiscard]] task<Result<std::uint16_t>> read_eeprom(Registers registers, std::uint16_t address);
 
-/// Asks the module what it is. Errors: those of `sff_8472::read_kind`, `timeout` and `closed`.
+/// Reads the module's kind. Errors: those of `sff_8472::read_kind`, `timeout` and `closed`.
 [[nodiscard]] task<Result<SfpKind>> identify_sfp(Registers registers);
 
 /// Loads the EEPROM's settings for this kind of module. Errors: `not_found` (the EEPROM has none), `timeout`, `closed`.

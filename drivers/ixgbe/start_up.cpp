@@ -23,15 +23,15 @@ void disable_interrupts(Registers registers) noexcept {
   registers.flush();
 }
 
-/// 5.2.5.3.2: asks the card to start no more requests, and waits until those under way are done.
+/// 5.2.5.3.2: tells the card to start no more requests, and waits until those in flight are done.
 task<Result<void>> disable_master(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) { value.pcie_master_disable = true; });
   co_return co_await wait_for(
       registers, reg::STATUS, [](reg::Status value) { return !value.pcie_master_enable; }, 800ms,
-      "ixgbe: STATUS shows PCIe requests still under way");
+      "ixgbe: STATUS shows PCIe requests still in flight");
 }
 
-/// 4.2.1.7: both resets together, then 10 ms before the card may be touched again.
+/// 4.2.1.7: both resets together, then 10 ms without access to the card.
 task<Result<void>> reset_once(Registers registers) {
   registers.modify(reg::CTRL, [](reg::Ctrl& value) {
     value.lrst = true;
@@ -53,7 +53,7 @@ task<Result<void>> reset_card(Registers registers) {
   if (!quiet && quiet.error().code != ErrorCode::timeout) co_return quiet;
   auto done = co_await reset_once(registers);
   if (done && !quiet) {
-    // 5.2.5.3.2: requests that never ended are flushed by a second reset.
+    // 5.2.5.3.2: a second reset flushes requests that never ended.
     print(quiet.error().message, "; reset twice");
     done = co_await reset_once(registers);
   }
@@ -71,8 +71,8 @@ task<Result<void>> wait_until_initialised(Registers registers) {
       "ixgbe: EEMNGCTL.CFG_DONE did not come up");
   if (!configured) {
     if (configured.error().code != ErrorCode::timeout) co_return configured;
-    // Cards whose EEPROM has no firmware section never set it; Linux goes on too.
-    print(configured.error().message, "; goes on without the firmware");
+    // Cards whose EEPROM has no firmware section never set it. Linux continues, too.
+    print(configured.error().message, "; continues without the firmware");
   }
   auto ready = co_await wait_for(
       registers, reg::RDRXCTL, [](reg::Rdrxctl value) { return value.dma_init_done; }, 500ms, "ixgbe: RDRXCTL.DMAIDONE did not come up");
@@ -88,20 +88,20 @@ Result<MacAddress> read_mac(Registers registers) {
   for (unsigned i = 0; i < 2; ++i) mac[4 + i] = static_cast<std::uint8_t>(high.address_high >> 8 * i);
   const bool multicast = (mac[0] & 1) != 0;
   if (multicast || !high.valid || (low == 0 && high.address_high == 0)) {
-    return failure(ErrorCode::device, "ixgbe: RAL/RAH hold no unicast address: EEPROM not right", high.raw());
+    return failure(ErrorCode::device, "ixgbe: RAL/RAH hold no unicast address: EEPROM invalid", high.raw());
   }
   return mac;
 }
 
 void clear_statistics(Registers registers) {
-  // 8.2.3.23: 16 sets for 128 queues. A core from 16 on shares that of core - 16.
+  // 8.2.3.23: 16 sets for 128 queues. A core from 16 on shares the set of core - 16.
   for (unsigned i = 0; i < reg::TQSM.count; ++i) {
     const std::uint32_t first = 4 * i % 16;
     registers.write(reg::RQSMR(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
     registers.write(reg::TQSM(i), {.queue0 = first, .queue1 = first + 1, .queue2 = first + 2, .queue3 = first + 3});
   }
-  Statistics thrown_away;
-  (void)thrown_away.collect(registers);
+  Statistics discarded;
+  (void)discarded.collect(registers);
 }
 
 namespace {
@@ -115,9 +115,9 @@ void restore(Registers registers, Array places) {
   for (unsigned i = 0; i < places.count; ++i) restore(registers, places(i));
 }
 
-/// Filters, credits, rates, classes and pools that an earlier owner may have set get the values of 4.6.7 and 4.6.11.3.4 (neither DCB nor
-/// virtualisation), which are those after power-on. The datasheet does not say which of them a software reset clears, so none is left to
-/// it. Linux, DPDK and FreeBSD clear the rates after each reset, too. The arbiter MUST be stopped.
+/// Filters, credits, rates, classes and pools that an earlier driver may have set get the values of 4.6.7 and 4.6.11.3.4 (neither DCB nor
+/// virtualisation), which are those after power-on. The datasheet does not state which of them a software reset clears, so all are written.
+/// Linux, DPDK and FreeBSD clear the rates after each reset, too. The arbiter MUST be stopped.
 void restore_all(Registers registers) {
   const auto restore_each = [registers](auto... places) { (restore(registers, places), ...); };
   restore_each(reg::FTQF, reg::ETQF, reg::SYNQF, reg::FCRTL, reg::FCRTH, reg::MFLCN, reg::VT_CTL, reg::MTQC, reg::TXPBSIZE, reg::TXPBTHRESH,
@@ -130,7 +130,8 @@ void restore_all(Registers registers) {
   }
 }
 
-/// 7.1.2.8: key, table, and what is hashed: ports of TCP and UDP, addresses of all other IP, so that fragments of a datagram stay together.
+/// 7.1.2.8: key, table, and hashed fields: ports of TCP and UDP, otherwise only IP addresses, so that fragments of a datagram stay
+/// together.
 void program_rss(Registers registers, const rss::Table& table) {
   for (unsigned i = 0; i < reg::RSSRK.count; ++i) {
     std::uint32_t word = 0;
@@ -157,14 +158,13 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
   // 4.6.11.3.4: the arbiter is stopped while MTQC and the packet buffers change, until `program_transmit`.
   registers.write(reg::RTTDCS, {.arbitration_disable = true, .bypass_data_monitor = true, .bypass_buffer_monitor = true});
   restore_all(registers);
-  // 8.2.3.7.5: the hash in the descriptor instead of a checksum over fragments; IP, TCP and UDP checksums are always looked at.
+  // 8.2.3.7.5: the descriptor holds the hash instead of a checksum over fragments. IP, TCP and UDP checksums are always checked.
   registers.write(reg::RXCSUM, {.packet_checksum_disable = true});
-  // 8.2.3.7.4: which headers the card tells apart in the descriptor's packet type.
+  // 8.2.3.7.4: the headers that the card distinguishes in the descriptor's packet type.
   registers.write(reg::PSRTYPE(0), {.tcp_header = true, .udp_header = true, .ipv4_header = true, .ipv6_header = true, .l2_header = true});
   program_rss(registers, table);
-  // 8.2.3.22.8, 8.2.3.8.8: FCS away, in both places alike. 8.2.3.22.13: frames as large as asked for, FCS included.
-  constexpr std::uint32_t fcs_bytes = 4;
-  constexpr std::uint32_t ordinary_frame_bytes_max = 1514;
+  // 8.2.3.22.8, 8.2.3.8.8: the FCS is stripped; both registers must agree. 8.2.3.22.13: the largest frame, including its FCS.
+  constexpr std::uint32_t fcs_bytes = 4, ordinary_frame_bytes_max = 1514;
   registers.modify(reg::HLREG0, [=](reg::Hlreg0& value) {
     value.tx_crc_enable = true;
     value.rx_crc_strip = true;
@@ -172,34 +172,33 @@ void program_receive(Registers registers, const rss::Table& table, std::uint32_t
     value.jumbo_enable = frame_bytes_max > ordinary_frame_bytes_max;
   });
   registers.write(reg::MAXFRS, {.max_frame_bytes = frame_bytes_max + fcs_bytes});
-  // 4.6.7 (and 8.2.3.8.8): values that the datasheet tells software to write.
+  // 4.6.7 (and 8.2.3.8.8): values that the datasheet requires software to write.
   registers.modify(reg::RDRXCTL, [](reg::Rdrxctl& value) {
     value.crc_strip = true;
     value.rsc_first_size = 0;
     value.rsc_ack_completion = true;
     value.fcoe_write_fix = true;
   });
-  // 7.1.12: segments without payload are not coalesced; each queue says whether it coalesces at all.
+  // 7.1.12: segments without payload are not merged. RSC itself is a setting of each queue.
   registers.write(reg::RSCDBU, {.ack_disable = true});
-  // 4.6.11.3.4: the whole packet buffer to the one traffic class.
+  // 4.6.11.3.4: the whole packet buffer for the one traffic class.
   for (unsigned i = 0; i < reg::RXPBSIZE.count; ++i)
     registers.write(reg::RXPBSIZE(i), {.size_kib = i == 0 ? receive_packet_buffer_kib : 0});
-  // 4.6.7: no snoop off, as the caches hold what the card writes.
+  // 4.6.7: disables "no snoop", because the caches hold the memory that the card writes.
   registers.modify(reg::CTRL_EXT, [](reg::CtrlExt& value) { value.no_snoop_disable = true; });
 }
 
 void program_steering(Registers registers, unsigned index, std::uint32_t flow, unsigned queue) {
-  constexpr std::uint32_t protocol_tcp = 0;
-  constexpr std::uint32_t protocol_udp = 1;
-  constexpr std::uint32_t highest_priority = 7;
+  require(index < reg::FTQF.count && queue < rss::queues_max, "ixgbe: no such steering filter or queue", index);
+  constexpr std::uint32_t protocol_tcp = 0, protocol_udp = 1, highest_priority = 7;
   registers.write(reg::FTQF(index), {.enable = false});
   if (flow == 0) return;
-  // 8.2.3.5.13: frames of any size; and bits 19:13, reserved, that software has to write as 1000000b, as DPDK does. Linux 3.5, for its
-  // time stamps, and TRex left them zero and were served as well.
+  // 8.2.3.5.13: frames of any size. Software must write bits 19:13, which are reserved, as 1000000b, as DPDK does. Linux 3.5, for its time
+  // stamps, and TRex left them zero without problems.
   constexpr std::uint32_t reserved_bits = 0x40;
   registers.write(reg::SDPQF(index), {.destination_port = std::byteswap(static_cast<std::uint16_t>(flow))});
   registers.write(reg::L34TIMIR(index), {.size_bypass = true, .reserved_value = reserved_bits, .rx_queue = queue});
-  registers.write(reg::FTQF(index), {.protocol = (flow & policy::steer_udp) != 0 ? protocol_udp : protocol_tcp,
+  registers.write(reg::FTQF(index), {.protocol = (flow & steer_udp) != 0 ? protocol_udp : protocol_tcp,
                                      .priority = highest_priority,
                                      .mask_source_address = true,
                                      .mask_destination_address = true,
@@ -214,7 +213,7 @@ void program_promiscuous(Registers registers, bool on) {
 
 void program_multicast(Registers registers, std::span<const MacAddress> groups, bool promiscuous) {
   registers.modify(reg::FCTRL, [](reg::Fctrl& value) { value.multicast_promiscuous = true; });
-  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first is our own
+  constexpr std::size_t exact = reg::RAH.count - 1;  // 8.2.3.7.8, 8.2.3.7.9: the first is our own address
   for (unsigned i = 0; i < exact; ++i) {
     registers.write(reg::RAH(i + 1), {.valid = false});
     if (i >= groups.size()) continue;
@@ -224,7 +223,7 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
     registers.write(reg::RAL(i + 1), {.address_low = low});
     registers.write(reg::RAH(i + 1), {.address_high = group[4] | std::uint32_t{group[5]} << 8, .valid = true});
   }
-  // 8.2.3.7.3, 8.2.3.7.7: with offset 0 the address's last twelve bits name a bit of the table.
+  // 8.2.3.7.3, 8.2.3.7.7: with offset 0 the address's last twelve bits select a bit of the table.
   std::array<std::uint32_t, reg::MTA.count> table{};
   for (const MacAddress& group : groups.subspan(std::min(groups.size(), exact))) {
     const unsigned hash = group[4] >> 4 | group[5] << 4;
@@ -236,26 +235,30 @@ void program_multicast(Registers registers, std::span<const MacAddress> groups, 
 }
 
 void program_vlan(Registers registers, std::uint32_t vlan) {
+  require(vlan < 4096, "ixgbe: no such VLAN", vlan);
   for (unsigned i = 0; i < reg::VFTA.count; ++i) registers.write(reg::VFTA(i), {.bits = vlan / 32 == i && vlan != 0 ? 1U << vlan % 32 : 0});
   registers.modify(reg::VLNCTRL, [vlan](reg::Vlnctrl& value) { value.filter_enable = vlan != 0; });
 }
 
-void program_flow_control(Registers registers, std::uint32_t which, std::uint32_t frame_bytes_max) {
-  const bool asks = (which & policy::flow_control_transmit) != 0;
-  // XOFF while there is room for what still comes: two frames of each side and what cable and MACs hold (3.7.7.3.3). XON at half of that.
-  constexpr std::uint32_t on_its_way_bytes = 32 * 1024;
-  const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * frame_bytes_max - on_its_way_bytes;
+void program_flow_control(Registers registers, const QueueOptions& options) {
+  const bool asks = (options.flow_control & flow_control_transmit) != 0;
+  const bool obeys = (options.flow_control & flow_control_receive) != 0;
+  require(options.frame_bytes_max <= 16 * 1024, "ixgbe: the largest frame leaves no room for flow control", options.frame_bytes_max);
+  // XOFF while there is room for frames in flight: two frames of each side, and the contents of cable and MACs (3.7.7.3.3). XON at half of
+  // that.
+  constexpr std::uint32_t in_flight_bytes = 32 * 1024;
+  const std::uint32_t high_bytes = receive_packet_buffer_kib * 1024 - 4 * options.frame_bytes_max - in_flight_bytes;
   registers.write(reg::FCRTL(0), {.threshold_16 = asks ? high_bytes / 2 / 16 : 0, .xon_enable = asks});
   registers.write(reg::FCRTH(0), {.threshold_16 = asks ? high_bytes / 16 : 0, .enable = asks});
-  // 8.2.3.3.2, 8.2.3.3.5: the longest pause, asked for anew at half of it.
+  // 8.2.3.3.2, 8.2.3.3.5: the longest pause, renewed at half of it.
   constexpr std::uint32_t pause_quanta = 0xFFFF;
   registers.write(reg::FCTTV(0), {.even = pause_quanta, .odd = pause_quanta});
   registers.write(reg::FCRTV, {.refresh = pause_quanta / 2});
   registers.write(reg::FCCFG, {.tfce_link = asks});
-  // 8.2.3.22.34: pause frames end in the MAC, obeyed or not.
-  registers.modify(reg::MFLCN, [which](reg::Mflcn& value) {
+  // 8.2.3.22.34: the MAC consumes pause frames in any case.
+  registers.modify(reg::MFLCN, [obeys](reg::Mflcn& value) {
     value.discard_pause = true;
-    value.link_enable = (which & policy::flow_control_receive) != 0;
+    value.link_enable = obeys;
   });
 }
 
@@ -273,7 +276,7 @@ void program_cache_hints(Registers registers, unsigned queue, bool on, std::uint
 }
 
 task<Result<void>> start_receive(Registers registers) {
-  // 4.6.7, "receive enable": stop the path, wait until it is empty, switch on, let it go.
+  // 4.6.7, "receive enable": stop the path, wait until it is empty, enable it, and release it.
   registers.modify(reg::SECRXCTRL, [](reg::Secrxctrl& value) { value.stop = true; });
   auto empty = co_await wait_for(
       registers, reg::SECRXSTAT, [](reg::Secrxstat value) { return value.ready; }, 100ms, "ixgbe: SECRXSTAT.SECRX_RDY did not come up");
@@ -284,12 +287,11 @@ task<Result<void>> start_receive(Registers registers) {
 }
 
 void program_transmit(Registers registers, std::uint32_t frame_bytes_max) {
-  // 8.2.3.9.16: above the threshold no frame is fetched, and the one under way still has to fit: a frame with two tags and its FCS. Linux,
-  // DPDK and FreeBSD leave 10 KiB, as does a reset.
-  constexpr std::uint32_t transmit_packet_buffer_kib = 160;
-  constexpr std::uint32_t room_kib_least = 10;
-  constexpr std::uint32_t tags_and_fcs_bytes = 12;
-  const std::uint32_t room_kib = std::max(room_kib_least, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
+  // 8.2.3.9.16: above the threshold no frame is fetched. The frame in flight must still fit, with two tags and its FCS. Linux, DPDK and
+  // FreeBSD leave 10 KiB, and so does a reset.
+  constexpr std::uint32_t transmit_packet_buffer_kib = 160, room_kib_min = 10, tags_and_fcs_bytes = 12;
+  const std::uint32_t room_kib = std::max(room_kib_min, (frame_bytes_max + tags_and_fcs_bytes + 1023) / 1024);
+  require(room_kib < transmit_packet_buffer_kib, "ixgbe: the largest frame exceeds the transmit packet buffer", frame_bytes_max);
   registers.write(reg::TXPBSIZE(0), {.size_kib = transmit_packet_buffer_kib});
   registers.write(reg::TXPBTHRESH(0), {.threshold_kib = transmit_packet_buffer_kib - room_kib});
   restore(registers, reg::RTTDCS);

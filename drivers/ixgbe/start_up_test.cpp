@@ -39,8 +39,8 @@ struct StartUpTest : testing::Test {
   Registers registers = card.registers();
 };
 
-// Memory does not clear CTRL.RST by itself: a card that hangs in its reset.
-TEST_F(StartUpTest, AResetThatNeverEndsIsATimeOutThatNamesTheRegister) {
+// Memory does not clear CTRL.RST by itself, like a card that hangs in its reset.
+TEST_F(StartUpTest, AnEndlessResetIsATimeOutThatNamesTheRegister) {
   const Error error = error_of([&] { return reset_card(registers); });
   EXPECT_EQ(error.code, ErrorCode::timeout);
   EXPECT_NE(std::string_view(error.message).find("CTRL.RST"), std::string_view::npos) << error.message;
@@ -61,13 +61,13 @@ TEST_F(StartUpTest, DmaThatNeverInitialisesIsATimeOutThatNamesTheRegister) {
   EXPECT_NE(std::string_view(error.message).find("RDRXCTL.DMAIDONE"), std::string_view::npos) << error.message;
 }
 
-TEST_F(StartUpTest, AnEepromWordThatNeverComesIsATimeOut) {
+TEST_F(StartUpTest, AnEepromWordThatNeverArrivesIsATimeOut) {
   const Error error = error_of([&] { return read_eeprom(registers, 5); });
   EXPECT_EQ(error.code, ErrorCode::timeout);
   EXPECT_NE(std::string_view(error.message).find("EERD.DONE"), std::string_view::npos) << error.message;
 }
 
-TEST_F(StartUpTest, ACardThatIsGoneIsSaidToBeGone) {
+TEST_F(StartUpTest, ACardThatIsGoneIsReportedAsGone) {
   card.all_registers_read(0xFF);
   EXPECT_EQ(error_of([&] { return reset_card(registers); }).code, ErrorCode::closed);
   EXPECT_EQ(error_of([&] { return wait_until_initialised(registers); }).code, ErrorCode::closed);
@@ -75,12 +75,12 @@ TEST_F(StartUpTest, ACardThatIsGoneIsSaidToBeGone) {
   EXPECT_EQ(error_of([&] { return acquire(registers, SharedResource::mac); }).code, ErrorCode::closed);
 }
 
-// An owner that died keeps its bits; the next driver must not hang on them.
+// An owner that crashed keeps its bits, and must not block the next driver.
 TEST_F(StartUpTest, ALostSemaphoreIsTakenOver) {
   registers.write(reg::SW_FW_SYNC, {.sw_phy0 = true, .fw_mac = true});
   EXPECT_STREQ(error_of([&] { return acquire(registers, SharedResource::mac); }).message, "");
   EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_mac);
-  EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_phy0) << "others' resources stay theirs";
+  EXPECT_TRUE(registers.read(reg::SW_FW_SYNC).sw_phy0) << "resources of other owners are not changed";
   EXPECT_NE(host::take_console_text().find("SW_FW_SYNC"), std::string::npos);
   EXPECT_STREQ(error_of([&] { return release(registers, SharedResource::mac); }).message, "");
   EXPECT_FALSE(registers.read(reg::SW_FW_SYNC).sw_mac);
@@ -100,7 +100,7 @@ TEST_F(StartUpTest, MacComesFromFilterZeroAndMustBeUnicast) {
   EXPECT_EQ(read_mac(registers).error().code, ErrorCode::device) << "all zero";
 }
 
-TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheNext) {
+TEST_F(StartUpTest, EveryQueueHasItsOwnVectorAndTheLinkTheLast) {
   for (const unsigned pairs : {1U, 3U, 16U, 18U, 63U}) {
     const unsigned receiving = std::min(pairs, rss::queues_max);
     card.all_registers_read(0);
@@ -133,7 +133,7 @@ TEST_F(StartUpTest, ItrIsWrittenInStepsAndLeavesTheRunningCount) {
   struct Case {
     std::uint32_t itr_us, raw;
   };
-  // 8.2.3.5.12: bits 11:3 the interval in 2 us, bit 31 "do not write the counters".
+  // 8.2.3.5.12: bits 11:3 are the interval in 2 us, bit 31 is "do not write the counters".
   for (const Case& now : {Case{0, 0x8000'0000}, Case{1, 0x8000'0008}, Case{8, 0x8000'0020}, Case{100, 0x8000'0190}, Case{1000, 0x8000'0fa0},
                           Case{1024, 0x8000'0ff8}}) {
     program_moderation(registers, 5, *Moderation::from_us(now.itr_us));
@@ -153,7 +153,7 @@ TEST_F(StartUpTest, OneVectorIsMaskedAndUnmaskedAndRaisedIfWorkWaits) {
   EXPECT_EQ(registers.read(reg::EICS_EX(0)).vectors, 1U << 2);
 }
 
-TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
+TEST_F(StartUpTest, RssTableAndKeyAreWritten) {
   program_receive(registers, rss::table_for(3), 9000);
   for (unsigned i = 0; i < reg::RETA.count; ++i) {
     const reg::Reta entry = registers.read(reg::RETA(i));
@@ -169,31 +169,31 @@ TEST_F(StartUpTest, RssTableAndKeyReachTheirRegisters) {
   EXPECT_TRUE(registers.read(reg::RXCSUM).packet_checksum_disable) << "without it there is no hash in the descriptor";
 }
 
-// 3.7.7: what is asked of the peer needs marks, a time and the queues' patience; what is obeyed one bit.
-TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsAsked) {
+// 3.7.7: sending pause frames needs thresholds, a time and queues that do not drop; obeying them needs one bit.
+TEST_F(StartUpTest, PauseFramesAreSentAndObeyedAsSet) {
   constexpr std::uint32_t buffer_bytes = 512 * 1024;
   for (const std::uint32_t frame_bytes : {1514U, 15'500U}) {
     for (std::uint32_t which = 0; which <= 3; ++which) {
-      program_flow_control(registers, which, frame_bytes);
-      const bool asks = (which & policy::flow_control_transmit) != 0;
+      program_flow_control(registers, {.frame_bytes_max = frame_bytes, .flow_control = which});
+      const bool asks = (which & flow_control_transmit) != 0;
       EXPECT_EQ(registers.read(reg::FCCFG).tfce_link, asks);
       EXPECT_EQ(registers.read(reg::FCRTH(0)).enable, asks);
       EXPECT_EQ(registers.read(reg::FCRTL(0)).xon_enable, asks);
       const std::uint32_t high_bytes = registers.read(reg::FCRTH(0)).threshold_16 * 16;
       EXPECT_EQ(high_bytes != 0, asks);
       if (asks) {
-        EXPECT_LT(high_bytes + 4 * frame_bytes, buffer_bytes) << "no room for what is on its way";
+        EXPECT_LT(high_bytes + 4 * frame_bytes, buffer_bytes) << "no room for frames in flight";
         EXPECT_LT(registers.read(reg::FCRTL(0)).threshold_16 * 16, high_bytes);
-        EXPECT_LT(registers.read(reg::FCRTV).refresh, registers.read(reg::FCTTV(0)).even) << "asked for anew before it ends";
+        EXPECT_LT(registers.read(reg::FCRTV).refresh, registers.read(reg::FCTTV(0)).even) << "renewed before it ends";
       }
-      EXPECT_EQ(registers.read(reg::MFLCN).link_enable, (which & policy::flow_control_receive) != 0);
-      EXPECT_TRUE(registers.read(reg::MFLCN).discard_pause) << "nobody above wants them";
+      EXPECT_EQ(registers.read(reg::MFLCN).link_enable, (which & flow_control_receive) != 0);
+      EXPECT_TRUE(registers.read(reg::MFLCN).discard_pause) << "they are not for the stack";
       EXPECT_EQ(QueueOptions{.flow_control = which}.drops(), !asks) << "a queue that drops never fills the buffer";
     }
   }
 }
 
-// 8.2.3.9.16: what is under way when the threshold is passed still has to fit into the packet buffer.
+// 8.2.3.9.16: the frame in flight when the threshold is passed must still fit into the packet buffer.
 TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
   for (const std::uint32_t frame_bytes : {60U, 1514U, 9000U, 10'228U, 10'229U, 15'500U}) {
     program_receive(registers, rss::table_for(1), frame_bytes);
@@ -204,7 +204,7 @@ TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
     EXPECT_GT(threshold_kib, 0U);
     ASSERT_LT(threshold_kib, size_kib);
     EXPECT_GE((size_kib - threshold_kib) * 1024, frame_bytes + 12) << "two tags and the FCS";
-    EXPECT_LE(threshold_kib, 0x96U) << "what a reset, Linux, DPDK and FreeBSD have";
+    EXPECT_LE(threshold_kib, 0x96U) << "the value of a reset, Linux, DPDK and FreeBSD";
     if (frame_bytes <= 10'228) EXPECT_EQ(threshold_kib, 0x96U);
     for (unsigned i = 1; i < reg::TXPBSIZE.count; ++i) {
       EXPECT_EQ(registers.read(reg::TXPBSIZE(i)).raw(), 0U);
@@ -213,12 +213,12 @@ TEST_F(StartUpTest, TheTransmitThresholdLeavesRoomForTheLargestFrame) {
   }
 }
 
-// 4.6.11.3.4: whatever an earlier owner set, one class without credits, rates or pools is left.
-TEST_F(StartUpTest, NothingOfAnEarlierOwnersTrafficClassesIsLeft) {
+// 4.6.11.3.4: after any earlier driver there is one class without credits, rates or pools.
+TEST_F(StartUpTest, TrafficClassesOfAnEarlierDriverAreCleared) {
   card.all_registers_read(0xA5);
   program_receive(registers, rss::table_for(1), 1514);
   program_transmit(registers, 1514);
-  program_flow_control(registers, 0, 1514);
+  program_flow_control(registers, {});
   EXPECT_EQ(registers.read(reg::RTTDQSEL).raw(), 0U);
   EXPECT_EQ(registers.read(reg::RTTDT1C).raw(), 0U);
   EXPECT_EQ(registers.read(reg::RTTBCNRC).raw(), 0U);
@@ -243,17 +243,17 @@ TEST_F(StartUpTest, NothingOfAnEarlierOwnersTrafficClassesIsLeft) {
   EXPECT_FALSE(registers.read(reg::MFLCN).priority_enable);
   EXPECT_EQ(registers.read(reg::MFLCN).priority_classes, 0U);
   const reg::Qde last = registers.read(reg::QDE);
-  EXPECT_TRUE(last.write && !last.enable && last.queue == 0) << "no queue drops but by SRRCTL";
+  EXPECT_TRUE(last.write && !last.enable && last.queue == 0) << "only SRRCTL makes queues drop";
 }
 
-TEST_F(StartUpTest, HintsNameTheCoreAndGoWhenTheyAreTurnedOff) {
-  registers.write(reg::DCA_RXCTRL(3), reg::DcaRxctrl::from_raw(0xA200));  // as a reset leaves it
+TEST_F(StartUpTest, DcaHintsNameTheCoreAndAreCleared) {
+  registers.write(reg::DCA_RXCTRL(3), reg::DcaRxctrl::from_raw(0xA200));  // the reset value
   program_cache_hints(registers, 3, true, 0x1C);
   EXPECT_FALSE(registers.read(reg::DCA_CTRL).disable);
   const reg::DcaRxctrl receive = registers.read(reg::DCA_RXCTRL(3));
   EXPECT_TRUE(receive.descriptor_dca && receive.header_dca && receive.payload_dca);
   EXPECT_EQ(receive.cpu_id, 0x1CU);
-  EXPECT_EQ(receive.raw() & 0xFF00, 0xA200U) << "ordering stays as it was";
+  EXPECT_EQ(receive.raw() & 0xFF00, 0xA200U) << "ordering is not changed";
   EXPECT_TRUE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
   EXPECT_EQ(registers.read(reg::DCA_TXCTRL(3)).cpu_id, 0x1CU);
   EXPECT_EQ(registers.read(reg::DCA_TXCTRL(2)).raw(), 0U) << "another queue's";
@@ -263,8 +263,8 @@ TEST_F(StartUpTest, HintsNameTheCoreAndGoWhenTheyAreTurnedOff) {
   EXPECT_FALSE(registers.read(reg::DCA_TXCTRL(3)).descriptor_dca);
 }
 
-// 7.4.5: 4096 bits, of which one is set.
-TEST_F(StartUpTest, TheTableOfVlansHasOneMemberOrDoesNotCount) {
+// 7.4.5: 4096 bits, of which at most one is set.
+TEST_F(StartUpTest, TheVlanTableHasOneMemberOrIsOff) {
   for (const std::uint32_t vlan : {1U, 31U, 32U, 4094U, 0U}) {
     program_vlan(registers, vlan);
     EXPECT_EQ(registers.read(reg::VLNCTRL).filter_enable, vlan != 0);
@@ -273,8 +273,8 @@ TEST_F(StartUpTest, TheTableOfVlansHasOneMemberOrDoesNotCount) {
   }
 }
 
-// 7.1.1.1: 127 places beside our own address, then 4096 bits by the address's last twelve; what somebody set before is gone.
-TEST_F(StartUpTest, GroupsAreComparedWholeAsLongAsThereIsRoomAndHashedThen) {
+// 7.1.1.1: 127 places beside our own address, then 4096 bits by the address's last twelve. Earlier entries are cleared.
+TEST_F(StartUpTest, GroupsAreComparedCompletelyWhileThereIsRoomAndThenHashed) {
   registers.write(reg::RAH(0), {.address_high = 0x0605, .valid = true});
   const auto group = [](unsigned i) { return MacAddress{1, 0, 0x5E, 7, static_cast<std::uint8_t>(i >> 8), static_cast<std::uint8_t>(i)}; };
   for (const unsigned count : {130U, 127U, 2U, 0U}) {
@@ -299,14 +299,14 @@ TEST_F(StartUpTest, GroupsAreComparedWholeAsLongAsThereIsRoomAndHashedThen) {
   }
   program_multicast(registers, {}, true);
   EXPECT_TRUE(registers.read(reg::FCTRL).multicast_promiscuous);
-  EXPECT_EQ(registers.read(reg::RAH(0)).address_high, 0x0605U) << "our own address stays";
+  EXPECT_EQ(registers.read(reg::RAH(0)).address_high, 0x0605U) << "our own address is kept";
 }
 
-// 7.1.2.5: every mask bit that is missing would make the filter wait for a field that nobody set.
-TEST_F(StartUpTest, APortIsSteeredByItsDestinationAlone) {
+// 7.1.2.5: each missing mask bit would make the filter compare a field that was not set.
+TEST_F(StartUpTest, APortIsSteeredOnlyByDestination) {
   registers.write(reg::FTQF(7), {.enable = true});
   program_receive(registers, rss::table_for(1), 1514);
-  EXPECT_FALSE(registers.read(reg::FTQF(7)).enable) << "what an earlier owner left";
+  EXPECT_FALSE(registers.read(reg::FTQF(7)).enable) << "the setting of an earlier driver";
   program_steering(registers, 0, 5002, 3);
   const reg::Ftqf filter = registers.read(reg::FTQF(0));
   EXPECT_TRUE(filter.enable);
@@ -344,7 +344,7 @@ TEST_F(StartUpTest, EachQueuesStatisticsAreReadFromItsOwnSet) {
   EXPECT_EQ(registers.read(reg::TQSM(2)).queue1, 9U);
 }
 
-/// The names of `table`, each of another counter of `Struct`.
+/// Adds the names of `table`, each of which MUST be for a different counter of `Struct`.
 template <class Struct, std::size_t lines>
 void add_names(const NamedCount<Struct, Counter> (&table)[lines], std::multiset<std::string_view>& names) {
   const Struct counters;
@@ -356,38 +356,39 @@ void add_names(const NamedCount<Struct, Counter> (&table)[lines], std::multiset<
   EXPECT_EQ(counted.size(), sizeof(Struct) / sizeof(Counter)) << "a counter is not in the table of " << table[0].name;
 }
 
-// What is not in a table is counted and seen by nobody; what is there twice is taken for the other.
-TEST(Counters, EachHasANameOfItsOwn) {
+// A counter that is missing in the table is never reported; a name that occurs twice is ambiguous.
+TEST(Counters, EachHasItsOwnName) {
   std::multiset<std::string_view> names;
   add_names(traffic_counts, names);
   add_names(receive_counts, names);
   add_names(transmit_counts, names);
   add_names(pair_counts, names);
   add_names(card_counts, names);
-  Statistics{}.tell({}, [&](std::string_view name, std::uint64_t) { names.insert(name); });
+  Statistics{}.report({}, [&](std::string_view name, std::uint64_t) { names.insert(name); });
   for (const std::string_view name : names) EXPECT_EQ(names.count(name), 1U) << name;
 }
 
-TEST_F(StartUpTest, EveryStatisticIsReadAndTold) {
+TEST_F(StartUpTest, EveryStatisticIsReadAndReported) {
   card.all_registers_read(1);
   Statistics statistics;
   ASSERT_TRUE(statistics.collect(registers).has_value());
   unsigned told = 0;
-  statistics.tell({}, [&](std::string_view name, std::uint64_t value) {
+  statistics.report({}, [&](std::string_view name, std::uint64_t value) {
     EXPECT_NE(value, 0U) << name;
     ++told;
   });
   EXPECT_EQ(told, (sizeof(PortStatistics) + sizeof(QueueStatistics)) / sizeof(std::uint64_t));
   statistics.queues[3].no_descriptor = 77;
   std::string of_one;
-  statistics.tell(3, [&](std::string_view name, std::uint64_t value) { of_one += std::string(name) + '=' + std::to_string(value) + ' '; });
+  statistics.report(3,
+                    [&](std::string_view name, std::uint64_t value) { of_one += std::string(name) + '=' + std::to_string(value) + ' '; });
   EXPECT_NE(of_one.find("ixgbe.queue.no_descriptor=77 "), std::string::npos) << of_one;
   EXPECT_EQ(of_one.find("ixgbe.port."), std::string::npos) << of_one;
 
   const Statistics before = statistics;
   card.all_registers_read(0xFF);
   EXPECT_EQ(statistics.collect(registers).error().code, ErrorCode::closed);
-  EXPECT_EQ(statistics.port.received, before.port.received) << "a card that is gone has counted nothing";
+  EXPECT_EQ(statistics.port.received, before.port.received) << "a card that is gone adds no counts";
   EXPECT_EQ(statistics.collect_dropped(registers, 3), 0U);
   EXPECT_EQ(statistics.queues[3].no_descriptor, before.queues[3].no_descriptor);
 }

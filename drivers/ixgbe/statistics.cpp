@@ -5,7 +5,7 @@ namespace neap::ixgbe {
 
 namespace {
 
-/// A counter, and how the card is asked for it: of set `i`, where there are several.
+/// A counter and the function that reads it; `i`: the set, where there are several.
 template <class Struct>
 struct Source : NamedCount<Struct> {
   std::uint64_t (*read)(Registers registers, unsigned i) noexcept;
@@ -70,13 +70,14 @@ Result<void> Statistics::collect(Registers registers) noexcept {
 }
 
 std::uint64_t Statistics::collect_dropped(Registers registers, unsigned queue) noexcept {
+  require(queue < queues.size(), "ixgbe: no such receive queue", queue);
   const std::uint64_t dropped = registers.read(reg::QPRDC(queue)).raw();
   if (dropped == Registers::all_ones && registers.card_gone()) return 0;
   queues[queue].no_descriptor += dropped;
   return dropped;
 }
 
-void Statistics::tell(std::optional<unsigned> core, const Emit& emit) const {
+void Statistics::report(std::optional<unsigned> core, const Emit& emit) const {
   if (!core) {
     for (const auto& source : port_sources) emit(source.name, port.*source.count);
   }

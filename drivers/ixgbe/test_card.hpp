@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A card for unit tests: memory instead of registers, and the part of the 82599 that walks descriptor rings, stepped by the test.
 //
-// It does what the datasheet says of the rings and no more: it takes receive descriptors up to the tail, writes frames and write-backs; it
-// reads transmit descriptors up to the tail, gathers frames with the context they name, and writes DD where RS asks for it. It refuses (by
-// a test failure) what a card would choke on: a zero address, a data descriptor without a buffer, a frame over more than 38 descriptors.
+// It models only what the datasheet states about rings. It takes receive descriptors up to the tail, and writes frames and write-backs. It
+// reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A descriptor that a
+// card could not handle fails the test: a zero address, a data descriptor without a buffer, a frame with more than 38 descriptors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -60,10 +60,10 @@ class TestCard {
   [[nodiscard]] Registers registers() const { return Registers(std::span<volatile std::byte>(memory_, Registers::bytes)); }
   void all_registers_read(std::uint8_t byte) { std::memset(memory_, byte, Registers::bytes); }
 
-  /// Buffers that queue 0 offers at this moment.
+  /// Number of buffers that queue 0 has posted.
   [[nodiscard]] std::uint32_t receive_room() const { return (registers().read(reg::RDT(0)).tail - receive_head_) % receive_size(); }
 
-  /// Receives `frame` into queue 0, in as many descriptors as it needs; `last` gives status and error bits of the last one. False: no room,
+  /// Receives `frame` into queue 0, in as many descriptors as needed; `last` gives status and error bits of the last one. False: no room,
   /// dropped.
   bool receive(const Bytes& frame, descriptor::ReceiveWriteBack last = {}) {
     const std::uint32_t piece_bytes_max = registers().read(reg::SRRCTL(0)).packet_buffer_kib * 1024;
@@ -86,7 +86,7 @@ class TestCard {
     }
     return true;
   }
-  /// Writes one descriptor back as it is told, whatever sense it makes.
+  /// Writes one descriptor back with any content.
   template <class Written = descriptor::ReceiveWriteBack>
   void receive_raw(const Written& written) {
     ASSERT_NE(receive_room(), 0U);
@@ -96,7 +96,7 @@ class TestCard {
 
   [[nodiscard]] std::uint32_t transmit_waiting() const { return (registers().read(reg::TDT(0)).tail - transmit_head_) % transmit_size(); }
 
-  /// Sends up to `descriptors_max` descriptors of queue 0; what became whole frames is appended to `sent`.
+  /// Sends up to `descriptors_max` descriptors of queue 0 and appends complete frames to `sent`.
   void transmit(std::uint32_t descriptors_max = ~0U) {
     for (; descriptors_max != 0 && transmit_waiting() != 0; --descriptors_max) {
       Descriptor& place = descriptors(transmit_base())[transmit_head_];
@@ -170,7 +170,18 @@ struct TestFrame {
   void* token = nullptr;
 };
 
-/// A stack that keeps what it is given.
+inline void* token_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+inline TestFrame with_checksums(TestFrame frame, std::uint8_t l4_bytes = 20) {
+  frame.offload = {.l3_bytes = 20, .l4_bytes = l4_bytes, .checksums = Checksums::tcp_ipv4};
+  return frame;
+}
+inline TestFrame with_tso(TestFrame frame, std::uint16_t segment_bytes) {
+  frame = with_checksums(frame);
+  frame.offload.segment_bytes = segment_bytes;
+  return frame;
+}
+
+/// A stack that records all calls.
 class TestReceiver : public FrameReceiver {
  public:
   ~TestReceiver() override { release_all(); }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <cstring>
 #include <new>
 
@@ -16,12 +15,9 @@ using descriptor::TransmitData;
 namespace {
 
 // 7.2.3.2.3, 7.2.3.2.4: DTYP, TUCMD.L4T and the indices of the two contexts.
-constexpr std::uint32_t context_type = 2;
-constexpr std::uint32_t data_type = 3;
-constexpr std::uint32_t l4_type_udp = 0;
-constexpr std::uint32_t l4_type_tcp = 1;
-constexpr unsigned checksum_context = 0;
-constexpr unsigned segment_context = 1;
+constexpr std::uint32_t context_type = 2, data_type = 3;
+constexpr std::uint32_t l4_type_udp = 0, l4_type_tcp = 1;
+constexpr unsigned checksum_context = 0, segment_context = 1;
 
 constexpr bool wants_offload(TransmitOffload offload) noexcept {
   return offload.checksums != Checksums::none || offload.segment_bytes != 0;
@@ -35,7 +31,7 @@ Result<void> TransmitQueue::prepare(const QueueOptions& options) {
   if (auto allocated = memory.ring.allocate(count); !allocated) return allocated;
   memory.reports.reset(new (std::nothrow) Report[count]());
   memory.tokens.reset(new (std::nothrow) void*[count]());
-  if (!memory.reports || !memory.tokens) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the transmit ring's notes", count);
+  if (!memory.reports || !memory.tokens) return failure(ErrorCode::out_of_memory, "ixgbe: no memory for the transmit ring's tokens", count);
   auto head = DmaMemory::allocate(sizeof(std::uint32_t));
   if (!head) return std::unexpected(head.error());
   memory.head = std::move(*head);
@@ -44,7 +40,7 @@ Result<void> TransmitQueue::prepare(const QueueOptions& options) {
 }
 
 void TransmitQueue::program(const QueueOptions& options) noexcept {
-  assert(pending() == 0 && tokens_head_ == tokens_tail_);
+  require(pending() == 0 && tokens_head_ == tokens_tail_, "ixgbe: a transmit queue is programmed with frames in it", index_);
   if (spare_.reports) {
     ring_ = std::move(spare_.ring);
     reports_ = std::move(spare_.reports);
@@ -52,9 +48,9 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
     head_ = std::move(spare_.head);
   }
   ring_.clear();
-  next_ = clean_ = told_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_told_ = 0;
+  next_ = clean_ = notified_ = reported_ = reports_head_ = reports_tail_ = tokens_head_ = tokens_sent_ = tokens_tail_ = tokens_flushed_ = 0;
   run_ = {};
-  contexts_ = {};  // the card's are gone
+  contexts_ = {};  // the card has lost its copies
   frame_bytes_max_ = options.frame_bytes_max;
   vlan_ = options.vlan;
   frame_descriptors_max_ = frame_descriptors_max - options.write_back_threshold;
@@ -65,14 +61,14 @@ void TransmitQueue::program(const QueueOptions& options) noexcept {
   registers_.write(reg::TDLEN(index_), reg::Tdlen::from_raw(ring_.bytes()));
   registers_.write(reg::TDH(index_), {.head = 0});
   registers_.write(reg::TDT(index_), {.tail = 0});
-  // 7.2.3.5.2, 8.2.3.9.11: the head's place, 4 bytes that the card writes.
+  // 7.2.3.5.2, 8.2.3.9.11: the address of the head, 4 bytes that the card writes.
   const bool head_write_back = options.head_write_back != 0;
   std::memset(head_.start(), 0, sizeof(std::uint32_t));
   written_head_ = head_write_back ? reinterpret_cast<const std::uint32_t*>(head_.start()) : nullptr;
   registers_.write(reg::TDWBAL(index_),
                    {.head_write_back = head_write_back, .address_low_4 = static_cast<std::uint32_t>(head_.bus_address()) >> 2});
   registers_.write(reg::TDWBAH(index_), {.address_high = static_cast<std::uint32_t>(head_.bus_address() >> 32)});
-  // 8.2.3.11.2: write-backs keep their order (PCIe 2.4.1), so that no older head lands on a newer one.
+  // 8.2.3.11.2: write-backs keep their order (PCIe 2.4.1), so that no older head overwrites a newer one.
   registers_.modify(reg::DCA_TXCTRL(index_), [](reg::DcaTxctrl& value) { value.descriptor_write_relaxed = false; });
   registers_.write(reg::TXDCTL(index_), {.prefetch_threshold = options.prefetch_threshold,
                                          .host_threshold = options.host_threshold,
@@ -96,11 +92,12 @@ std::uint32_t TransmitQueue::empty() noexcept {
   }
   reports_head_ = reports_tail_;
   tokens_sent_ = tokens_tail_;
+  require(pending() == 0, "ixgbe: an emptied transmit queue has pending descriptors", index_);
   counters_.lost.add(frames);
   return frames;
 }
 
-// Header lengths that the card's fields can hold and that make sense (7.2.3.2.3; 7.2.4.5 wants all headers of TSO within 512 bytes).
+// Header lengths that fit the card's fields and are plausible (7.2.3.2.3; 7.2.4.5 requires that all headers of TSO fit in 512 bytes).
 std::pair<std::uint32_t, std::uint32_t> TransmitQueue::bytes_for(TransmitOffload offload) const noexcept {
   constexpr std::pair<std::uint32_t, std::uint32_t> none{1, 0};
   constexpr std::uint32_t mac_length_max = 127;  // seven bits
@@ -151,7 +148,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
     }
   }
 
-  if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
+  if (next_ - reported_ >= report_interval_descriptors) request_report();
   if (new_context) {
     contexts_[index] = context;
     ring_.at(next_++)->store(context[0], context[1]);
@@ -161,13 +158,13 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
   const std::uint64_t common = always | TransmitData::put_segment(segment) | TransmitData::put_index(index) |
                                TransmitData::put_vlan_enable(vlan_ != 0) | TransmitData::put_insert_ip_checksum(offload.ipv4()) |
                                TransmitData::put_insert_l4_checksum(offload.tcp() || offload.udp());
-  // 7.2.3.2.4: PAYLEN is the whole frame, for TSO what follows the headers.
+  // 7.2.3.2.4: PAYLEN is the whole frame; for TSO, the part after the headers.
   const auto payload_bytes = static_cast<std::uint32_t>(bytes) - (segment ? offload.headers_bytes() : 0);
   write_data(pieces, common | TransmitData::put_payload_length(payload_bytes));
   tokens_[ring_.slot(tokens_tail_++)] = token;
   const FramesSent sent = frames_sent(static_cast<std::uint32_t>(bytes), offload);
-  segments_untold_ += sent.frames - 1;
-  bytes_untold_ += sent.bytes;
+  segments_unflushed_ += sent.frames - 1;
+  bytes_unflushed_ += sent.bytes;
 
   if (!segment) {
     run_.offload = std::bit_cast<std::uint64_t>(offload);
@@ -180,7 +177,7 @@ TransmitResult TransmitQueue::transmit(TransmitPieces pieces, TransmitOffload of
 
 void TransmitQueue::begin_run() noexcept {
   end_run();
-  if (next_ - reported_ >= report_interval_descriptors) ask_for_report();
+  if (next_ - reported_ >= report_interval_descriptors) request_report();
   if (held_) return;
   const std::uint32_t first = ring_.slot(next_);
   const std::uint32_t first_token = ring_.slot(tokens_tail_);
@@ -204,8 +201,8 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
   ring_.add_bits(next_ - 1, TransmitData::end_of_packet_mask);
 }
 
-void TransmitQueue::ask_for_report() noexcept {
-  assert(reports_tail_ - reports_head_ < ring_.size());
+void TransmitQueue::request_report() noexcept {
+  require(reports_tail_ - reports_head_ < ring_.size(), "ixgbe: more transmit reports than descriptors", index_);
   ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
   reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
   reported_ = next_;
@@ -213,16 +210,17 @@ void TransmitQueue::ask_for_report() noexcept {
 
 void TransmitQueue::flush() noexcept {
   end_run();
-  if (told_ == next_) return;
-  if (reported_ != next_) ask_for_report();
-  traffic_.tx_descriptors.add(next_ - told_);
-  traffic_.tx_frames.add(tokens_tail_ - tokens_told_ + segments_untold_);
-  traffic_.tx_bytes.add(bytes_untold_);
-  bytes_untold_ = segments_untold_ = 0;
-  tokens_told_ = tokens_tail_;
-  told_ = next_;
+  if (notified_ == next_) return;
+  require(pending() < ring_.size(), "ixgbe: more transmit descriptors than the ring has", index_);
+  if (reported_ != next_) request_report();
+  traffic_.tx_descriptors.add(next_ - notified_);
+  traffic_.tx_frames.add(tokens_tail_ - tokens_flushed_ + segments_unflushed_);
+  traffic_.tx_bytes.add(bytes_unflushed_);
+  bytes_unflushed_ = segments_unflushed_ = 0;
+  tokens_flushed_ = tokens_tail_;
+  notified_ = next_;
   counters_.tail_writes.add();
-  registers_.write(reg::TDT(index_), {.tail = ring_.slot(next_)});
+  registers_.write(tail_register_, {.tail = ring_.slot(next_)});
 }
 
 bool TransmitQueue::oldest_report_is_done() const noexcept {
@@ -234,7 +232,7 @@ bool TransmitQueue::oldest_report_is_done() const noexcept {
 std::optional<std::uint32_t> TransmitQueue::done_by_head() const noexcept {
   const std::uint32_t head = std::atomic_ref(*const_cast<std::uint32_t*>(written_head_)).load(std::memory_order_acquire);
   const std::uint32_t done = ring_.slot(head - clean_);
-  return head < ring_.size() && done <= told_ - clean_ ? std::optional(done) : std::nullopt;
+  return head < ring_.size() && done <= notified_ - clean_ ? std::optional(done) : std::nullopt;
 }
 
 void TransmitQueue::reclaim() noexcept {
@@ -250,7 +248,8 @@ void TransmitQueue::reclaim() noexcept {
 }
 
 void TransmitQueue::deliver(FrameReceiver& receiver) noexcept {
-  // As they lie in the ring, but a few at a time: their places stay taken meanwhile, and the stack may answer with new frames.
+  // One call passes contiguous tokens, but only a few. Their slots stay in use during the call, and the stack may queue new frames in
+  // reply.
   while (tokens_head_ != tokens_sent_) {
     const std::uint32_t first = ring_.slot(tokens_head_);
     const std::uint32_t count = std::min(std::min(tokens_sent_ - tokens_head_, ring_.size() - first), report_interval_descriptors);

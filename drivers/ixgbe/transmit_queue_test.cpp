@@ -13,10 +13,11 @@ namespace {
 using test::Bytes;
 using test::frame_of;
 using test::TestFrame;
+using test::token_of;
+using test::with_checksums;
+using test::with_tso;
 
 constexpr std::uint32_t ring = 64;
-
-void* token_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 
 struct TransmitQueueTest : testing::Test {
   void make(std::uint32_t frame_bytes_max = 1514) {
@@ -24,7 +25,7 @@ struct TransmitQueueTest : testing::Test {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
   }
-  /// The frame's bytes, cut into `piece_bytes` pieces; kept until the test ends.
+  /// The bytes, cut into pieces of `piece_bytes`; kept until the test ends.
   TestFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
     auto& kept = contents.emplace_back(bytes);
     auto& cut = pieces.emplace_back();
@@ -34,16 +35,7 @@ struct TransmitQueueTest : testing::Test {
     }
     return {.pieces = cut, .token = token};
   }
-  static TestFrame with_checksums(TestFrame frame, std::uint8_t l4_bytes = 20) {
-    frame.offload = {.l3_bytes = 20, .l4_bytes = l4_bytes, .checksums = Checksums::tcp_ipv4};
-    return frame;
-  }
-  static TestFrame with_tso(TestFrame frame, std::uint16_t segment_bytes) {
-    frame = with_checksums(frame);
-    frame.offload.segment_bytes = segment_bytes;
-    return frame;
-  }
-  /// As a queue pair does it.
+  /// The same sequence as in a queue pair.
   TransmitResult send(const TestFrame& frame) {
     if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
     queue.begin_run();
@@ -65,7 +57,7 @@ struct TransmitQueueTest : testing::Test {
   std::deque<std::vector<TransmitPiece>> pieces;
 };
 
-// The log's sums are compared with the card's, for which each segment is a frame with headers of its own.
+// The log's sums are compared with the card's, which counts each segment as a frame with its own headers.
 TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   make();
   const auto counts_are = [&](std::uint64_t frames, std::uint64_t bytes, std::uint64_t descriptors) {
@@ -78,7 +70,7 @@ TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   counts_are(1, 42, 1);
   ASSERT_TRUE(send(frame(frame_of(2, 1000), 300)).has_value());
   counts_are(2, 1042, 5);
-  // Headers of 54 bytes: 2,400 bytes are 2 segments of 1,000 and one of 400; with a context.
+  // Headers of 54 bytes: 2,400 bytes become two segments of 1,000 and one of 400; with a context.
   ASSERT_TRUE(send(with_tso(frame(frame_of(3, 2454)), 1000)).has_value());
   counts_are(5, 1042 + 2 * 1054 + 454, 7);
   ASSERT_TRUE(send(with_tso(frame(frame_of(4, 1056)), 1000)).has_value());
@@ -92,7 +84,7 @@ TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
 TEST_F(TransmitQueueTest, FramesOfAnEventAreOneTailWriteAndOneReport) {
   make();
   for (std::uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(send(frame(frame_of(i, 100))).has_value());
-  EXPECT_EQ(card.transmit_waiting(), 0U) << "nothing is told before the event's end";
+  EXPECT_EQ(card.transmit_waiting(), 0U) << "the tail is not written before the event's end";
   queue.flush();
   queue.flush();
   EXPECT_EQ(queue.counters().tail_writes.value(), 1U);
@@ -106,7 +98,7 @@ TEST_F(TransmitQueueTest, FramesOfAnEventAreOneTailWriteAndOneReport) {
   EXPECT_EQ(queue.pending(), 0U);
 }
 
-TEST_F(TransmitQueueTest, TokensComeBackInOrderAndExactlyOnceWhateverTheCardsPace) {
+TEST_F(TransmitQueueTest, TokensAreReturnedInOrderAndExactlyOnceAtAnyPaceOfTheCard) {
   make();
   std::mt19937 random(1);
   std::uintptr_t queued = 0;
@@ -141,7 +133,7 @@ TEST_F(TransmitQueueTest, TokensComeBackInOrderAndExactlyOnceWhateverTheCardsPac
   EXPECT_EQ(queue.pending(), 0U);
 }
 
-TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndSaysWhenThereIsRoom) {
+TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndReportsRoom) {
   make();
   std::uint32_t queued = 0;
   while (send(frame(frame_of(queued, 100))).has_value()) ++queued;
@@ -151,18 +143,18 @@ TEST_F(TransmitQueueTest, AFullRingRefusesCountsAndSaysWhenThereIsRoom) {
   card.transmit(32);  // up to the first report
   queue.reclaim();
   queue.deliver(stack);
-  EXPECT_EQ(stack.room_again, 0U) << "not before the largest frame has room";
-  EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "but a small one is taken";
+  EXPECT_EQ(stack.room_again, 0U) << "only once there is room for the largest frame";
+  EXPECT_TRUE(send(frame(frame_of(99, 100))).has_value()) << "a small frame fits already";
   finish();
   EXPECT_EQ(stack.room_again, 1U);
   finish();
   EXPECT_EQ(stack.room_again, 1U) << "once";
-  EXPECT_TRUE(stack.tokens.empty()) << "frames without a token give none back";
+  EXPECT_TRUE(stack.tokens.empty()) << "frames without a token return none";
   EXPECT_EQ(card.sent.size(), queued + 1);
 }
 
-// What the last frame asked for must not be taken for what this one asks for.
-TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderAreSentAsEachAsks) {
+// One frame's offload must not be applied to the next frame.
+TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
   make();
   std::mt19937 random(7);
   struct Asked {
@@ -229,8 +221,8 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderAreSentAsEachAsks) {
   }
 }
 
-// A run of frames that are alike compares lengths too.
-TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedWhereItsLengthIsWrong) {
+// Within a run of frames that are alike, lengths are compared, too.
+TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedForAWrongLength) {
   make();
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
   queue.begin_run();
@@ -248,7 +240,7 @@ TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedWhereItsLengthIsWrong) 
   EXPECT_FALSE(alike(with_checksums(frame(frame_of(2, 54))))) << "the run ended with the flush";
 }
 
-TEST_F(TransmitQueueTest, AQueueHeldInTheMiddleOfARunTakesNoFrame) {
+TEST_F(TransmitQueueTest, AQueueHeldDuringARunRefusesFrames) {
   make();
   ASSERT_TRUE(send(frame(frame_of(1, 100))).has_value());
   queue.begin_run();
@@ -262,8 +254,8 @@ TEST_F(TransmitQueueTest, AQueueHeldInTheMiddleOfARunTakesNoFrame) {
   EXPECT_EQ(queue.pending(), 0U);
 }
 
-// 7.2.3.5.2: the card writes its head to one word; DD bits stay as they are.
-TEST_F(TransmitQueueTest, TheHeadTellsWhatIsSentWhereTheCardWritesIt) {
+// 7.2.3.5.2: the card writes its head to one word and does not change DD bits.
+TEST_F(TransmitQueueTest, TheWrittenHeadReportsCompletions) {
   const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
   ASSERT_TRUE(queue.prepare(options).has_value());
   queue.program(options);
@@ -272,7 +264,7 @@ TEST_F(TransmitQueueTest, TheHeadTellsWhatIsSentWhereTheCardWritesIt) {
   auto* const head = static_cast<std::uint32_t*>(
       machine::direct_map(std::uint64_t{low.address_low_4} << 2 | std::uint64_t{card.registers().read(reg::TDWBAH(0)).address_high} << 32));
   std::uint32_t told = 0;
-  for (std::uintptr_t round = 0; round < 40; ++round) {  // over the ring's end
+  for (std::uintptr_t round = 0; round < 40; ++round) {  // across the ring's end
     for (std::uintptr_t i = 0; i < 5; ++i) ASSERT_TRUE(send(frame(frame_of(1, 100), 1 << 20, token_of(5 * round + i + 1))).has_value());
     queue.flush();
     EXPECT_FALSE(queue.ready());
@@ -287,9 +279,9 @@ TEST_F(TransmitQueueTest, TheHeadTellsWhatIsSentWhereTheCardWritesIt) {
   }
 }
 
-// A head that goes back, or beyond what was told, would free buffers that the card still reads.
-TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesAnything) {
-  card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // as a reset leaves it
+// A head that moves back, or beyond the last tail, would free buffers that the card still reads.
+TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
+  card.registers().write(reg::DCA_TXCTRL(0), reg::DcaTxctrl::from_raw(0x2A00));  // the reset value
   const QueueOptions options{.transmit_descriptors = ring, .head_write_back = 1};
   ASSERT_TRUE(queue.prepare(options).has_value());
   queue.program(options);
@@ -315,7 +307,7 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesAnything) {
   queue.deliver(stack);
   ASSERT_EQ(stack.tokens.size(), 20U);
   send_ten();
-  // An older one, one that no tail has told of, one outside of the ring, a card that is gone.
+  // An older head, one beyond the last tail, one outside of the ring, a card that is gone.
   std::uint64_t wrong = 0;
   for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
     EXPECT_EQ(reclaimed_at(written), 20U) << written;
@@ -327,14 +319,14 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesAnything) {
   EXPECT_EQ(queue.pending(), 0U);
 }
 
-TEST_F(TransmitQueueTest, AStoppedQueueGivesTokensBackAndSaysHowManyFramesWereNotSent) {
+TEST_F(TransmitQueueTest, AStoppedQueueReturnsTokensAndTheNumberOfUnsentFrames) {
   make();
   for (std::uintptr_t i = 1; i <= 6; ++i) ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100), 30, token_of(i)))).has_value());
   queue.hold(true);
   EXPECT_EQ(send(frame(frame_of(1, 100))).error(), ErrorCode::full);
   queue.flush();
   card.transmit(5);  // a context and a frame of four pieces, without a report
-  EXPECT_EQ(queue.empty(), 6U) << "what was not reported may or may not be sent";
+  EXPECT_EQ(queue.empty(), 6U) << "frames without a report may or may not be sent";
   queue.deliver(stack);
   EXPECT_EQ(stack.tokens.size(), 6U);
   EXPECT_EQ(queue.counters().lost.value(), 6U);
@@ -358,7 +350,7 @@ TEST_F(TransmitQueueTest, TransmitReclaimsButDoesNotDeliver) {
   EXPECT_EQ(stack.tokens.size(), queued);
 }
 
-// A stack that never asks for its tokens must not make the queue forget one.
+// A stack that never collects its tokens must not make the queue lose one.
 TEST_F(TransmitQueueTest, UndeliveredTokensBoundTheQueue) {
   make();
   std::uintptr_t queued = 0;
@@ -375,7 +367,7 @@ TEST_F(TransmitQueueTest, UndeliveredTokensBoundTheQueue) {
   EXPECT_TRUE(send(frame(frame_of(1, 60), 1 << 20, token_of(1))).has_value());
 }
 
-TEST_F(TransmitQueueTest, ALongBurstIsReportedAsItGoes) {
+TEST_F(TransmitQueueTest, ALongBurstIsReportedInParts) {
   make();
   for (std::uint32_t i = 0; i < ring - 1; ++i) ASSERT_TRUE(send(frame(frame_of(i, 60))).has_value());
   queue.flush();
@@ -388,7 +380,7 @@ TEST_F(TransmitQueueTest, AContextIsWrittenOnlyWhenItChanges) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
   finish();
   EXPECT_EQ(card.contexts_seen, 1U);
-  // TSO has a context of its own: alternating costs none.
+  // TSO has its own context, so alternating costs nothing.
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(send(with_tso(frame(frame_of(1, 3000)), 1448)).has_value());
     ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -404,7 +396,7 @@ TEST_F(TransmitQueueTest, AContextIsWrittenOnlyWhenItChanges) {
   EXPECT_EQ(queue.counters().contexts.value(), 4U);
 }
 
-TEST_F(TransmitQueueTest, OffloadFieldsAreWhatTheDatasheetAsksFor) {
+TEST_F(TransmitQueueTest, OffloadFieldsFollowTheDatasheet) {
   make();
   ASSERT_TRUE(send(frame(frame_of(1, 200))).has_value());
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 200), 54), 32)).has_value());
@@ -437,7 +429,7 @@ TEST_F(TransmitQueueTest, OffloadFieldsAreWhatTheDatasheetAsksFor) {
   EXPECT_FALSE(udp6.context.ipv4);
 
   EXPECT_TRUE(tso.first.segment);
-  EXPECT_EQ(tso.first.payload_length, 5000U - 54U) << "PAYLEN with TSO is what follows the headers";
+  EXPECT_EQ(tso.first.payload_length, 5000U - 54U) << "PAYLEN with TSO excludes the headers";
   EXPECT_EQ(tso.context.mss, 1400U);
   EXPECT_EQ(tso.context.l4_length, 20U);
   EXPECT_NE(tso.first.index, tcp.first.index);
@@ -460,7 +452,7 @@ TEST_F(TransmitQueueTest, TheLargestAllowedFrameFitsTheCardsLimit) {
   EXPECT_EQ(card.sent[1].data_descriptors, TransmitQueue::tso_bytes_max / TransmitQueue::descriptor_bytes_max);
 }
 
-TEST_F(TransmitQueueTest, RefusesFramesThatTheCardWouldDropOrChokeOn) {
+TEST_F(TransmitQueueTest, RefusesFramesThatTheCardCannotSend) {
   make();
   const Bytes bytes = frame_of(1, 1500);
   std::vector<std::pair<const char*, TestFrame>> bad;
@@ -491,8 +483,8 @@ TEST_F(TransmitQueueTest, RefusesFramesThatTheCardWouldDropOrChokeOn) {
   EXPECT_TRUE(card.sent.empty());
 }
 
-// An empty piece (a header-only buffer chain) is nothing, not a descriptor of length zero.
-TEST_F(TransmitQueueTest, EmptyPiecesAreLeftOut) {
+// An empty piece (a header-only buffer chain) adds no descriptor.
+TEST_F(TransmitQueueTest, EmptyPiecesAddNoDescriptor) {
   make();
   TestFrame split = frame(frame_of(1, 100), 50);
   std::vector<TransmitPiece> with_hole = {split.pieces[0], {.data = nullptr, .bytes = 0}, split.pieces[1]};

@@ -8,8 +8,9 @@
 namespace neap::ixgbe {
 
 void program_vectors(Registers registers, unsigned pairs) {
-  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector; should anybody read EICR, the queues' causes stay; messages that were held back
-  // by a mask are kept pending.
+  require(pairs != 0 && pairs <= 2 * reg::IVAR.count, "ixgbe: more queue pairs than vectors", pairs);
+  // 7.3.1.4, 8.2.3.5.18: MSI-X with more than one vector. Reading EICR does not clear the queues' causes. Messages held back by a mask stay
+  // pending.
   registers.write(reg::GPIE, {.multiple_msix = true, .other_clear_disable = true, .eiame = true, .pba_support = true});
   // 7.3.4.3: one register for two queue pairs; both directions of a pair share its vector.
   const auto pair_or_none = [pairs](unsigned queue) { return queue < pairs ? queue : 0; };
@@ -28,8 +29,8 @@ void program_vectors(Registers registers, unsigned pairs) {
   }
   registers.write(reg::IVAR_MISC, {.other = pairs, .other_valid = true});
   program_moderation(registers, pairs, Moderation{});
-  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks itself (queue_pair.hpp says
-  // why).
+  // 7.3.1.3, 7.3.1.4: queue causes clear themselves (those of vectors from 16 on always do), and no cause masks itself (see
+  // queue_pair.hpp).
   registers.write(reg::EIAC, {.rtxq = (1U << std::min(pairs, 16U)) - 1});
   registers.write(reg::EIAM, {.rtxq = 0});
   for (unsigned i = 0; i < reg::EIAM_EX.count; ++i) registers.write(reg::EIAM_EX(i), {.vectors = 0});
@@ -54,8 +55,8 @@ void unmask_vector(Registers registers, unsigned vector, bool raise) {
 }
 
 reg::Eicr take_other_causes(Registers registers) {
-  // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that comes at that moment. EICS shows the
-  // causes and clears none; writing ones to EICR clears what was seen (so does Linux).
+  // Not by reading EICR: the 82599 specification update warns that clear-by-read may lose a cause that occurs at that moment. EICS shows
+  // the causes without clearing them, and writing ones to EICR clears those that were read (Linux does the same).
   reg::Eicr causes = reg::Eicr::from_raw(registers.read(reg::EICS).raw());
   if (causes.raw() == Registers::all_ones) return causes;
   causes.rtxq = 0;

@@ -12,8 +12,8 @@ namespace {
 
 std::uint32_t own_mark() noexcept { return machine::this_core() + 1; }
 
-/// Asks `done` until it is true; false if `deadline_ns` passed first, panic after `longest_wait_ns`. The first look does not read the
-/// clock: it may not run yet.
+/// Calls `done` until it is true. False if `deadline_ns` passed first; panics after `wait_ns_max`. The first call is made before the clock
+/// is read, because the clock may not run yet.
 template <typename Done>
 bool spin_until(Done done, std::uint64_t deadline_ns, std::string_view complaint) noexcept {
   if (done()) return true;
@@ -25,7 +25,7 @@ bool spin_until(Done done, std::uint64_t deadline_ns, std::string_view complaint
     }
     const std::uint64_t now_ns = machine::now_ns();
     if (now_ns >= deadline_ns) return false;
-    if (now_ns - begin_ns >= longest_wait_ns) panic(complaint);
+    if (now_ns - begin_ns >= wait_ns_max) panic(complaint);
   }
 }
 
@@ -63,7 +63,7 @@ void SetupLock::unlock() noexcept {
 }
 
 std::uint32_t SetupLock::release_wholly() noexcept {
-  require(owner_.load(std::memory_order_relaxed) == own_mark(), "a condition is awaited without its mutex");
+  require(owner_.load(std::memory_order_relaxed) == own_mark(), "a condition variable is awaited without its mutex");
   const std::uint32_t depth = std::exchange(depth_, 0);
   owner_.store(0, std::memory_order_release);
   return depth;

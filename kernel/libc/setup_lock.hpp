@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Waiting by spinning, with an end.
+// Locks that wait by spinning, with a bound.
 //
-// The C and C++ libraries expect mutexes, once-flags and condition variables. Here an event may not block, so these are for set-up and for
-// the few library internals that cores share (a function-local static, the table of open streams). A waiter spins; it panics when nobody
-// can end its wait (it holds the lock itself, or it is the only core) or when nobody did for `longest_wait_ns`. That panic, with its
-// backtrace, is the hint to use `Completion` or `spawn_on` instead.
+// The C and C++ libraries expect mutexes, once-flags and condition variables. An event may not block. So these locks are only for set-up
+// and for library internals that cores share (a function-local static, the table of open streams). A waiter spins. It panics if its wait
+// cannot end (it holds the lock itself, or it is the only core), or if the wait lasts `wait_ns_max`. The panic's backtrace shows the code
+// that must use `Completion` or `spawn_on` instead.
 //
 // All zero bits are the valid, free state of each type: the libraries initialise theirs statically.
 #pragma once
@@ -14,19 +14,19 @@
 
 namespace neap::libc {
 
-constexpr std::uint64_t longest_wait_ns = 10'000'000'000;
+constexpr std::uint64_t wait_ns_max = 10'000'000'000;
 constexpr std::uint64_t no_deadline = ~std::uint64_t{0};
 
-/// Owned by a core. `lock` by the owner is a panic; `lock_recursive` counts.
+/// Owned by a core. `lock` by the owner panics; `lock_recursive` counts.
 class SetupLock {
  public:
   void lock() noexcept;
   void lock_recursive() noexcept;
   [[nodiscard]] bool try_lock() noexcept;
   [[nodiscard]] bool try_lock_recursive() noexcept;
-  /// False if it was not free by `deadline_ns` (machine::now_ns).
+  /// False if the lock was not free by `deadline_ns` (machine::now_ns).
   [[nodiscard]] bool lock_until(std::uint64_t deadline_ns, bool recursive) noexcept;
-  /// Panics if this core does not hold it.
+  /// Panics if this core does not hold the lock.
   void unlock() noexcept;
 
  private:
@@ -39,8 +39,7 @@ class SetupLock {
 /// A condition variable: a count of signals.
 class SetupCondition {
  public:
-  /// Releases `lock` (wholly, however often it is held), waits for a signal after that, takes it again. False if `deadline_ns` passed
-  /// first.
+  /// Releases `lock` (all levels of recursion), waits for a later signal, and takes the lock again. False if `deadline_ns` passed first.
   bool wait(SetupLock& lock, std::uint64_t deadline_ns) noexcept;
   void signal() noexcept { signals_.fetch_add(1, std::memory_order_release); }
 

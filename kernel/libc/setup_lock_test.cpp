@@ -14,10 +14,10 @@ namespace {
 
 using host::HostMachine;
 
-TEST(SetupLock, OneCoreAtATimeHoldsIt) {
+TEST(SetupLock, OneCoreAtATimeHoldsTheLock) {
   constexpr int rounds = 20'000;
   SetupLock lock;
-  int counted = 0;  // plain: the lock is what makes this no race
+  int counted = 0;  // not atomic: only the lock prevents a race
   std::atomic<unsigned> finished{0};
   HostMachine machine{3};
   for (unsigned core = 0; core < 3; ++core) {
@@ -64,7 +64,7 @@ TEST(SetupLock, WaitsThatCannotEndArePanics) {
   EXPECT_EXIT(lock.unlock(), testing::ExitedWithCode(18), "does not hold it");
 }
 
-TEST(SetupCondition, ASignalFromAnotherCoreEndsTheWaitAndTheLockIsHeldAsBefore) {
+TEST(SetupCondition, ASignalEndsTheWaitAndRestoresTheLockDepth) {
   SetupLock lock;
   SetupCondition condition;
   bool ready = false;

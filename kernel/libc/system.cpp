@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the C library asks of a system. There is a console, a clock and an end; there are no files, processes or signals, and what asks for
-// them is told so by errno.
+// The system functions that the C library calls. There is a console, a clock and an exit. There are no files, processes or signals; calls
+// for them fail with errno.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -25,7 +25,7 @@ namespace machine = neap::machine;
 namespace {
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
-constexpr std::uint64_t longest_sleep_ns = second_ns;
+constexpr std::uint64_t sleep_ns_max = second_ns;
 
 bool is_console(int file) noexcept { return file >= 0 && file <= 2; }
 
@@ -93,13 +93,13 @@ int clock_getres(clockid_t clock, timespec* result) {
   if (result != nullptr) *result = {.tv_sec = 0, .tv_nsec = 1};
   return 0;
 }
-// Processor time: the one program has had the machine since boot.
+// Processor time: the time since boot, because there is one program.
 std::clock_t clock() { return static_cast<std::clock_t>(machine::now_ns() / (second_ns / CLOCKS_PER_SEC)); }
-// For the short pauses of set-up. Whoever sleeps longer means to block, which stops the whole core.
+// For the short pauses of set-up. A longer sleep would block the whole core.
 int nanosleep(const timespec* time, timespec* left) {
   if (time->tv_sec < 0 || time->tv_nsec < 0 || time->tv_nsec >= static_cast<long>(second_ns)) return fail(EINVAL);
   const std::uint64_t ns = static_cast<std::uint64_t>(time->tv_sec) * second_ns + static_cast<std::uint64_t>(time->tv_nsec);
-  neap::require(ns <= longest_sleep_ns, "a blocking sleep of over 1 s: await sleep_for instead", ns);
+  neap::require(ns <= sleep_ns_max, "a blocking sleep of over 1 s: await sleep_for instead", ns);
   const std::uint64_t begin_ns = machine::now_ns();
   while (machine::now_ns() - begin_ns < ns) neap::relax_cpu();
   if (left != nullptr) *left = {};
@@ -121,7 +121,7 @@ int getentropy(void* buffer, std::size_t bytes) {
   return 0;
 }
 
-// --- One process, whose end is the machine's ---------------------------------------------------------------------------------------------
+// --- One process, which ends with the machine --------------------------------------------------------------------------------------------
 
 pid_t getpid() { return 1; }
 int kill(pid_t, int signal) { neap::panic("a signal was raised", static_cast<std::uint64_t>(signal)); }
@@ -144,7 +144,8 @@ long sysconf(int name) {
   neap::panic(text.text());
 }
 
-// Objects of static and thread storage live as long as the machine: at its end other cores may still use them. So nothing is registered.
+// Objects of static and thread storage exist as long as the machine runs, because other cores may still use them. So no destructor is
+// registered.
 int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
 int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }
 

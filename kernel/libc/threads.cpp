@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// What libstdc++ and libgcc ask of threads: the hooks that the toolchain's gthr-neap.h declares. A core is a thread; there are no others.
+// The thread functions that libstdc++ and libgcc call: the hooks that the toolchain's gthr-neap.h declares. A core is the only kind of
+// thread.
 #include <bits/gthr.h>
 #include <sys/time.h>
 
@@ -20,7 +21,7 @@ using neap::libc::SetupLock;
 using neap::libc::SetupOnce;
 namespace machine = neap::machine;
 
-// The libraries' objects are storage of zeros that become ours at first use.
+// The libraries' objects are zeroed storage, which is used as our types.
 template <typename Ours, typename Theirs>
 Ours& as(Theirs* object) noexcept {
   static_assert(sizeof(Ours) <= sizeof(Theirs) && alignof(Ours) <= alignof(Theirs));
@@ -30,7 +31,7 @@ SetupLock& lock_in(__gthread_mutex_t* mutex) noexcept { return as<SetupLock>(mut
 SetupLock& lock_in(__gthread_recursive_mutex_t* mutex) noexcept { return as<SetupLock>(mutex); }
 SetupCondition& condition_in(__gthread_cond_t* condition) noexcept { return as<SetupCondition>(condition); }
 
-/// Their deadlines are wall clock times.
+/// The libraries' deadlines are wall clock times.
 std::uint64_t deadline_ns(const __gthread_time_t* time) noexcept {
   const std::uint64_t wall_ns = static_cast<std::uint64_t>(time->tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time->tv_nsec);
   const std::uint64_t boot_ns = machine::wall_clock_at_boot_ns();
@@ -50,7 +51,7 @@ int __neap_once(__gthread_once_t* once, void (*function)()) {
   return 0;
 }
 
-// A core never ends, so a key's destructor has no moment to run at.
+// A core never ends, so the destructor of a key is never called.
 int __neap_key_create(__gthread_key_t* key, void (*)(void*)) noexcept {
   for (unsigned i = 0; i < keys_max; ++i) {
     if (!keys_taken[i].exchange(true, std::memory_order_relaxed)) {
@@ -121,7 +122,7 @@ int __neap_cond_broadcast(__gthread_cond_t* condition) noexcept {
   return 0;
 }
 
-// std::thread throws system_error then. Work goes to cores by spawn_on.
+// std::thread then throws system_error. `spawn_on` gives work to cores.
 int __neap_thread_create(__gthread_t*, void* (*)(void*), void*) { return EAGAIN; }
 int __neap_thread_join(__gthread_t, void**) { return EINVAL; }
 int __neap_thread_detach(__gthread_t) noexcept { return EINVAL; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Memory that a device reads and writes.
 //
-// Rings and buffers must be one physical run, aligned for the device, and stay where they are. The page allocator gives naturally aligned
-// runs in the direct map, on the node of the core that asks: so a queue's memory is allocated on its core.
+// Rings and buffers must be physically contiguous, aligned for the device, and must not move. The page allocator gives naturally aligned
+// runs in the direct map, on the NUMA node of the calling core. So the core that serves a queue MUST allocate the queue's memory.
 #pragma once
 
 #include <bit>
@@ -14,6 +14,7 @@
 #include "kernel/error.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/memory/page_allocator.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap {
 
@@ -33,12 +34,13 @@ class DmaMemory {
     if (start_ != nullptr) memory::free_pages(start_, order_);
   }
 
-  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`, `invalid` above what the page allocator
-  /// has.
+  /// At least `bytes` (above 0), rounded up to a power of two of pages. Errors: `out_of_memory`; `invalid` above the page allocator's
+  /// maximum.
   [[nodiscard]] static Result<DmaMemory> allocate(std::size_t bytes) noexcept {
+    require(bytes != 0, "DmaMemory::allocate: no bytes");
     const std::size_t pages = (bytes + memory::page_bytes - 1) / memory::page_bytes;
     const auto order = static_cast<unsigned>(std::bit_width(pages - 1));
-    if (order > memory::order_max) return failure(ErrorCode::invalid, "more contiguous memory for a device than there can be", bytes);
+    if (order > memory::order_max) return failure(ErrorCode::invalid, "too much contiguous memory for a device", bytes);
     DmaMemory result;
     result.start_ = static_cast<std::byte*>(memory::allocate_pages(order));
     result.order_ = order;
@@ -49,7 +51,10 @@ class DmaMemory {
 
   [[nodiscard]] std::byte* start() const noexcept { return start_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return start_ == nullptr ? 0 : memory::page_bytes << order_; }
-  [[nodiscard]] std::uint64_t bus_address() const noexcept { return machine::physical_address(start_); }
+  [[nodiscard]] std::uint64_t bus_address() const noexcept {
+    require(start_ != nullptr, "DmaMemory: the address of no memory");
+    return machine::physical_address(start_);
+  }
 
  private:
   std::byte* start_ = nullptr;

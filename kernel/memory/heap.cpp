@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// A slab is 64 KiB, aligned to itself: a header, then objects of one class. It belongs to one core for ever, so an object's owner is found
-// by masking its address. Objects over 8 KiB are runs of pages. A run begins at a page boundary, and so may an object in a slab, but the
-// page allocator knows where runs begin and a slab's own first byte is never an object.
+// A slab is 64 KiB, aligned to its size: a header, then objects of one size class. A slab has the same owner as long as it exists, so the
+// owner of an object is found by masking the object's address. Objects over 8 KiB are runs of pages.
 //
-// What is common must be short: a core takes from the first slab of a class with a free object, and puts back into the object's own slab.
-// All else (a slab that is full, empty or new, another core's object, a first call) leaves that way by a test that it needs anyway.
+// A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
+// never an object.
+//
+// The fast path is short: a core takes from the first slab of the class that has a free object, and frees into the object's own slab. The
+// rare cases (slab full, empty or new, object of another core, first call) are detected by tests that the fast path needs anyway.
 #include "kernel/memory/heap.hpp"
 
 #include <algorithm>
@@ -29,15 +31,16 @@ constexpr unsigned slab_order = 4;
 constexpr std::size_t slab_bytes = page_bytes << slab_order;
 constexpr std::uint32_t slab_magic = 0x5AB0A110;
 
-/// Objects freed here for one other core are sent when there are this many, at the end of the loop's turn, or when the place is needed.
-constexpr unsigned batch_objects = 32;
+/// Size of a batch of objects freed here for one other core. A batch is sent when it is full, at the end of the event, or when its slot is
+/// needed.
+constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
-/// Objects from other cores that one turn puts back into slabs.
+/// Objects from other cores that one `pass_boundary` puts back into slabs.
 constexpr unsigned intake_budget = 256;
-/// A sleeping core is woken for what came home only when it is this much: otherwise it finds it when it wakes by itself.
+/// A sleeping core is woken for returned objects only above this many bytes. Below, it finds them when it next wakes.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
-constexpr unsigned empty_slabs_kept = 4;
-/// Objects never handed out that are made ready at once.
+constexpr unsigned empty_slabs_max = 4;
+/// Number of never-used objects that are linked into the free list at once.
 constexpr unsigned fresh_batch = 16;
 
 struct FreeObject {
@@ -47,17 +50,17 @@ struct FreeObject {
 class Heap;
 
 struct Slab {
-  Heap* heap;  // whose it is; null: nobody's
-  FreeObject* free;
-  std::uint32_t used;  // objects handed out
-  bool listed;         // in its heap's list of slabs with room; a full one stays there until it is met
-  std::uint8_t size_class;
-  std::uint16_t owner;  // the core
-  std::uint32_t magic;
-  std::uint32_t fresh;  // objects never handed out nor in `free`, at the end
-  std::uint32_t capacity;
-  Slab* next;
-  Slab* previous;
+  Heap* heap = nullptr;  // the owner; null: the slab is unused
+  FreeObject* free = nullptr;
+  std::uint32_t used = 0;  // objects handed out
+  bool listed = false;     // in its heap's list of slabs with room; a full one is removed when an allocation finds it there
+  std::uint8_t size_class = 0;
+  std::uint16_t owner = 0;  // the core
+  std::uint32_t magic = 0;
+  std::uint32_t fresh = 0;  // objects at the end that were never handed out and are not in `free`
+  std::uint32_t capacity = 0;
+  Slab* next = nullptr;
+  Slab* previous = nullptr;
 };
 
 constexpr std::size_t first_object(unsigned size_class) {
@@ -65,7 +68,7 @@ constexpr std::size_t first_object(unsigned size_class) {
   return (sizeof(Slab) + alignment - 1) / alignment * alignment;
 }
 
-/// Objects on their way to one owner.
+/// Objects to be returned to one owner.
 struct Batch {
   Heap* owner = nullptr;
   unsigned count = 0;
@@ -74,20 +77,20 @@ struct Batch {
   FreeObject* oldest = nullptr;
 };
 
-/// Stands for "no slab": it never has a free object.
+/// Stands for "no slab": its free list is always empty.
 constinit Slab no_slab{};
 
 class Heap {
  public:
-  // Zeros, so that those of absent cores take no room in the image; `prepare` makes it one to allocate from.
+  // All zeros, so that the heaps of absent cores take no room in the image. `prepare` makes a heap usable.
   constexpr Heap() = default;
-  /// One in which nothing is ever found.
+  /// A heap in which every list is empty.
   constexpr explicit Heap(Slab& nothing) { with_room_.fill(&nothing); }
   void prepare() noexcept {
     if (with_room_[0] == nullptr) with_room_.fill(&no_slab);
   }
 
-  /// Null: `allocate_slowly` knows more.
+  /// Null: call `allocate_slowly`.
   [[nodiscard]] void* try_allocate(unsigned size_class) noexcept {
     Slab& slab = *with_room_[size_class];
     FreeObject* const object = slab.free;
@@ -99,7 +102,7 @@ class Heap {
     return object;
   }
   [[nodiscard]] void* allocate_slowly(unsigned size_class) noexcept;
-  /// `slab` is this heap's.
+  /// `slab` MUST belong to this heap.
   void free_object(Slab& slab, void* pointer) noexcept {
     require(pointer != slab.free, "memory was freed twice", reinterpret_cast<std::uintptr_t>(pointer));
     freed[slab.size_class].add();
@@ -108,18 +111,18 @@ class Heap {
       settle(slab);
   }
   void free_elsewhere(Slab& slab, void* pointer) noexcept;
-  void take_in(unsigned budget) noexcept;
+  void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
   [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
-  /// Asks all other cores for what they keep in reserve, and the sleeping ones for what lies before their door.
-  void ask_others() noexcept;
-  void give_back_if_asked() noexcept {
+  /// Asks all other cores to release their reserves, and wakes the sleeping ones that hold some.
+  void ask_other_cores() noexcept;
+  void release_if_asked() noexcept {
     if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
-      give_back();
+      release_reserves();
   }
-  void give_back() noexcept;
+  void release_reserves() noexcept;
 
-  // By class, so that the common way counts once.
+  // Counted by class, so that the fast path has one counter to write.
   std::array<Counter, class_count> allocated, freed;
   struct Counters {
     Counter runs_allocated, runs_freed, run_bytes, remote_frees, refused, slab_bytes, empty_slabs;
@@ -149,9 +152,9 @@ class Heap {
   RemoteNode wake_node_{};
 };
 
-// One a core, here and not in thread-local storage: on the host a core's thread ends, its slabs do not.
+// One for each core, in static and not in thread-local storage: on the host a core's thread ends but its slabs stay.
 constinit std::array<Heap, machine::cores_max> heaps;
-// What a core has before its first slow call, and for ever if objects are checked: nothing is found in it, so all goes the slow way.
+// Used as a core's heap before its first slow call, and always when objects are checked. It is empty, so each call takes the slow path.
 constinit Heap no_heap{no_slab};
 constinit thread_local Heap* fast_heap = &no_heap;
 
@@ -164,11 +167,12 @@ Slab* slab_around(const void* pointer) noexcept {
 
 Slab& slab_of(const void* pointer) noexcept {
   Slab& slab = *slab_around(pointer);
-  require(slab.magic == slab_magic, "memory that no heap knows", reinterpret_cast<std::uintptr_t>(pointer));
+  require(slab.magic == slab_magic, "this memory is not from the heap", reinterpret_cast<std::uintptr_t>(pointer));
   return slab;
 }
 
 void Heap::list(Slab& slab) noexcept {
+  require(!slab.listed, "heap: a slab is listed twice", reinterpret_cast<std::uintptr_t>(&slab));
   Slab*& first = with_room_[slab.size_class];
   slab.listed = true;
   slab.previous = nullptr;
@@ -195,16 +199,11 @@ Slab* Heap::new_slab(unsigned size_class) noexcept {
   }
   const auto capacity = static_cast<std::uint32_t>((slab_bytes - first_object(size_class)) / class_bytes[size_class]);
   auto* const slab = new (memory) Slab{.heap = this,
-                                       .free = nullptr,
-                                       .used = 0,
-                                       .listed = false,
                                        .size_class = static_cast<std::uint8_t>(size_class),
                                        .owner = static_cast<std::uint16_t>(core_of(*this)),
                                        .magic = slab_magic,
                                        .fresh = capacity,
-                                       .capacity = capacity,
-                                       .next = nullptr,
-                                       .previous = nullptr};
+                                       .capacity = capacity};
   list(*slab);
   return slab;
 }
@@ -235,19 +234,20 @@ void* Heap::allocate_slowly(unsigned size_class) noexcept {
   }
 }
 
-/// After a free that left the slab empty, or that found it full.
+/// Called after a free that emptied the slab or found it full.
 void Heap::settle(Slab& slab) noexcept {
   require(static_cast<std::int32_t>(slab.used) >= 0, "memory was freed twice", reinterpret_cast<std::uintptr_t>(&slab));
   if (!slab.listed) list(slab);
-  // The last slab of a class stays, or a single object that comes and goes would take and return pages each time.
+  // The last slab of a class stays. Otherwise one object that is allocated and freed repeatedly would take and return pages each time.
   if (slab.used == 0 && (slab.next != &no_slab || slab.previous != nullptr)) retire_slab(slab);
 }
 
 void Heap::retire_slab(Slab& slab) noexcept {
+  require(slab.heap == this && slab.used == 0, "heap: a slab in use is retired", reinterpret_cast<std::uintptr_t>(&slab));
   unlist(slab);
   slab.heap = nullptr;
   slab.magic = 0;
-  if (counters.empty_slabs.value() < empty_slabs_kept) {
+  if (counters.empty_slabs.value() < empty_slabs_max) {
     slab.next = empty_;
     empty_ = &slab;
     counters.empty_slabs.add();
@@ -269,10 +269,11 @@ void Heap::free_elsewhere(Slab& slab, void* pointer) noexcept {
   batch.newest = object;
   batch.bytes += class_bytes[slab.size_class];
   ++outgoing_objects_;
-  if (++batch.count == batch_objects) send(batch);
+  if (++batch.count == batch_objects_max) send(batch);
 }
 
 void Heap::send(Batch& batch) noexcept {
+  require(batch.owner != nullptr && batch.count != 0, "heap: a batch without objects or owner is sent", batch.count);
   Heap& owner = *batch.owner;
   owner.incoming_.push_chain(*batch.newest, *batch.oldest);
   const std::uint64_t waiting = owner.incoming_bytes_.fetch_add(batch.bytes, std::memory_order_seq_cst) + batch.bytes;
@@ -289,7 +290,7 @@ void Heap::send_all() noexcept {
   }
 }
 
-// Once until it is awake. Being awake is all that is asked: the loop's turn does the rest by itself.
+// At most one remote call is pending until the core is awake. Its only purpose is to wake the core: `pass_boundary` does the rest.
 void Heap::wake() noexcept {
   const unsigned core = core_of(*this);
   if (core >= core_count() || wake_sent_.exchange(true, std::memory_order_acquire)) return;
@@ -297,11 +298,11 @@ void Heap::wake() noexcept {
   hand_over(core, wake_node_);
 }
 
-void Heap::take_in(unsigned budget) noexcept {
+void Heap::reclaim_arrived(unsigned budget) noexcept {
   for (unsigned i = 0; i < budget; ++i) {
     if (arrived_ == nullptr) {
       if (incoming_.empty()) return;
-      // In this order a batch may be counted that is taken already, never the other way round: its wake-up cannot be missed.
+      // In this order a batch that was taken may still be counted, and every batch that waits is counted. So no wake-up is missed.
       incoming_bytes_.store(0, std::memory_order_seq_cst);
       arrived_ = incoming_.take_newest_first();
       if (arrived_ == nullptr) return;
@@ -312,12 +313,12 @@ void Heap::take_in(unsigned budget) noexcept {
   }
 }
 
-void Heap::give_back() noexcept {
+void Heap::release_reserves() noexcept {
   asked_.store(false, std::memory_order_relaxed);
   checks::release_quarantine();
   send_all();
-  take_in(~0U);
-  // The last slab of a class stays with it as long as memory is there; no object may be in it.
+  reclaim_arrived(~0U);
+  // The last slab of a class is kept even if it is empty. Memory is short now, so that slab is freed, too.
   for (Slab* const slab : with_room_) {
     if (slab != &no_slab && slab->used == 0) retire_slab(*slab);
   }
@@ -331,8 +332,8 @@ void Heap::give_back() noexcept {
   release_cached_pages();
 }
 
-// This allocation is refused all the same, since nobody waits here; but one that is tried again may find something.
-void Heap::ask_others() noexcept {
+// The present allocation still fails, because an allocation does not wait. A later attempt may succeed.
+void Heap::ask_other_cores() noexcept {
   const unsigned count = core_count();
   for (unsigned core = 0; core < count; ++core) {
     Heap& other = heaps[core];
@@ -356,15 +357,15 @@ void* allocate_run_bytes(Heap& heap, std::size_t bytes, std::size_t alignment) n
   return run;
 }
 
-/// A class whose objects have room for `bytes` and lie at multiples of `alignment`.
+/// The smallest class with objects of at least `bytes` bytes at multiples of `alignment`.
 unsigned aligned_class(std::size_t bytes, std::size_t alignment) noexcept {
   const std::size_t padded = (std::max<std::size_t>(bytes, 1) + alignment - 1) & ~(alignment - 1);
   unsigned size_class = class_of(padded);
-  while (class_alignment(size_class) < alignment) ++size_class;  // ends at a power of two
+  while (class_alignment(size_class) < alignment) ++size_class;  // terminates: the larger classes include powers of two
   return size_class;
 }
 
-/// Pages of the run that begins at `pointer`, 0 if it is an object in a slab.
+/// Pages of the run that begins at `pointer`; 0 if it is an object in a slab.
 std::size_t pages_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer) % page_bytes == 0 ? run_pages(pointer) : 0;
 }
@@ -385,8 +386,6 @@ std::size_t pages_of(const void* pointer) noexcept {
 
 }  // namespace
 
-// --- Objects as they are, without checks -------------------------------------------------------------------------------------------------
-
 void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   Heap& heap = own_heap();
   heap.prepare();
@@ -397,9 +396,9 @@ void* plain::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   void* object = try_once();
   if (object != nullptr) [[likely]]
     return object;
-  heap.give_back();  // what others freed, and what is kept in reserve, may be room
+  heap.release_reserves();  // objects freed by other cores, and the reserves, may suffice
   object = try_once();
-  if (object == nullptr) heap.ask_others();
+  if (object == nullptr) heap.ask_other_cores();
   return object;
 }
 
@@ -424,24 +423,22 @@ std::size_t plain::usable_bytes(const void* pointer) noexcept {
   return class_bytes[slab_of(pointer).size_class];
 }
 
-// --- What all others call ----------------------------------------------------------------------------------------------------------------
-
 void* allocate(std::size_t bytes) noexcept {
   if (bytes <= object_bytes_max) [[likely]] {
     if (void* const object = fast_heap->try_allocate(class_by_granule[(bytes + 15) / 16]); object != nullptr) [[likely]]
       return object;
   }
-  return allocate_slowly(bytes, alignment_least);
+  return allocate_slowly(bytes, alignment_min);
 }
 
 void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept {
-  require(std::has_single_bit(alignment), "an alignment that is not a power of two", alignment);
-  return allocate_slowly(bytes, std::max(alignment, alignment_least));
+  require(std::has_single_bit(alignment), "allocate_aligned: the alignment is not a power of two", alignment);
+  return allocate_slowly(bytes, std::max(alignment, alignment_min));
 }
 
 void deallocate(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  // The begin of the 64 KiB around it is memory whatever it is (`before_first_page`), but of a run it may be another core's.
+  // Masking any valid pointer gives readable memory (see `before_first_page`). For a run those bytes may belong to another core.
   if (Slab& slab = *slab_around(pointer); pages_of(pointer) == 0 && slab.heap == fast_heap) [[likely]]
     return fast_heap->free_object(slab, pointer);
   free_slowly(pointer);
@@ -476,8 +473,8 @@ bool shrink(void* pointer, std::size_t bytes) noexcept {
 bool pass_boundary() noexcept {
   Heap& heap = own_heap();
   heap.send_all();
-  heap.take_in(intake_budget);
-  heap.give_back_if_asked();
+  heap.reclaim_arrived(intake_budget);
+  heap.release_if_asked();
   return heap.has_arrived();
 }
 
@@ -485,7 +482,7 @@ HeapCounters heap_counters() noexcept {
   HeapCounters sum{};
   for (const Heap& heap : heaps) {
     for (unsigned size_class = 0; size_class < class_count; ++size_class) {
-      // Freed first: what is counted of another core's moves never goes below zero.
+      // `freed` first, so that the difference cannot become negative while another core counts.
       const std::uint64_t freed = heap.freed[size_class].value();
       const std::uint64_t allocated = heap.allocated[size_class].value();
       sum.allocations += allocated;

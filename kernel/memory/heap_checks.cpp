@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// In memory: unused bytes up to the alignment, header, redzone, the object, redzone. The header of a freed object links the quarantine.
+// Layout: unused bytes up to the alignment, header, redzone, object, redzone. The quarantine links freed objects by their headers.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <algorithm>
@@ -17,24 +17,24 @@ namespace neap::memory::checks {
 namespace {
 
 constexpr std::size_t redzone_bytes = 16;
-// Patterns that make no valid address and no small number.
+// These patterns are neither valid addresses nor small numbers.
 constexpr std::byte redzone_pattern{0xBD};
 constexpr std::byte given_out_pattern{0xC5};
 constexpr std::byte freed_pattern{0xDE};
 constexpr std::uint64_t living_mark = 0x6C69'7669'6E67'4F62;
 constexpr std::uint64_t freed_mark = 0x6672'6565'644F'626A;
 
-/// A core's quarantine: the oldest go when there are more objects or bytes than this.
-constexpr std::uint64_t quarantine_objects = 256;
-constexpr std::uint64_t quarantine_bytes = 1 << 20;
+/// Bounds of one core's quarantine. Above either, the oldest objects are freed.
+constexpr std::uint64_t quarantine_objects_max = 256;
+constexpr std::uint64_t quarantine_bytes_max = 1 << 20;
 
 struct Header {
-  std::uint64_t mark;  // one of the two, mixed with the header's address
+  std::uint64_t mark;  // one of the two marks, XORed with the header's address
   std::uint64_t bytes;
   Header* next;
-  std::uint64_t front_bytes;  // from the plain object's begin to the checked one's
+  std::uint64_t front_bytes;  // from the start of the plain object to the start of the checked one
 };
-constexpr std::size_t front_least = sizeof(Header) + redzone_bytes;
+constexpr std::size_t front_bytes_min = sizeof(Header) + redzone_bytes;
 
 struct Quarantine {
   Header* oldest = nullptr;
@@ -46,10 +46,10 @@ struct Quarantine {
 constinit bool checking = false;
 constinit std::array<Quarantine, machine::cores_max> quarantines;
 
-std::byte* object_of(Header& header) noexcept { return reinterpret_cast<std::byte*>(&header) + front_least; }
+std::byte* object_of(Header& header) noexcept { return reinterpret_cast<std::byte*>(&header) + front_bytes_min; }
 std::uint64_t mark_at(const Header& header, std::uint64_t mark) noexcept { return mark ^ reinterpret_cast<std::uintptr_t>(&header); }
 
-/// To the next 16 bytes and a redzone more, so that the object's very end is watched, too.
+/// Up to the next multiple of 16 and one redzone more, so that the bytes right behind the object are checked, too.
 std::size_t tail_bytes(std::size_t bytes) noexcept { return (redzone_bytes - bytes % redzone_bytes) % redzone_bytes + redzone_bytes; }
 
 bool is_filled(const std::byte* bytes, std::size_t count, std::byte pattern) noexcept {
@@ -58,16 +58,16 @@ bool is_filled(const std::byte* bytes, std::size_t count, std::byte pattern) noe
 
 Header& living_header(const void* pointer) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  Header& header = *reinterpret_cast<Header*>(address - front_least);
+  Header& header = *reinterpret_cast<Header*>(address - front_bytes_min);
   require(header.mark != mark_at(header, freed_mark), "memory was freed twice", address);
-  require(header.mark == mark_at(header, living_mark), "memory that no heap knows, or that was overwritten from before its begin", address);
+  require(header.mark == mark_at(header, living_mark), "this memory is not from the heap, or its header was overwritten", address);
   return header;
 }
 
 void check_redzones(Header& header) noexcept {
   std::byte* const object = object_of(header);
   const auto address = reinterpret_cast<std::uintptr_t>(object);
-  require(is_filled(object - redzone_bytes, redzone_bytes, redzone_pattern), "memory was written before its begin", address);
+  require(is_filled(object - redzone_bytes, redzone_bytes, redzone_pattern), "memory was written before its start", address);
   require(is_filled(object + header.bytes, tail_bytes(header.bytes), redzone_pattern), "memory was written beyond its end", address);
 }
 
@@ -91,13 +91,13 @@ void turn_on() noexcept { checking = true; }
 bool on() noexcept { return checking; }
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  const std::size_t front = (front_least + alignment - 1) / alignment * alignment;
+  const std::size_t front = (front_bytes_min + alignment - 1) / alignment * alignment;
   const std::size_t around = front + tail_bytes(bytes);
   if (bytes > ~std::size_t{0} - around) return nullptr;
   auto* const begin = static_cast<std::byte*>(plain::allocate(bytes + around, alignment));
   if (begin == nullptr) return nullptr;
   std::byte* const object = begin + front;
-  auto* const header = new (object - front_least) Header{.mark = 0, .bytes = bytes, .next = nullptr, .front_bytes = front};
+  auto* const header = new (object - front_bytes_min) Header{.mark = 0, .bytes = bytes, .next = nullptr, .front_bytes = front};
   header->mark = mark_at(*header, living_mark);
   std::fill_n(object - redzone_bytes, redzone_bytes, redzone_pattern);
   std::fill_n(object, bytes, given_out_pattern);
@@ -116,7 +116,7 @@ void deallocate(void* pointer) noexcept {
   quarantine.newest = &header;
   quarantine.objects.add();
   quarantine.bytes += header.bytes;
-  while (quarantine.objects.value() > quarantine_objects || quarantine.bytes > quarantine_bytes) release_oldest(quarantine);
+  while (quarantine.objects.value() > quarantine_objects_max || quarantine.bytes > quarantine_bytes_max) release_oldest(quarantine);
 }
 
 std::size_t usable_bytes(const void* pointer) noexcept { return living_header(pointer).bytes; }
@@ -126,6 +126,9 @@ void release_quarantine() noexcept {
   while (quarantine.oldest != nullptr) release_oldest(quarantine);
 }
 
-bool quarantined(unsigned core) noexcept { return quarantines[core].objects.value() != 0; }
+bool quarantined(unsigned core) noexcept {
+  require(core < quarantines.size(), "quarantined: no such core", core);
+  return quarantines[core].objects.value() != 0;
+}
 
 }  // namespace neap::memory::checks

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-// Finding who writes where nothing is his.
+// Finds writes outside of heap objects and after `free`.
 //
-// One byte behind an object's end, a pointer used after `free`: on this machine that is somebody else's data, and the crash comes later and
-// elsewhere. With the word `heap=checked` each object lies between redzones, is filled with a pattern when it is given out and with another
-// one when it is freed, and stays unused for a while after. What was written in the wrong place is found when the object is freed or leaves
-// that quarantine, and ends in a panic that says which of the two it was. It costs some 80 bytes an object, and time: for tests.
-// Kernel-internal.
+// Without memory protection such a write hits another object's data, and the crash comes later and elsewhere. With the boot option
+// `heap=checked` each object is placed between redzones. It is filled with one pattern when allocated and with another when freed, and it
+// is then held in a quarantine. A wrong write is found when the object is freed or leaves the quarantine. The panic's message states which
+// of the two it was. The checks cost time and about 80 bytes for each object, so they are for tests. Kernel-internal.
 #pragma once
 
 #include <cstddef>
 
 namespace neap::memory {
 
-/// The heap itself (heap.cpp). Its objects know nothing of checks.
+/// The heap itself (heap.cpp), without checks.
 namespace plain {
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
 void deallocate(void* pointer) noexcept;
@@ -21,18 +20,18 @@ void deallocate(void* pointer) noexcept;
 
 namespace checks {
 
-/// From now on and for ever; before the first allocation.
+/// Cannot be undone. MUST be called before the first allocation.
 void turn_on() noexcept;
 [[nodiscard]] bool on() noexcept;
 
-/// As those of heap.hpp; only if `on`. All may panic over what they find.
+/// As in heap.hpp, but only while `on`. Each panics if it finds a wrong write.
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
 void deallocate(void* pointer) noexcept;
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Frees what this core holds back, after a look at it.
+/// Checks and frees all objects in this core's quarantine.
 void release_quarantine() noexcept;
-/// Whether `core` holds something back.
+/// True if `core` has objects in its quarantine.
 [[nodiscard]] bool quarantined(unsigned core) noexcept;
 
 }  // namespace checks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The heap with its checks on, a program of its own: they cannot be turned off again.
+// The heap with its checks turned on. A program of its own, because they cannot be turned off again.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class HeapChecks : public testing::Test {
   }
 };
 
-TEST_F(HeapChecks, RightUseOfAnySizeAndAlignmentPasses) {
+TEST_F(HeapChecks, CorrectUseOfAnySizeAndAlignmentPasses) {
   const std::uint64_t used_before = heap_counters().used_bytes;
   std::mt19937 random(3);
   std::vector<std::pair<unsigned char*, std::size_t>> objects;
@@ -81,21 +81,21 @@ TEST_F(HeapChecks, AByteBeyondTheEndIsFound) {
   }
 }
 
-TEST_F(HeapChecks, AByteBeforeTheBeginIsFound) {
+TEST_F(HeapChecks, AByteBeforeTheStartIsFound) {
   EXPECT_EXIT(
       {
         unsigned char* const object = make(64);
         object[-1] = 1;
         deallocate(object);
       },
-      ExitedWithCode(panicked), "written before its begin");
+      ExitedWithCode(panicked), "written before its start");
   EXPECT_EXIT(
       {
         unsigned char* const object = make(64);
         std::memset(object - 48, 0, 48);
         deallocate(object);
       },
-      ExitedWithCode(panicked), "overwritten from before its begin");
+      ExitedWithCode(panicked), "its header was overwritten");
 }
 
 TEST_F(HeapChecks, AWriteAfterTheFreeIsFound) {
@@ -109,8 +109,8 @@ TEST_F(HeapChecks, AWriteAfterTheFreeIsFound) {
       ExitedWithCode(panicked), "written after it was freed");
 }
 
-// Without the checks only the last one freed would be noticed.
-TEST_F(HeapChecks, ASecondFreeIsFoundWhateverCameBetween) {
+// Without the checks only a second free right after the first would be noticed.
+TEST_F(HeapChecks, ASecondFreeIsFoundAfterOtherFrees) {
   EXPECT_EXIT(
       {
         unsigned char* const object = make(64);
@@ -121,14 +121,14 @@ TEST_F(HeapChecks, ASecondFreeIsFoundWhateverCameBetween) {
       ExitedWithCode(panicked), "freed twice");
 }
 
-TEST_F(HeapChecks, FreedContentIsGone) {
+TEST_F(HeapChecks, FreedContentIsOverwritten) {
   unsigned char* const object = make(100);
   std::memset(object, 1, 100);
   deallocate(object);
   EXPECT_TRUE(std::none_of(object, object + 100, [](unsigned char byte) { return byte == 1; }));
 }
 
-TEST_F(HeapChecks, WhatIsHeldBackIsGivenUpBeforeARefusal) {
+TEST_F(HeapChecks, TheQuarantineIsFreedBeforeAnAllocationIsRefused) {
   std::vector<void*> objects;
   for (unsigned round = 0; round < 2; ++round) {
     while (void* const object = allocate(100'000)) objects.push_back(object);
@@ -138,7 +138,7 @@ TEST_F(HeapChecks, WhatIsHeldBackIsGivenUpBeforeARefusal) {
   }
 }
 
-TEST_F(HeapChecks, ObjectsFreedOnAnotherCoreGoHome) {
+TEST_F(HeapChecks, ObjectsFreedOnAnotherCoreAreReturned) {
   checks::release_quarantine();
   const std::uint64_t used_before = heap_counters().used_bytes;
   std::vector<void*> objects(2'000);

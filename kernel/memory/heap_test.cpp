@@ -23,7 +23,7 @@ using host::HostMachine;
 
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 
-/// One arena for the process, as on the machine.
+/// One arena for the whole process, as in an image.
 class Heap : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -37,7 +37,7 @@ class Heap : public testing::Test {
   std::uint64_t used_before_ = heap_counters().used_bytes;
 };
 
-/// An object filled with a pattern that depends on where it lies, so that an overlap of two objects shows.
+/// An object filled with a pattern derived from its seed, so that overlapping objects are noticed.
 struct Object {
   std::byte* bytes = nullptr;
   std::size_t size = 0;
@@ -65,7 +65,7 @@ std::size_t random_size(std::mt19937& random) {
   }
 }
 
-TEST_F(Heap, EverySizeFitsItsClassWithAFifthOfSlackAtMost) {
+TEST_F(Heap, SlackIsAtMostAFifthOfTheObject) {
   for (std::size_t bytes = 1; bytes <= object_bytes_max; ++bytes) {
     const unsigned size_class = class_of(bytes);
     ASSERT_LT(size_class, class_count);
@@ -75,7 +75,7 @@ TEST_F(Heap, EverySizeFitsItsClassWithAFifthOfSlackAtMost) {
   }
 }
 
-TEST_F(Heap, ObjectsAreAlignedUsableAndApart) {
+TEST_F(Heap, ObjectsAreAlignedUsableAndDisjoint) {
   std::vector<Object> objects;
   unsigned seed = 0;
   for (std::size_t alignment = 1; alignment <= (std::size_t{1} << 20); alignment *= 2) {
@@ -116,9 +116,9 @@ TEST_F(Heap, ImpossibleSizesAreRefusedNotFatal) {
   EXPECT_EQ(heap_counters().refused, refused + 3);
 }
 
-// With nothing left every further request is refused; when all is given back, all can be had again, in large pieces too.
-TEST_F(Heap, ExhaustionIsRefusedAndRecoveredFrom) {
-  const std::uint64_t free_bytes = page_counters().free_bytes;  // other cores may keep slabs from tests before
+// With no memory left every request is refused. Once all objects are freed, the memory is available again, in large pieces too.
+TEST_F(Heap, ExhaustionRefusesAndIsRecoveredFrom) {
+  const std::uint64_t free_bytes = page_counters().free_bytes;  // other cores may keep slabs from earlier tests
   for (int round = 0; round < 2; ++round) {
     for (const std::size_t size : {std::size_t{64}, std::size_t{3'000}, std::size_t{100'000}}) {
       std::vector<Object> objects;
@@ -163,13 +163,13 @@ TEST_F(Heap, WrongFreesAreFound) {
       testing::ExitedWithCode(18), "freed twice");
 }
 
-// Objects wander between cores: allocated on one, checked and freed on another. Patterns show an object given out twice or written after
-// its end.
+// Objects move between cores: allocated on one, checked and freed on another. The patterns reveal objects that were handed out twice or
+// written beyond their end.
 TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   constexpr unsigned cores = 4;
   constexpr unsigned steps = 10'000;
   std::array<std::mutex, 64> locks;
-  std::array<Object, 64> shared;  // where cores leave objects for each other
+  std::array<Object, 64> shared;  // cores leave objects here for other cores
   std::atomic<unsigned> finished{0};
   std::atomic<unsigned> broken{0};
   struct Worker {
@@ -221,14 +221,14 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   });
   EXPECT_EQ(broken, 0U);
   EXPECT_GT(heap_counters().remote_frees, steps / 2);
-  // What is on its way home arrives when each core has passed another turn or two.
+  // Objects in transit are returned within another pass or two of each core.
   EXPECT_TRUE(HostMachine::wait_until([&] {
     for (unsigned core = 0; core < cores; ++core) machine.on(core, [] {});
     return heap_counters().used_bytes == used_before_;
   }));
 }
 
-// One core allocates and sleeps, another frees: the memory must come back without the owner having anything else to do.
+// One core allocates and sleeps, another frees: the memory must be returned although the owner has nothing else to do.
 TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   std::vector<void*> objects;
   HostMachine machine{2};
@@ -239,12 +239,12 @@ TEST_F(Heap, MemoryFreedForASleepingCoreComesBack) {
   machine.on(0, [&] {
     for (void* const object : objects) deallocate(object);
   });
-  // Less than the amount for which a core is woken may stay, until it wakes by itself.
+  // An amount too small to wake a core for may stay until the core wakes.
   EXPECT_TRUE(HostMachine::wait_until([&] { return heap_counters().used_bytes <= used_before_ + 512 * 1024; }));
 }
 
-// What one core keeps in reserve, and what waits before its door, is memory that another one is refused: the refusal brings it out.
-TEST_F(Heap, WhatASleepingCoreKeepsIsThereForTheNextTry) {
+// Memory that one core holds in reserve, or has not yet taken back, is released when another core is refused.
+TEST_F(Heap, ASleepingCoreReleasesItsReservesForTheNextAttempt) {
   HostMachine machine{2};
   std::vector<void*> objects;
   machine.on(1, [&] {
@@ -254,7 +254,7 @@ TEST_F(Heap, WhatASleepingCoreKeepsIsThereForTheNextTry) {
     for (void* const page : pages) free_pages(page, 0);
   });
   machine.on(0, [&] {
-    for (void* const object : objects) deallocate(object);  // too little to wake the owner for
+    for (void* const object : objects) deallocate(object);  // too little to wake the owner
   });
   EXPECT_NE(cached_pages(1), 0U);
   std::vector<void*> taken;
@@ -272,9 +272,9 @@ TEST_F(Heap, WhatASleepingCoreKeepsIsThereForTheNextTry) {
   });
 }
 
-// A slab in which no object is left is memory for every class and every core: also the last slab of its class, which its core keeps as long
-// as memory is there.
-TEST_F(Heap, EmptySlabsOfEveryClassAreThereForOthers) {
+// An empty slab is memory for every class and every core. That includes the last slab of a class, which its core keeps while memory is
+// available.
+TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
   HostMachine machine{2};
   machine.on(1, [&] {
     for (std::size_t bytes = 16; bytes <= object_bytes_max; bytes += bytes / 8) deallocate(allocate(bytes));
@@ -289,7 +289,7 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreThereForOthers) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // of 32 classes, 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes of 64 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);
@@ -302,7 +302,7 @@ TEST_F(Heap, ARunShrinksInPlace) {
   ASSERT_NE(run, nullptr);
   std::memset(run, 7, 20'000);
   EXPECT_FALSE(shrink(run, 2'000'000));
-  EXPECT_FALSE(shrink(run, 100));  // an object of that size lies in a slab
+  EXPECT_FALSE(shrink(run, 100));  // an object of that size is in a slab
   EXPECT_TRUE(shrink(run, 20'000));
   EXPECT_EQ(usable_bytes(run), 5 * page_bytes);
   EXPECT_EQ(page_counters().free_bytes, free_bytes - 5 * page_bytes);

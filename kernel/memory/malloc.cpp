@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The C library's and C++'s names for the heap. In images only: on the host the host's own stay.
+// The C library's and C++'s names for the heap. In images only: host programs keep the host's allocator.
 #include <malloc.h>
 #include <reent.h>
 
@@ -36,7 +36,7 @@ void* allocate_aligned(std::size_t alignment, std::size_t bytes) noexcept {
   return or_errno(memory::allocate(bytes, alignment));
 }
 
-/// Asks the new-handler, as the standard wants, until it gives up.
+/// Calls the new-handler, as the standard requires, until there is memory or no handler is left.
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   for (;;) {
     if (void* const pointer = memory::allocate(bytes, alignment); pointer != nullptr) [[likely]]
@@ -77,7 +77,7 @@ int posix_memalign(void** result, std::size_t alignment, std::size_t bytes) {
   return 0;
 }
 
-// newlib calls these from inside. There is one heap, whatever the caller's reentrancy structure.
+// newlib calls these internally. There is one heap for all reentrancy structures.
 void* _malloc_r(_reent*, std::size_t bytes) { return or_errno(memory::allocate(bytes)); }
 void _free_r(_reent*, void* pointer) { memory::deallocate(pointer); }
 void* _calloc_r(_reent*, std::size_t count, std::size_t bytes) { return allocate_zeroed(count, bytes); }

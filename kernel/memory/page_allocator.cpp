@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// One zone a memory range. A zone keeps free blocks of 2^order pages in lists (linked through the pages themselves) and one word a page,
-// which says what begins there. So freeing needs no size, merging needs no search, and a wrong free is found at once.
+// One zone for each memory range. A zone keeps free blocks of 2^order pages in lists, which are linked through the pages themselves. It
+// also keeps one word for each page, which states what begins there. So freeing needs no size, merging needs no search, and a wrong free is
+// found at once.
 #include "kernel/memory/page_allocator.hpp"
 
 #include <algorithm>
@@ -17,9 +18,9 @@
 namespace neap::memory {
 namespace {
 
-// What a page's word says. The kind is in the two highest bits.
+// Values of a page's word. The kind is in the two highest bits.
 enum Kind : std::uint32_t {
-  inside = 0,             // belongs to a block or run that begins before
+  inside = 0,             // belongs to a block or run that begins earlier
   free_block = 1U << 30,  // low bits: order
   run = 2U << 30,         // low bits: pages
   cached = 3U << 30,      // a single page in some core's cache
@@ -31,7 +32,7 @@ struct FreeBlock {
   FreeBlock* previous;
 };
 
-/// Part of a zone, by index of its pages.
+/// Part of a zone, by page index.
 struct Pages {
   std::uint64_t first;
   std::uint64_t count;
@@ -68,21 +69,22 @@ class Zone {
   [[nodiscard]] std::uint64_t free_row_from(std::uint64_t index, std::uint64_t enough) const noexcept;
   void* take(Pages row, std::uint64_t pages) noexcept;
 
-  static constexpr unsigned join_looks = 4;
+  static constexpr unsigned joined_blocks_max = 4;
 
   SpinLock lock_;
   std::byte* begin_ = nullptr;
-  std::uint64_t frame_ = 0;  // physical page number of begin_: what alignment means
+  std::uint64_t frame_ = 0;  // physical page number of begin_, which alignment refers to
   std::uint64_t pages_ = 0;
   std::uint64_t usable_pages_ = 0;
   std::atomic<std::uint64_t> free_pages_{0};
   std::uint32_t filled_orders_ = 0;
   unsigned node_ = 0;
-  std::atomic<std::uint32_t>* words_ = nullptr;  // atomic, as a wrong free may look at any of them without the lock
+  std::atomic<std::uint32_t>* words_ = nullptr;  // atomic, because a wrong free may read any of them without the lock
   std::array<FreeBlock*, order_max + 1> lists_{};
 };
 
-/// For the words, and so that the 64 KiB around whatever is allocated, to which the heap looks for a slab, lie in the zone.
+/// Number of pages at the start of a range that hold the words. It is rounded up so that the zone's first page is aligned to 64 KiB: the
+/// heap masks any pointer to the slab around it, and must not read before the zone.
 std::uint64_t before_first_page(const machine::MemoryRange& range) noexcept {
   constexpr std::uint64_t slab_pages = 16;
   const std::uint64_t word_pages = (range.bytes / page_bytes * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes;
@@ -121,9 +123,10 @@ void Zone::unlink(std::uint64_t index, unsigned order) noexcept {
 }
 
 void Zone::free_block_at(std::uint64_t index, unsigned order) noexcept {
+  require(index < pages_ && order <= order_max, "page allocator: a free block outside of its zone", index);
   for (; order < order_max; ++order) {
     const std::uint64_t buddy_frame = (frame_ + index) ^ (std::uint64_t{1} << order);
-    const std::uint64_t buddy = buddy_frame - frame_;  // wraps to a huge index when it lies before the zone
+    const std::uint64_t buddy = buddy_frame - frame_;  // wraps to a huge index if the buddy is before the zone
     if (buddy >= pages_ || words_[buddy].load(std::memory_order_relaxed) != (free_block | order)) break;
     unlink(buddy, order);
     index = std::min(index, buddy);
@@ -144,7 +147,7 @@ void Zone::free_pages_at(Pages pages) noexcept {
   }
 }
 
-/// A run from one block of 2^order at least; with order 0 from any blocks that lie in a row.
+/// A run from one block of at least 2^order pages; with order 0, from any adjacent free blocks.
 void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   const std::lock_guard guard(lock_);
   if (order == 0 && !std::has_single_bit(pages)) {
@@ -157,14 +160,15 @@ void* Zone::allocate(std::uint64_t pages, unsigned order) noexcept {
   return take({index_of(lists_[found]), std::uint64_t{1} << found}, pages);
 }
 
-// The rest of a block that a run of 257 pages was cut from is no block for the next such run; together with its neighbour it is. Without
-// this, runs that are no powers of two would waste up to half of memory. The smallest blocks come first: what is left of a run begins with
-// its smallest. Bounded: the newest few blocks of each size are looked at.
+// Joins adjacent free blocks. A run of 257 pages leaves a rest of its block that is too small for another such run, but large enough
+// together with its neighbour. Without joining, runs that are no powers of two would waste up to half of memory. The search starts with the
+// smallest blocks, because the rest of a split block begins with its smallest part. It is bounded: only the newest few blocks of each order
+// are examined.
 void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   const auto largest = static_cast<unsigned>(std::bit_width(pages)) - 1;
   for (unsigned order = 0; order <= largest; ++order) {
     unsigned looked = 0;
-    for (const FreeBlock* block = lists_[order]; block != nullptr && looked < join_looks; block = block->next, ++looked) {
+    for (const FreeBlock* block = lists_[order]; block != nullptr && looked < joined_blocks_max; block = block->next, ++looked) {
       const Pages row{index_of(block), free_row_from(index_of(block), pages)};
       if (row.count >= pages) return take(row, pages);
     }
@@ -172,7 +176,7 @@ void* Zone::allocate_joined(std::uint64_t pages) noexcept {
   return nullptr;
 }
 
-/// Pages of the free blocks in a row from `index` on, until there are enough.
+/// Number of pages in adjacent free blocks from `index` on; stops at `enough` or more.
 std::uint64_t Zone::free_row_from(std::uint64_t index, std::uint64_t enough) const noexcept {
   std::uint64_t count = 0;
   while (count < enough && index + count < pages_) {
@@ -183,15 +187,16 @@ std::uint64_t Zone::free_row_from(std::uint64_t index, std::uint64_t enough) con
   return count;
 }
 
-/// Makes the first `pages` pages of these free blocks in a row a run; the rest is free again.
+/// Makes the first `pages` pages of adjacent free blocks a run, and frees the rest.
 void* Zone::take(Pages row, std::uint64_t pages) noexcept {
+  require(pages != 0 && pages <= row.count, "page allocator: a run longer than its blocks", pages);
   for (std::uint64_t at = 0; at < row.count;) {
     const std::uint32_t order = words_[row.first + at].load(std::memory_order_relaxed) & ~kind_mask;
     unlink(row.first + at, order);
     at += std::uint64_t{1} << order;
   }
   free_pages_.fetch_sub(row.count, std::memory_order_relaxed);
-  // Marked first, so that what is left over does not merge with it.
+  // Marked first, so that the rest does not merge with it.
   words_[row.first].store(run | static_cast<std::uint32_t>(pages), std::memory_order_relaxed);
   free_pages_at({row.first + pages, row.count - pages});
   return address_of(row.first);
@@ -211,19 +216,18 @@ void Zone::shorten(void* pointer, std::uint64_t from, std::uint64_t to) noexcept
 
 constinit std::array<Zone, ranges_max> zones;
 constinit unsigned zone_count = 0;
-constinit std::uint64_t ignored_bytes = 0;
 constinit std::atomic<std::uint64_t> refused{0}, foreign{0};
 constinit thread_local unsigned preferred_node = 0;
 
 Zone* zone_of(const void* pointer) noexcept {
-  for (unsigned i = zone_count; i-- > 0;) {  // most memory lies at the top
+  for (unsigned i = zone_count; i-- > 0;) {  // most memory is in the last zones
     if (zones[i].contains(pointer)) return &zones[i];
   }
   return nullptr;
 }
 
-// For each node the zones in the order in which its cores try them: near ones first, of one node from the top: low memory is what devices
-// with short addresses need.
+// For each node, the zones in the order in which its cores try them: near nodes first. Within a node the highest addresses come first,
+// because devices with short addresses need low memory.
 using ZoneOrder = std::array<std::uint8_t, ranges_max>;
 constinit std::array<ZoneOrder, machine::nodes_max> zone_orders{};
 
@@ -248,12 +252,12 @@ void* allocate_anywhere(std::uint64_t pages, unsigned order) noexcept {
   return nullptr;
 }
 
-// Single pages come and go one by one (buffers, small rings), so each core keeps a few.
+// Each core keeps a few single pages, because they are allocated and freed often (buffers, small rings).
 struct PageCache {
-  static constexpr unsigned most = 64;
-  static constexpr unsigned batch = 16;
-  Counter count;  // written by the core alone
-  std::array<void*, most> pages{};
+  static constexpr unsigned pages_max = 64;
+  static constexpr unsigned batch_pages = 16;
+  Counter count;  // written by this core only
+  std::array<void*, pages_max> pages{};
 };
 constinit std::array<PageCache, machine::cores_max> caches;
 
@@ -261,7 +265,7 @@ void* take_cached() noexcept {
   PageCache& cache = caches[machine::this_core()];
   std::uint64_t count = cache.count.value();
   if (count == 0) {
-    while (count < PageCache::batch) {
+    while (count < PageCache::batch_pages) {
       void* const page = allocate_anywhere(1, 0);
       if (page == nullptr) break;
       zone_of(page)->set_word(page, cached);
@@ -277,6 +281,7 @@ void* take_cached() noexcept {
 }
 
 void release_cached(PageCache& cache, std::uint64_t count) noexcept {
+  require(count <= cache.count.value(), "page allocator: more pages released than a cache holds", count);
   for (; count != 0; --count) {
     void* const page = cache.pages[cache.count.value() - 1];
     cache.count.subtract(1);
@@ -285,9 +290,9 @@ void release_cached(PageCache& cache, std::uint64_t count) noexcept {
 }
 
 void give_to_cache(Zone& zone, void* page) noexcept {
-  if (zone.node() != preferred_node) return zone.release(page, 1);  // or far pages would stay with this core
+  if (zone.node() != preferred_node) return zone.release(page, 1);  // otherwise pages of other nodes would stay with this core
   PageCache& cache = caches[machine::this_core()];
-  if (cache.count.value() == PageCache::most) release_cached(cache, PageCache::batch);
+  if (cache.count.value() == PageCache::pages_max) release_cached(cache, PageCache::batch_pages);
   zone.set_word(page, cached);
   cache.pages[cache.count.value()] = page;
   cache.count.add(1);
@@ -296,15 +301,12 @@ void give_to_cache(Zone& zone, void* page) noexcept {
 }  // namespace
 
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept {
-  require(zone_count == 0, "the page allocator has its memory already");
+  require(zone_count == 0, "the page allocator was initialised twice");
   for (const machine::MemoryRange& range : ranges) {
     require(range.physical % page_bytes == 0 && range.bytes % page_bytes == 0, "usable memory is not page aligned", range.physical);
-    const bool longer_than_most = std::count_if(ranges.begin(), ranges.end(),
-                                                [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
-    if (range.bytes / page_bytes <= before_first_page(range) || !longer_than_most || zone_count == ranges_max) {
-      ignored_bytes += range.bytes;
-      continue;
-    }
+    const bool among_longest = std::count_if(ranges.begin(), ranges.end(),
+                                             [&](const machine::MemoryRange& other) { return other.bytes > range.bytes; }) < ranges_max;
+    if (range.bytes / page_bytes <= before_first_page(range) || !among_longest || zone_count == ranges_max) continue;
     zones[zone_count++].initialise(range);
   }
   for (unsigned node = 0; node < machine::nodes_max; ++node) order_zones(node);
@@ -321,7 +323,7 @@ void* allocate_pages(unsigned order) noexcept {
 
 void free_pages(void* pages, unsigned order) noexcept {
   Zone* const zone = zone_of(pages);
-  require(zone != nullptr && order <= order_max && zone->word(pages) == (run | (1U << order)), "free_pages of what was not allocated so",
+  require(zone != nullptr && order <= order_max && zone->word(pages) == (run | (1U << order)), "free_pages: not allocated with this order",
           reinterpret_cast<std::uintptr_t>(pages));
   if (order == 0) {
     give_to_cache(*zone, pages);
@@ -331,8 +333,8 @@ void free_pages(void* pages, unsigned order) noexcept {
 }
 
 void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
-  constexpr std::size_t most = std::size_t{1} << order_max;
-  if (pages >= 1 && pages <= most && alignment_order <= order_max) {
+  constexpr std::size_t pages_max = std::size_t{1} << order_max;
+  if (pages >= 1 && pages <= pages_max && alignment_order <= order_max) {
     if (void* const pointer = allocate_anywhere(pages, alignment_order); pointer != nullptr) return pointer;
   }
   refused.fetch_add(1, std::memory_order_relaxed);
@@ -341,7 +343,7 @@ void* allocate_run(std::size_t pages, unsigned alignment_order) noexcept {
 
 void free_run(void* pointer) noexcept {
   Zone* const zone = zone_of(pointer);
-  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run, "free of memory that was not allocated",
+  require(zone != nullptr && (zone->word(pointer) & kind_mask) == run, "free_run: not the start of a run",
           reinterpret_cast<std::uintptr_t>(pointer));
   zone->release(pointer, zone->word(pointer) & ~kind_mask);
 }
@@ -349,7 +351,7 @@ void free_run(void* pointer) noexcept {
 void shorten_run(void* pointer, std::size_t pages) noexcept {
   Zone* const zone = zone_of(pointer);
   const std::size_t had = run_pages(pointer);
-  require(pages != 0 && pages <= had, "a run was made longer, or is none", reinterpret_cast<std::uintptr_t>(pointer));
+  require(pages != 0 && pages <= had, "shorten_run: the new length exceeds the run", reinterpret_cast<std::uintptr_t>(pointer));
   if (pages != had) zone->shorten(pointer, had, pages);
 }
 
@@ -360,11 +362,14 @@ std::size_t run_pages(const void* pointer) noexcept {
 }
 
 void prefer_node(unsigned node) noexcept {
-  require(node < machine::nodes_max, "a node that cannot be", node);
+  require(node < machine::nodes_max, "prefer_node: no such node", node);
   preferred_node = node;
 }
 
-std::uint64_t cached_pages(unsigned core) noexcept { return caches[core].count.value(); }
+std::uint64_t cached_pages(unsigned core) noexcept {
+  require(core < caches.size(), "cached_pages: no such core", core);
+  return caches[core].count.value();
+}
 
 void release_cached_pages() noexcept {
   PageCache& cache = caches[machine::this_core()];
@@ -375,8 +380,7 @@ PageCounters page_counters() noexcept {
   PageCounters counters{.total_bytes = 0,
                         .free_bytes = 0,
                         .refused = refused.load(std::memory_order_relaxed),
-                        .foreign = foreign.load(std::memory_order_relaxed),
-                        .ignored_bytes = ignored_bytes};
+                        .foreign = foreign.load(std::memory_order_relaxed)};
   for (unsigned i = 0; i < zone_count; ++i) {
     counters.total_bytes += zones[i].usable_pages() * page_bytes;
     counters.free_bytes += zones[i].free_pages() * page_bytes;
@@ -403,7 +407,7 @@ NodeCounters node_counters(unsigned node) noexcept {
 
 unsigned node_of(const void* pointer) noexcept {
   const Zone* const zone = zone_of(pointer);
-  require(zone != nullptr, "the node of what is no memory of ours", reinterpret_cast<std::uintptr_t>(pointer));
+  require(zone != nullptr, "node_of: not memory of the page allocator", reinterpret_cast<std::uintptr_t>(pointer));
   return zone->node();
 }
 

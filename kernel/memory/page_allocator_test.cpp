@@ -14,7 +14,7 @@
 namespace neap::memory {
 namespace {
 
-/// Two ranges of the arena with a gap between them, neither aligned to anything large.
+/// Two ranges of the arena with a gap between them, neither aligned to more than a page.
 class PageAllocator : public testing::Test {
  protected:
   static constexpr std::uint64_t gap_begin = 5'003 * page_bytes;
@@ -42,7 +42,7 @@ class PageAllocator : public testing::Test {
   }
 };
 
-TEST_F(PageAllocator, RunsAreAlignedApartAndMergeAgain) {
+TEST_F(PageAllocator, RunsAreAlignedDisjointAndMergeAgain) {
   const std::uint64_t free_before = page_counters().free_bytes;
   std::mt19937 random(1);
   std::map<std::uintptr_t, std::size_t> taken;  // address to bytes
@@ -68,21 +68,21 @@ TEST_F(PageAllocator, RunsAreAlignedApartAndMergeAgain) {
   }
   for (const auto& [address, bytes] : taken) free_run(reinterpret_cast<void*>(address));
   EXPECT_EQ(page_counters().free_bytes, free_before);
-  void* const large = allocate_pages(11);  // 8 MiB: there only if all merged
+  void* const large = allocate_pages(11);  // 8 MiB: available only if all blocks merged
   ASSERT_NE(large, nullptr);
   free_pages(large, 11);
   EXPECT_TRUE(gap_untouched());
 }
 
-// A store full of values a little over 1 MiB must not take 2 MiB for each.
-TEST_F(PageAllocator, RunsThatAreNoPowersOfTwoFillMemory) {
+// A store full of values of slightly over 1 MiB must not take 2 MiB for each.
+TEST_F(PageAllocator, RunsOfAnyLengthFillMemory) {
   for (const std::size_t pages : {3U, 25U, 257U}) {
     const std::uint64_t free_before = page_counters().free_bytes;
     std::vector<void*> runs;
     while (void* const run = allocate_run(pages, 0)) runs.push_back(run);
     EXPECT_GT(runs.size() * pages * page_bytes, free_before * 9 / 10) << pages;
     std::shuffle(runs.begin(), runs.end(), std::mt19937(5));
-    for (std::size_t round = 0; round < 3'000; ++round) {  // and after a long time of coming and going, too
+    for (std::size_t round = 0; round < 3'000; ++round) {  // also after many allocations and frees
       const std::size_t victim = round * 7 % runs.size();
       free_run(runs[victim]);
       runs[victim] = allocate_run(pages, 0);
@@ -93,7 +93,7 @@ TEST_F(PageAllocator, RunsThatAreNoPowersOfTwoFillMemory) {
   }
 }
 
-TEST_F(PageAllocator, SinglePagesCanAllBeHadAndAreRefusedThen) {
+TEST_F(PageAllocator, AllPagesCanBeAllocatedSinglyAndThenAreRefused) {
   const std::uint64_t free_before = page_counters().free_bytes;
   const std::uint64_t refused_before = page_counters().refused;
   std::vector<void*> pages;
@@ -109,7 +109,7 @@ TEST_F(PageAllocator, SinglePagesCanAllBeHadAndAreRefusedThen) {
   EXPECT_TRUE(gap_untouched());
 }
 
-TEST_F(PageAllocator, OwnNodeIsTriedFirstAndTheOtherThen) {
+TEST_F(PageAllocator, OwnNodeIsTriedBeforeTheOther) {
   const auto node_of = [](void* pointer) {
     return reinterpret_cast<std::uint64_t>(pointer) < machine::usable_memory().front().physical + gap_begin ? 0 : 1;
   };
@@ -130,7 +130,7 @@ TEST_F(PageAllocator, OwnNodeIsTriedFirstAndTheOtherThen) {
   }
 }
 
-// A page that was had from far away because nothing near was left goes back there, and is not what this core gets next.
+// A page that came from another node, because the near one was full, is returned there. It is not the next page that this core gets.
 TEST_F(PageAllocator, FarPagesDoNotStayWithACore) {
   prefer_node(1);
   std::vector<void*> near;
@@ -151,13 +151,13 @@ TEST_F(PageAllocator, FarPagesDoNotStayWithACore) {
 
 TEST_F(PageAllocator, WrongFreesArePanics) {
   void* const run = allocate_pages(2);
-  EXPECT_EXIT(free_pages(run, 1), testing::ExitedWithCode(18), "not allocated so");
-  EXPECT_EXIT(free_run(static_cast<std::byte*>(run) + page_bytes), testing::ExitedWithCode(18), "not allocated");
+  EXPECT_EXIT(free_pages(run, 1), testing::ExitedWithCode(18), "not allocated with this order");
+  EXPECT_EXIT(free_run(static_cast<std::byte*>(run) + page_bytes), testing::ExitedWithCode(18), "not the start of a run");
   free_pages(run, 2);
-  EXPECT_EXIT(free_pages(run, 2), testing::ExitedWithCode(18), "not allocated so");
+  EXPECT_EXIT(free_pages(run, 2), testing::ExitedWithCode(18), "not allocated with this order");
   void* const page = allocate_pages(0);
   free_pages(page, 0);
-  EXPECT_EXIT(free_pages(page, 0), testing::ExitedWithCode(18), "not allocated so");
+  EXPECT_EXIT(free_pages(page, 0), testing::ExitedWithCode(18), "not allocated with this order");
 }
 
 }  // namespace

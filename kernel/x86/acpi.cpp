@@ -32,7 +32,7 @@ Bytes map_bytes(std::uint64_t physical, std::size_t count) {
   return {const_cast<const std::byte*>(*mapped), count};
 }
 
-// A whole table with a good checksum, or nothing.
+// The whole table if its checksum is right, otherwise nothing.
 Bytes map_table(std::uint64_t physical) {
   if (physical == 0) return {};
   const auto header = map_bytes(physical, header_bytes);
@@ -44,7 +44,7 @@ Bytes map_table(std::uint64_t physical) {
   return {};
 }
 
-// 5.2.5.1: without UEFI's help, on a 16-byte boundary in the first KiB of the EBDA or in the BIOS's read-only area.
+// 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
 std::uint64_t find_root_pointer() {
   if (boot_info().rsdp != 0) return boot_info().rsdp;
   constexpr std::uint64_t ebda_segment_pointer = 0x40e, bios_area = 0xe0000, bios_area_end = 0x100000;
@@ -86,7 +86,7 @@ void use_fadt(const Bytes& table) {
 
 void use_nodes() {
   for (const NodeMemory& piece : std::span(nodes.memory).first(nodes.memory_count)) memory::set_node(piece.first, piece.end, piece.node);
-  if (nodes.refused != 0) print("neap: ACPI tells of more nodes than we keep: ", nodes.refused, " entries are not used");
+  if (nodes.refused != 0) print("neap: ACPI lists more NUMA nodes than supported: ", nodes.refused, " entries are not used");
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void initialise() {
     if (name == "SRAT" && srat.size() == 0) srat = table;
     if (name == "SLIT" && slit.size() == 0) slit = table;
   }
-  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // names cores that the MADT lists
+  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // includes cores that only the MADT lists
   read_slit(slit, nodes);
   use_nodes();
   found.cores = {madt.cores.data(), madt.core_count};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// What firmware says about the machine (ACPI 6.5, chapter 5).
+// The machine as firmware describes it (ACPI 6.5, chapter 5).
 //
-// Wanted are the cores, the window for PCI configuration, a timer of known rate, how far memory is from cores, and how to switch off.
-// Tables are read once, at boot, with nothing trusted: lengths and checksums first, every list bounded. There is no AML interpreter; the
-// one thing needed of AML, the sleep type for power-off, is a constant package that every firmware writes in the same form.
+// The kernel needs the cores, the window for PCI configuration, a timer of known rate, the distances between cores and memory, and the
+// power-off sequence. Tables are read once, at boot. Nothing in them is trusted: lengths and checksums are verified first, and every list
+// is bounded. There is no AML interpreter. The only AML value needed, the sleep type for power-off, is a constant package that every
+// firmware encodes in the same form.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +20,15 @@ namespace neap::x86::acpi {
 using PciWindow = pcie::Window;
 
 struct Tables : Fadt, SoftOff {
-  std::span<const Core> cores;     ///< usable ones, each APIC id once, in firmware's order; empty without a MADT
-  std::span<const PciWindow> pci;  ///< those that can be believed
+  std::span<const Core> cores;     ///< usable ones, each APIC id once, in the table's order; empty without a MADT
+  std::span<const PciWindow> pci;  ///< the windows that passed `pcie::window_problem`
   remapping::Units remapping;      ///< Intel's IOMMUs
   std::uint64_t local_apic;        ///< physical, for CPUs without x2APIC
-  bool legacy_devices;             ///< 8259 interrupt controllers are there
+  bool legacy_devices;             ///< the machine has 8259 interrupt controllers
 };
 
-/// Finds and reads the tables, and tells `memory` about nodes. What is missing stays zero and is said on the console. Core 0, before
-/// `hand_over`.
+/// Finds and reads the tables, and passes the NUMA nodes to `memory`. Missing values stay zero and are reported on the console. Core 0,
+/// before `hand_over`.
 void initialise();
 
 [[nodiscard]] const Tables& tables();

@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "kernel/console.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cpu.hpp"
@@ -46,7 +48,7 @@ constexpr std::uint64_t delivery_wait_ns = 1'000'000;
 
 constinit bool x2apic = false;
 constinit volatile std::byte* registers = nullptr;
-constinit std::atomic<unsigned> errors{0};
+constinit std::atomic<bool> error_reported{false};
 
 std::uint32_t msr_of(Register which) { return msr_x2apic_first + static_cast<std::uint32_t>(which) / 16; }
 
@@ -66,18 +68,19 @@ void write(Register which, std::uint32_t value) {
 
 void command(std::uint32_t apic_id, std::uint32_t bits) {
   if (x2apic) {
-    // An x2APIC command does not wait for earlier stores; the woken core must see them (SDM 3A, 11.12.3).
+    // An x2APIC command does not wait for earlier stores, but the woken core must see them (SDM 3A, 11.12.3).
     asm volatile("mfence; lfence" ::: "memory");
     write_msr_known(msr_of(Register::command_low), std::uint64_t{apic_id} << 32 | bits);
     return;
   }
+  require(registers != nullptr && apic_id <= 0xff, "apic: no registers, or an id of more than the xAPIC's eight bits", apic_id);
   cell(Register::command_high) = apic_id << 24;
   cell(Register::command_low) = bits;
   const auto start = rough_ns();
   while ((cell(Register::command_low) & delivery_pending) && rough_ns() - start < delivery_wait_ns) pause();
 }
 
-// The 8259s raise their spurious interrupts even if nothing is connected; a remapped, fully masked pair is quiet (Intel 8259A data sheet).
+// The 8259s raise spurious interrupts even if nothing is connected. A remapped, fully masked pair stays quiet (Intel 8259A data sheet).
 void silence_8259() {
   constexpr std::uint16_t first_command = 0x20, first_data = 0x21, second_command = 0xa0, second_data = 0xa1;
   constexpr std::uint8_t initialise_with_icw4 = 0x11, first_vector = 0x20, second_vector = 0x28, cascade_mask = 0x04, cascade_id = 0x02;
@@ -108,11 +111,12 @@ bool initialise() {
 }
 
 void enable_this_core(bool first) {
+  require(x2apic || registers != nullptr, "apic::enable_this_core before apic::initialise");
   auto base = read_msr_known(msr_apic_base) | base_enable;
   write_msr_known(msr_apic_base, base);  // x2APIC can only be entered from the enabled state
   if (x2apic) write_msr_known(msr_apic_base, base | base_x2apic);
   for (const auto which : {Register::local_timer, Register::local_lint0}) write(which, masked);
-  // By this line come watchdogs, memory errors and a person's "inject NMI": worth a panic that says so, once.
+  // Watchdogs, memory errors and a manual "inject NMI" use this line. Each of them justifies a panic that reports the NMI.
   write(Register::local_lint1, first ? delivery_nmi : masked);
   write(Register::local_error, vector_error);
   write(Register::task_priority, 0);
@@ -124,12 +128,19 @@ std::uint32_t this_id() { return x2apic ? read(Register::id) : read(Register::id
 bool is_x2apic() { return x2apic; }
 
 void end_of_interrupt() { write(Register::end_of_interrupt, 0); }
-void send(std::uint32_t apic_id, std::uint8_t vector) { command(apic_id, level_assert | vector); }
+void send(std::uint32_t apic_id, std::uint8_t vector) {
+  require(vector >= 32, "apic::send: a vector of the CPU's exceptions", vector);
+  command(apic_id, level_assert | vector);
+}
 void send_init(std::uint32_t apic_id) { command(apic_id, level_assert | delivery_init); }
-void send_startup(std::uint32_t apic_id, std::uint8_t page) { command(apic_id, level_assert | delivery_startup | page); }
+void send_startup(std::uint32_t apic_id, std::uint8_t page) {
+  require(page != 0, "apic::send_startup: page 0 holds the BIOS's data");
+  command(apic_id, level_assert | delivery_startup | page);
+}
 void send_nmi(std::uint32_t apic_id) { command(apic_id, level_assert | delivery_nmi); }
 
 void set_timer(TimerMode mode, std::uint8_t vector, bool is_masked) {
+  require(vector >= 32, "apic::set_timer: a vector of the CPU's exceptions", vector);
   write(Register::local_timer, (mode == TimerMode::tsc_deadline ? timer_tsc_deadline : 0) | (is_masked ? masked : 0) | vector);
   // In the memory form the mode change must be seen before the deadline MSR is written (SDM 3A, 11.5.4.1).
   asm volatile("mfence" ::: "memory");
@@ -138,9 +149,9 @@ void start_timer(std::uint32_t ticks) { write(Register::timer_initial, ticks); }
 std::uint32_t timer_left() { return read(Register::timer_current); }
 
 void error_arrived() {
-  write(Register::error_status, 0);  // a write makes the register hold what was collected
-  errors.fetch_add(1, std::memory_order_relaxed);
+  write(Register::error_status, 0);  // a write latches the collected errors into the register
+  const std::uint32_t status = read(Register::error_status);
+  if (!error_reported.exchange(true)) print("neap: a local APIC reported an error, status ", hex(status));
 }
-unsigned errors_seen() { return errors.load(std::memory_order_relaxed); }
 
 }  // namespace neap::x86::apic

@@ -17,18 +17,19 @@ namespace neap::x86 {
 namespace {
 
 extern "C" {
-// vectors.S: `_Unwind_Backtrace` of what `frame` interrupted. The first frame that `visit` sees is this function's own.
+// In vectors.S: `_Unwind_Backtrace` from the state that `frame` interrupted. The first frame that `visit` sees is this function's own.
 void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument);
 }
 
 constexpr unsigned handler_frames_max = 13;
-constexpr unsigned steps_max = 1'000'000;  // a damaged stack may lead in a circle
+constexpr unsigned steps_max = 1'000'000;  // the frames of a damaged stack may form a cycle
 
-// A core's own: several may fault at once.
+// Per core, because several cores may fault at once.
 constinit thread_local bool walking = false;
 constinit thread_local void* way_out[5]{};
 
-// Walks this core's stack, or what `from` interrupted. False: the stack led to memory that is not there; what was visited until then holds.
+// Walks this core's stack, or the stack that `from` interrupted. False: the stack led to unmapped memory; the frames visited before that
+// are valid.
 [[gnu::noinline]] bool walk(const ExceptionFrame* from, _Unwind_Trace_Fn visit, void* argument) noexcept {
   if (__builtin_setjmp(way_out) != 0) {
     walking = false;
@@ -47,11 +48,12 @@ constinit thread_local void* way_out[5]{};
 struct Frame {
   std::uint64_t address = 0;
   bool interrupted = false;
-  // A return address may be the first byte of the next function if the call never returns: look one byte before. Not so where a fault hit.
+  // A return address may be the first byte of the next function, if the call never returns. So the byte before it is looked up, except for
+  // the address of an interrupted instruction.
   [[nodiscard]] std::uint64_t look_up() const { return interrupted ? address : address - 1; }
 };
 
-// The outermost frames of a walk, whatever its length.
+// The outermost frames of a walk of any length.
 struct Outermost {
   static constexpr unsigned kept = 12;
   Frame frames[kept];
@@ -61,7 +63,8 @@ struct Outermost {
   [[nodiscard]] const Frame& from_outside(unsigned i) const { return frames[(count - 1 - i) % kept]; }
 };
 
-// Prints a walk: equal frames in a row (a recursion) as one line with a count; beyond `lines_max`, the outermost.
+// Prints a walk. Equal consecutive frames (a recursion) become one line with a count. Beyond `lines_max`, only the outermost frames are
+// printed.
 struct Printer {
   unsigned skip;
   unsigned lines_max;
@@ -128,7 +131,8 @@ _Unwind_Reason_Code keep_outermost(_Unwind_Context* context, void* argument) {
   return _URC_NO_REASON;
 }
 
-// How far in an exception's own frames reach: a reader wants what the exception interrupted.
+// Finds how many of the innermost frames belong to the exception handler. They are skipped, because only the interrupted code is of
+// interest.
 struct HandlerSearch {
   unsigned frames = 0;
   bool found = false;
@@ -145,7 +149,7 @@ _Unwind_Reason_Code find_interrupted(_Unwind_Context* context, void* argument) {
   return ++search.frames == handler_frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-// What stands between the bottom of a stack and an event. The callable that an event consists of is an argument of its wrapper's name.
+// Functions between the bottom of a stack and an event. The name of an event's callable is a template argument in its wrapper's name.
 bool is_the_loops(std::string_view name) {
   constexpr std::string_view ours[] = {
       "core_entry_high",
@@ -165,7 +169,7 @@ bool is_the_loops(std::string_view name) {
   return std::ranges::any_of(ours, [name](std::string_view start) { return name.starts_with(start); });
 }
 
-// The callable inside a wrapper is the first argument of the wrapper's template.
+// The callable in a wrapper is the first argument of the wrapper's template.
 std::string_view callable_of(std::string_view name) {
   constexpr std::string_view wrappers[] = {"neap::Callback::set<", "neap::detail::SpawnedEvent<"};
   for (const std::string_view wrapper : wrappers) {
@@ -181,7 +185,7 @@ std::string_view callable_of(std::string_view name) {
   return name;
 }
 
-// HLT, or MWAIT (0F 01 C9), is what the core would have gone on behind.
+// True if the next instruction is right after a HLT (F4) or MWAIT (0F 01 C9), so that the core was asleep.
 bool was_asleep(const ExceptionFrame& frame) {
   constexpr std::uint64_t longest = 3;
   if (!is_code(frame.rip - longest) || !is_code(frame.rip - 1)) return false;
@@ -189,7 +193,7 @@ bool was_asleep(const ExceptionFrame& frame) {
   return behind[-1] == 0xf4 || (behind[-3] == 0x0f && behind[-2] == 0x01 && behind[-1] == 0xc9);
 }
 
-// "cores 1, 3 to 7 were asleep", in as many lines as it takes.
+// Prints "cores 1, 3 to 7 were asleep", in as many lines as needed.
 class CoreList {
  public:
   void add(unsigned core) {
@@ -214,7 +218,7 @@ class CoreList {
     text_ << first_;
     if (last_ != first_) text_ << " to " << last_;
   }
-  Line text_;  // 256 cores in ranges that never touch: 128 numbers, 511 letters with what lies between
+  Line text_;  // worst case of 256 cores in ranges that never touch: 128 numbers, 511 characters with separators
   unsigned first_ = 0, last_ = 0, count_ = 0;
   bool several_ = false;
 };
@@ -229,7 +233,7 @@ std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) n
   for (unsigned i = 0; i < outermost.size(); ++i) {
     const auto name = callable_of(find_symbol(outermost.from_outside(i).look_up(), buffer).name);
     const bool any_function = name.contains("(*)") || name.contains("(&)");  // a pointer's type; the function is the next frame
-    const bool any_callback = name == "neap::Callback";                      // likewise
+    const bool any_callback = name == "neap::Callback";                      // a wrapper, too
     if (!name.empty() && !any_function && !any_callback && !is_the_loops(name)) return name;
   }
   return {};
@@ -273,7 +277,7 @@ void print_other_cores() noexcept {
     const auto symbol = find_symbol(frame->rip, buffer);
     print("core ", core, " was at ", hex(frame->rip), ' ', symbol.name, " + ", hex(symbol.offset));
     if (++backtraces > backtraces_max) continue;
-    // The walk begins with the function that walks.
+    // A walk starts with the walking function itself.
     Printer printer{.skip = 1, .lines_max = lines_max};
     printer.finish(walk(frame, print_one, &printer));
   }
@@ -283,7 +287,7 @@ void print_other_cores() noexcept {
 std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept { return find_symbol(code, buffer).name; }
 
 std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
-  const std::uint64_t limit_ns = features().hypervisor ? 1'000'000'000 : 100'000'000;  // a virtual core may be off its CPU
+  const std::uint64_t limit_ns = features().hypervisor ? 1'000'000'000 : 100'000'000;  // a virtual core may be descheduled by its host
   struct Asked {
     std::span<char> buffer;
     std::string_view name;
@@ -292,7 +296,7 @@ std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
     auto& of = *static_cast<Asked*>(context);
     of.name = event_of(frame, of.buffer);
   };
-  (void)look_at_core(core, limit_ns, look, &asked);
+  (void)inspect_core(core, limit_ns, look, &asked);
   return asked.name;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Who called whom, for a panic. The printing itself is `machine::print_backtrace` and `machine::print_other_cores`.
+// The call chain for a panic. `machine::print_backtrace` and `machine::print_other_cores` print it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace neap::x86 {
 
-/// Whether `address` lies in the image's code.
+/// True if `address` is in the image's code.
 [[nodiscard]] bool is_code(std::uint64_t address);
 
-/// The name of the event in which `frame`'s exception came: its outermost function that is not the event loop's. Empty if the core ran
-/// none.
+/// The name of the event that `frame`'s exception interrupted: its outermost function outside of the event loop. Empty if the core ran no
+/// event.
 [[nodiscard]] std::string_view event_of(const ExceptionFrame& frame, std::span<char> buffer) noexcept;
 
-/// For the exception handler: if the fault hit this core's walk over a damaged stack, goes on behind that walk; otherwise returns.
+/// For the exception handler. If the fault occurred while this core walked a damaged stack, continues after that walk. Otherwise returns.
 void leave_broken_walk() noexcept;
 
 }  // namespace neap::x86

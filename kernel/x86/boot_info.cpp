@@ -28,7 +28,7 @@ constinit std::byte rsdp_copy[64]{};
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
-// The loader aligns its structures, but nothing is lost by not relying on it.
+// The loader aligns its structures, but this code does not rely on it, because unaligned reads cost no more.
 template <typename T>
 T read(const char* at, std::size_t offset) {
   T value;
@@ -58,9 +58,8 @@ std::string_view copy_text(const char* from, std::size_t bytes_max, char* to, st
   return {to, kept};
 }
 
-// Multiboot 1 loaders put the image's name in front of the words; GRUB 2 does not. The name may be a path with spaces, so it ends with the
-// first
-// `.elf` if there is one.
+// Multiboot 1 loaders put the image's name in front of the boot options; GRUB 2 does not. The name may be a path with spaces, so it ends
+// with the first `.elf` if there is one.
 std::string_view without_image_name(std::string_view line) {
   if (!info.loader.starts_with("GRUB")) {
     constexpr std::string_view suffix = ".elf";
@@ -81,7 +80,8 @@ std::string_view without_image_name(std::string_view line) {
   return line;
 }
 
-// An 80 by 25 text screen where VGA has it. `at`: the fields from the framebuffer's address on, the same in both formats.
+// True for a text screen of 80 by 25 characters at VGA's address. `at`: the fields from the framebuffer's address on, which both formats
+// share.
 bool is_text_screen(const char* at) {
   constexpr std::uint64_t vga_text = 0xb8000;
   return read<std::uint8_t>(at, 21) == MULTIBOOT_FRAMEBUFFER_TEXT && read<std::uint64_t>(at, 0) == vga_text &&
@@ -91,7 +91,7 @@ bool is_text_screen(const char* at) {
 void read_multiboot1(std::uint32_t information) {
   const auto* at = boot_pointer(information);
   const auto flags = read<std::uint32_t>(at, 0);
-  // A loader that says nothing of the screen left it as the BIOS did.
+  // A loader that reports no framebuffer left the screen in the BIOS's mode.
   info.text_screen = !(flags & MULTIBOOT1_INFO_FRAMEBUFFER) || is_text_screen(at + 88);
   if (flags & MULTIBOOT1_INFO_LOADER_NAME) {
     info.loader = copy_text(boot_pointer(read<std::uint32_t>(at, 64)), loader_bytes_max, loader_text, loader_bytes_max);
@@ -127,7 +127,7 @@ void read_multiboot2(std::uint32_t information) {
     } else if (type == MULTIBOOT2_INFO_MEMORY_MAP && bytes >= 16) {
       multiboot::for_each_range_2(bytes_at(body, bytes - 8), add_range);
     } else if (type == MULTIBOOT2_INFO_ACPI_NEW || (type == MULTIBOOT2_INFO_ACPI_OLD && info.rsdp == 0)) {
-      // The tag holds a copy of the RSDP, which we must copy again.
+      // The tag holds a copy of the RSDP in the loader's memory, which we must copy again.
       std::memcpy(rsdp_copy, body, std::min<std::size_t>(bytes - 8, sizeof rsdp_copy));
       info.rsdp = info.image_physical + (address_of(rsdp_copy) - image_base);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the boot loader knows.
+// The information from the boot loader.
 //
-// Its structures lie anywhere in memory that we are about to use, in one of two formats. So everything wanted is copied out before the
-// first page is taken, and the rest of the kernel sees one form only. All sizes are bounded; a loader that says more is cut, and that is
-// said.
+// Its structures may be anywhere in memory that we are about to use, in one of two formats. So everything needed is copied out before the
+// first page is allocated, and the rest of the kernel sees one format. All sizes are bounded. Longer input is truncated, and that is
+// reported.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,15 @@ struct PhysicalRange {
 struct BootInfo {
   std::string_view loader;                     ///< the loader's name, may be empty
   std::string_view command_line;               ///< without the image's name
-  std::uint64_t rsdp;                          ///< physical address of ACPI's root pointer (a copy), 0 when the loader gave none
-  std::uint64_t image_physical;                ///< where the image lies
-  bool text_screen;                            ///< the loader says, or does not deny, that the screen is in VGA text mode
-  bool cut;                                    ///< something did not fit into our tables
-  std::span<const PhysicalRange> available;    ///< RAM by the memory map, in its order, whole bytes
-  std::span<const PhysicalRange> unavailable;  ///< everything that the map names otherwise: wins where it overlaps
+  std::uint64_t rsdp;                          ///< physical address of a copy of ACPI's root pointer; 0 if the loader gave none
+  std::uint64_t image_physical;                ///< physical address of the image
+  bool text_screen;                            ///< the screen is in VGA text mode, as stated by the loader or assumed
+  bool cut;                                    ///< a part did not fit into our tables
+  std::span<const PhysicalRange> available;    ///< RAM according to the memory map, in its order; not page aligned
+  std::span<const PhysicalRange> unavailable;  ///< all other ranges of the map; they override `available` where they overlap
 };
 
-/// Reads the loader's information (Multiboot 1 or 2, told by `magic`). Only memory below 4 GiB is touched. Returns false for an unknown
-/// magic.
+/// Reads the loader's information; `magic` tells Multiboot 1 from 2. Reads only memory below 4 GiB. False for an unknown magic number.
 [[nodiscard]] bool capture_boot_info(std::uint32_t magic, std::uint32_t information, std::uint32_t image_physical);
 
 [[nodiscard]] const BootInfo& boot_info();

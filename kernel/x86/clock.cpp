@@ -6,6 +6,7 @@
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/cores.hpp"
@@ -23,7 +24,7 @@ namespace {
 __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
-// Before the rate is known: at least what CPUs have, so that waits are not shorter than stated by much.
+// Used before the rate is known. It is above the rate of most CPUs, so that waits are not much shorter than stated.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
 
@@ -31,7 +32,7 @@ constinit std::uint64_t tsc_hz = guessed_hz;
 constinit std::uint64_t tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
 constinit std::uint64_t apic_timer_hz = 0;
-constinit bool by_deadline = false;  // the alarm is the timer's TSC-deadline mode
+constinit bool by_deadline = false;  // the alarm uses the timer's TSC-deadline mode
 constinit std::uint64_t wall_clock_ns = 0;
 constinit thread_local std::uint64_t alarm_deadline_ns = machine::alarm_none;
 
@@ -39,7 +40,7 @@ std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) {
   return static_cast<std::uint64_t>(Wide{ticks} * factor >> factor_shift);
 }
 
-// --- What the CPU or a hypervisor states -------------------------------------------------------------------------------------------------
+// --- Rates stated by the CPU or a hypervisor ---------------------------------------------------------------------------------------------
 
 std::uint64_t stated_tsc_hz() {
   const auto& cpu = features();
@@ -54,14 +55,14 @@ std::uint64_t stated_tsc_hz() {
     const auto ratio = cpuid(0x15);
     std::uint64_t crystal_hz = ratio.ecx;
     if (ratio.eax != 0 && ratio.ebx != 0) {
-      // Some models leave the crystal out; the base frequency of leaf 0x16 is the TSC's on them (SDM 3B, 19.7.3).
+      // Some models omit the crystal's rate. On them the base frequency of leaf 0x16 is the TSC's (SDM 3B, 19.7.3).
       if (crystal_hz != 0) return crystal_hz * ratio.ebx / ratio.eax;
       if (cpu.largest_leaf >= 0x16) {
         if (const auto mhz = cpuid(0x16).eax & 0xffff; mhz != 0) return std::uint64_t{mhz} * 1'000'000;
       }
     }
   }
-  // Sandy Bridge to Broadwell state the ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor may answer with anything.
+  // Sandy Bridge to Broadwell state the ratio to a 100 MHz clock (SDM 4, MSR_PLATFORM_INFO). A hypervisor's answer is not reliable.
   constexpr std::array<std::uint8_t, 12> models_with_ratio{0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56};
   if (!cpu.hypervisor && cpu.family == 6 && std::ranges::contains(models_with_ratio, cpu.model)) {
     if (const auto info = read_msr(msr_platform_info)) {
@@ -111,7 +112,7 @@ Reference find_reference() {
       reference.kind = Reference::Kind::power_timer_memory;
       reference.cell = reinterpret_cast<const volatile std::uint32_t*>(*mapped);
     }
-    // Firmware names timers that do not run; one that counts is believed.
+    // Firmware may list timers that do not run, so a timer is used only if it counts.
     const auto first = reference.port != 0 || reference.cell != nullptr ? reference.read() : 0;
     for (unsigned i = 0; (reference.port != 0 || reference.cell != nullptr) && i < 1000; ++i) {
       if (reference.read() != first) return reference;
@@ -132,7 +133,7 @@ struct Reading {
   std::uint32_t reference, apic_timer;
 };
 
-// All three at one moment: of several tries the one that took least, so that neither an SMI nor a host's scheduler comes between.
+// Reads all three at one moment. Keeps the fastest of several attempts, to exclude SMIs and a host's scheduler.
 Reading read_together(const Reference& reference) {
   Reading best{};
   std::uint64_t shortest = ~std::uint64_t{0};
@@ -154,16 +155,16 @@ void measure(bool tsc_known) {
   apic::set_timer(apic::TimerMode::one_shot, apic::vector_alarm, true);
   apic::start_timer(0xffffffff);
   const auto first = read_together(reference);
-  const auto limit_tsc = guessed_hz / 10;  // a reference that stops does not stop us
+  const auto limit_tsc = guessed_hz / 10;  // bounds the wait if the reference stops
   while (((reference.read() - first.reference) & reference.mask) < reference.hz / measurements_per_second &&
          read_tsc() - first.tsc < limit_tsc)
     pause();
   const auto last = read_together(reference);
   apic::start_timer(0);
   std::uint64_t ticks = (last.reference - first.reference) & reference.mask;
-  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // it stopped on the way: what it counted is no measure
+  if (ticks < reference.hz / measurements_per_second) ticks = 0;  // the reference stopped during the measurement, so its count is useless
   std::uint64_t hz = reference.hz;
-  if (tsc_known) {  // the better reference by far
+  if (tsc_known) {  // the better reference
     ticks = last.tsc - first.tsc;
     hz = tsc_hz;
   } else if (ticks != 0) {
@@ -185,7 +186,7 @@ void wait_ns(std::uint64_t duration_ns) {
   while (rough_ns() - start < duration_ns) pause();
 }
 
-// Before the first core writes IA32_TSC_ADJUST.
+// MUST run before the first core writes IA32_TSC_ADJUST.
 void choose_alarm() {
   by_deadline = features().tsc_deadline;
   auto& cpu = power::cpu_access();
@@ -201,6 +202,7 @@ void initialise_clock() {
   if (stated != 0) tsc_hz = stated;
   if (stated == 0 || !by_deadline) measure(stated != 0);
   ns_factor = static_cast<std::uint64_t>((Wide{second_ns} << factor_shift) / tsc_hz);
+  require(ns_factor != 0, "clock: an impossible TSC rate", tsc_hz);
   const auto seconds = rtc::read_unix_seconds();
   const auto since_boot_ns = machine::now_ns();
   wall_clock_ns = seconds == 0 ? 0 : seconds * second_ns - since_boot_ns;
@@ -209,12 +211,13 @@ void initialise_clock() {
 void mark_boot() { tsc_at_boot = read_tsc(); }
 
 void initialise_alarm() {
+  require(tsc_at_boot != 0, "initialise_alarm before initialise_clock");
   alarm_deadline_ns = machine::alarm_none;
   apic::set_timer(by_deadline ? apic::TimerMode::tsc_deadline : apic::TimerMode::one_shot, apic::vector_alarm, false);
 }
 
 void alarm_arrived() {
-  // The APIC's timer has a rate of its own and counts 32 bits: it may be early.
+  // The APIC's timer has its own rate and counts 32 bits, so it may be early.
   const auto deadline_ns = alarm_deadline_ns;
   if (deadline_ns == machine::alarm_none) return;
   if (machine::now_ns() < deadline_ns) {
@@ -248,8 +251,8 @@ void set_alarm(std::uint64_t deadline_ns) noexcept {
   const auto now = now_ns();
   const auto left_ns = deadline_ns > now ? deadline_ns - now : 0;
   if (by_deadline) {
-    // The MSR compares with this core's own counter. One tick more than the division says: never early. A deadline beyond 2^63 ticks is as
-    // good as none.
+    // The MSR compares with this core's own counter. One tick is added to the quotient, so that the alarm is never early. A deadline beyond
+    // 2^62 ticks never matters.
     const auto ticks = static_cast<std::uint64_t>(std::min<Wide>((Wide{left_ns} << factor_shift) / ns_factor + 1, Wide{1} << 62));
     write_msr_known(msr_tsc_deadline, read_tsc() + ticks);
     return;

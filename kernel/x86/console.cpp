@@ -8,6 +8,7 @@
 #include "kernel/boot_log.hpp"
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/serial.hpp"
@@ -43,7 +44,7 @@ void write(std::string_view text) {
   if (locked) held.store(false, std::memory_order_release);
 }
 
-void tell_boot_log() {
+void write_boot_log() {
   char lines[1024];
   for (std::uint64_t next = 0;;) {
     const auto part = boot_log::read(next, lines);
@@ -56,12 +57,13 @@ void tell_boot_log() {
 }  // namespace
 
 void open(const EarlyOptions& options) {
+  require(!opened.load(), "console::open called twice");
   chosen = options;
   for (const SerialPort& port : std::span(options.serial).first(options.serial_count)) {
     if (!serial::open(port)) print("neap: there is no UART at ", hex(port.port));
   }
   if (options.vga && !vga::open()) print("neap: there is no screen in text mode (UEFI leaves it in graphics)");
-  tell_boot_log();
+  write_boot_log();
   opened.store(true);
 }
 
@@ -74,7 +76,7 @@ void drain() { serial::drain(); }
 void break_lock() {
   broken.store(true);
   boot_log::break_lock();
-  // So early that nothing was chosen: a panic is seen where most machines can show it.
+  // If no device was opened yet, the panic is shown on the devices that most machines have.
   if (!opened.load()) open(EarlyOptions{});
 }
 

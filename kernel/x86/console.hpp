@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: BSL-1.0
-// The console: every place where lines go, one line after the other.
+// The console: writes complete lines to every open device.
 //
-// Lines go to the boot log from the first instruction of C++ on. Where else is known once the command line is, so what was said until then
-// is said again to each device as it is opened. It must work to the last line of a panic, on any core: a lock held by a core that was
-// stopped is broken. Writing is `machine::console_write`.
+// Lines go to the boot log from the first instruction of C++ on. The devices are known once the boot options are read, so each device is
+// sent the earlier lines when it is opened. The console must work on any core until the last line of a panic, so a lock held by a stopped
+// core is ignored then. `machine::console_write` writes.
 #pragma once
 
 #include "kernel/early_options.hpp"
 
 namespace neap::x86::console {
 
-/// Opens what `options` name, and tells it the boot log. A device that is not there is said once, on the others. Core 0, once, while the
-/// boot page tables hold.
+/// Opens the devices that `options` names, and writes the boot log to each. A missing device is reported once, on the others. Core 0, once,
+/// while the boot page tables are in use.
 void open(const EarlyOptions& options);
 
-/// As `open` was given them.
+/// The options passed to `open`.
 [[nodiscard]] const EarlyOptions& options();
 
-/// The boot page tables have gone; before anything is written.
+/// Moves to the final page tables. MUST be called before anything is written through them.
 void use_new_tables();
 
-/// Waits until the last line has left, 80 ms at most: before power goes off.
+/// Waits until the last line is sent, at most 80 ms: before power goes off.
 void drain();
 
-/// From here on nobody waits for a line of another core: they have stopped, perhaps in the middle of one.
+/// From now on no core waits for another core's line: the others were stopped, perhaps in the middle of one.
 void break_lock();
 
 }  // namespace neap::x86::console

@@ -29,7 +29,7 @@ namespace neap::x86 {
 
 namespace {
 
-/// All that a starting core is given. trampoline.S knows the first two.
+/// All parameters of a starting core. trampoline.S uses the first two.
 struct CoreStart {
   std::uint64_t root;
   std::uint64_t stack_top;
@@ -52,13 +52,13 @@ void neap_core_entered(CoreStart* start) noexcept;
 namespace {
 
 constexpr std::uint64_t init_wait_ns = 10'000'000;    // MP specification 1.4, B.4
-constexpr std::uint64_t second_startup_ns = 200'000;  // likewise
+constexpr std::uint64_t second_startup_ns = 200'000;  // MP specification 1.4, B.4
 constexpr std::uint64_t start_limit_ns = 1'000'000'000;
 
 constinit std::array<std::uint32_t, machine::cores_max> apic_ids{};
 constinit std::array<std::uint8_t, machine::cores_max> nodes{};
 
-/// Those that firmware lists and we can reach, this one first.
+/// The reachable cores that firmware lists, this one first.
 struct Present {
   std::uint32_t apic_id;
   unsigned running;
@@ -72,46 +72,46 @@ constinit thread_local std::uint64_t tsc_offset = 0;
 
 // --- Two cores compare their counters ----------------------------------------------------------------------------------------------------
 //
-// Core 0 asks, the new core answers with its counter; of many rounds the one with the shortest way there and back bounds the difference.
+// Core 0 sends a request, and the new core answers with its counter. The shortest of many round trips bounds the difference.
 
-constinit std::atomic<std::uint32_t> question{0}, answered{0};
-constinit std::atomic<std::uint64_t> answer_tsc{0};
-constexpr unsigned rounds = 16, rounds_least = 2;
+constinit std::atomic<std::uint32_t> request{0}, reply{0};
+constinit std::atomic<std::uint64_t> reply_tsc{0};
+constexpr unsigned rounds = 16, rounds_min = 2;
 constexpr std::uint64_t rounds_limit_ns = 1'000'000;
-constexpr std::uint32_t last_question = ~std::uint32_t{0};
+constexpr std::uint32_t last_request = ~std::uint32_t{0};
 
-void answer_questions() {
+void answer_clock_requests() {
   const auto start = rough_ns();
   for (std::uint32_t seen = 0; rough_ns() - start < start_limit_ns;) {
-    const auto now = question.load(std::memory_order_acquire);
+    const auto now = request.load(std::memory_order_acquire);
     if (now == seen) continue;
-    if (now == last_question) return;
-    answer_tsc.store(read_tsc_ordered(), std::memory_order_relaxed);
-    answered.store(now, std::memory_order_release);
+    if (now == last_request) return;
+    reply_tsc.store(read_tsc_ordered(), std::memory_order_relaxed);
+    reply.store(now, std::memory_order_release);
     seen = now;
   }
 }
 
-// What must be added to the new core's counter; 0 if the measurement cannot tell it from equal.
-std::uint64_t ask_for_offset() {
+// The value to add to the new core's counter; 0 if the measurement cannot distinguish it from zero.
+std::uint64_t measure_offset() {
   std::uint64_t shortest = ~std::uint64_t{0};
   std::int64_t best = 0;
-  answered.store(0, std::memory_order_relaxed);
+  reply.store(0, std::memory_order_relaxed);
   const auto begin = rough_ns();
   for (std::uint32_t round = 1; round <= rounds; ++round) {
-    if (round > rounds_least && rough_ns() - begin > rounds_limit_ns) break;  // emulated on too few host cores: nothing to be learnt
+    if (round > rounds_min && rough_ns() - begin > rounds_limit_ns) break;  // emulated on too few host cores: more rounds would not help
     const auto before = read_tsc_ordered();
-    question.store(round, std::memory_order_release);
-    while (answered.load(std::memory_order_acquire) != round) {
+    request.store(round, std::memory_order_release);
+    while (reply.load(std::memory_order_acquire) != round) {
       if (read_tsc() - before > machine::timestamp_hz()) break;
       pause();
     }
     const auto after = read_tsc_ordered();
-    if (answered.load(std::memory_order_acquire) != round || after - before >= shortest) continue;
+    if (reply.load(std::memory_order_acquire) != round || after - before >= shortest) continue;
     shortest = after - before;
-    best = static_cast<std::int64_t>(before + (after - before) / 2 - answer_tsc.load(std::memory_order_relaxed));
+    best = static_cast<std::int64_t>(before + (after - before) / 2 - reply_tsc.load(std::memory_order_relaxed));
   }
-  question.store(last_question, std::memory_order_release);
+  request.store(last_request, std::memory_order_release);
   const auto error = static_cast<std::int64_t>(shortest / 2 + 1);
   return best > error || best < -error ? static_cast<std::uint64_t>(best) : 0;
 }
@@ -122,7 +122,7 @@ constinit std::atomic<bool> offset_known{false};
 // --- The page below 1 MiB ----------------------------------------------------------------------------------------------------------------
 
 void fill_trampoline(std::uint64_t page) {
-  // Real mode reaches it by the boot tables' copy of low memory, we by a mapping of our own.
+  // The starting core uses the page at its physical address; this code writes it through a mapping of its own.
   const auto bytes = static_cast<std::size_t>(trampoline_end - trampoline_start);
   require(bytes <= page_bytes, "trampoline longer than a page");
   const auto mapped = paging::map(page, page_bytes, paging::Access::read_write, paging::Cache::write_back);
@@ -151,16 +151,17 @@ unsigned order_for(std::uint64_t bytes) {
 }
 
 bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
+  require(core != 0 && core < machine::cores_max, "start_cores: no such core number", core);
   const auto block_bytes = tls_block_bytes() + sizeof(Descriptors) + alignof(Descriptors);
   const auto order = order_for(block_bytes);
-  neap::memory::prefer_node(nodes[core]);  // what a core touches most
+  neap::memory::prefer_node(nodes[core]);  // the node of the memory that the core uses most
   auto* const block = static_cast<std::byte*>(neap::memory::allocate_pages(order));
   const bool stacks = block != nullptr && paging::map_stacks(core);
   neap::memory::prefer_node(nodes[0]);
   if (!stacks) return false;
   std::memset(block, 0, page_bytes << order);
   start.root = paging::root();
-  // As a call leaves it; the entry code pushes the return address.
+  // As after a call: the entry code pushes the return address.
   start.stack_top = stack_top(core, main_stack);
   start.descriptors = reinterpret_cast<Descriptors*>(block);
   start.thread_pointer = prepare_tls(block + round_up(sizeof(Descriptors), alignof(Descriptors)));
@@ -191,14 +192,15 @@ std::uint8_t node_of_apic(std::uint32_t apic_id) {
 enum class Outcome : std::uint8_t { started, absent, stuck };
 
 Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
-  question.store(0);
+  require(page % page_bytes == 0 && page < 0x100000, "start_cores: the start page is not a page below 1 MiB", page);
+  request.store(0);
   offset_known.store(false);
   core_start_slot.store(&start);
   const auto page_number = static_cast<std::uint8_t>(page / page_bytes);
   apic::send_startup(apic_id, page_number);
   if (!wait_for_slot_taken(second_startup_ns)) {
     apic::send_startup(apic_id, page_number);
-    // Not come: take the record back, unless it comes this very moment.
+    // The core did not start. Take the record back, unless the core takes it at this moment.
     if (!wait_for_slot_taken(start_limit_ns) && core_start_slot.exchange(nullptr) != nullptr) return Outcome::absent;
   }
   const auto begin = rough_ns();
@@ -207,7 +209,7 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
     pause();
   }
   if (start.entry == nullptr) return Outcome::started;
-  offset_found.store(ask_for_offset());
+  offset_found.store(measure_offset());
   offset_known.store(true, std::memory_order_release);
   while (running.load(std::memory_order_acquire) != start.core + 1) {
     if (rough_ns() - begin > 2 * start_limit_ns) return Outcome::stuck;
@@ -216,7 +218,8 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
   return Outcome::started;
 }
 
-// Interrupts stay closed, and nobody sends any: what ends MWAIT now and then is no reason to stay up. The line is the core's own stack.
+// Interrupts stay closed and no core sends any. MWAIT may still end now and then, so it is repeated. The monitored line is on the core's
+// own stack.
 [[noreturn]] void park() {
   const auto plan = power::plan_parked();
   if (plan.way != power::Way::mwait) halt_for_ever();
@@ -232,11 +235,11 @@ Outcome start_one(CoreStart& start, std::uint32_t apic_id, std::uint64_t page) {
 void neap_core_entered(CoreStart* start) noexcept {
   write_msr_known(msr_fs_base, start->thread_pointer);
   load_descriptors(*start->descriptors, start->core);
-  write_msr_known(msr_fs_base, start->thread_pointer);  // loading a segment register may clear it
+  write_msr_known(msr_fs_base, start->thread_pointer);  // loading a segment register may have cleared it
   enable_cpu_state();
   core_number = start->core;
   neap::memory::prefer_node(nodes[core_number]);
-  // Firmware that wrote some cores' counters shows here; equal adjustments give equal counters.
+  // Firmware may have written the counters of some cores. Equal adjustments make equal counters.
   if (features().tsc_adjust) (void)write_msr(msr_tsc_adjust, start->tsc_adjust);
   apic::enable_this_core(false);
   machine_checks::start_this_core(core_number);
@@ -246,20 +249,21 @@ void neap_core_entered(CoreStart* start) noexcept {
     park();
   }
   power::start_this_core(core_number);
-  firmware::look_at_core(core_number);
+  firmware::check_core(core_number);
   initialise_alarm();
   auto* const entry = start->entry;
   start->ready.store(true, std::memory_order_release);
-  answer_questions();
+  answer_clock_requests();
   while (!offset_known.load(std::memory_order_acquire)) pause();
   tsc_offset = offset_found.load();
-  // Core 0 goes on to the next core only now: the shared words above are this core's until then.
+  // Core 0 waits for this before it starts the next core, because until this point this core uses the shared words above.
   running.fetch_add(1, std::memory_order_release);
   entry();
   panic("a core's entry returned");
 }
 
 void initialise_first_core() {
+  require(present_count == 0, "initialise_first_core called twice");
   apic_ids[0] = apic::this_id();
   nodes[0] = node_of_apic(apic_ids[0]);
   neap::memory::prefer_node(nodes[0]);
@@ -272,7 +276,10 @@ void initialise_first_core() {
   topology = find_topology(power::cpu_access());
 }
 
-std::uint32_t apic_id_of(unsigned core) { return apic_ids[core]; }
+std::uint32_t apic_id_of(unsigned core) {
+  require(core < machine::cores_max, "apic_id_of: no such core", core);
+  return apic_ids[core];
+}
 
 std::uint64_t this_core_tsc_offset() { return tsc_offset; }
 
@@ -285,7 +292,10 @@ void use_first_core_tls() {
   use_first_core_tls_pointer();
 }
 
-void use_first_core_tls_pointer() { write_msr_known(msr_fs_base, first_core_thread_pointer); }
+void use_first_core_tls_pointer() {
+  require(first_core_thread_pointer != 0, "use_first_core_tls_pointer before use_first_core_tls");
+  write_msr_known(msr_fs_base, first_core_thread_pointer);
+}
 
 }  // namespace neap::x86
 
@@ -297,14 +307,17 @@ unsigned core_count() noexcept { return running.load(std::memory_order_relaxed);
 
 unsigned this_core() noexcept { return core_number; }
 
-unsigned node_of(unsigned core) noexcept { return nodes[core]; }
+unsigned node_of(unsigned core) noexcept {
+  require(core < cores_max, "node_of: no such core", core);
+  return nodes[core];
+}
 
 unsigned cores_present() noexcept { return present_count; }
 
 CorePlace present_place(unsigned present) noexcept {
-  require(present < present_count, "a core that is not there", present);
+  require(present < present_count, "present_place: no such core", present);
   const auto package_id = [](unsigned i) { return present_cores[i].apic_id >> topology.package_shift; };
-  // Dense, in the order of first appearance.
+  // Dense numbers, in the order of first appearance.
   unsigned package = 0;
   for (unsigned i = 0; package_id(i) != package_id(present); ++i) {
     bool first = true;
@@ -321,7 +334,7 @@ CorePlace present_place(unsigned present) noexcept {
 
 namespace {
 
-/// Starts cores one after the other, those that run before those that are parked: numbers of the first are dense.
+/// Starts cores one after the other, first those that run and then those that are parked, so that the numbers of the first are dense.
 class Starter {
  public:
   explicit Starter(std::uint64_t page) : page_(page) {}
@@ -336,7 +349,7 @@ class Starter {
     }
     apic_ids[next_] = core.apic_id;
     const auto outcome = start_one(start, core.apic_id, page_);
-    prepared_ = outcome == Outcome::absent;  // what was prepared is untouched: for the next one
+    prepared_ = outcome == Outcome::absent;  // the prepared stacks are untouched, so the next core uses them
     if (outcome != Outcome::started) print("neap: the core with APIC id ", core.apic_id, " did not start within 1 s, left out");
     if (outcome == Outcome::started) {
       if (entry != nullptr) {
@@ -346,7 +359,7 @@ class Starter {
       }
       ++next_;
     }
-    return outcome != Outcome::stuck;  // such a one holds this number's stack, and the words that cores are started by
+    return outcome != Outcome::stuck;  // the stuck core may still use this number's stack, and the words for starting cores
   }
   [[nodiscard]] unsigned parked() const { return parked_; }
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
-// Starting the other cores, and which is which.
+// Starts the other cores, and maps core numbers to APIC ids.
 #pragma once
 
 #include <cstdint>
 
 namespace neap::x86 {
 
-/// Core 0: which APIC it is. After ACPI and APIC are up.
+/// Determines core 0's APIC id. Needs ACPI and the APIC.
 void initialise_first_core();
 
 /// The APIC id of a running core.
 [[nodiscard]] std::uint32_t apic_id_of(unsigned core);
 
-/// What this core's TSC lacks to core 0's; 0 wherever the hardware keeps them together.
+/// The amount by which this core's TSC is behind core 0's; 0 wherever the hardware keeps them equal.
 [[nodiscard]] std::uint64_t this_core_tsc_offset();
 
-/// Thread-local storage of core 0, before anything uses it. The pointer alone again after segments were loaded, which may clear it.
+/// Sets up core 0's thread-local storage; MUST be called before its first use. The second function only sets the pointer again, because
+/// loading a segment register may clear it.
 void use_first_core_tls();
 void use_first_core_tls_pointer();
 

@@ -27,13 +27,11 @@ Features read_features() {
   if (f.largest_leaf >= 7) {
     const auto leaf7 = cpuid(7);
     f.tsc_adjust = leaf7.ebx & bit(1);
-    f.rdseed = leaf7.ebx & bit(18);
   }
   f.huge_pages = cpuid(0x80000001).edx & bit(26);
-  constexpr std::uint8_t bits_without_leaf = 36, bits_most = 52;
+  constexpr std::uint8_t bits_without_leaf = 36, bits_max = 52;
   f.physical_bits = bits_without_leaf;
-  if (cpuid(0x80000000).eax >= 0x80000008) f.physical_bits = std::min(static_cast<std::uint8_t>(cpuid(0x80000008).eax), bits_most);
-  if (cpuid(0x80000000).eax >= 0x80000007) f.invariant_tsc = cpuid(0x80000007).edx & bit(8);
+  if (cpuid(0x80000000).eax >= 0x80000008) f.physical_bits = std::min(static_cast<std::uint8_t>(cpuid(0x80000008).eax), bits_max);
   return f;
 }
 
@@ -42,7 +40,7 @@ Features read_features() {
 const Features& features() {
   static constinit Features known{};
   static constinit bool read = false;
-  if (!read) {  // the first call is core 0's, long before there is another core
+  if (!read) {  // the first call is core 0's, long before other cores start
     known = read_features();
     read = true;
   }
@@ -51,15 +49,15 @@ const Features& features() {
 
 void enable_cpu_state() {
   auto cr0 = read_cr0();
-  cr0 &= ~(cr0_emulation | cr0_task_switched | cr0_not_write_through | cr0_cache_disable);  // an INIT leaves caches off
+  cr0 &= ~(cr0_emulation | cr0_task_switched | cr0_not_write_through | cr0_cache_disable);  // an INIT leaves the caches off
   cr0 |= cr0_monitor_coprocessor | cr0_numeric_error | cr0_write_protect;
   write_cr0(cr0);
   auto cr4 = read_cr4() | cr4_page_global | cr4_fxsr | cr4_simd_exceptions;
   if (features().xsave) cr4 |= cr4_xsave;
-  if (features().machine_check) cr4 |= cr4_machine_check;  // else one is a shutdown without a word
+  if (features().machine_check) cr4 |= cr4_machine_check;  // otherwise a machine check silently shuts the machine down
   write_cr4(cr4);
   if (features().xsave) {
-    // x87, SSE, AVX and the three parts of AVX-512: whichever the CPU has, so that an application may be compiled for them (SDM 1, 13.3).
+    // All of x87, SSE, AVX and the three parts of AVX-512 that this CPU has: an application may be compiled for them (SDM 1, 13.3).
     constexpr std::uint64_t wanted = 0b11100111;
     auto state = cpuid(0xd).eax & wanted;
     constexpr std::uint64_t avx512 = 0b11100000;

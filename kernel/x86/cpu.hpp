@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Instructions that C++ has no words for, and the bits they use (Intel SDM, volumes 2 and 3A).
+// Instructions without a C++ equivalent, and the bits that they use (Intel SDM, volumes 2 and 3A).
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ inline std::uint64_t read_tsc() {
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
   return high << 32 | low;
 }
-/// Waits for all earlier loads; what follows is not begun before (SDM 2B, RDTSC).
+/// Waits for all earlier loads. Later instructions do not start before it (SDM 2B, RDTSC).
 inline std::uint64_t read_tsc_ordered() {
   std::uint32_t low, high;
   asm volatile("lfence; rdtsc; lfence" : "=a"(low), "=d"(high)::"memory");
@@ -93,7 +93,7 @@ inline void pause() { asm volatile("pause" ::: "memory"); }
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }
 
-// --- Model specific registers that every x86-64 CPU has; others go through msr.hpp, which survives a #GP ---------------------------------
+// --- Model specific registers of every x86-64 CPU. Others MUST go through msr.hpp, which survives a #GP ----------------------------------
 
 constexpr std::uint32_t msr_apic_base = 0x1b;
 constexpr std::uint32_t msr_tsc_adjust = 0x3b;
@@ -111,17 +111,17 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
   asm volatile("wrmsr" ::"c"(msr), "a"(static_cast<std::uint32_t>(value)), "d"(static_cast<std::uint32_t>(value >> 32)) : "memory");
 }
 
-/// What this CPU can do, as far as we use it. Read once by core 0.
+/// The features of this CPU that Neap uses. Read once by core 0.
 struct Features {
-  bool x2apic, tsc_deadline, invariant_tsc, huge_pages, xsave, rdrand, rdseed, hypervisor, tsc_adjust, machine_check;
+  bool x2apic, tsc_deadline, huge_pages, xsave, rdrand, hypervisor, tsc_adjust, machine_check;
   std::uint32_t largest_leaf;
   bool intel;
-  std::uint8_t family, model;  ///< with the extended parts added in
+  std::uint8_t family, model;  ///< including the extended parts
   std::uint8_t physical_bits;  ///< of an address: a page-table entry with a higher bit set faults (SDM 3A, 4.1.4)
 };
 [[nodiscard]] const Features& features();
 
-/// SSE, AVX and the like on for this core, faults on writes to read-only pages, global pages.
+/// Turns on SSE, AVX and similar extensions, faults on writes to read-only pages, and global pages for this core.
 void enable_cpu_state();
 
 }  // namespace neap::x86

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
 
@@ -99,6 +101,8 @@ void fill_interrupt_table() {
 }
 
 void load_descriptors(Descriptors& descriptors, unsigned core) {
+  require(core < machine::cores_max, "load_descriptors: no such core", core);
+  require(interrupt_table[0].type == interrupt_gate, "load_descriptors before fill_interrupt_table", core);
   fill(descriptors);
   auto& state = descriptors.task_state;
   state.interrupt_stack[static_cast<unsigned>(InterruptStack::nmi) - 1] = stack_top(core, nmi_stack);
@@ -109,7 +113,7 @@ void load_descriptors(Descriptors& descriptors, unsigned core) {
 
 void use_boot_stack_for_faults(Descriptors& descriptors) {
   fill(descriptors);
-  // Far enough below its top that the frames of a fault and of what it interrupted lie apart.
+  // Far enough below the stack's top that the frames of a fault do not overlap those of the interrupted code.
   constexpr std::uint64_t apart = 8192;
   for (unsigned i = 0; i < 3; ++i) descriptors.task_state.interrupt_stack[i] = address_of(boot_stack_top) - apart;
   load_tables(descriptors);
@@ -118,12 +122,13 @@ void use_boot_stack_for_faults(Descriptors& descriptors) {
 std::uint64_t tls_block_bytes() { return round_up(address_of(tls_bytes), address_of(tls_alignment)) + address_of(tls_alignment) + 64; }
 
 std::uint64_t prepare_tls(std::byte* block) {
-  // x86-64 TLS, variant II: variables lie below the thread pointer, at its distance rounded to the segment's own alignment and no more; the
-  // word at the pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
+  // x86-64 TLS, variant II. Variables are below the thread pointer, at a distance rounded up to exactly the segment's alignment. The word
+  // at the pointer is the pointer itself (System V ABI draft on TLS, 3.4.6).
   const auto alignment = address_of(tls_alignment);
   const auto pointer = round_up(address_of(block) + round_up(address_of(tls_bytes), alignment), alignment);
   auto* const variables = reinterpret_cast<std::byte*>(pointer - round_up(address_of(tls_bytes), alignment));
   std::memcpy(variables, tls_start, address_of(tls_data_end) - address_of(tls_start));
+  require(pointer + sizeof pointer <= address_of(block) + tls_block_bytes(), "prepare_tls: the block is too short", pointer);
   *reinterpret_cast<std::uint64_t*>(pointer) = pointer;
   return pointer;
 }

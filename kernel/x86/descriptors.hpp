@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Segment and interrupt descriptors.
 //
-// Long mode keeps of segmentation only what the CPU insists on: a code segment, a TSS that names the stacks for faults that must not use
-// the present one, and the base of FS, which is where a core's thread-local storage is. The interrupt table is the same for all cores.
+// Long mode still requires three parts of segmentation: a code segment, a TSS, and the base of FS. The TSS names the stacks for faults that
+// must not use the current one. FS points to a core's thread-local storage. All cores share one interrupt table.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,25 @@ struct [[gnu::packed]] TaskState {
   std::uint16_t io_map;
 };
 
-/// What the CPU reads of a core; lives as long as the core.
+/// The data of one core that the CPU reads; MUST live as long as the core.
 struct alignas(64) Descriptors {
   std::uint64_t segments[5];
   TaskState task_state;
 };
 
-/// Entries of the interrupt stack table, 1 to 7 (0: stay on the present stack).
+/// Entries of the interrupt stack table, 1 to 7 (0: stay on the current stack).
 enum class InterruptStack : std::uint8_t { none = 0, nmi = 1, double_fault = 2, machine_check = 3 };
 
 /// Fills the interrupt table. Core 0, before any core loads it.
 void fill_interrupt_table();
 
-/// Makes `descriptors` this core's, with the fault stacks of slot `core` (paging.hpp), and loads the interrupt table.
+/// Loads `descriptors` on this core, with the fault stacks of slot `core` (paging.hpp), and loads the interrupt table.
 void load_descriptors(Descriptors& descriptors, unsigned core);
 
-/// Before slot 0 is mapped core 0 takes its faults on the boot stack.
+/// Core 0 takes its faults on the boot stack until slot 0 is mapped.
 void use_boot_stack_for_faults(Descriptors& descriptors);
 
-/// Bytes that a core's thread-local block needs, with alignment and the pointer to itself.
+/// Size of a core's thread-local block, including alignment and the pointer to itself.
 [[nodiscard]] std::uint64_t tls_block_bytes();
 
 /// Lays a core's thread-local variables out in `block` (zeroed, `tls_block_bytes()` long) and returns the thread pointer for FS.

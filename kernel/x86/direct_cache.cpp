@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Direct cache access: which core's cache a card's write is meant for.
+// Direct cache access: the tag that makes the chipset put a card's write into a core's cache.
 //
-// The CPU has to know the hints (CPUID leaf 1, ECX bit 18), and the chipset's I/OAT device has to let them through. The tag is the low byte
-// of the core's APIC id, as the chipset's own table has it as long as nobody changes that; where firmware did, hints go astray, which costs
-// time and nothing else. Not tried: no machine with such a chipset was at hand.
+// The CPU must support the hints (CPUID leaf 1, ECX bit 18), and the chipset's I/OAT device must forward them. The tag is the low byte of
+// the core's APIC id, as in the chipset's default table. If firmware changed that table, hints reach the wrong core, which costs only time.
+// Untested: no machine with such a chipset was available.
 #include <algorithm>
 #include <array>
 
@@ -18,7 +18,7 @@ Result<std::uint8_t> cache_tag(unsigned core) noexcept {
   constexpr std::uint32_t cpu_has_dca = 1U << 18;
   if ((x86::cpuid(1).ecx & cpu_has_dca) == 0)
     return failure(ErrorCode::unsupported, "this CPU has no direct cache access (CPUID leaf 1, ECX bit 18)");
-  // First functions: 5400, 5500 and 5520, Jasper Forest, Xeons from Sandy Bridge to Broadwell.
+  // First functions of the I/OAT devices: 5400, 5500 and 5520, Jasper Forest, Xeons from Sandy Bridge to Broadwell.
   constexpr std::array<std::uint16_t, 7> io_at_devices{0x402F, 0x3430, 0x3710, 0x3C20, 0x0E20, 0x2F20, 0x6F20};
   const bool chipset = std::ranges::any_of(pci::devices(), [&](const pci::Device& device) {
     return device.vendor_id == 0x8086 && std::ranges::find(io_at_devices, device.device_id) != io_at_devices.end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Compiled without vector registers (CMakeLists.txt): a fix-up returns to code that holds values in them.
+// Compiled without vector registers (CMakeLists.txt), because a fix-up returns to code that still uses their values.
 #include "kernel/x86/exceptions.hpp"
 
 #include <array>
@@ -84,7 +84,7 @@ void print_registers(const ExceptionFrame& f, std::uint64_t address) {
   print("  r12 ", hex(f.r12), "  r13 ", hex(f.r13), "  r14 ", hex(f.r14), "  r15 ", hex(f.r15));
 }
 
-// What was tried, in words.
+// The attempted access, in words.
 const char* page_fault_kind(std::uint64_t error_code, std::uint64_t address) {
   constexpr std::uint64_t nearly_null = 64 * 1024;
   if (error_code & fault_reserved) return "reserved bit set in the page tables";
@@ -95,9 +95,9 @@ const char* page_fault_kind(std::uint64_t error_code, std::uint64_t address) {
   return error_code & fault_write ? "write to an address that is not mapped" : "read of an address that is not mapped";
 }
 
-// A pointer whose bits 63 to 47 differ is no address and raises #GP, which does not say which (SDM 1, 3.3.7.1). So name the registers that
-// hold such a value.
-void add_what_is_no_address(Line& text, const ExceptionFrame& f) {
+// A pointer whose bits 63 to 47 differ is not canonical. Using it raises #GP, which does not report the pointer (SDM 1, 3.3.7.1). So the
+// report names the registers that hold such a value.
+void add_noncanonical_registers(Line& text, const ExceptionFrame& f) {
   struct Named {
     const char* name;
     std::uint64_t value;
@@ -106,7 +106,7 @@ void add_what_is_no_address(Line& text, const ExceptionFrame& f) {
                              Named{"rdi", f.rdi}, Named{"rbp", f.rbp}, Named{"rsp", f.rsp}, Named{"r8", f.r8},   Named{"r9", f.r9},
                              Named{"r10", f.r10}, Named{"r11", f.r11}, Named{"r12", f.r12}, Named{"r13", f.r13}, Named{"r14", f.r14},
                              Named{"r15", f.r15}, Named{"rip", f.rip}};
-  const char* between = ": no address: ";
+  const char* between = ": not a canonical address: ";
   for (const auto& [name, value] : registers) {
     const auto sign = static_cast<std::int64_t>(value) >> 47;
     if (sign == 0 || sign == -1) continue;
@@ -115,7 +115,8 @@ void add_what_is_no_address(Line& text, const ExceptionFrame& f) {
   }
 }
 
-// A jump to nowhere has no frame to unwind, but the call that made it left its return address: go on as if it had returned.
+// A jump to an unmapped address has no frame to unwind, but its call left the return address on the stack. So continue as if the call had
+// returned.
 void step_out_of_bad_jump(ExceptionFrame& frame) {
   if (is_code(frame.rip) || !paging::is_mapped(frame.rsp, 8)) return;
   const auto caller = *reinterpret_cast<const std::uint64_t*>(frame.rsp);
@@ -124,8 +125,8 @@ void step_out_of_bad_jump(ExceptionFrame& frame) {
   frame.rsp += 8;
 }
 
-// A core whose registers are so broken that the report faults again would go round for ever. This counts all cores' reports, since nothing
-// of a core's own can be trusted then; that many at once are not explained otherwise.
+// A core with badly damaged registers may fault again in each report, without end. So the reports of all cores are counted, because no
+// per-core state can be trusted then. So many concurrent reports have no other explanation.
 constinit std::atomic<unsigned> reports{0};
 constexpr unsigned reports_max = 20;
 
@@ -145,7 +146,7 @@ constexpr unsigned reports_max = 20;
     if (const auto event = event_of(frame, buffer); !event.empty()) text << ", in the event " << event;
   } else {
     text << names[frame.vector % names.size()];
-    if (frame.vector == vector_general_protection && frame.error_code == 0) add_what_is_no_address(text, frame);
+    if (frame.vector == vector_general_protection && frame.error_code == 0) add_noncanonical_registers(text, frame);
     if (frame.vector == vector_machine_check) machine_checks::report_here(machine::this_core(), text);
     if (frame.vector == vector_page_fault) text << ": " << page_fault_kind(frame.error_code, address) << " (" << hex(address) << ')';
   }
@@ -167,28 +168,28 @@ constinit std::array<std::atomic<const ExceptionFrame*>, machine::cores_max> sto
   halt_for_ever();
 }
 
-// --- Waiting while another core looks ----------------------------------------------------------------------------------------------------
+// --- Inspecting another core -------------------------------------------------------------------------------------------------------------
 
-constexpr unsigned nobody = ~0U;
-constinit std::atomic<unsigned> looked_at{nobody};                 // the core that is to wait
-constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // where it does
-constexpr std::uint64_t look_limit_ns = 1'000'000'000;
+constexpr unsigned no_core = ~0U;
+constinit std::atomic<unsigned> inspected{no_core};                // the core that must wait
+constinit std::atomic<const ExceptionFrame*> waiting_at{nullptr};  // the frame at which it waits
+constexpr std::uint64_t inspection_limit_ns = 1'000'000'000;
 
-// An NMI that comes when its asker has given up is nobody's; one for each look that failed.
-constinit std::array<std::atomic<unsigned>, machine::cores_max> late_looks{};
-bool late_look(unsigned core) {
-  unsigned left = late_looks[core].load();
+// An NMI may arrive after its sender has given up. Such an NMI is ignored, one for each failed attempt.
+constinit std::array<std::atomic<unsigned>, machine::cores_max> late_inspections{};
+bool is_late_inspection(unsigned core) {
+  unsigned left = late_inspections[core].load();
   while (left != 0) {
-    if (late_looks[core].compare_exchange_weak(left, left - 1)) return true;
+    if (late_inspections[core].compare_exchange_weak(left, left - 1)) return true;
   }
   return false;
 }
 
-bool wait_while_looked_at(const ExceptionFrame& frame) {
+bool wait_while_inspected(const ExceptionFrame& frame) {
   const ExceptionFrame* nowhere = nullptr;
-  if (looked_at.load() != machine::this_core() || !waiting_at.compare_exchange_strong(nowhere, &frame)) return false;
+  if (inspected.load() != machine::this_core() || !waiting_at.compare_exchange_strong(nowhere, &frame)) return false;
   const auto start = rough_ns();
-  while (looked_at.load() == machine::this_core() && !stopping.load() && rough_ns() - start < look_limit_ns) pause();
+  while (inspected.load() == machine::this_core() && !stopping.load() && rough_ns() - start < inspection_limit_ns) pause();
   const ExceptionFrame* here = &frame;
   waiting_at.compare_exchange_strong(here, nullptr);
   return true;
@@ -196,18 +197,18 @@ bool wait_while_looked_at(const ExceptionFrame& frame) {
 
 // --- Machine checks ----------------------------------------------------------------------------------------------------------------------
 //
-// The exception comes on all threads of the machine at once (SDM 3B, 16.10.4.1), parked ones too. One of them reports: one that sees the
-// error in a bank of its own if there is any, else whichever has waited in vain. The others halt; the panic's NMI finds them there.
+// The exception is raised on all threads of the machine at once (SDM 3B, 16.10.4.1), including parked ones. One core reports: one that sees
+// the error in its own bank, otherwise the first whose wait times out. The others halt, where the panic's NMI interrupts them.
 
-constinit std::atomic<unsigned> machine_check_reporter{nobody};
+constinit std::atomic<unsigned> machine_check_reporter{no_core};
 constexpr std::uint64_t other_reporter_ns = 200'000'000;
 
 void wait_for_machine_check_reporter() {
   machine_checks::leave_exception();
   const auto start = rough_ns();
-  const auto there = [] { return machine_check_reporter.load() != nobody; };
+  const auto there = [] { return machine_check_reporter.load() != no_core; };
   while (!machine_checks::any_here() && !there() && rough_ns() - start < other_reporter_ns) pause();
-  unsigned reporter = nobody;
+  unsigned reporter = no_core;
   const unsigned self = machine::this_core();
   if (!machine_check_reporter.compare_exchange_strong(reporter, self) && reporter != self) halt_for_ever();
 }
@@ -217,9 +218,9 @@ void wait_for_machine_check_reporter() {
 extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
   if (frame->vector == vector_general_protection && fix_up(*frame)) return;
   if (frame->vector == vector_nmi) {
-    const bool looked = wait_while_looked_at(*frame);
+    const bool looked = wait_while_inspected(*frame);
     if (stopping.load()) stop_here(*frame);
-    if (looked || late_look(machine::this_core())) return;
+    if (looked || is_late_inspection(machine::this_core())) return;
   }
   if (frame->vector == vector_machine_check) wait_for_machine_check_reporter();
   const bool may_be_bad_memory =
@@ -228,9 +229,10 @@ extern "C" void neap_handle_exception(ExceptionFrame* frame) noexcept {
   report(*frame);
 }
 
-bool look_at_core(unsigned core, std::uint64_t limit_ns, void (*look)(const ExceptionFrame& frame, void* context), void* context) noexcept {
-  unsigned expected = nobody;
-  if (!looked_at.compare_exchange_strong(expected, core)) return false;
+bool inspect_core(unsigned core, std::uint64_t limit_ns, void (*look)(const ExceptionFrame& frame, void* context), void* context) noexcept {
+  require(core < machine::core_count() && core != machine::this_core(), "inspect_core: not another running core", core);
+  unsigned expected = no_core;
+  if (!inspected.compare_exchange_strong(expected, core)) return false;
   apic::send_nmi(apic_id_of(core));
   const auto start = rough_ns();
   while (waiting_at.load(std::memory_order_acquire) == nullptr && rough_ns() - start < limit_ns) pause();
@@ -240,14 +242,17 @@ bool look_at_core(unsigned core, std::uint64_t limit_ns, void (*look)(const Exce
   if (came) {
     look(*frame, context);
   } else {
-    late_looks[core].fetch_add(1);
+    late_inspections[core].fetch_add(1);
   }
-  looked_at.store(nobody);
+  inspected.store(no_core);
   waiting_at.store(nullptr);
   return came;
 }
 
-const ExceptionFrame* stopped_core(unsigned core) { return stopped_at[core].load(std::memory_order_acquire); }
+const ExceptionFrame* stopped_core(unsigned core) {
+  require(core < machine::cores_max, "stopped_core: no such core", core);
+  return stopped_at[core].load(std::memory_order_acquire);
+}
 
 }  // namespace neap::x86
 
@@ -256,7 +261,7 @@ namespace neap::machine {
 using namespace x86;
 
 void stop_other_cores() noexcept {
-  // A virtual core may be off its CPU for long; that it was not stopped costs what it would have told.
+  // A virtual core may be descheduled for long. Failing to stop it costs only its part of the report.
   const std::uint64_t stop_limit_ns = features().hypervisor ? 10'000'000'000 : 100'000'000;
   if (stopping.exchange(true)) return;
   if (const auto others = core_count() - 1; others != 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Interrupts are closed except in two places, both here.
+// Interrupts are closed except in two functions, both here.
 //
-// Between two events the loop opens a window; with nothing to do it sleeps, and wakes by an interrupt or a write. Because both are calls as
-// far as the compiler can tell (all caller-saved registers are declared lost), the entry code saves none (vectors.S).
+// Between two events the loop opens an interrupt window. With nothing to do it sleeps, until an interrupt or a write wakes it. The compiler
+// treats both functions as calls that clobber all caller-saved registers, so the entry code saves none (vectors.S).
 #include "kernel/interrupts.hpp"
 
 #include <array>
@@ -20,19 +20,19 @@ namespace {
 
 constinit std::array<power::WakeWord, machine::cores_max> wake_words{};
 
-// Of the interrupts taken since the core lay down, the first; 0: none.
+// The first interrupt taken since the core announced its sleep; 0: none.
 constinit thread_local std::uint8_t first_vector = 0;
 
-// Everything that a handler's C++ code may use. RAX and RCX are operands of what sleeps, and named there.
+// All registers that a handler's C++ code may use, except RAX and RCX, which are operands of the sleeping instructions and named there.
 #define NEAP_HANDLER_REGISTERS                                                                                                           \
   "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", \
       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 
-// With ECX = 0 MWAIT ends by an interrupt only while they are open. Both instructions run in the shadow of STI: what was pending before
-// ends the sleep as it begins.
+// With ECX = 0, an interrupt ends MWAIT only while interrupts are open. Both instructions run in the shadow of STI, so an interrupt that is
+// already pending ends the sleep at once.
 struct SleepingCpu {
   void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
-  // CLFLUSH is ordered with the loads and stores around it by the fences alone on the CPUs that need this (SDM 2A, CLFLUSH).
+  // On the CPUs that need this, only fences order CLFLUSH with the surrounding loads and stores (SDM 2A, CLFLUSH).
   void flush(const volatile void* line) { asm volatile("mfence; clflush (%0); mfence" ::"r"(line) : "memory"); }
   void halt() {
     first_vector = 0;
@@ -58,18 +58,18 @@ extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
   }
   switch (vector) {
     case apic::vector_alarm:
-      alarm_went_off();
+      alarm_fired();
       alarm_arrived();
       break;
     case apic::vector_wake:
-      break;  // that it ended the sleep was its purpose
+      break;  // it was sent only to end the sleep
     case apic::vector_error:
       apic::error_arrived();
       break;
     case apic::vector_spurious:
-      return;  // must not be acknowledged (SDM 3A, 11.9)
+      return;  // MUST NOT be acknowledged (SDM 3A, 11.9)
     default:
-      interrupt_arrived(vector);  // nobody's: it is counted
+      interrupt_arrived(vector);  // has no handler: it is counted
       break;
   }
   apic::end_of_interrupt();
@@ -82,14 +82,14 @@ namespace neap::machine {
 using namespace x86;
 
 void open_interrupt_window() noexcept {
-  // The instruction after STI still runs closed; so one more is needed for the window to be one.
+  // The instruction after STI still runs with interrupts closed, so one more is needed.
   asm volatile("sti; nop; cli" ::: "rax", "rcx", NEAP_HANDLER_REGISTERS);
 }
 
 Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() noexcept) noexcept {
   SleepingCpu cpu;
-  return power::lie_down_and_sleep(cpu, wake_words[this_core()], power::plan_sleep(state, watched != nullptr), watched, still_idle,
-                                   {.alarm = apic::vector_alarm, .wake = apic::vector_wake});
+  return power::sleep_until_woken(cpu, wake_words[this_core()], power::plan_sleep(state, watched != nullptr), watched, still_idle,
+                                  {.alarm = apic::vector_alarm, .wake = apic::vector_wake});
 }
 
 void pause() noexcept { x86::pause(); }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/firmware/machine_check.hpp"
 #include "kernel/x86/power/this_cpu.hpp"
 
@@ -28,7 +29,10 @@ void print_error(unsigned core, const char* when, const Error& error) {
 
 }  // namespace
 
-void find() { banks = machine_check::find_banks(power::cpu_access()); }
+void find() {
+  require(banks.count == 0, "machine_checks::find called twice");
+  banks = machine_check::find_banks(power::cpu_access());
+}
 
 void start_this_core(unsigned core) {
   auto& cpu = power::cpu_access();
@@ -50,7 +54,7 @@ bool any_here() {
 
 void leave_exception() { (void)power::cpu_access().write_msr(machine_check::msr::global_status, 0); }
 
-// The banks keep their errors. After a warm restart they are reported again, whether or not a panic was kept.
+// The banks keep their errors. After a warm restart they are reported again, even if a panic was kept, too.
 void report_here(unsigned core, Line& text) {
   bool first = true;
   for (unsigned bank = 0; bank < banks.count; ++bank) {
@@ -68,12 +72,12 @@ namespace neap::machine {
 
 using namespace x86::machine_checks;
 
-void look_for_hardware_errors() noexcept {
+void check_hardware_errors() noexcept {
   x86::machine_check::take_silent_errors(x86::power::cpu_access(), banks, [](const x86::machine_check::Error& error) {
     auto& counter = error.uncorrected() ? uncorrected : corrected;
     const std::uint64_t before = counter.fetch_add(error.times(banks), std::memory_order_relaxed);
     const std::uint64_t after = before + error.times(banks);
-    // Each doubling: a memory module that fails does not fill the console.
+    // Prints at each doubling of the count, so that a failing memory module does not flood the console.
     if (std::bit_width(before) != std::bit_width(after)) print_error(this_core(), "", error);
   });
 }

@@ -21,8 +21,8 @@ constexpr std::size_t ranges_max = 256;
 constexpr std::uint64_t low_memory_end = 1 << 20;
 constexpr std::uint64_t low_page_limit = 640 << 10;
 
-// Where a panic is kept: neither at the bottom, where images and loaders go, nor at the top of what is below 4 GiB, where firmware works.
-// The first that is RAM, and so the same at the next start. They are guesses: what was overwritten fails its checksum.
+// Candidate places for a kept panic: above the images and loaders at the bottom, and below the firmware's memory at the top of the first 4
+// GiB. The first that is RAM is used, so it is the same at the next start. The choice is a guess: overwritten content fails its checksum.
 constexpr std::uint64_t kept_places[] = {96 << 20, 40 << 20, 256 << 20};
 
 struct RangeList {
@@ -30,10 +30,10 @@ struct RangeList {
   std::size_t count;
 
   void add(std::uint64_t first, std::uint64_t end, std::uint32_t node = 0) {
-    if (end <= first || count == ranges_max) return;  // the last: RAM is left unused; more than 256 ranges have not been seen
+    if (end <= first || count == ranges_max) return;  // the last case leaves RAM unused; no map with more than 256 ranges is known
     items[count++] = {.physical = first, .bytes = end - first, .node = node};
   }
-  // Takes [first, end) out of every item; an item may fall in two.
+  // Removes [first, end) from every item, which may split an item in two.
   void remove(std::uint64_t first, std::uint64_t end) {
     const auto old_count = count;
     for (std::size_t i = 0; i < old_count; ++i) {
@@ -53,8 +53,8 @@ struct RangeList {
   [[nodiscard]] std::span<const MemoryRange> all() const { return {items, count}; }
 };
 
-constinit RangeList ram{};     // what the direct map covers
-constinit RangeList usable{};  // what the kernel gets
+constinit RangeList ram{};     // covered by the direct map
+constinit RangeList usable{};  // passed to the kernel
 constinit std::uint64_t early_next = 0, early_first = 0, early_end = 0;
 constinit bool handed_over = false;
 constinit std::uint64_t kept_place = 0;
@@ -62,6 +62,7 @@ constinit std::uint64_t kept_place = 0;
 }  // namespace
 
 bool initialise() {
+  require(ram.count == 0, "memory::initialise called twice");
   const auto& info = boot_info();
   const auto reachable = std::min(direct_map_bytes, std::uint64_t{1} << features().physical_bits);
   for (const auto& range : info.available) {
@@ -69,7 +70,7 @@ bool initialise() {
     ram.add(round_up(std::max(range.first, low_memory_end), page_bytes), round_down(end, page_bytes));
   }
   ram.tidy();
-  // Ranges that overlap would be handed out twice.
+  // Ranges that overlap would be allocated twice.
   for (std::size_t i = 1; i < ram.count; ++i) {
     auto& previous = ram.items[i - 1];
     auto& item = ram.items[i];
@@ -108,6 +109,7 @@ bool initialise() {
 std::span<const MemoryRange> installed() { return ram.all(); }
 
 std::uint64_t allocate_early(std::uint64_t count) {
+  require(early_next >= early_first && early_next <= early_end, "allocate_early: positions out of order", early_next);
   if (handed_over || early_end - early_next < count * page_bytes) return 0;
   const auto physical = early_next;
   early_next += count * page_bytes;
@@ -117,7 +119,7 @@ std::uint64_t allocate_early(std::uint64_t count) {
 
 std::uint64_t allocate_page() {
   if (!handed_over) return allocate_early(1);
-  void* const page = neap::memory::allocate_run(1, 0);  // by the preferred node, not from a core's reserve
+  void* const page = neap::memory::allocate_run(1, 0);  // by the preferred node, not from a core's page cache
   if (page == nullptr) return 0;
   std::memset(page, 0, page_bytes);
   return machine::physical_address(page);
@@ -126,7 +128,7 @@ std::uint64_t allocate_page() {
 std::uint64_t low_page() {
   const auto& info = boot_info();
   for (const auto& range : info.available) {
-    // From the top down: the bottom holds the BIOS's own data, which a warm restart wants.
+    // From the top down, because the bottom holds the BIOS's own data, which a warm restart needs.
     for (auto page = round_down(std::min(range.end, low_page_limit), page_bytes); page >= range.first + page_bytes && page > page_bytes;) {
       page -= page_bytes;
       const auto taken =
@@ -138,6 +140,7 @@ std::uint64_t low_page() {
 }
 
 void set_node(std::uint64_t first, std::uint64_t end, std::uint32_t node) {
+  require(!handed_over && node < machine::nodes_max, "set_node: no such node, or too late", node);
   const auto old_count = usable.count;
   for (std::size_t i = 0; i < old_count; ++i) {
     auto& item = usable.items[i];
@@ -178,9 +181,9 @@ bool in_direct_map(const void* pointer) noexcept { return x86::address_of(pointe
 
 namespace {
 
-// Apart, so that the function below is small enough to be compiled into its callers.
+// Kept separate, so that the function below is small enough to be inlined.
 [[gnu::noinline]] std::uint64_t physical_address_of_image(std::uint64_t address) noexcept {
-  require(address >= x86::image_base, "physical address asked for what is neither direct map nor image", address);
+  require(address >= x86::image_base, "physical_address: neither in the direct map nor in the image", address);
   return address - x86::image_base + x86::boot_info().image_physical;
 }
 

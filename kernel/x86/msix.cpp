@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// MSI-X: a table in the device, one message an entry; each is a write to the address of a core's APIC (PCI 3.0, 6.8.2; SDM 3A, 11.11).
+// MSI-X: a table in the device with one message for each entry. A message is a write to the address of a core's APIC (PCI 3.0, 6.8.2; SDM
+// 3A, 11.11).
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/pci.hpp"
 #include "kernel/x86/cores.hpp"
 #include "kernel/x86/pci_config.hpp"
@@ -22,7 +24,7 @@ constexpr std::uint32_t entry_masked = 1;
 
 constexpr std::uint32_t apic_address = 0xfee00000;
 constexpr unsigned apic_id_shift = 12;
-constexpr std::uint32_t apic_id_limit = 255;  // eight bits, and 255 is everybody; more needs interrupt remapping, which we do not set up
+constexpr std::uint32_t apic_id_limit = 255;  // eight bits, 255 is the broadcast; more needs interrupt remapping, which we do not set up
 
 struct Table {
   volatile Entry* entries;
@@ -46,11 +48,11 @@ Result<Table> find_table(const Device& device) {
                .control_at = static_cast<std::uint16_t>(at + message_control)};
 }
 
-// All entries masked before the first message can leave: the table's content after power-on is unspecified.
+// All entries are masked before the first message can be sent, because the table's content after power-on is unspecified.
 void turn_on(const Device& device, const Table& table) {
   const auto control = device.read_config(table.control_at, 2);
   if (control & control_enable) return;
-  // The table lies in a BAR: nothing of it can be reached while the device does not decode memory.
+  // The table is in a BAR, so it is accessible only while the device decodes memory.
   device.write_config(config::command, 2, device.read_config(config::command, 2) | config::command_memory | config::command_interrupt_off);
   device.write_config(table.control_at, 2, control | control_enable | control_mask_all);
   for (unsigned i = 0; i < table.count; ++i) table.entries[i].control = entry_masked;
@@ -73,14 +75,15 @@ Result<void> Device::route_msix(unsigned entry, unsigned core, std::uint8_t vect
   const auto table = find_table(*this);
   if (!table) return std::unexpected(table.error());
   if (entry >= table->count) return failure(ErrorCode::invalid, "no such MSI-X entry", entry);
+  require(table->control_at != 0, "route_msix: no capability", entry);
   turn_on(*this, *table);
   volatile auto& place = table->entries[entry];
-  place.control = entry_masked;  // an entry must not change while it may be sent
+  place.control = entry_masked;  // an entry MUST NOT change while a message may be sent
   place.address_low = apic_address | apic_id << apic_id_shift;
   place.address_high = 0;
   place.data = vector;
   place.control = 0;
-  (void)place.control;  // the read makes the write arrive
+  (void)place.control;  // the read flushes the write to the device
   return {};
 }
 

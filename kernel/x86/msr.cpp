@@ -3,7 +3,7 @@
 
 namespace neap::x86 {
 
-// An entry names the instruction that may fault and where to go on; the handler sets the carry flag on the way (exceptions.cpp).
+// An entry names the instruction that may fault and the address to continue at. The handler also sets the carry flag (exceptions.cpp).
 #define NEAP_FIXUP                            \
   ".pushsection .exception_fixups, \"a\"\n\t" \
   ".quad 1b, 2b\n\t"                          \

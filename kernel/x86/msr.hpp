@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Model specific registers, without dying of them.
+// Model specific registers, with faults turned into errors.
 //
-// Whether an MSR exists depends on the CPU model, its microcode, firmware locks and the hypervisor; touching one that does not raises #GP.
-// That is an answer, not a mistake of ours: so each access has an entry in a table of fix-ups, and the fault becomes an error value.
+// Some MSRs exist only on certain CPU models, microcodes, firmware settings or hypervisors. Access to a missing one raises #GP. That is an
+// answer, not our mistake. So each access has an entry in a table of fix-ups, which turns the fault into an error value.
 #pragma once
 
 #include <cstdint>

@@ -56,6 +56,7 @@ std::uint64_t flags_of(Access access, Cache cache) {
 }
 
 bool map_range(std::uint64_t address, std::uint64_t physical, std::uint64_t bytes, std::uint64_t flags) {
+  require((address | physical | bytes) % page_bytes == 0, "paging: a range that is not page aligned", address);
   while (bytes != 0) {
     unsigned level = 0;
     const unsigned largest = features().huge_pages ? 2 : 1;
@@ -66,8 +67,9 @@ bool map_range(std::uint64_t address, std::uint64_t physical, std::uint64_t byte
       if (!(entry & present)) {
         const auto page = memory::allocate_page();
         if (page == 0) return false;
-        entry = page | present | writable;  // permissions are decided at the last level alone
+        entry = page | present | writable;  // only the last level restricts access
       }
+      require(!(entry & large), "paging: a page inside of a larger page", address);
       table = table_at(entry & address_mask);
     }
     auto& entry = table[entry_index(address, level)];
@@ -80,7 +82,7 @@ bool map_range(std::uint64_t address, std::uint64_t physical, std::uint64_t byte
   return true;
 }
 
-// A piece of the image by the symbols of image.ld, and again in the direct map, with no more permission there.
+// A part of the image between symbols of image.ld. It is also mapped in the direct map, with the same permissions or fewer.
 struct ImagePart {
   const std::byte *first, *end;
   Access image, direct;
@@ -121,18 +123,23 @@ bool map_image_and_ram() {
 }  // namespace
 
 bool initialise() {
+  require(root_physical == 0, "paging::initialise called twice");
   root_physical = memory::allocate_page();
   if (root_physical == 0 || !map_image_and_ram()) return false;
-  // Entries with the global bit survive a load of CR3: turn it on only now, so that no boot entry is kept.
+  // Entries with the global bit survive a load of CR3. So the feature is turned on only now, and no boot entry is kept.
   write_cr4(read_cr4() & ~cr4_page_global);
   write_cr3(root_physical);
   write_cr4(read_cr4() | cr4_page_global);
   return true;
 }
 
-std::uint64_t root() { return root_physical; }
+std::uint64_t root() {
+  require(root_physical != 0, "paging::root before paging::initialise");
+  return root_physical;
+}
 
 bool map_stacks(unsigned core) {
+  require(core < machine::cores_max, "map_stacks: no such core", core);
   const std::lock_guard guard(lock);
   for (const auto& place : {nmi_stack, fault_stack, machine_check_stack, main_stack}) {
     for (std::uint64_t offset = 0; offset < place.bytes; offset += page_bytes) {
@@ -168,14 +175,15 @@ Result<volatile std::byte*> map(std::uint64_t physical, std::uint64_t bytes, Acc
     }
   }
   if (mapping_count == mappings.size()) return failure(ErrorCode::full, "no room for another mapping", physical);
-  // The address is congruent to the physical one, so that large BARs get large pages.
+  // The virtual address is congruent to the physical one, so that large BARs get large pages.
   const auto alignment = length >= huge_page_bytes ? huge_page_bytes : length >= large_page_bytes ? large_page_bytes : page_bytes;
   const auto address = round_up(next_mapping, alignment) + first % alignment;
   if (length > mappings_base + mappings_bytes - address) return failure(ErrorCode::full, "no address space for another mapping", physical);
-  next_mapping = address + length + page_bytes;  // a page between two mappings stays empty
+  next_mapping = address + length + page_bytes;  // one page between two mappings stays unmapped
   if (!map_range(address, first, length, flags_of(access, cache))) {
     return failure(ErrorCode::out_of_memory, "no page for page tables", physical);
   }
+  require(address >= mappings_base && address + length <= mappings_base + mappings_bytes, "paging::map: outside of its region", address);
   mappings[mapping_count++] = {.physical = first, .bytes = length, .address = address, .access = access, .cache = cache};
   return reinterpret_cast<volatile std::byte*>(address + (physical - first));
 }

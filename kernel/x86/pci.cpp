@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernel/console.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/acpi.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/firmware/pcie.hpp"
@@ -25,7 +26,7 @@ constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
 
 bool add_function(Address at) {
   const auto vendor = static_cast<std::uint16_t>(config::read(at, config::vendor_id, 2));
-  if (vendor == config::nobody) return false;
+  if (vendor == config::no_device) return false;
   if (found_count == devices_max) {
     ++refused;
     return true;
@@ -39,7 +40,7 @@ bool add_function(Address at) {
   return true;
 }
 
-// Every bus, not only those behind known bridges: large machines have root buses that nothing announces but AML.
+// Scans every bus, not only those behind known bridges: large machines have root buses that only AML announces.
 void scan_bus(std::uint16_t segment, std::uint8_t bus) {
   for (std::uint8_t device = 0; device < devices_per_bus; ++device) {
     Address at{.segment = segment, .bus = bus, .device = device, .function = 0};
@@ -49,7 +50,7 @@ void scan_bus(std::uint16_t segment, std::uint8_t bus) {
   }
 }
 
-// A base address register's place and size (PCI 3.0, 6.2.5.1).
+// The address and size of a base address register (PCI 3.0, 6.2.5.1).
 struct Bar {
   std::uint64_t address, bytes;
 };
@@ -57,12 +58,15 @@ struct Bar {
 constexpr std::uint32_t bar_is_port = 1, bar_type_mask = 0b110, bar_type_64 = 0b100;
 constexpr std::uint64_t bar_address_mask = ~std::uint64_t{0xf};
 
-std::uint16_t bar_offset(unsigned index) { return static_cast<std::uint16_t>(config::bar_first + index * 4); }
+std::uint16_t bar_offset(unsigned index) {
+  require(index < config::bars, "pci: no such base address register", index);
+  return static_cast<std::uint16_t>(config::bar_first + index * 4);
+}
 
-// Sizes of BARs, once they were asked for: asking takes the device off the bus for a moment, which is for set-up only.
+// Sizes of BARs that were measured. Measuring disables the device for a moment, so it is only done during set-up.
 constinit std::array<std::array<std::uint64_t, config::bars>, devices_max> sizes{};
 
-// The size shows when all ones are written. Meanwhile the device must not answer at that address.
+// The size is read back after all ones were written. The device must not decode that address meanwhile.
 std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
   const auto low = device.read_config(bar_offset(index), 4);
   const auto command = device.read_config(config::command, 2);
@@ -82,7 +86,7 @@ std::uint64_t measure_bar(const Device& device, unsigned index, bool is_64) {
   return mask == 0 ? 0 : ~mask + 1;
 }
 
-// Address 0, or 0 bytes: not a memory BAR, or not placed.
+// Address 0 or 0 bytes: not a memory BAR, or firmware gave it no address.
 Bar read_bar(const Device& device, unsigned index) {
   constexpr std::uint8_t plain_device = 0;
   if (index >= config::bars || (device.read_config(config::header_type, 1) & config::header_kind_mask) != plain_device) return {};
@@ -133,7 +137,7 @@ Result<std::span<volatile std::byte>> Device::map_bar(unsigned index) const {
 void Device::enable(bool on) const noexcept {
   const std::uint32_t both = config::command_memory | config::command_bus_master;
   const auto before = read_config(config::command, 2);
-  // Interrupts come by MSI-X only; the old line stays off.
+  // Interrupts use only MSI-X; the legacy line stays off.
   write_config(config::command, 2, (on ? before | both : before & ~both) | config::command_interrupt_off);
 }
 
@@ -141,11 +145,11 @@ void Device::enable_registers() const noexcept {
   write_config(config::command, 2, read_config(config::command, 2) | config::command_memory | config::command_interrupt_off);
 }
 
-void Device::settle_link(std::string_view who, std::uint64_t wanted_mbps) const noexcept {
+void Device::settle_link(std::string_view name, std::uint64_t wanted_mbps) const noexcept {
   const auto at = find_capability(x86::pcie::capability_id);
   if (at == 0) return;
   const auto place = [at](std::uint16_t offset) { return static_cast<std::uint16_t>(at + offset); };
-  // The port above: the bridge whose secondary bus (PCI-to-PCI Bridge 1.2, 3.2.5.4) is ours.
+  // The port above the device is the bridge whose secondary bus (PCI-to-PCI Bridge 1.2, 3.2.5.4) is the device's bus.
   constexpr std::uint16_t secondary_bus = 0x19;
   constexpr std::uint8_t bridge_header = 1;
   for (const auto& port : devices()) {
@@ -158,18 +162,18 @@ void Device::settle_link(std::string_view who, std::uint64_t wanted_mbps) const 
     const auto matched = x86::pcie::payload_matched(own, static_cast<std::uint16_t>(above));
     if (matched == own) continue;
     write_config(place(x86::pcie::device_control), 2, matched);
-    print(who, ": firmware left a larger PCIe payload than the port above takes: brought down");
+    print(name, ": firmware left a larger PCIe payload than the port above accepts: reduced");
   }
   const auto link = x86::pcie::decode({.device_capabilities = read_config(place(x86::pcie::device_capabilities), 4),
                                        .device_control = static_cast<std::uint16_t>(read_config(place(x86::pcie::device_control), 2)),
                                        .link_control = static_cast<std::uint16_t>(read_config(place(x86::pcie::link_control), 2)),
                                        .link_status = static_cast<std::uint16_t>(read_config(place(x86::pcie::link_status), 2))});
   Line line;
-  line << who << ": PCIe ";
+  line << name << ": PCIe ";
   x86::pcie::describe(link, line);
   const auto mbps = x86::pcie::megabits_per_second(link);
   if (mbps != 0 && mbps < wanted_mbps) line << "; too slow for the card: " << mbps << " Mbit/s, try another slot";
-  if (link.sleeps_l0s || link.sleeps_l1) line << "; a link that sleeps adds microseconds: turn ASPM off in the BIOS";
+  if (link.sleeps_l0s || link.sleeps_l1) line << "; ASPM adds microseconds of latency: turn it off in the BIOS";
   line.print();
 }
 
@@ -182,7 +186,7 @@ Result<void> Device::function_level_reset() const {
   if (at == 0 || !(read_config(static_cast<std::uint16_t>(at + device_capabilities), 4) & can_reset)) {
     return failure(ErrorCode::unsupported, "the device has no function-level reset");
   }
-  // The reset forgets all that firmware set up.
+  // The reset clears everything that firmware set up.
   std::array<std::uint32_t, config::bars> bars{};
   for (unsigned i = 0; i < config::bars; ++i) bars[i] = read_config(bar_offset(i), 4);
   const auto command = read_config(config::command, 2);
@@ -196,8 +200,8 @@ Result<void> Device::function_level_reset() const {
   }
   write_config(control_at, 2, control | start_reset);
   x86::wait_ns(100 * millisecond_ns);
-  for (unsigned ms = 0; (read_config(config::vendor_id, 2) & 0xffff) == config::nobody; ++ms) {
-    if (ms == 1000) return failure(ErrorCode::device, "the device did not come back from its reset within 1.1 s");
+  for (unsigned ms = 0; (read_config(config::vendor_id, 2) & 0xffff) == config::no_device; ++ms) {
+    if (ms == 1000) return failure(ErrorCode::device, "the device did not respond within 1.1 s after its reset");
     x86::wait_ns(millisecond_ns);
   }
   write_config(control_at, 2, control);
@@ -213,7 +217,7 @@ namespace neap::x86 {
 
 void scan_pci() {
   using namespace neap::pci;
-  // Buses of segment 0 that no window shows answer at the ports.
+  // Buses of segment 0 without a window are accessed by the ports.
   const auto in_a_window = [](unsigned bus) {
     return std::ranges::any_of(
         acpi::tables().pci, [bus](const auto& window) { return window.segment == 0 && bus >= window.first_bus && bus <= window.last_bus; });

@@ -22,11 +22,11 @@ constinit SpinLock ports;
 
 std::uint32_t all_ones(unsigned bytes) { return bytes == 4 ? 0xffffffff : (1U << bytes * 8) - 1; }
 
-// Where the window shows this register; null: there is no window for this bus.
+// The address of this register in a window; null if no window covers the bus.
 volatile std::byte* find_register(Address at, std::uint16_t offset) {
   for (const auto& window : acpi::tables().pci) {
     if (window.segment != at.segment || at.bus < window.first_bus || at.bus > window.last_bus) continue;
-    // The whole window at once: large pages, and found again by the first look.
+    // The whole window is mapped at once: with large pages, and later lookups find the same mapping.
     const auto buses = std::uint64_t{window.last_bus} - window.first_bus + 1;
     const auto mapped = paging::map(window.base + (std::uint64_t{window.first_bus} << 20), buses << 20, paging::Access::read_write,
                                     paging::Cache::uncached);
@@ -40,15 +40,16 @@ std::uint32_t port_address(Address at, std::uint16_t offset) {
   return address_enable | at.bus << 16 | at.device << 11 | at.function << 8 | (offset & 0xfc);
 }
 
-void check(std::uint16_t offset, unsigned bytes) {
+void check(Address at, std::uint16_t offset, unsigned bytes) {
+  require(at.device < 32 && at.function < 8, "PCI configuration access: no such device or function", at.device);
   require((bytes == 1 || bytes == 2 || bytes == 4) && offset % bytes == 0 && offset + bytes <= window_offset_end,
-          "PCI configuration access", offset);
+          "PCI configuration access: bad offset or size", offset);
 }
 
 }  // namespace
 
 std::uint32_t read(Address at, std::uint16_t offset, unsigned bytes) noexcept {
-  check(offset, bytes);
+  check(at, offset, bytes);
   if (auto* const place = find_register(at, offset)) {
     if (bytes == 1) return *reinterpret_cast<volatile std::uint8_t*>(place);
     if (bytes == 2) return *reinterpret_cast<volatile std::uint16_t*>(place);
@@ -64,7 +65,7 @@ std::uint32_t read(Address at, std::uint16_t offset, unsigned bytes) noexcept {
 }
 
 void write(Address at, std::uint16_t offset, unsigned bytes, std::uint32_t value) noexcept {
-  check(offset, bytes);
+  check(at, offset, bytes);
   if (auto* const place = find_register(at, offset)) {
     if (bytes == 1) {
       *reinterpret_cast<volatile std::uint8_t*>(place) = static_cast<std::uint8_t>(value);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Reading and writing PCI configuration space.
+// Reads and writes PCI configuration space.
 //
-// MCFG's window makes each function's 4 KiB plain memory (PCIe 6.0, 7.2.2). Where firmware names no window the two ports of old remain,
-// which reach 256 bytes of segment 0 and must not be used by two cores at once (PCI 3.0, 3.2.2.3.2).
+// In MCFG's window each function's 4 KiB are accessed like memory (PCIe 6.0, 7.2.2). If firmware names no window, the two legacy ports
+// remain. They reach 256 bytes of segment 0, and two cores must not use them at once (PCI 3.0, 3.2.2.3.2).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ constexpr std::uint16_t command_memory = 1 << 1, command_bus_master = 1 << 2, co
 constexpr std::uint16_t status_capabilities = 1 << 4;
 constexpr std::uint8_t header_multifunction = 0x80, header_kind_mask = 0x7f;
 constexpr unsigned bars = 6;
-constexpr std::uint16_t nobody = 0xffff;  // vendor id of an empty slot
+constexpr std::uint16_t no_device = 0xffff;  // vendor id of an empty slot
 
-/// 1, 2 or 4 bytes at an offset that is a multiple of it; all ones where nothing answers.
+/// Accesses 1, 2 or 4 bytes. `offset` MUST be a multiple of the size. Reads give all ones where no device responds.
 [[nodiscard]] std::uint32_t read(Address address, std::uint16_t offset, unsigned bytes) noexcept;
 void write(Address address, std::uint16_t offset, unsigned bytes, std::uint32_t value) noexcept;
 

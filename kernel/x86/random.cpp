@@ -11,22 +11,22 @@ namespace neap::x86 {
 
 namespace {
 
-constexpr unsigned tries = 10;  // as the guide says; a generator that fails so often is broken
+constexpr unsigned tries = 10;  // from the guide; a generator that fails so often is broken
 
 bool read_generator(std::uint64_t& value) {
   for (unsigned i = 0; i < tries; ++i) {
     bool good;
     asm volatile("rdrand %0" : "=r"(value), "=@ccc"(good));
-    // Generators have been met that say "good" and give all ones, since a sleep or for ever (Linux tests for them at boot).
+    // Some generators report success but return all ones, after a sleep or always (Linux tests for them at boot).
     if (good && value != ~std::uint64_t{0}) return true;
   }
   return false;
 }
 
 constinit std::atomic<std::uint64_t> mixed{0};
-constinit std::atomic<bool> said{false};
+constinit std::atomic<bool> reported{false};
 
-// Not for secrets: the low bits of a counter nobody outside sees, stirred by the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
+// Not for secrets: the low bits of a counter that is not visible outside, mixed by the finaliser of splitmix64 (Steele, Lea, Flood, 2014).
 std::uint64_t mix_from_clock() {
   auto value = mixed.fetch_add(0x9e3779b97f4a7c15 + read_tsc()) ^ read_tsc();
   value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;
@@ -44,7 +44,7 @@ std::uint64_t random_bits() noexcept {
   using namespace x86;
   std::uint64_t value = 0;
   if (features().rdrand && read_generator(value)) return value;
-  if (!said.exchange(true)) print("neap: no random number generator in this CPU: random bits come from the clock and can be guessed");
+  if (!reported.exchange(true)) print("neap: no random number generator in this CPU: random bits come from the clock and can be guessed");
   return mix_from_clock();
 }
 

@@ -44,7 +44,7 @@ Snapshot read_all() {
 std::uint64_t read_unix_seconds() {
   const auto start = rough_ns();
   Snapshot snapshot{};
-  for (bool steady = false; !steady;) {  // an update between two bytes shows as two different readings
+  for (bool steady = false; !steady;) {  // an update between two bytes appears as two different readings
     if (rough_ns() - start > limit_ns) return 0;
     if (read(status_a) & update_in_progress) continue;
     snapshot = read_all();

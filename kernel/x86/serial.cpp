@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel/panic.hpp"
 #include "kernel/x86/clock.hpp"
 #include "kernel/x86/cpu.hpp"
 
@@ -31,7 +32,7 @@ constexpr std::uint8_t transmitter_empty = 0x40;
 constexpr unsigned fifo_bytes = 16;
 constexpr std::uint32_t divided_baud = 115200;  // a clock of 1.8432 MHz by 16
 
-// The other end may be a file on a busy host. Once it has taken nothing for this long, later characters are tried without waiting.
+// The receiver may be a file on a busy host. After it has accepted no character for this long, later characters are tried without waiting.
 constexpr std::uint64_t character_wait_ns = 1'000'000'000;
 constexpr std::uint64_t drain_wait_ns = 20'000'000;
 
@@ -43,7 +44,6 @@ struct Uart {
 
 constinit std::array<Uart, EarlyOptions::serial_max> uarts{};
 constinit std::size_t uart_count = 0;
-constinit unsigned long long lost = 0;
 
 std::uint16_t at(const Uart& uart, std::uint16_t offset) { return static_cast<std::uint16_t>(uart.first + offset); }
 
@@ -61,12 +61,12 @@ void put(Uart& uart, char letter) {
   if (uart.room == 0) {
     if (!wait_for(uart, transmitter_holding_empty, uart.stuck ? 0 : character_wait_ns)) {
       uart.stuck = true;
-      ++lost;
       return;
     }
     uart.stuck = false;
     uart.room = fifo_bytes;
   }
+  require(uart.room <= fifo_bytes, "serial: more room than a FIFO has", uart.room);
   --uart.room;
   out8(at(uart, data), static_cast<std::uint8_t>(letter));
 }
@@ -76,12 +76,13 @@ void put(Uart& uart, char letter) {
 bool open(const SerialPort& port) {
   if (uart_count == uarts.size()) return false;
   Uart uart{.first = port.port, .stuck = false, .room = 0};
-  // Two patterns in the scratch register: an absent UART reads as 0xff, a floating bus as what was written last.
+  // Two patterns in the scratch register: an absent UART reads as 0xff, a floating bus as the value written last.
   for (const std::uint8_t pattern : {std::uint8_t{0x5a}, std::uint8_t{0xa5}}) {
     out8(at(uart, scratch), pattern);
     (void)in8(at(uart, modem_control));
     if (in8(at(uart, scratch)) != pattern) return false;
   }
+  require(port.baud != 0 && port.baud <= divided_baud, "serial: a baud rate that a UART cannot have", port.baud);
   const auto divisor = divided_baud / port.baud;
   out8(at(uart, interrupt_enable), 0);
   out8(at(uart, line_control), divisor_access);
@@ -106,7 +107,5 @@ void write(std::string_view text) {
 void drain() {
   for (const Uart& uart : std::span(uarts).first(uart_count)) (void)wait_for(uart, transmitter_empty, drain_wait_ns);
 }
-
-unsigned long long characters_lost() { return lost; }
 
 }  // namespace neap::x86::serial

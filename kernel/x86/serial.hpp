@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Serial ports: UARTs of the 16550 family, 8N1, by polling.
 //
-// A serial line is the one witness of a boot that goes wrong, and it must never be what hangs: a machine may have no UART, or one whose
-// other end does not drain. So a port is looked for before it is used, and each wait is bounded.
+// A serial line may be the only output of a failed boot, and it must never block the boot. A machine may have no UART, or one whose
+// receiver does not drain. So a port is probed before it is used, and each wait is bounded.
 #pragma once
 
 #include <string_view>
@@ -11,18 +11,15 @@
 
 namespace neap::x86::serial {
 
-/// Looks for a UART there and sets it up; false if there is none. At most `EarlyOptions::serial_max` of them. `console.hpp` serialises the
-/// calls of all of these.
+/// Probes for a UART and sets it up; false if there is none. At most `EarlyOptions::serial_max` ports. `console.hpp` serialises calls of
+/// all functions here.
 [[nodiscard]] bool open(const SerialPort& port);
 
-/// Writes `text` to all open ports, newlines as CR LF. A port whose other end takes nothing for 1 s gets what it takes without waiting.
+/// Writes `text` to all open ports, with newlines as CR LF. A port that accepts nothing for 1 s is written to without waiting from then on.
 void write(std::string_view text);
 
-/// Waits until the last byte is on the wire, at most 20 ms a port (so that a FIFO of 16 bytes is empty at 9600 baud): before power goes
-/// off.
+/// Waits until the last byte is sent, at most 20 ms for each port (so that a FIFO of 16 bytes is empty at 9600 baud). Called before power
+/// goes off.
 void drain();
-
-/// Characters that were given up because a port took none for too long.
-[[nodiscard]] unsigned long long characters_lost();
 
 }  // namespace neap::x86::serial

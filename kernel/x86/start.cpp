@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// From the first C++ line to the portable kernel. Order is everything here; each step says what it needs of those before.
-#include "kernel/start.hpp"
+// From the first C++ line to the portable kernel. The order matters: each step states the earlier steps that it needs.
+#include "kernel/boot_sequence.hpp"
 
 #include "kernel/console.hpp"
 #include "kernel/early_options.hpp"
@@ -36,7 +36,7 @@ using Constructor = void (*)();
 extern const Constructor init_array_start[], init_array_end[];
 }
 
-// On core 0's own stack, with guard pages.
+// Runs on core 0's own stack, with guard pages.
 [[noreturn]] void start_on_own_stack() {
   const EarlyOptions options = EarlyOptions::from(boot_info().command_line);
   load_descriptors(first_core_descriptors, 0);
@@ -51,7 +51,7 @@ extern const Constructor init_array_start[], init_array_end[];
   machine_checks::start_this_core(0);
   initialise_clock();
   initialise_alarm();
-  firmware::look_at_machine();
+  firmware::check_machine();
   scan_pci();
   memory::hand_over();
   neap::memory::initialise_pages(machine::usable_memory());
@@ -64,7 +64,7 @@ extern const Constructor init_array_start[], init_array_end[];
   asm volatile(
       "movq %[top], %%rsp\n\t"
       "xorl %%ebp, %%ebp\n\t"
-      "pushq $0\n\t"  // the return address of nobody: stack aligned as after a call, and backtraces end
+      "pushq $0\n\t"  // a null return address: the stack is aligned as after a call, and backtraces end here
       "jmp *%[next]"
       :
       : [top] "r"(top), [next] "r"(next)
@@ -84,7 +84,7 @@ extern "C" [[noreturn]] void neap_start_machine(std::uint32_t magic, std::uint32
   const bool multiboot = capture_boot_info(magic, information, image_physical);
   console::open(EarlyOptions::from(boot_info().command_line));
   require(multiboot, "not started by a Multiboot loader: EAX holds no magic number", magic);
-  if (boot_info().cut) print("neap: the boot loader's memory map or command line is longer than we keep; the rest is ignored");
+  if (boot_info().cut) print("neap: the boot loader's memory map or command line is too long; the rest is ignored");
   require(memory::initialise(), "the boot loader's memory map names no usable memory below 4 GiB");
   kept_panic::take_over();
   require(paging::initialise(), "not enough memory for page tables");

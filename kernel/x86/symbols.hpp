@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Names for addresses, inside the image.
+// Function names for addresses in the image.
 //
-// A panic on a machine without a debugger must still say which functions it came from. The build (boot/link_image.py) puts a table of all
-// functions into the image, names demangled, parameter lists left out, common pieces of names abbreviated. Layout, little endian:
+// A panic on a machine without a debugger must still name its functions. The build (boot/link_image.py) puts a table of all functions into
+// the image. Names are demangled, parameter lists are left out, and common pieces of names are abbreviated. Layout, little endian:
 //   u32 functions, u32 pieces, u32 text_bytes, u32 0
 //   u32 offset[functions]     from image_start, ascending
 //   u32 bytes[functions]
@@ -18,11 +18,11 @@
 namespace neap::x86 {
 
 struct Symbol {
-  std::string_view name;  ///< in the caller's buffer; cut if it is too short
+  std::string_view name;  ///< in the caller's buffer; truncated if the buffer is too short
   std::uint64_t offset;   ///< of the address in the function
 };
 
-/// The function that holds `address`; an empty name when there is none. Touches nothing but the image: safe in a panic.
+/// The function that contains `address`; an empty name if there is none. Reads only the image, so it is safe in a panic.
 [[nodiscard]] Symbol find_symbol(std::uint64_t address, std::span<char> buffer) noexcept;
 
 }  // namespace neap::x86

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where a thread of execution sits, read off its APIC id (SDM 3A, 9.9 "Detecting Logical Processor Topology").
+// The package, core and thread of an APIC id (SDM 3A, 9.9 "Detecting Logical Processor Topology").
 //
-// The id's low bits number the threads of a core, those above the cores of a package, the rest the packages; how many bits each has is the
-// same for all. So the places of cores that have not even been started are known.
+// The id's low bits number the threads of a core, the next ones the cores of a package, the rest the packages. The widths of these fields
+// are the same for all ids. So the topology of cores that are not started yet is known.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace neap::x86 {
 
 struct Topology {
-  unsigned thread_bits = 0;    ///< of the APIC id, for the threads of a core
-  unsigned package_shift = 0;  ///< how many bits lie below the package's
+  unsigned thread_bits = 0;    ///< bits of the APIC id that number the threads of a core
+  unsigned package_shift = 0;  ///< bits of the APIC id below the package's
 };
 
 [[nodiscard]] Topology find_topology(power::CpuAccess& cpu) noexcept;

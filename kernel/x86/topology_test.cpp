@@ -10,7 +10,7 @@ namespace {
 
 using power::test::FakeCpu;
 
-TEST(Topology, IsWhatTheLevelsOfLeafElevenSay) {
+TEST(Topology, FollowsTheLevelsOfLeafEleven) {
   FakeCpu cpu;
   cpu.leaves[{0, 0}] = {.eax = 0x0b};
   cpu.leaves[{0x0b, 0}] = {.eax = 1, .ebx = 2, .ecx = 0x100};
@@ -19,7 +19,7 @@ TEST(Topology, IsWhatTheLevelsOfLeafElevenSay) {
   EXPECT_EQ(find_topology(cpu).package_shift, 5U);
 }
 
-TEST(Topology, OfAnOlderCpuIsWhatItsPackageHoldsWithoutItsCores) {
+TEST(Topology, OfAnOlderCpuFollowsLeavesOneAndFour) {
   FakeCpu cpu;
   cpu.leaves[{0, 0}] = {.eax = 4};
   cpu.leaves[{1, 0}] = {.ebx = 16U << 16, .edx = 1U << 28};
@@ -28,7 +28,7 @@ TEST(Topology, OfAnOlderCpuIsWhatItsPackageHoldsWithoutItsCores) {
   EXPECT_EQ(find_topology(cpu).package_shift, 4U);
 }
 
-TEST(Topology, OfACpuThatSaysNothingIsOneThreadInEachPackage) {
+TEST(Topology, WithoutAnyInformationEachPackageHasOneThread) {
   FakeCpu cpu;
   cpu.leaves[{0, 0}] = {.eax = 1};
   EXPECT_EQ(find_topology(cpu).thread_bits, 0U);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where another core starts: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
+// The entry point of another core: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
 //
-// This piece is copied to that page, below 1 MiB, and so refers to itself by the page's address alone. It goes straight from real mode to
-// long mode on the boot tables, which map the page at its own address and the image at the top; from there on it is the image's code.
-// Whoever takes the start record out of its slot owns it: a core that comes later than it was waited for finds nothing, and halts.
+// This code is copied to that page, below 1 MiB, so it uses only addresses relative to the page. It switches directly from real mode to
+// long mode on the boot tables, which map the page at its own address and the image at the top. After that it runs the image's code.
+// The core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
 
 #define CR0_PROTECTED      0x80000001
 #define CR0_WRITE_PROTECT  0x00010000
@@ -51,11 +51,11 @@ trampoline_descriptors:
         .quad   0x00cf92000000ffff
 trampoline_descriptors_pointer:
         .short  trampoline_descriptors_pointer - trampoline_descriptors - 1
-        .long   trampoline_descriptors - trampoline_start // plus the page's address: filled in on copying
+        .long   trampoline_descriptors - trampoline_start // plus the page's address, added when it is copied
         .balign 8
 trampoline_page_tables:
         .long   0
-trampoline_self:                                        // distances in the page of what must be made absolute
+trampoline_self:                                        // offsets of the words that copying makes absolute
         .short  trampoline_descriptors_pointer + 2 - trampoline_start
         .short  trampoline_far - trampoline_start
 trampoline_far:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where the unwinder finds the description of a frame.
+// Finds the unwind description of a frame.
 //
-// libgcc's own search takes a lock and memory at the first throw, and finds nothing before constructors have run. A panic has neither to
-// give, and cores must not meet at a lock when they throw. The linker already writes a sorted index of all frame descriptions
-// (.eh_frame_hdr), so this function, which takes the place of libgcc's, is a binary search over constant data. Formats: Linux Standard
-// Base 5.0, Core, 10.6; DWARF 5, 6.4.
+// libgcc's own search takes a lock and allocates memory at the first throw, and finds nothing before constructors have run. A panic can
+// neither take locks nor allocate, and cores should not contend for a lock when they throw. The linker already writes a sorted index of all
+// frame descriptions (.eh_frame_hdr). So this function, which replaces libgcc's, is a binary search over constant data. Formats: Linux
+// Standard Base 5.0, Core, 10.6; DWARF 5, 6.4.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 using neap::x86::address_of;
 
-// What libgcc's unwinder expects back (unwind-dw2-fde.h is not installed; the layout is part of its ABI).
+// The result that libgcc's unwinder expects (unwind-dw2-fde.h is not installed; the layout is part of its ABI).
 struct FrameBases {
   void* text;
   void* data;
@@ -34,7 +34,7 @@ constexpr std::uint8_t encoding_count = 0x03;  // 4-byte unsigned
 constexpr std::uint8_t form_mask = 0x0f, form_pointer = 0x00, form_unsigned4 = 0x03, form_unsigned8 = 0x04, form_signed4 = 0x0b,
                        form_signed8 = 0x0c;
 
-// A size in the form that `encoding` gives to addresses.
+// A size in the same form as the addresses of `encoding`.
 std::uint64_t read_size(const std::byte* at, std::uint8_t encoding) {
   switch (encoding & form_mask) {
     case form_unsigned4:
@@ -60,7 +60,7 @@ const std::byte* skip_leb128(const std::byte* at) {
   return at;
 }
 
-// How a CIE says addresses are written: the letter R of its augmentation.
+// The encoding of addresses in a CIE: the letter R of its augmentation.
 std::uint8_t pointer_encoding(const std::byte* cie) {
   const auto version = static_cast<std::uint8_t>(cie[8]);
   const auto* const augmentation = reinterpret_cast<const char*>(cie + 9);

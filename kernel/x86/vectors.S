@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
-// Where the CPU arrives, and from where it leaves.
+// The CPU's entry points for exceptions and interrupts.
 //
-// Exceptions come at any instruction, so all registers are saved, both to be printed and to be restored after a fix-up. Interrupts come
-// only inside `open_interrupt_window` and `sleep` (interrupts.cpp), where the compiler was told that a call happens: no register that a
-// handler may use holds anything that somebody wants, so none is saved. The unwind tables say how to get from a handler to what it
-// interrupted.
+// Exceptions occur at any instruction. So all registers are saved, both for the report and to restore them after a fix-up. Interrupts occur
+// only inside `open_interrupt_window` and `sleep` (interrupts.cpp), which the compiler treats as calls. No register that a handler may use
+// is live there, so none is saved. The unwind tables describe the way from a handler to the interrupted code.
 
-// Those with an error code: 8, 10 to 14, 17, 21, 29, 30 (SDM 3A, table 6-1; AMD64 manual 2, 8.2).
+// Vectors with an error code: 8, 10 to 14, 17, 21, 29, 30 (SDM 3A, table 6-1; AMD64 manual 2, 8.2).
 #define ERROR_CODE_VECTORS 0x60227d00
 
         .section .text.exceptions, "ax", @progbits
 
-// CFA is the first byte behind the frame that the CPU pushed: SS, RSP, RFLAGS, CS, RIP lie below it, in this order.
+// The CFA is the first byte after the frame that the CPU pushed. SS, RSP, RFLAGS, CS, RIP are below it, in this order.
 .macro interrupt_frame pushed
         .cfi_startproc simple
         .cfi_signal_frame
@@ -121,19 +120,19 @@ interrupt_common:
         interrupt_frame 8
         cld
         movq    (%rsp), %rdi
-        call    neap_handle_interrupt   // the CPU's frame begins at a multiple of 16, and six words lie on the stack
+        call    neap_handle_interrupt   // the CPU's frame begins at a multiple of 16, and six words are on the stack
         addq    $8, %rsp
         .cfi_adjust_cfa_offset -8
         iretq
         .cfi_endproc
         .size   interrupt_common, . - interrupt_common
 
-// --- What another core was doing ---------------------------------------------------------------------------------------------------------
+// --- The call chain of another core ------------------------------------------------------------------------------------------------------
 
 // void neap_walk_interrupted(const ExceptionFrame* frame, _Unwind_Trace_Fn visit, void* argument)
 //
-// Its unwind table does not tell of its caller, but of what `frame` interrupted, on whatever core: RBX points to the frame while the
-// unwinder looks. It returns as any function does.
+// Its unwind table describes not its caller but the state that `frame` interrupted, on any core. RBX points to the frame during unwinding.
+// It returns like any function.
         .global neap_walk_interrupted
         .type   neap_walk_interrupted, @function
 neap_walk_interrupted:

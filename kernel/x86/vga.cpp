@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernel/panic.hpp"
 #include "kernel/x86/boot_info.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/layout.hpp"
@@ -23,7 +24,7 @@ constexpr std::uint16_t blank = light_grey_on_black | ' ';
 
 using Cell = volatile std::uint16_t;
 constinit Cell* screen = nullptr;
-// Reads of video memory are slow, so the text is kept here as well, and scrolled here.
+// Reads of video memory are slow, so a copy of the text is kept and scrolled here.
 constinit std::array<std::uint16_t, cells> text_cells{};
 constinit std::size_t place = 0;
 
@@ -38,7 +39,7 @@ void move_cursor() {
   out8(controller_data, static_cast<std::uint8_t>(place));
 }
 
-// Without a controller there may be plain memory at the screen's place.
+// Without a controller, the screen's address may be plain memory.
 bool controller_answers() {
   for (const std::uint8_t pattern : {std::uint8_t{0x05}, std::uint8_t{0x02}}) {
     out8(controller_index, cursor_high);
@@ -53,6 +54,7 @@ void show_from(std::size_t first) {
 }
 
 void scroll() {
+  require(place >= columns && place <= cells, "vga: the cursor is outside of the screen", place);
   std::copy(text_cells.begin() + columns, text_cells.end(), text_cells.begin());
   std::fill(text_cells.end() - columns, text_cells.end(), blank);
   place -= columns;

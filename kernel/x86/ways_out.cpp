@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The ways out: leave the emulator, switch off, start again.
+// Ways to end: leave the emulator, switch off, restart.
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
 #include "kernel/x86/acpi.hpp"
@@ -12,7 +12,8 @@ namespace neap::x86 {
 
 namespace {
 
-// QEMU's isa-debug-exit, where tools/machine.py puts it. Real chipsets may have something else at this port: only under a hypervisor.
+// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so it is used only under
+// a hypervisor.
 constexpr std::uint16_t debug_exit_port = 0xf4;
 
 constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000;
@@ -66,7 +67,7 @@ void exit(ExitStatus status) noexcept {
   if (status == ExitStatus::panic && console::options().reboot_after_panic) reboot();
   if (features().hypervisor) {
     out8(debug_exit_port, static_cast<std::uint8_t>(status));
-    wait_ns(debug_exit_limit_ns);  // QEMU ends a little later; a power-off in between would be taken for the reason
+    wait_ns(debug_exit_limit_ns);  // QEMU ends slightly later; powering off before would hide the exit status
   }
   if (status == ExitStatus::success) power_off();
   halt_for_ever();
@@ -93,13 +94,13 @@ void reboot() noexcept {
     }
     wait_ns(patience_ns);
   }
-  // Chipset reset control (Intel PCH datasheets, register CF9h): hard reset, then go.
+  // Chipset reset control (Intel PCH datasheets, register CF9h): select a hard reset, then trigger it.
   constexpr std::uint16_t reset_control = 0xcf9;
   constexpr std::uint8_t hard_reset = 0x02, hard_reset_now = 0x06;
   out8(reset_control, hard_reset);
   out8(reset_control, hard_reset_now);
   wait_ns(patience_ns);
-  // Keyboard controller: pulse the reset line (Intel 8042).
+  // Keyboard controller: pulses the reset line (Intel 8042).
   constexpr std::uint16_t keyboard_command = 0x64;
   constexpr std::uint8_t pulse_reset = 0xfe;
   out8(keyboard_command, pulse_reset);

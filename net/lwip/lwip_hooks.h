@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSL-1.0 */
-/* Where lwIP calls the glue in net/, beyond its own callbacks. Each hook that lwIP does not have by itself comes with a patch of the same
- * name. */
+/* The hooks by which lwIP calls net/, in addition to its own callbacks. A number names the patch in lwip-patches/ that adds the hook. */
 #ifndef NEAP_LWIP_HOOKS_H
 #define NEAP_LWIP_HOOKS_H
 
@@ -18,23 +17,23 @@ struct pbuf;
 struct tcp_pcb;
 struct tcp_pcb_listen;
 
-/* RFC 6528: initial sequence numbers that nobody else can foresee. */
+/* RFC 6528: initial sequence numbers that a third party cannot predict. */
 u32_t neap_lwip_initial_sequence(const ip_addr_t* local, u16_t local_port, const ip_addr_t* remote, u16_t remote_port);
 #define LWIP_HOOK_TCP_ISN(local, local_port, remote, remote_port) neap_lwip_initial_sequence(local, local_port, remote, remote_port)
 
-/* 0003: a pbuf that refers to `data` and holds its owner; null when there is no memory. Called inside tcp_write(). */
+/* 0003: returns a pbuf that refers to `data` and holds its owner; null without memory. Called inside tcp_write(). */
 struct pbuf* neap_lwip_write_reference(const void* data, u16_t bytes);
 #define LWIP_HOOK_TCP_WRITE_REFERENCE(data, bytes) neap_lwip_write_reference(data, bytes)
 
-/* 0004: true if tcp_output() shall run now, false if the end of the event will see to it. */
+/* 0004: true if tcp_output() shall run now, false if it runs at the end of the event. */
 int neap_lwip_input_done(struct tcp_pcb* pcb);
 #define LWIP_HOOK_TCP_INPUT_DONE(pcb) neap_lwip_input_done(pcb)
 
-/* 0007 */
+/* 0007: ARP has learned an address. */
 void neap_lwip_neighbour_learned(const ip4_addr_t* address, const struct eth_addr* mac, u8_t for_us, u8_t from_us);
 #define LWIP_HOOK_ETHARP_LEARNED(netif, address, mac, for_us, from_us) neap_lwip_neighbour_learned(address, mac, for_us, from_us)
 
-/* 0023: an entry gave way to another; an announcement found no entry; a packet that waited for an address was dropped */
+/* 0023: an entry was recycled; an announcement found no entry; a packet was dropped while it waited for an address. */
 void neap_lwip_neighbour_recycled(void);
 #define LWIP_HOOK_ETHARP_RECYCLED() neap_lwip_neighbour_recycled()
 void neap_lwip_neighbour_refused(void);
@@ -42,17 +41,17 @@ void neap_lwip_neighbour_refused(void);
 void neap_lwip_unresolved_dropped(void);
 #define LWIP_HOOK_ETHARP_DROPPED() neap_lwip_unresolved_dropped()
 
-/* 0008: true if the datagram was taken away to its core. */
+/* 0008: true if the datagram was handed over to its core. */
 int neap_lwip_reassembled(struct pbuf* datagram);
 #define LWIP_HOOK_IP4_REASSEMBLED(p, netif) neap_lwip_reassembled(p)
 
-/* 0020: true if the payload of this segment is to be dropped unacknowledged. The flag is set while the core is short of memory. */
+/* 0020: true if the payload of this segment shall be dropped unacknowledged. The flag is set while the core is short of memory. */
 extern LWIP_PER_CORE u8_t neap_lwip_memory_short;
 int neap_lwip_refuse_payload(const struct tcp_pcb* pcb, u16_t bytes);
 #define LWIP_HOOK_TCP_REFUSE_PAYLOAD(pcb, bytes) (neap_lwip_memory_short != 0 && neap_lwip_refuse_payload(pcb, bytes))
 
-/* 0021. The first is true if a SYN-ACK with `*cookie` as its sequence number shall be sent; the second returns the MSS that the cookie
-   holds, 0 if it is none of ours. Addresses are those of the current packet. The third counts half-open connections up and down. */
+/* 0021. make_cookie: true if a SYN-ACK with the sequence number `*cookie` shall be sent. check_cookie: returns the MSS of a valid cookie, 0
+   for an invalid one. Both use the current packet's addresses. half_open: adds `change` to the number of half-open connections. */
 int neap_lwip_make_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u16_t mss, u32_t* cookie);
 u16_t neap_lwip_check_cookie(const struct tcp_pcb_listen* listener, u16_t peer_port, u32_t peer_sequence, u32_t cookie);
 void neap_lwip_half_open(int change);
@@ -66,13 +65,13 @@ int neap_lwip_cookies_only(const struct tcp_pcb_listen* listener); /* true for a
 int neap_lwip_wants_group(const ip4_addr_t* group);
 #define LWIP_HOOK_IP4_WANTS_GROUP(netif, group) neap_lwip_wants_group(group)
 
-/* 0013: a segment was dropped because its sequence or acknowledgement number is unacceptable; it was answered by a challenge ACK. */
+/* 0013: a segment was dropped because its sequence or acknowledgement number is unacceptable; a challenge ACK was sent. */
 void neap_lwip_segment_refused(void);
 #define LWIP_HOOK_TCP_REFUSED(pcb) neap_lwip_segment_refused()
 void neap_lwip_challenged(void);
 #define LWIP_HOOK_TCP_CHALLENGED(pcb) neap_lwip_challenged()
 
-/* 0018: what a DHCP server said, `enum lwip_dhcp_event` */
+/* 0018: an answer of a DHCP server; `event` is an `enum lwip_dhcp_event`. */
 void neap_lwip_dhcp_event(int event);
 #define LWIP_HOOK_DHCP_EVENT(event) neap_lwip_dhcp_event(event)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSL-1.0 */
-/* Which parts of lwIP are built, and its bounds. One stack a core: every number here is a core's own.
-   What a peer can make us hold is bounded here or in net/stack.hpp, and what a bound turns away is counted. */
+/* The parts of lwIP that are built, and their limits. Each core has its own stack, so every number here is for one core.
+   Everything that a peer can make a core hold is limited here or in net/stack.hpp. Each refusal is counted. */
 #ifndef NEAP_LWIPOPTS_H
 #define NEAP_LWIPOPTS_H
 
@@ -24,32 +24,32 @@
 #define MEMP_MEM_MALLOC 1
 #define LWIP_MEMP_PER_CORE 1
 #define MEM_USE_POOLS 0
-#define TCP_PCB_RESERVED 64                         /* connections that only control may take (lwip-patches/0022) */
-#define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* of one core, TIME-WAIT included; the oldest TIME-WAIT makes room for a new one */
+#define TCP_PCB_RESERVED 64                         /* connections reserved for control (lwip-patches/0022) */
+#define MEMP_NUM_TCP_PCB (16384 + TCP_PCB_RESERVED) /* includes TIME-WAIT; a new connection may replace the oldest in TIME-WAIT */
 #define MEMP_NUM_TCP_PCB_LISTEN 32
-/* Segments and references to payload. Their memory is charged to connections (net/stack_memory.hpp), which is the tighter bound: a peer
-   cannot take the last segment of a core. */
+/* Segments and references to payload. Their memory is charged to connections (net/stack_memory.hpp), which is the tighter limit: a peer
+   cannot use up a core's segments. */
 #define MEMP_NUM_TCP_SEG 4194304
 #define MEMP_NUM_UDP_PCB 32
 #define MEMP_NUM_IGMP_GROUP 257 /* net/groups.hpp, and 224.0.0.1 */
 #define MEMP_NUM_PBUF 4194304
 #define MEMP_NUM_REASSDATA 16
 #define MEMP_NUM_FRAG_PBUF 256
-#define MEMP_NUM_ARP_QUEUE (ARP_PENDING_MAX * ARP_QUEUE_LEN + 1) /* so that it never runs out */
-#define PBUF_POOL_SIZE 0                                         /* frames come in the card's own buffers */
+#define MEMP_NUM_ARP_QUEUE (ARP_PENDING_MAX * ARP_QUEUE_LEN + 1) /* enough for all pending entries */
+#define PBUF_POOL_SIZE 0                                         /* frames arrive in the card's own buffers */
 #define PBUF_POOL_FREE_OOSEQ 0
 #define MEMP_NUM_SYS_TIMEOUT 0
-#define PBUF_LINK_HLEN 16 /* 14, and 2 so that the IP header is aligned */
+#define PBUF_LINK_HLEN 16 /* 14, and 2 that align the IP header */
 #define ETH_PAD_SIZE 0
 
 /* --- Link, IP
  * ------------------------------------------------------------------------------------------------------------------------------ */
 #define LWIP_IPV4 1
 #define LWIP_IPV6 0
-#define IPV6_FRAG_COPYHEADER 1 /* pointers do not fit where lwIP would keep them on 64 bits */
+#define IPV6_FRAG_COPYHEADER 1 /* 64-bit pointers do not fit into the field that lwIP uses otherwise */
 #define LWIP_ARP 1
 #define ARP_TABLE_SIZE 120
-#define ARP_PENDING_MAX 32 /* entries whose neighbour has not answered; more displace the oldest of them (lwip-patches/0023) */
+#define ARP_PENDING_MAX 32 /* entries without an answer; a further one replaces the oldest of them (lwip-patches/0023) */
 #define ARP_QUEUEING 1
 #define ARP_QUEUE_LEN 16 /* packets that wait for one neighbour's address */
 #define ETHARP_TABLE_MATCH_NETIF 0
@@ -60,26 +60,26 @@
 #define LWIP_NETIF_TX_SINGLE_PBUF 0
 #define IP_FORWARD 0
 #define IP_REASSEMBLY 1
-#define IP_REASS_MAX_PBUFS 64 /* buffers of the card that unfinished datagrams may pin, on the one core that reassembles */
+#define IP_REASS_MAX_PBUFS 64 /* card buffers that incomplete datagrams may hold, on the one core that reassembles */
 #define IP_FRAG 1
 #define IP_REASS_FREE_OLDEST 1
 #define LWIP_ICMP 1
 #define LWIP_BROADCAST_PING 0
 #define LWIP_RAW 0
-#define LWIP_IGMP 1 /* spoken on the first core, for all */
+#define LWIP_IGMP 1 /* the first core sends and receives it for all cores */
 #define LWIP_AUTOIP 0
 #define LWIP_DNS 0
 
-/* Checksums are the card's work where it can, lwIP's where it cannot: decided frame by frame through the interface's flags. */
+/* The card computes the checksums that it supports, lwIP the others. The interface's flags select this for each frame. */
 #define LWIP_CHECKSUM_CTRL_PER_NETIF 1
 
-/* --- DHCP (RFC 2131). The conflict check would delay the address by at least 4 s: conflicts are reported after binding instead.
+/* --- DHCP (RFC 2131). A conflict check would delay the address by at least 4 s. Conflicts are reported after binding instead.
  * --------------- */
 #define LWIP_DHCP 1
 #define LWIP_DHCP_DOES_ACD_CHECK 0
 #define LWIP_ACD 0
 #define DHCP_CREATE_RAND_XID 1
-#define DHCP_COARSE_TIMER_SECS 1 /* a lease is counted in seconds; net/stack_timers.cpp counts many at once */
+#define DHCP_COARSE_TIMER_SECS 1 /* a lease is counted in seconds; net/stack_timers.cpp counts many in one step */
 #define DHCP_TIMEOUT_SIZE_T u32_t
 #define LWIP_DHCP_GET_NTP_SRV 0
 
@@ -94,16 +94,16 @@
  */
 #define LWIP_TCP 1
 #define TCP_MSS 1460
-#define TCP_SND_MSS_MIN 88        /* lwip-patches/0013: a smaller MSS option or window is not followed (Linux: TCP_MIN_MSS) */
-#define TCP_CHALLENGE_ACK_TICKS 5 /* lwip-patches/0013: 500 ms between a connection's answers to segments that may be forged (as Linux) */
+#define TCP_SND_MSS_MIN 88        /* lwip-patches/0013: a smaller MSS option or window is ignored (Linux: TCP_MIN_MSS) */
+#define TCP_CHALLENGE_ACK_TICKS 5 /* lwip-patches/0013: 500 ms between a connection's challenge ACKs (as Linux) */
 #define TCP_PCB_HASH_SIZE 4096    /* lwip-patches/0010 */
 #define LWIP_WND_SCALE 1
 #define TCP_RCV_SCALE 3
 #define TCP_WND (256 * 1024)
 #define TCP_WND_UPDATE_THRESHOLD (TCP_WND / 4)
-#define TCP_SND_BUF (256 * 1024) /* what lwIP cuts into segments ahead of the window; more waits in the connection, uncut */
+#define TCP_SND_BUF (256 * 1024) /* bytes that lwIP segments ahead of the window; further bytes wait in the connection */
 #define TCP_SND_QUEUELEN 4096
-#define TCP_SNDLOWAT 4096 /* only sockets use it, but lwIP's own default does not fit a send buffer over 64 KiB */
+#define TCP_SNDLOWAT 4096 /* for sockets only, but lwIP's default is invalid with a send buffer over 64 KiB */
 #define TCP_SNDQUEUELOWAT 1024
 #define TCP_OVERSIZE TCP_MSS
 #define TCP_QUEUE_OOSEQ 1
@@ -114,16 +114,16 @@
 #define LWIP_TCP_TIMESTAMPS 0
 #define TCP_LISTEN_BACKLOG 1
 #define TCP_CALCULATE_EFF_SEND_MSS 1
-/* tcp_tmr runs every 50 ms: delayed acknowledgements leave after 50 ms at most, round-trip times are counted in 100 ms. The smallest
-   time-out that results is 200 to 300 ms, which stays clear of a Linux peer's delayed acknowledgement (40 ms). */
+/* tcp_tmr runs every 50 ms: an acknowledgement is delayed by 50 ms at most, and round-trip times are counted in 100 ms. The smallest
+   retransmission time-out is then 200 to 300 ms, well above a Linux peer's delayed acknowledgement (40 ms). */
 #define TCP_TMR_INTERVAL 50
 #define LWIP_TCP_RTO_TIME 1000 /* before a round trip was measured (RFC 6298) */
-#define TCP_SYNMAXRTX 12       /* one a second; connect gives up before */
+#define TCP_SYNMAXRTX 12       /* one each second; `connect` times out earlier */
 #define TCP_MAXRTX 12
 #define TCP_MSL 15000UL /* TIME-WAIT lasts 30 s */
 #define TCP_FIN_WAIT_TIMEOUT 20000
 #define TCP_SYN_RCVD_TIMEOUT 20000
-#define LWIP_TCP_KEEPALIVE 1 /* a peer that vanished is noticed after 2 hours (RFC 1122, 4.2.3.6) and a few minutes */
+#define LWIP_TCP_KEEPALIVE 1 /* detects a lost peer after 2 hours (RFC 1122, 4.2.3.6) and a few minutes */
 #define TCP_KEEPIDLE_DEFAULT 7200000UL
 #define TCP_KEEPINTVL_DEFAULT 30000UL
 #define TCP_KEEPCNT_DEFAULT 5U

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. Done again whenever a patch, the series or
-# the source's place changes; the marker is written last, so that an interrupted run is no half-patched tree the next time.
+# Copies lwIP's pristine source into the build directory and applies lwip-patches/ in order. It runs again when a patch, the series or the
+# path of the source changes. The marker is written last, so that an interrupted run is repeated.
 #
 #   neap_prepare_lwip(OUT_VARIABLE)   sets it to the patched tree's `src`
 function(neap_prepare_lwip out)
-  set(NEAP_LWIP_SOURCE "$ENV{NEAP_LWIP_SOURCE}" CACHE PATH "lwIP 2.2.1's source as Debian's source package holds it, unpatched")
+  set(NEAP_LWIP_SOURCE "$ENV{NEAP_LWIP_SOURCE}" CACHE PATH "The unpatched source of lwIP 2.2.1, as in Debian's source package")
   if(NOT EXISTS "${NEAP_LWIP_SOURCE}/src/core/tcp.c")
-    message(FATAL_ERROR "No lwIP source at NEAP_LWIP_SOURCE='${NEAP_LWIP_SOURCE}'. './neap build' fetches it and says where it is.")
+    message(FATAL_ERROR "No lwIP source at NEAP_LWIP_SOURCE='${NEAP_LWIP_SOURCE}'. './neap build' fetches it and sets the path.")
   endif()
   find_program(NEAP_PATCH_PROGRAM patch REQUIRED)
   file(GLOB patches CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/lwip-patches/*.patch")

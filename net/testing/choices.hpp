@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a fuzzer's input decides, and the end when something is wrong.
+// The choices that a fuzzer's input makes, and the failure of a case.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace neap::net::testing {
 
-/// The input's bytes, as choices; zeros when they are used up.
+/// Choices read from the input's bytes; zeros when they are used up.
 class Choices {
  public:
   Choices(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

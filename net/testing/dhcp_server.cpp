@@ -8,7 +8,7 @@ namespace neap::net::testing {
 
 namespace {
 
-// Places in an Ethernet frame that carries IPv4 without options, UDP and DHCP.
+// Offsets in an Ethernet frame with IPv4 without options, UDP and DHCP.
 constexpr std::size_t udp = 34, dhcp = 42, options = dhcp + 240;
 
 std::uint16_t word(const Bytes& frame, std::size_t index) {
@@ -97,7 +97,7 @@ void DhcpServer::take(const Bytes& frame) {
 
   Bytes answer(options);
   std::fill_n(answer.begin(), 6, std::byte{0xff});
-  std::copy_n(frame.begin() + 6, 6, answer.begin());  // unicast to the client that has no address yet
+  std::copy_n(frame.begin() + 6, 6, answer.begin());  // unicast to the client, which has no address yet
   answer[6] = std::byte{2};
   answer[11] = std::byte{0xfe};
   put16(answer, 12, 0x0800);

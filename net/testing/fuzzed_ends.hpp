@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Both ends of the connections of fuzz_stack.cpp: applications with habits, good and bad, and peers without a stack.
+// Both ends of fuzz_stack.cpp's connections: applications with good and bad habits, and peers without a stack.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace neap::net::testing {
 
-/// What an application does with what it receives. It is the service of the port `first_port` plus this.
+/// An application's behaviour. It serves port `first_port` plus this value.
 enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
 constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
-/// An application sends blocks of this size.
+/// The size of an application's blocks.
 constexpr std::size_t sent_block_bytes = 16384;
 
 class Application;
@@ -42,7 +42,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
-        sent_ = true;  // pieces and segments are charged besides the bytes
+        sent_ = true;  // pieces and segments are charged in addition to the bytes
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:
@@ -96,7 +96,7 @@ class Application final : public ConnectionHandler {
   Buffer kept_;
 };
 
-/// Sends back what it receives.
+/// Echoes received bytes.
 class Echo final : public ConnectionHandler {
  public:
   void received(Buffer data) override {
@@ -104,16 +104,16 @@ class Echo final : public ConnectionHandler {
   }
 };
 
-/// The far end of a connection: its numbers, and what came in order.
+/// The remote end of a connection: its sequence numbers and the bytes received in order.
 struct Peer {
   Endpoint from, to;
   std::uint32_t sequence = 0, acknowledged = 0;
-  std::uint32_t taken = 0;  ///< what the machine acknowledged last
+  std::uint32_t taken = 0;  ///< the machine's last acknowledgement number
   std::uint16_t window = 0xFFFF;
   bool answered = false, reset = false;
   Bytes received{};
 
-  void heard(const RawSegment& segment) {
+  void process(const RawSegment& segment) {
     if ((segment.flags & rst_flag) != 0) reset = true;
     if ((segment.flags & ack_flag) != 0) taken = segment.acknowledged;
     if ((segment.flags & syn_flag) != 0 && !answered) {

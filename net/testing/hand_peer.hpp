@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A TCP peer whose every segment the test makes by hand, against one machine of one core, on a clock that only the test moves.
+// A TCP peer whose segments are all made by the test. The machine has one core, and only the test advances the clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@
 namespace neap::net::testing {
 
 namespace tcp {
-constexpr std::uint8_t fin = 1, syn = 2, rst = 4, psh = 8, ack = 16;
+constexpr std::uint8_t fin = 1, syn = 2, rst = 4, ack = 16;
 }  // namespace tcp
 
-/// A TCP segment, host byte order.
+/// A TCP segment in host byte order.
 struct Segment {
   std::uint32_t seq = 0, acknowledged = 0;
   std::uint8_t flags = tcp::ack;
@@ -38,7 +38,7 @@ class HandPeer {
   static constexpr Ipv4Address machine_address{0x0A000001}, peer_address{0x0A000002};
   static constexpr std::uint16_t service_port = 7;
 
-  /// The machine serves `service_port` by one handler, which sends what `send` is told.
+  /// The machine serves `service_port` by one recording handler with this behaviour.
   explicit HandPeer(RecordingHandler::Behaviour behaviour = {.close_when_sent = false}) : card_({.mac = {2, 0, 0, 0, 0, 1}}), machine_(1) {
     card_.tap([this](const Bytes& frame) {
       take(frame);
@@ -88,21 +88,21 @@ class HandPeer {
     ASSERT_NE(connection_, nullptr);
     take_segments();
   }
-  /// Puts a segment on the wire and lets the machine work it off.
+  /// Delivers a segment and lets the machine process it.
   void send(const Segment& segment) {
     card_.arrive(frame_of(segment), 0);
     settle();
   }
-  /// In-order data from the peer, with the right numbers.
+  /// Sends in-order data from the peer with valid numbers.
   void send_data(const Bytes& payload, std::uint16_t window = 0xFFFF) {
     send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = payload, .options = {}});
     seq += static_cast<std::uint32_t>(payload.size());
   }
-  /// The peer's ACK of all that was sent in order.
+  /// Sends the peer's ACK of all bytes received in order.
   void acknowledge(std::uint16_t window = 0xFFFF) {
     send({.seq = seq, .acknowledged = acknowledged, .window = window, .payload = {}, .options = {}});
   }
-  /// The machine's application sends `bytes` of the pattern 5.
+  /// Makes the machine's application send `bytes` bytes of the pattern with seed 5.
   void application_sends(std::size_t bytes) {
     machine_.on(0, [&] {
       std::vector<std::byte> data(bytes);
@@ -116,7 +116,7 @@ class HandPeer {
     machine_.on(0, [this] { connection_->close(); });
     settle();
   }
-  /// The segments that the machine has sent since the last call.
+  /// Returns the segments that the machine has sent since the last call.
   std::vector<Segment> take_segments() {
     const std::lock_guard lock(lock_);
     return std::exchange(segments_, {});
@@ -145,7 +145,7 @@ class HandPeer {
   host::HostMachine& machine() { return machine_; }
   NetworkControl& network() { return *network_; }
 
-  /// An IPv4 frame from the peer to the machine, with its checksums.
+  /// Makes an IPv4 frame from the peer to the machine, with checksums.
   static Bytes ipv4_frame(std::uint8_t protocol, const Bytes& payload, std::uint16_t identification = 1, std::uint16_t fragment = 0) {
     Bytes frame(34);
     const auto put = [&frame](std::size_t at, std::uint32_t value, int bytes) {
@@ -169,8 +169,8 @@ class HandPeer {
     return frame;
   }
 
-  std::uint32_t seq = 0;           ///< of the peer's next byte
-  std::uint32_t acknowledged = 0;  ///< of the machine's next byte
+  std::uint32_t seq = 0;           ///< sequence number of the peer's next byte
+  std::uint32_t acknowledged = 0;  ///< sequence number of the machine's next byte
 
  private:
   [[nodiscard]] Bytes frame_of(const Segment& segment) const {
@@ -192,7 +192,7 @@ class HandPeer {
     tcp.insert(tcp.end(), segment.payload.begin(), segment.payload.end());
     return ipv4_frame(6, tcp);
   }
-  /// By an ARP request of the peer's, so that the machine knows its neighbour.
+  /// Sends an ARP request of the peer, so that the machine learns its address.
   void introduce() {
     Bytes request(60);
     const std::uint8_t bytes[] = {255, 255, 255, 255, 255, 255, 2, 0,  0, 0, 0, 2, 8, 6, 0, 1, 8, 0,  6, 4, 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Handlers for connection tests: one that records everything, one that sends a known pattern.
+// Handlers for connection tests: one records everything and sends a known pattern, one echoes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,34 +17,34 @@
 
 namespace neap::net::testing {
 
-/// Byte `index` of the pattern `seed`; no period that a segment's size divides.
+/// Byte `index` of the pattern `seed`. The pattern has no period that divides a segment's size.
 constexpr std::byte pattern(std::size_t index, unsigned seed) {
   return static_cast<std::byte>((index * 2654435761U >> 13 ^ index ^ seed * 37U) & 0xFF);
 }
 
-/// What a test sees of one connection. Written on the connection's core; read by the test once `closed` is true, or through the atomics.
+/// A test's record of one connection. The connection's core writes it. The test reads the atomics, and the rest once `closed` is set.
 struct Record {
   std::atomic<std::size_t> received{0};
   std::atomic<std::size_t> mismatches{0};
   std::atomic<int> peer_closed{0}, closed{0}, destroyed{0}, writable{0}, calls_after_closed{0};
   std::atomic<bool> inside_call{false}, nested{false};
   std::atomic<std::size_t> sent{0};
-  std::string text;  ///< if kept
+  std::string text;  ///< received text, with `keep_text`
 };
 
 class RecordingHandler : public ConnectionHandler {
  public:
   struct Behaviour {
-    unsigned check_seed = 0;     ///< pattern expected; 0: none
-    unsigned send_seed = 0;      ///< pattern sent
-    std::size_t send_bytes = 0;  ///< how many of it, from the beginning on
+    unsigned check_seed = 0;     ///< seed of the expected pattern; 0: no check
+    unsigned send_seed = 0;      ///< seed of the sent pattern
+    std::size_t send_bytes = 0;  ///< bytes of the pattern to send
     std::size_t piece_bytes = 16384;
     bool by_reference = true;
     bool keep_text = false;
-    bool close_when_sent = true;  ///< and `expect_bytes` were received
+    bool close_when_sent = true;  ///< and when `expect_bytes` were received
     std::size_t expect_bytes = 0;
-    bool answer_close = true;                                    ///< close when the peer does
-    std::function<void(RecordingHandler&, Buffer)> on_received;  ///< instead of releasing at once
+    bool answer_close = true;                                    ///< close when the peer closes
+    std::function<void(RecordingHandler&, Buffer)> on_received;  ///< gets the buffer; without it the buffer is released at once
   };
 
   RecordingHandler(std::shared_ptr<Record> record, Behaviour behaviour) : record_(std::move(record)), behaviour_(std::move(behaviour)) {}
@@ -80,7 +80,7 @@ class RecordingHandler : public ConnectionHandler {
     ++record_->closed;
   }
 
-  /// To be called once the handler has its connection.
+  /// The handler MUST have its connection.
   void send_more() {
     while (record_->sent < behaviour_.send_bytes) {
       const std::size_t bytes = std::min(behaviour_.piece_bytes, behaviour_.send_bytes - record_->sent);
@@ -88,7 +88,7 @@ class RecordingHandler : public ConnectionHandler {
       for (std::size_t i = 0; i < bytes; ++i) (*block)[i] = pattern(record_->sent + i, behaviour_.send_seed);
       Buffer buffer;
       if (behaviour_.by_reference) {
-        // Freed and overwritten on release: whoever still reads it then reads something else.
+        // The release overwrites and frees the bytes, so a later read shows wrong bytes or a sanitizer's report.
         buffer = Buffer::reference(
             *block,
             [](void* owner) noexcept {
@@ -127,7 +127,7 @@ class RecordingHandler : public ConnectionHandler {
   Timer begin_;
 
  public:
-  /// Sends in an event of its own, right after the handler was made.
+  /// Starts to send in a separate event after the handler was made.
   void begin_sending() {
     begin_.arm(std::chrono::nanoseconds(0), [this] { send_more(); });
   }
@@ -150,7 +150,7 @@ inline void expect_ended_well(const Record& record) {
   EXPECT_EQ(record.mismatches, 0U);
 }
 
-/// Sends back what it receives, from where it lies.
+/// Echoes received bytes without a copy.
 class EchoHandler final : public ConnectionHandler {
  public:
   void received(Buffer data) override {

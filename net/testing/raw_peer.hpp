@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Peers without a stack: frames of TCP as a test makes them, for addresses that a test makes up.
+// Peers without a stack: TCP frames and addresses that a test makes up.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RawSegment {
   Bytes payload{};
 };
 
-/// A frame to the card of `to`, whose MAC address is `mac`; checksums are right.
+/// Makes a frame to the card of `to`, whose MAC address is `mac`, with valid checksums.
 inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   Bytes frame;
   const auto put = [&](std::uint64_t value, unsigned bytes) {
@@ -53,7 +53,7 @@ inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   return frame;
 }
 
-/// The segment in a frame; the flags are 0 if there is none.
+/// Parses the segment in a frame; the flags are 0 if there is none.
 inline RawSegment segment_in(const Bytes& frame) {
   const auto get = [&](std::size_t at, unsigned bytes) {
     std::uint32_t value = 0;
@@ -76,7 +76,7 @@ inline RawSegment segment_in(const Bytes& frame) {
   return segment;
 }
 
-/// An ARP answer, or (to a request) the answer of a made-up neighbour: `mac` is the asker's.
+/// Makes an ARP packet, by default an answer of a simulated neighbour. `mac` is the receiver's.
 inline Bytes arp_answer(Ipv4Address from, Ipv4Address to, const MacAddress& mac, unsigned operation = 2,
                         std::uint64_t sender = 0x0200'0000'00FE) {
   Bytes frame;
@@ -95,7 +95,7 @@ inline Bytes arp_answer(Ipv4Address from, Ipv4Address to, const MacAddress& mac,
   return frame;
 }
 
-/// One TCP peer that does exactly what the test says. Its card is the server's other end: what the server sends to it comes by `heard`.
+/// A TCP peer that the test controls completely. The test MUST pass the server's segments for this peer to `process`.
 class RawPeer {
  public:
   RawPeer(WireCard& card, Endpoint from, Endpoint to, std::uint32_t sequence = 1000)
@@ -105,7 +105,7 @@ class RawPeer {
     send_at(sequence_, flags, payload, std::move(options));
     sequence_ += static_cast<std::uint32_t>(payload.size()) + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
   }
-  /// Leaves the peer's own sequence number as it is.
+  /// Does not change the peer's own sequence number.
   void send_at(std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     card_.arrive(frame_of({.from = from_,
                            .to = to_,
@@ -117,9 +117,9 @@ class RawPeer {
                            .payload = std::move(payload)},
                           card_.mac()));
   }
-  /// Takes note of a segment of the server's.
-  void heard(const RawSegment& segment) {
-    if ((segment.flags & syn_flag) != 0) first_ = acknowledge = segment.sequence + 1;
+  /// Records a segment of the server.
+  void process(const RawSegment& segment) {
+    if ((segment.flags & syn_flag) != 0) acknowledge = segment.sequence + 1;
     if ((segment.flags & syn_flag) != 0) answered = true;
     if ((segment.flags & rst_flag) != 0) reset = true;
     if ((segment.flags & fin_flag) != 0) finished = true;
@@ -132,18 +132,17 @@ class RawPeer {
   [[nodiscard]] std::uint32_t sequence() const { return sequence_; }
   [[nodiscard]] Endpoint from() const { return from_; }
 
-  std::uint32_t acknowledge = 0;  ///< sent with every segment
-  std::uint16_t window = 0xFFFF;  ///< the same
+  std::uint32_t acknowledge = 0;  ///< acknowledgement number of all sent segments
+  std::uint16_t window = 0xFFFF;  ///< window of all sent segments
   std::atomic<bool> answered{false}, reset{false}, finished{false};
-  std::atomic<std::uint32_t> highest{0};  ///< behind the last byte that the server sent
-  std::atomic<std::uint32_t> taken{0};    ///< what the server acknowledged last
+  std::atomic<std::uint32_t> highest{0};  ///< end of the server's bytes
+  std::atomic<std::uint32_t> taken{0};    ///< the server's last acknowledgement number
   std::atomic<std::uint16_t> server_window{0};
 
  private:
   WireCard& card_;
   Endpoint from_, to_;
   std::uint32_t sequence_;
-  std::uint32_t first_ = 0;
 };
 
 }  // namespace neap::net::testing

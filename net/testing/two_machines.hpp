@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Two machines in one process, joined by a wire: the ground of the connection tests.
+// Two machines in one process, connected by a wire, for the connection tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct TwoMachinesOptions {
   CardOptions client{.mac = {0x02, 0, 0, 0, 0, 2}, .seed = 2};
 };
 
-/// The server's cores come first, then the client's. Both have their addresses when this is made.
+/// The server uses the first cores, the client the next ones. Both have their addresses after construction.
 class TwoMachines {
  public:
   explicit TwoMachines(TwoMachinesOptions options = {})
@@ -58,7 +58,7 @@ class TwoMachines {
       EXPECT_TRUE(listening.has_value());
     });
   }
-  /// Connects from the client's first core, or from another; returns the error's code or nothing.
+  /// Connects from `core`, or from the client's first core. Returns the error's code, or nothing.
   std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor,
                                    int core = -1) {
     std::optional<ErrorCode> error;
@@ -68,19 +68,19 @@ class TwoMachines {
     });
     return error;
   }
-  /// Sets `tso` for all cores, as control would; returns why it was refused, or nothing.
+  /// Sets `tso` for all cores, as control does. Returns the reason of a refusal, or an empty text.
   std::string set_tso(const char* form) {
     std::string why;
     machine.run(0, [&]() -> task<void> {
-      const auto set = co_await policy::set(policy::Setting::tso, form, policy::all_cores);
+      const auto set = co_await policy::set(policy::Setting::segmentation, form, policy::all_cores);
       if (!set.has_value()) why = set.error().why;
     });
     return why;
   }
-  /// Counters of one core.
+  /// Returns the counters of one core.
   Counters counters_of(unsigned core) {
     Counters result{};
-    machine.on(core, [&] { result = counters(core); });  // there, so that the core's event is over
+    machine.on(core, [&] { result = counters(core); });  // on that core, so that its event has ended
     return result;
   }
 

@@ -25,13 +25,13 @@ void put(Bytes& frame, std::size_t index, std::uint16_t value) {
   frame[index + 1] = std::byte(value & 0xFF);
 }
 
-/// Where things are in an IPv4 frame.
+/// Offsets in an IPv4 frame.
 struct Layout {
   bool ipv4 = false;
   bool fragment = false;
   std::size_t l4 = 0, end = 0;
   unsigned protocol = 0;
-  std::size_t checksum = 0;  ///< of layer 4; 0: none
+  std::size_t checksum = 0;  ///< offset of layer 4's checksum; 0: none
 };
 
 Layout layout(const Bytes& frame) {
@@ -65,9 +65,9 @@ struct OwnBuffer {
 
 void take_back(ReceiveBuffer* buffer) noexcept {
   auto* const own = reinterpret_cast<OwnBuffer*>(buffer);
-  require(this_core() == buffer->pool_index, "a receive buffer came back on another core", this_core());
+  require(this_core() == buffer->pool_index, "a receive buffer is returned on its own core", this_core());
   --*own->out;
-  std::memset(own->memory.data(), 0xDD, buffer_bytes);  // as if the card had filled it again
+  std::memset(own->memory.data(), 0xDD, buffer_bytes);  // as if the card had written to it again
   delete own;
 }
 
@@ -113,7 +113,7 @@ NetDeviceLimits WireCard::limits() const noexcept {
 }
 
 WireCard::Queue& WireCard::queue() noexcept {
-  require(this_core() >= options_.first_core && this_core() < options_.first_core + options_.cores, "a core without a queue pair",
+  require(this_core() >= options_.first_core && this_core() < options_.first_core + options_.cores, "the calling core has a queue pair",
           this_core());
   return *queues_[this_core() - options_.first_core];
 }
@@ -127,8 +127,8 @@ void WireCard::set_link(bool up) {
   link_ = up;
   for (unsigned i = 0; i < options_.cores; ++i) {
     if (queues_[i]->receiver == nullptr) continue;
-    const Result<void> told = spawn_on(options_.first_core + i, [this, i, up] { queues_[i]->receiver.load()->link_changed(up); });
-    require(told.has_value(), "no room to tell of the link");
+    const Result<void> spawned = spawn_on(options_.first_core + i, [this, i, up] { queues_[i]->receiver.load()->link_changed(up); });
+    require(spawned.has_value(), "a core's queue has room for a link change");
   }
 }
 
@@ -144,14 +144,14 @@ std::uint64_t WireCard::frames_sent() const noexcept {
   return sent;
 }
 
-void WireCard::tell_counters(std::optional<unsigned> core, const Emit& emit) const {
+void WireCard::report_counters(std::optional<unsigned> core, const Emit& emit) const {
   std::uint64_t sent = 0;
   for (unsigned i = 0; i < queues_.size(); ++i) sent += !core || options_.first_core + i == *core ? queues_[i]->sent.value() : 0;
   emit("wire.sent", sent);
   if (!core) emit("wire.found_full", full_);
 }
 
-task<Result<void>> WireCard::tell_own_counters(std::optional<unsigned> core, const Emit& emit) {
+task<Result<void>> WireCard::report_device_counters(std::optional<unsigned> core, const Emit& emit) {
   if (gone_) co_return failure(ErrorCode::closed, "the card is gone");
   const std::uint64_t visited = co_await on_core(options_.first_core, [] { return this_core(); });
   emit("wire.own.visited", visited);
@@ -169,7 +169,7 @@ unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destina
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
 
 TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
-  require(&own == &queue(), "a frame of another core", this_core());
+  require(&own == &queue(), "a queue is used on its own core", this_core());
   if (!link_) return std::unexpected(ErrorCode::closed);
   if (own.ring.size() >= options_.ring_frames) {
     ++full_;
@@ -178,10 +178,10 @@ TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   }
   std::size_t bytes = 0;
   for (const TransmitPiece& piece : posted.pieces) bytes += piece.bytes;
-  const std::size_t most = posted.offload.segment_bytes != 0 ? options_.tso_bytes_max : 1514;
-  if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > most) return std::unexpected(ErrorCode::invalid);
-  most_bytes_ = std::max(most_bytes_.load(), static_cast<std::uint32_t>(bytes));
-  most_pieces_ = std::max<unsigned>(most_pieces_, static_cast<unsigned>(posted.pieces.size()));
+  const std::size_t limit = posted.offload.segment_bytes != 0 ? options_.tso_bytes_max : 1514;
+  if (posted.pieces.empty() || posted.pieces.size() > options_.pieces_max || bytes > limit) return std::unexpected(ErrorCode::invalid);
+  bytes_max_ = std::max(bytes_max_.load(), static_cast<std::uint32_t>(bytes));
+  pieces_max_ = std::max<unsigned>(pieces_max_, static_cast<unsigned>(posted.pieces.size()));
   own.ring.push_back(std::move(posted));
   if (!own.engine_runs) start_engine(own);
   return {};
@@ -210,12 +210,13 @@ void WireCard::run_engine(Queue& own) {
     }
     const Layout where = layout(bytes);
     if (posted.offload.ipv4()) {
-      require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum's place is not empty");
+      require(where.ipv4 && word(bytes, 24) == 0, "the IPv4 checksum is 0 before the card fills it in");
       put(bytes, 24, static_cast<std::uint16_t>(~internet_sum(std::span(bytes).subspan(14, where.l4 - 14))));
     }
     if (posted.offload.tcp() || posted.offload.udp()) {
-      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes, "no layer 4 where the frame says");
-      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the seed stands in the field
+      require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes,
+              "layer 4 begins at the offset that the offload names");
+      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the field holds the seed
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
@@ -231,10 +232,10 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
   const std::size_t tcp = std::size_t{offload.l2_bytes} + offload.l3_bytes;
   require(offload.checksums == Checksums::tcp_ipv4 && offload.l2_bytes == 14 && at(frame, 14) == 0x45 && offload.l3_bytes == 20 &&
               at(frame, 23) == 6 && offload.l4_bytes == (at(frame, tcp + 12) >> 4) * 4 && frame.size() > headers,
-          "headers are not what the offload says");
-  require(word(frame, 16) == 0 && word(frame, 24) == 0, "length and checksum are the card's to fill in");
-  constexpr unsigned at_the_end = 0x09;  // FIN, PSH
-  ++cut_up_;
+          "the headers match the offload");
+  require(word(frame, 16) == 0 && word(frame, 24) == 0, "length and checksum are 0 before the card fills them in");
+  constexpr unsigned last_only = 0x09;  // FIN, PSH
+  ++segmented_;
   for (std::size_t begin = headers, number = 0; begin < frame.size(); begin += offload.segment_bytes, ++number) {
     const std::size_t end = std::min(frame.size(), begin + offload.segment_bytes);
     Bytes segment(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(headers));
@@ -244,9 +245,9 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
     const std::uint32_t sequence = quad(frame, tcp + 4) + static_cast<std::uint32_t>(begin - headers);
     put(segment, tcp + 4, static_cast<std::uint16_t>(sequence >> 16));
     put(segment, tcp + 6, static_cast<std::uint16_t>(sequence & 0xFFFF));
-    if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ at_the_end};
+    if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ last_only};
     put(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
-    // The seed lacks the length.
+    // The seed does not include the length.
     const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
     put(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
     if (segment.size() < 60) segment.resize(60);
@@ -290,7 +291,7 @@ std::vector<MacAddress> WireCard::multicast() const {
   return groups_;
 }
 
-bool WireCard::takes_in(const Bytes& frame) {
+bool WireCard::accepts(const Bytes& frame) {
   MacAddress to;
   if (frame.size() < to.size()) return true;
   std::memcpy(to.data(), frame.data(), to.size());
@@ -301,7 +302,7 @@ bool WireCard::takes_in(const Bytes& frame) {
 }
 
 void WireCard::arrive(Bytes frame, int core) {
-  if (cut_ || !takes_in(frame)) return;
+  if (cut_ || !accepts(frame)) return;
   if (core < 0) {
     const Layout where = layout(frame);
     core = static_cast<int>(options_.first_core);
@@ -311,7 +312,7 @@ void WireCard::arrive(Bytes frame, int core) {
           receiving_core(quad(frame, 26), quad(frame, 30), ports ? word(frame, where.l4) : 0, ports ? word(frame, where.l4 + 2) : 0));
     }
   }
-  // A full queue loses the frame, as a card without descriptors does.
+  // A full queue drops the frame, as a card without free descriptors does.
   static_cast<void>(spawn_on(static_cast<unsigned>(core),
                              [this, core, bytes = std::move(frame)]() mutable { deliver(static_cast<unsigned>(core), std::move(bytes)); }));
 }
@@ -333,6 +334,7 @@ void WireCard::deliver(unsigned core, Bytes frame) noexcept {
     if (where.checksum != 0 && !where.fragment && word(frame, where.checksum) != 0) {
       checksums |= l4_sum(frame, where, pseudo_header(frame, where)) == 0xFFFF ? ReceiveInfo::l4_good : ReceiveInfo::bad;
     }
+    if (options_.checks_fragments && where.fragment) checksums |= ReceiveInfo::l4_good;
     if ((checksums & ReceiveInfo::bad) != 0) ++bad_;
   }
   const ReceivedFrame received{.frame = &own->buffer, .info = ReceiveInfo(checksums)};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // A wire with a card at each end, for tests.
 //
-// The stacks are to be tested as they are, against each other, on a wire that loses, repeats and reorders, and against cards that are as
-// slow and as strict as real ones: such a card reads a frame's pieces late (so that what was freed or edited too early is seen by the
-// sanitizer or the checksum), fills in checksums from the seeds it is given, cuts up what it is asked to, checks what it receives, and
-// takes its buffers back only on the core that they came to.
+// Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as slow and as strict as real
+// ones. They read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They fill in
+// checksums from the given seeds, segment frames, check received checksums, and accept a buffer only on the core that received it.
 #pragma once
 
 #include <array>
@@ -34,15 +33,16 @@ struct CardOptions {
   unsigned ring_frames = 256;
   unsigned pieces_max = 40;
   bool checksum_offload = true;
-  std::uint32_t tso_bytes_max = 0;          ///< 0: it cannot segment
-  std::chrono::microseconds read_delay{0};  ///< until the card looks at a frame
-  double lost = 0, repeated = 0, late = 0;  ///< shares of the frames that it sends
+  bool checks_fragments = false;            ///< reports every fragment's layer 4 checksum as good, as no correct card does
+  std::uint32_t tso_bytes_max = 0;          ///< 0: no TSO
+  std::chrono::microseconds read_delay{0};  ///< before the card reads a frame
+  double lost = 0, repeated = 0, late = 0;  ///< fractions of the sent frames
   unsigned seed = 1;
 };
 
-/// Folded sum of `bytes` as 16-bit words in network order, added to `sum`.
+/// Returns the folded sum of `sum` and `bytes` as 16-bit words in network order.
 [[nodiscard]] std::uint16_t internet_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) noexcept;
-/// Puts the right IPv4 and TCP or UDP checksums into a frame (tests that make frames by hand).
+/// Sets the valid IPv4 and TCP or UDP checksums of a frame (for tests that make frames by hand).
 void fill_checksums(Bytes& frame);
 
 class WireCard final : public NetDevice {
@@ -53,29 +53,29 @@ class WireCard final : public NetDevice {
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;
-  /// What this end sends goes to `sink` as well; returns whether it goes on to the other end. Called on the sending core. Before traffic
-  /// starts.
+  /// Calls `sink` for each sent frame, on the sending core. `sink` returns true if the frame goes on to the other end. MUST be set before
+  /// traffic starts.
   void tap(std::function<bool(const Bytes&)> sink) { tap_ = std::move(sink); }
-  /// A frame arrives from outside; on any core. `core`: the queue, or by the card's own choice.
+  /// Delivers a frame from the test to the queue of `core`, or to the queue that RSS selects. Any core.
   void arrive(Bytes frame, int core = -1);
-  /// From now on nothing arrives (the other end, or a test's end).
+  /// From now on no frames arrive.
   void cut() noexcept { cut_ = true; }
   void set_link(bool up);
-  /// As when the card is pulled out: its own counters cannot be had. Frames pass all the same.
+  /// Simulates a removed card: its own counters cannot be read. Frames still pass.
   void set_gone(bool gone) noexcept { gone_ = gone; }
   void set_faults(double lost, double repeated, double late) noexcept;
 
   [[nodiscard]] std::uint64_t frames_sent() const noexcept;
   [[nodiscard]] std::uint64_t frames_arrived() const noexcept { return arrived_; }
-  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among those that arrived
+  [[nodiscard]] std::uint64_t bad_checksums() const noexcept { return bad_; }  ///< among the arrived frames
   [[nodiscard]] std::uint64_t found_full() const noexcept { return full_; }
-  [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not given back yet
-  /// Frames to groups that were not taken in.
+  [[nodiscard]] std::int64_t buffers_out() const noexcept { return buffers_out_; }  ///< not returned yet
+  /// Multicast frames that the filter dropped.
   [[nodiscard]] std::uint64_t filtered() const noexcept { return filtered_; }
   [[nodiscard]] std::vector<MacAddress> multicast() const;
-  [[nodiscard]] unsigned most_pieces() const noexcept { return most_pieces_; }
-  [[nodiscard]] std::uint64_t frames_cut() const noexcept { return cut_up_; }      ///< those to be segmented
-  [[nodiscard]] std::uint32_t most_bytes() const noexcept { return most_bytes_; }  ///< of a frame as it was given
+  [[nodiscard]] unsigned pieces_max_seen() const noexcept { return pieces_max_; }
+  [[nodiscard]] std::uint64_t frames_segmented() const noexcept { return segmented_; }  ///< frames that were given for segmentation
+  [[nodiscard]] std::uint32_t bytes_max_seen() const noexcept { return bytes_max_; }    ///< longest frame that was given
 
   // NetDevice
   [[nodiscard]] MacAddress mac() const noexcept override { return options_.mac; }
@@ -85,8 +85,8 @@ class WireCard final : public NetDevice {
   [[nodiscard]] unsigned receiving_core(std::uint32_t source_ip, std::uint32_t destination_ip, std::uint16_t source_port,
                                         std::uint16_t destination_port) const noexcept override;
   [[nodiscard]] task<void> set_multicast(std::vector<MacAddress> groups) override;
-  void tell_counters(std::optional<unsigned> core, const Emit& emit) const override;
-  [[nodiscard]] task<Result<void>> tell_own_counters(std::optional<unsigned> core, const Emit& emit) override;
+  void report_counters(std::optional<unsigned> core, const Emit& emit) const override;
+  [[nodiscard]] task<Result<void>> report_device_counters(std::optional<unsigned> core, const Emit& emit) override;
 
  private:
   struct Posted {
@@ -107,18 +107,18 @@ class WireCard final : public NetDevice {
     Timer engine;
     std::minstd_rand random;
     Counter sent;
-    std::unique_ptr<Bytes> held_back;  ///< a late frame
+    std::unique_ptr<Bytes> held_back;  ///< a delayed frame
   };
 
   [[nodiscard]] Queue& queue() noexcept;
   [[nodiscard]] TransmitResult transmit(Queue& own, Posted posted) noexcept;
   void start_engine(Queue& own);
   void run_engine(Queue& own);
-  /// Cuts up a frame as the 82599 does, and sends the segments (82599 datasheet 7.2.4).
+  /// Segments a frame as the 82599 does, and sends the segments (82599 datasheet 7.2.4).
   void send_segments(Queue& own, const Bytes& frame, TransmitOffload offload);
   void send(Queue& own, Bytes bytes);
   void pass(Bytes bytes);
-  [[nodiscard]] bool takes_in(const Bytes& frame);
+  [[nodiscard]] bool accepts(const Bytes& frame);
   void deliver(unsigned core, Bytes frame) noexcept;
 
   CardOptions options_;
@@ -131,9 +131,9 @@ class WireCard final : public NetDevice {
   mutable std::mutex groups_lock_;
   std::vector<MacAddress> groups_;
   std::atomic<std::int64_t> buffers_out_{0};
-  std::atomic<unsigned> most_pieces_{0};
-  std::atomic<std::uint32_t> most_bytes_{0};
-  std::atomic<std::uint64_t> cut_up_{0};
+  std::atomic<unsigned> pieces_max_{0};
+  std::atomic<std::uint32_t> bytes_max_{0};
+  std::atomic<std::uint64_t> segmented_{0};
 };
 
 }  // namespace neap::net::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// For tests of accounts: what this process has really allocated.
+// The bytes that this process has allocated, for tests of memory accounting.
 #pragma once
 
 #include <malloc.h>
@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #ifdef __SANITIZE_ADDRESS__
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // the header is not everywhere where the library is
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // some systems have the library without its header
 #endif
 
 namespace neap::host {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The driver of a fuzzer where there is no libFuzzer: inputs made up from a grammar, for so long.
+// Runs a fuzz target without libFuzzer: generates inputs from a grammar for a given time.
 //
-// Every input has a number and is made from it and the seed alone. Progress says the numbers, so that a crash lies within the next
-// thousand, and the same seed meets it again.
+// Each input depends only on its number and the seed. The number is printed every thousand inputs. So an input that crashes is one of the
+// thousand after the last printed number, and a run with the same seed repeats the crash.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace neap::fuzzing {
 
-/// What an inventor of inputs stands on. It has `std::string stream()`, which gives one input: four bytes that say how it is cut, then what
-/// a client sends.
-class Inventor {
+/// The base of a generator. The derived class has `std::string stream()`, which returns one input: four bytes that select how the rest is
+/// cut, then the bytes that a client sends.
+class InputGenerator {
  public:
-  explicit Inventor(std::uint64_t seed) : random_(seed) {}
+  explicit InputGenerator(std::uint64_t seed) : random_(seed) {}
 
  protected:
   unsigned below(unsigned end) { return static_cast<unsigned>(random_() % end); }
@@ -33,7 +33,7 @@ class Inventor {
     for (char& letter : text) letter = static_cast<char>(random_());
     return text;
   }
-  /// Now and then changes a byte behind the first four, or cuts the end off.
+  /// Sometimes changes a byte after the first four, and sometimes cuts the end off.
   std::string damaged(std::string text) {
     if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
     if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));
@@ -58,7 +58,7 @@ int run(const char* name, int count, char** words) {
     const std::string stream = Own(seed * 1'000'003 + streams).stream();
     work.begin_piece();
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(stream.data()), stream.size());
-    work.rest();
+    work.end_piece();
     bytes += stream.size();
   }
   std::printf("%s: %llu streams, %llu bytes, in %.1f s\n", name, streams, bytes, spent());

@@ -32,20 +32,20 @@ namespace {
 struct HostCore {
   std::mutex mutex;
   std::condition_variable changed;
-  bool woken = false;                     // a wake that no sleep has used up
+  bool woken = false;                     // a wake that no sleep has consumed
   std::array<std::uint64_t, 4> raised{};  // interrupts not yet taken
   std::uint64_t alarm_ns = machine::alarm_none;
   std::uint64_t alarms_set = 0;
-  std::atomic<bool> any_raised{false};  // so that an empty window costs a load
+  std::atomic<bool> any_raised{false};  // so that an interrupt window costs only a load if nothing is raised
   std::optional<IdleState> asleep_in;
   std::thread thread;
 };
 
 std::array<std::unique_ptr<HostCore>, machine::cores_max> cores;
-std::mutex cores_change;  // a test may move the clock, which wakes all cores, while a machine is made or ends
+std::mutex cores_change;  // a test may set the clock, which wakes all cores, while a machine is made or destroyed
 std::atomic<unsigned> running_cores{1};
 constinit thread_local unsigned own_core = 0;
-constinit thread_local host::WatchedWork* own_work = nullptr;  // of a core's thread
+constinit thread_local host::WatchedWork* own_work = nullptr;  // on a core's thread
 
 constexpr std::uint64_t clock_runs = ~std::uint64_t{0};
 std::atomic<std::uint64_t> manual_now_ns{clock_runs};
@@ -69,7 +69,7 @@ HostCore& host_core(unsigned core) {
   return *cores[core];
 }
 
-/// Returns the lowest of them, 0 if there was none.
+/// Takes all raised interrupts. Returns the lowest vector, 0 if there was none.
 std::uint8_t take_interrupts(HostCore& self) noexcept {
   std::array<std::uint64_t, 4> taken{};
   {
@@ -86,7 +86,7 @@ std::uint8_t take_interrupts(HostCore& self) noexcept {
   return first;
 }
 
-/// What a device may write while the core looks.
+/// A line that a device may write while the core reads it.
 using Line = std::array<std::uint64_t, 8>;
 Line read_line(const volatile void* watched) noexcept {
   Line line{};
@@ -131,7 +131,7 @@ unsigned start_cores(const CoreSet& wanted, void (*entry)()) noexcept {
   return count;
 }
 
-// The loop comes here between any two events.
+// The loop calls this between any two events.
 void open_interrupt_window() noexcept {
   if (own_work != nullptr) own_work->begin_piece();
   HostCore* const self = cores[own_core].get();
@@ -142,10 +142,10 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
   constexpr std::chrono::milliseconds look_at_line{1};
   HostCore& self = host_core(own_core);
   const Line before = watched != nullptr ? read_line(watched) : Line{};
-  const bool lies_down = still_idle();
+  const bool sleeps = still_idle();
   Sleep how;
-  if (lies_down) {
-    if (own_work != nullptr) own_work->rest();
+  if (sleeps) {
+    if (own_work != nullptr) own_work->end_piece();
     std::unique_lock lock(self.mutex);
     self.asleep_in = state;
     const auto over = [&] {
@@ -161,7 +161,7 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
         self.changed.wait_for(lock, std::chrono::nanoseconds(self.alarm_ns - now_ns()));
       }
     }
-    // As on the x86: MWAIT on the core's own word is ended by a write, the other ways by an interrupt.
+    // As on x86: a write ends MWAIT on the core's own word, an interrupt ends the other sleeps.
     const bool by_interrupt = state == IdleState::halt || state == IdleState::monitor;
     how.cause = now_ns() >= self.alarm_ns ? WakeCause::timer
                 : !self.woken             ? WakeCause::unknown
@@ -170,12 +170,12 @@ Sleep sleep(IdleState state, const volatile void* watched, bool (*still_idle)() 
     self.woken = false;
     self.asleep_in.reset();
     if (how.cause == WakeCause::timer) {
-      self.alarm_ns = alarm_none;  // it goes off once
-      alarm_went_off();
+      self.alarm_ns = alarm_none;  // it fires once
+      alarm_fired();
     }
   }
   const std::uint8_t vector = take_interrupts(self);
-  return lies_down && vector != 0 ? Sleep{.cause = WakeCause::interrupt, .vector = vector} : how;
+  return sleeps && vector != 0 ? Sleep{.cause = WakeCause::interrupt, .vector = vector} : how;
 }
 
 void pause() noexcept { std::this_thread::yield(); }
@@ -243,7 +243,7 @@ std::string_view event_on(unsigned core, std::span<char> buffer) noexcept {
   return {buffer.data(), std::min(static_cast<std::size_t>(length), buffer.size() - 1)};
 }
 
-void stop_other_cores() noexcept {}  // the process ends next
+void stop_other_cores() noexcept {}  // the process ends after this
 
 std::string_view command_line() noexcept { return command_line_text; }
 
@@ -325,7 +325,7 @@ void HostMachine::run(unsigned core, std::function<task<void>()> make, std::chro
     std::fprintf(stderr, "host machine: a task on core %u did not end in %lld s\n", core, static_cast<long long>(limit.count()));
     std::abort();
   }
-  on(core, [] {});  // its frame is gone after this
+  on(core, [] {});  // after this the task's frame is freed
   if (outcome->exception) std::rethrow_exception(outcome->exception);
 }
 

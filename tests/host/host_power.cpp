@@ -42,14 +42,14 @@ unsigned package_of(unsigned core) noexcept { return cores_per_package == 0 ? 0 
 Result<std::uint8_t> cache_tag(unsigned) noexcept { return failure(ErrorCode::unsupported, "the host lends no cache"); }
 unsigned package_count() noexcept { return package_of(core_count() - 1) + 1; }
 
-Result<void> set_performance(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::performance, raw); }
+Result<void> set_pstate(std::uint64_t raw) noexcept { return note(host::PowerCall::Kind::pstate, raw); }
 Result<void> set_energy_preference(unsigned preference) noexcept { return note(host::PowerCall::Kind::energy_preference, preference); }
 Result<std::uint8_t> granted_ratio() noexcept {
   const std::uint8_t ratio = granted_ratios[this_core()].load();
   if (ratio == 0) return failure(ErrorCode::unsupported, "the host does not tell its ratio");
   return ratio;
 }
-// Rounds to eighths of a watt, as most CPUs do.
+// Rounds to eighths of a watt, like most CPUs.
 Result<std::uint32_t> set_power_limit(std::uint32_t milliwatts) noexcept {
   const std::uint32_t rounded = (milliwatts + 62) / 125 * 125;
   if (const auto noted = note(host::PowerCall::Kind::power_limit, rounded); !noted) return std::unexpected(noted.error());
@@ -65,7 +65,7 @@ CounterSample sample_counters() noexcept {
 std::optional<std::uint32_t> system_management_interrupts() noexcept { return std::nullopt; }
 
 HardwareErrors hardware_errors() noexcept { return {}; }
-void look_for_hardware_errors() noexcept { error_looks[this_core()].fetch_add(1); }
+void check_hardware_errors() noexcept { error_looks[this_core()].fetch_add(1); }
 
 }  // namespace machine
 

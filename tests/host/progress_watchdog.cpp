@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// With a sanitizer: names and lines of the functions, too.
+// Defined only in builds with a sanitizer. Its backtrace also has the functions' names and lines.
 extern "C" [[gnu::weak]] void __sanitizer_print_stack_trace();
 
 namespace neap::host {
@@ -34,7 +34,7 @@ namespace {
 constexpr int report_signal = SIGUSR1;
 std::atomic<unsigned> limit{progress_limit};
 
-// Runs on the thread that hangs. Its calls are not safe in a signal handler, but the process ends here.
+// Runs on the hanging thread. Its calls are not safe in a signal handler, but the process ends here.
 void report_and_abort(int) {
   if (__sanitizer_print_stack_trace != nullptr) {
     __sanitizer_print_stack_trace();
@@ -72,7 +72,7 @@ struct Watchdog {
       if (entry->looks < limit.load()) continue;
       std::fprintf(stderr, "host machine: %s has lasted for %u s; it is at:\n", entry->name.c_str(), entry->looks);
       pthread_kill(entry->thread, report_signal);
-      // The thread sanitizer delivers a signal at the thread's next system call, which a plain loop never makes.
+      // The thread sanitizer delivers a signal at the thread's next system call, and a plain loop makes no system call.
       std::this_thread::sleep_for(std::chrono::seconds(5));
       std::abort();
     }

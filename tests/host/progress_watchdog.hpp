@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// A piece of work that does not return ends the test, with a backtrace of where it is.
+// Ends a test that hangs, and prints a backtrace.
 //
-// An event that loops for ever stops its core. Without this a test would hang until ctest ends it, and would say nothing of the event. So a
-// thread that works in pieces (events of a stand-in core, inputs of a fuzzer) marks where each begins. One more thread looks every second:
-// a piece that it has seen `progress_limit` times is reported, its thread prints where it is, and the process is aborted. Looks are counted
-// and not seconds: a machine that runs no test for a minute is no fault of the test.
+// An event that loops for ever stops its core. Without this watchdog the test would hang until ctest ends it, without naming the event. So
+// a thread that works in pieces (events of a stand-in core, inputs of a fuzzer) marks the beginning of each. Another thread checks every
+// second which piece is running. If `progress_limit` consecutive checks find the same piece, the piece's thread prints a backtrace, and the
+// process is aborted. The limit is a number of checks, not a time, because a busy machine may not run the test at all for a minute.
 #pragma once
 
 #include <atomic>
@@ -13,28 +13,29 @@
 
 namespace neap::host {
 
-/// Looks, a second apart. Below the shortest time-out of a test (60 s, cmake/neap_host.cmake), so that the report comes first.
+/// A number of checks, one a second. It is below the shortest time-out of a test (60 s, cmake/neap_host.cmake), so that the report is
+/// printed before ctest ends the test.
 constexpr unsigned progress_limit = 45;
-/// Another limit for this process, for the watchdog's own tests. Before the first `WatchedWork`.
+/// Sets another limit for this process, for the watchdog's own tests. MUST be called before the first `WatchedWork` is made.
 void set_progress_limit(unsigned looks);
 
-/// The work of the thread that makes it, which is its only user. At first it rests.
+/// The work of one thread. Only the thread that makes the object MAY use it. No piece is in progress at first.
 class WatchedWork {
  public:
-  /// `name` stands in the report: "an event of core 2".
+  /// `name` is part of the report: "an event of core 2".
   explicit WatchedWork(std::string name);
   WatchedWork(const WatchedWork&) = delete;
   WatchedWork& operator=(const WatchedWork&) = delete;
   ~WatchedWork();
 
-  /// The piece before has returned, the next one begins.
+  /// A piece begins; the previous one has returned.
   void begin_piece() noexcept { piece_.store(++pieces_, std::memory_order_relaxed); }
-  /// The piece has returned. Nothing is watched until the next one.
-  void rest() noexcept { piece_.store(0, std::memory_order_relaxed); }
+  /// The piece has returned, and no other has begun.
+  void end_piece() noexcept { piece_.store(0, std::memory_order_relaxed); }
 
  private:
   friend struct Watchdog;
-  std::atomic<std::uint64_t> piece_{0};  // 0: rests
+  std::atomic<std::uint64_t> piece_{0};  // 0: none in progress
   std::uint64_t pieces_ = 0;
   struct Entry* entry_;
 };

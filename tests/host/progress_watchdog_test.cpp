@@ -45,13 +45,13 @@ TEST(ProgressWatchdog, AnInputThatDoesNotReturnEndsTheFuzzer) {
       "host machine: stream 7 has lasted for 1 s");
 }
 
-// A core that sleeps and one that always has another event make progress, as does a thread between two pieces.
+// A sleeping core, a core that always has another event and a thread between two pieces all make progress.
 TEST(ProgressWatchdog, ProgressIsNoFault) {
   set_progress_limit(2);
   {
     WatchedWork work("nothing");
     work.begin_piece();
-    work.rest();
+    work.end_piece();
     HostMachine machine(2);
     static std::atomic<bool> on{true};
     struct Again {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What all attacks have in common: how they run, and how they open, use and end connections of this machine's kernel.
+"""Common parts of all attacks: their steps, and how they open, use and end connections of this machine's kernel.
 
-Each begins, presses for as long as the bystander measures, and ends by resetting its connections.
-Stored items are deleted. All attacks
-pace themselves: the host's two cores also emulate the machine, and an attack that starves the emulator would measure the host.
+An attack begins, repeats its step while the bystander measures, and ends by resetting its connections. Stored items are deleted. All
+attacks limit their own rate, because the host's two cores also emulate the machine. If an attack starved the emulator, the result would
+describe the host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONNECT_SECONDS = 20.0
 
 
 def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket.socket:
-    """A connection of this machine's kernel. `reads`: False leaves it the smallest window that the kernel allows."""
+    """A connection of this machine's kernel. `reads`: False gives it the smallest window that the kernel allows."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not reads:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALLEST_RECEIVE_BUFFER)
@@ -36,14 +36,14 @@ def client(scene: Scene, port: int = MEMCACHED, *, reads: bool = True) -> socket
 
 
 def reset(connection: socket.socket) -> None:
-    """Closes with a RST, which needs no memory of the other end."""
+    """Closes with a RST, which needs no memory at the other end."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def send_some(connection: socket.socket, data: bytes) -> int:
-    """As much of `data` as leaves at once. 0: nothing, or the connection is gone."""
+    """Sends as much of `data` as possible at once; gives the number of bytes. 0: none, or the connection has ended."""
     connection.setblocking(False)
     try:
         return connection.send(data)
@@ -60,21 +60,21 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: of the image's command line, beside the scene's own."""
+    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's own."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)
-    # Keys that it leaves in the store.
+    # Keys that the attack leaves in the store.
     keys: Sequence[bytes] = ()
     # Bytes by which the heap may grow during the attack; None: not judged.
     limit_bytes: int | None = None
-    # Of the machine.
+    # RAM of the machine.
     memory = "768M"
-    # Further words for the bystander's load.
+    # More words for the bystander's load.
     load_words: Sequence[str] = ()
 
-    # The bystander measures at least so long.
-    seconds_least = 0.0
+    # The minimum duration of the bystander's measurement.
+    seconds_min = 0.0
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -86,13 +86,13 @@ class Attack:
         return f"ip={address}/24,{gateway}"
 
     def prepare(self) -> None:
-        """Before the level of memory is taken."""
+        """Runs before the memory level is read."""
 
     def begin(self) -> None:
-        """Opens what it needs."""
+        """Opens the attack's connections."""
 
     def press(self) -> None:
-        """One step of some milliseconds."""
+        """One step of a few milliseconds."""
         time.sleep(PAUSE_SECONDS)
 
     def end(self) -> None:
@@ -101,8 +101,8 @@ class Attack:
         self.connections.clear()
 
     def findings(self) -> dict[str, int]:
-        """Counts that only this attack can take; each has to be 0."""
+        """Counts that are specific to this attack. Each MUST be 0."""
         return {}
 
     def end_of_scene(self) -> None:
-        """After the last measurement."""
+        """Runs after the last measurement."""

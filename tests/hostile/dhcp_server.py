@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A DHCP server (RFC 2131) for one client: at first it takes back what it offers, then its leases are short."""
+"""A DHCP server (RFC 2131) for one client: at first it refuses requests for its own offers, then its leases are short."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.2
 
 
 class DhcpServer(threading.Thread):
-    """Serves on `device` from `own` until `end`. For `refusal_seconds` from the first message on, each request is answered by a NAK."""
+    """Serves on `device` from `own` until `end`. For `refusal_seconds` after the first message, it answers each request with a NAK."""
 
     def __init__(self, device: str, own: str, address: str, *, refusal_seconds: float, lease_seconds: int) -> None:
         super().__init__(daemon=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: every field is the caller's. Formats: RFC 826, 791, 9293, 768."""
+"""Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ ETHERTYPE_IP, ETHERTYPE_ARP = 0x0800, 0x0806
 PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 SEQUENCE_MASK = 0xFFFFFFFF
-BROADCAST = b"\xff" * 6
 # Payload of an IP fragment: a multiple of 8 that fits into 1,500 bytes.
 FRAGMENT_BYTES = 1480
-ANY_ADDRESS = "0.0.0.0"
 
 _IP = struct.Struct("!BBHHHBBH4s4s")
 _TCP = struct.Struct("!HHIIBBHHH")
@@ -53,7 +51,7 @@ def arp_reply(mac: bytes, address: bytes, target_mac: bytes, target_address: byt
 
 
 def ip_packets(source: str, destination: str, protocol: int, payload: bytes, *, identification: int = 0) -> list[bytes]:
-    """One packet, or the fragments of one whose payload is longer than a frame takes."""
+    """One packet, or its fragments if the payload does not fit into one frame."""
     packets = []
     for at in range(0, max(1, len(payload)), FRAGMENT_BYTES):
         piece = payload[at : at + FRAGMENT_BYTES]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a client of memcached can do: requests that cost the server more than the client."""
+"""Attacks by a client of memcached: requests that cost the server more than the client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hostile.raw_peer import RawConnection
 
 
 class LongGets(Attack):
-    """Gets whose line does not end. Answers to other connections lie between their values, so that each value is a piece of its own."""
+    """Gets whose line does not end. Between two parts of a line, another connection is served, so that each part is a separate piece."""
 
     row = 1
     keys = (b"a",)
@@ -40,11 +40,11 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core that does not reassemble."""
+    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core that does not reassemble them."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
-    # Values as large as a carried command, so that the heap puts them side by side; every second one is deleted.
+    # Values of the size of a carried command. Every second one is deleted, so that the heap places a carried command next to other values.
     marks = 400
 
     @staticmethod
@@ -73,7 +73,7 @@ class LongPieces(Attack):
         time.sleep(20 * PAUSE_SECONDS)
 
     def findings(self) -> dict[str, int]:
-        """How many of the values that lay beside the pieces are not what was stored."""
+        """The number of remaining values whose content has changed."""
         wrong = 0
         with contextlib.closing(client(self.scene)) as other:
             for number in range(1, self.marks, 2):
@@ -88,7 +88,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window go on sending requests: what they sent is held, as their answers are not taken."""
+    """400 connections with a closed window keep sending requests. The server holds them, because the client does not take its answers."""
 
     row = 3
     keys = (b"pending",)
@@ -101,7 +101,7 @@ class PendingRequests(Attack):
         self.connections = [client(self.scene, reads=False) for _ in range(self.count)]
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"pending", b"p" * 1_000_000)
-        # Until all receive windows are full, or the image takes no more.
+        # Until all receive windows are full, or the image accepts no more.
         deadline = time.monotonic() + self.fill_seconds
         idle_passes = 0
         while time.monotonic() < deadline and idle_passes < self.idle_passes_max:
@@ -117,7 +117,7 @@ class PendingRequests(Attack):
 
 
 class Replacements(Attack):
-    """Pipelined changes of one large value: each replaced value waits until no reader can see it any more."""
+    """Pipelined changes of one large value: each replaced value is freed only after a grace period."""
 
     row = 4
     keys = (b"large", b"number")
@@ -147,7 +147,7 @@ class Replacements(Attack):
         time.sleep(10 * PAUSE_SECONDS)
 
     def findings(self) -> dict[str, int]:
-        """How many of the values that had room are gone."""
+        """The number of values that were lost although there was room for them."""
         gone = 0
         with contextlib.closing(client(self.scene)) as other:
             for mark in range(self.marks):
@@ -158,7 +158,7 @@ class Replacements(Attack):
 
 
 class PinnedReplies(Attack):
-    """Requests of 13 bytes, each with a reply of 4 KB, from clients whose window is zero from the first segment on."""
+    """Requests of 13 bytes, each with a reply of 4 KB, from clients whose window is zero from the start."""
 
     row = 5
     words = ("memory=16M",)
@@ -166,7 +166,7 @@ class PinnedReplies(Attack):
     keys = (b"a",)
     count = 90
     requests_max = 550
-    # Requests of one segment.
+    # As many requests as fit into one segment.
     batch = 50
 
     def begin(self) -> None:
@@ -193,7 +193,7 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys of one hash, if the first step of the hash can be made zero by a constant that everybody can read."""
+    """Keys with equal hashes, if the first step of the hash can be made zero by a publicly known constant."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -233,10 +233,10 @@ class CollidingKeys(Attack):
 
 
 class OtherSizes(Attack):
-    """A store full of small values, some of them in use, is then asked to take large ones."""
+    """A store full of small values, some of them in use, then gets large ones."""
 
     row = 7
-    # Most of what the machine has, so that the heap has to give memory from one size to another.
+    # Most of the machine's memory, so that the heap has to move memory from one size class to another.
     memory = "96M"
     words = ("memory=56M",)
     small_values = 250_000
@@ -281,7 +281,7 @@ class OtherSizes(Attack):
 
 
 class SlowReaders(Attack):
-    """69 readers that ask for copied values and take a few bytes a second."""
+    """69 readers that request copied values and read a few bytes a second."""
 
     row = 9
     words = ("memory=16M",)

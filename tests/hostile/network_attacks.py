@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a machine on the same network can do: forged and half-open connections, a crowd at control, a DHCP server of its own."""
+"""Attacks by a machine on the same network: forged and half-open connections, many clients of control, a DHCP server of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ForgedSegments(Attack):
-    """Segments in the name of the bystander, whose sequence numbers are guesses. Their options ask for one byte a segment."""
+    """Segments with the bystander's address and guessed sequence numbers. Their options request one byte per segment."""
 
     row = 8
     load_words = ("--value-size", "30000")
@@ -31,11 +31,18 @@ class ForgedSegments(Attack):
         (frames.FIN | frames.ACK, frames.mss_option(0)),
     )
 
+    ports_seconds = 1.0
+
     def begin(self) -> None:
         self._count = 0
+        self._ports: list[int] = []
+        self._ports_until = 0.0
 
     def press(self) -> None:
-        for port in self.scene.bystander_ports():
+        if time.monotonic() >= self._ports_until:
+            self._ports = self.scene.bystander_ports()
+            self._ports_until = time.monotonic() + self.ports_seconds
+        for port in self._ports:
             flags, options = self.kinds[self._count % len(self.kinds)]
             sequence, acknowledgement = (self.scene.peer.random.randrange(1 << 32) for _ in range(2))
             self.scene.peer.send_tcp((self.scene.own_address, port), MEMCACHED, sequence, acknowledgement, flags, 1000, b"x", options)
@@ -48,7 +55,7 @@ class SynFlood(Attack):
 
     row = 10
     batch = 20
-    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); there is no route to them
+    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); without a route to them
 
     def press(self) -> None:
         draw = self.scene.peer.random
@@ -60,7 +67,7 @@ class SynFlood(Attack):
 
 
 class ControlCrowd(Attack):
-    """Clients of control without the token, more than there are places, that go on speaking."""
+    """More clients of control than control accepts, all without the token. They keep sending lines."""
 
     row = 11
     count = 40
@@ -95,16 +102,16 @@ class ControlCrowd(Attack):
 
 
 class ShortLeases(Attack):
-    """A DHCP server that takes back what it offered, for some seconds, and then gives leases of seconds."""
+    """A DHCP server that refuses its own offers for some seconds, and then gives leases of seconds."""
 
     row = 12
-    seconds_least = 25.0
+    seconds_min = 25.0
     lease_seconds = 12
     refusal_seconds = 10.0
-    # In that time a client that backs off sends three or four of each kind (RFC 2131, 4.1).
+    # While requests are refused, a client with backoff sends three or four messages of each kind (RFC 2131, 4.1).
     messages_max = 12
-    # Lease and half of it, which is when a client renews.
-    renewals_least = 2
+    # A client renews its lease after half of the lease time: at least this many renewals are due during the measurement.
+    renewals_min = 2
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -117,10 +124,10 @@ class ShortLeases(Attack):
         return "ip=dhcp"
 
     def findings(self) -> dict[str, int]:
-        """How many messages too many were sent while requests were refused, and how many renewals lacked."""
+        """The number of messages above the limit while requests were refused, and the number of missing renewals."""
         return {
             "messages_in_excess": max(0, self._server.messages_while_refusing - self.messages_max),
-            "renewals_missing": max(0, 1 + self.renewals_least - self._server.leases),
+            "renewals_missing": max(0, 1 + self.renewals_min - self._server.leases),
         }
 
     def end_of_scene(self) -> None:

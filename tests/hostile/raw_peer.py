@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A peer below TCP: frames straight onto the cable, with addresses that this machine's kernel does not have.
+"""A peer below TCP: it sends frames directly, with addresses that this machine's kernel does not have.
 
-The kernel would keep to the rules (it reads, acknowledges, resets what it does not know); an attacker does not. So RawPeer has just enough
-of TCP to open a connection, and sends whatever it is told to. ARP requests for its addresses are answered while it is polled.
+This machine's kernel follows the rules of TCP: it reads, acknowledges, and resets unknown connections. An attacker does not. So RawPeer
+implements just enough of TCP to open a connection, and can then send any frame. While it is polled, it answers ARP requests for its
+addresses.
 """
 
 from __future__ import annotations
 
 import random
 import socket
-import struct
 import time
 
 from hostile import frames
@@ -84,7 +84,7 @@ class RawPeer:
         return connection
 
     def poll(self, seconds: float, until=lambda: False) -> None:
-        """Takes in what has come, for at most so long."""
+        """Processes arrived frames for at most this long."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -111,7 +111,7 @@ class RawPeer:
 
 
 class RawConnection:
-    """One TCP connection of a RawPeer. `window` is what each of its segments announces, unscaled."""
+    """One TCP connection of a RawPeer. Each of its segments announces `window`, unscaled."""
 
     def __init__(self, peer: RawPeer, source: tuple[str, int], port: int, window: int) -> None:
         self._peer = peer
@@ -138,7 +138,7 @@ class RawConnection:
             self.send_flags(ACK)
 
     def send(self, payload: bytes) -> None:
-        """One segment, however long: over a frame's length it goes as IP fragments."""
+        """One segment of any length: beyond a frame's length it is sent as IP fragments."""
         self._send(PSH | ACK, payload)
         self.next_sequence = (self.next_sequence + len(payload)) & frames.SEQUENCE_MASK
 
@@ -155,7 +155,3 @@ class RawConnection:
 
 def mac_of(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
-
-
-def window_scale_option(shift: int) -> bytes:
-    return struct.pack("!BBBB", 1, 3, 3, shift)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A booted memcached, a bystander with a latency, and one attack.
+"""A booted memcached, a bystander whose latency is measured, and one attack.
 
-The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, every reply checked. It measures undisturbed, during the
-attack, and undisturbed again. Beside it a newcomer opens a connection to memcached and one, as the owner with the token, to control, over
-and over. Memory is read before and after, by control.
+The bystander is `neap-load`: sets and gets on a few connections at a fixed rate, with every reply checked. It measures before, during and
+after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new connection to memcached and one to control, with the owner's
+token. Memory use is read through control before and after the attack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from linux_guest.namespace import TAP
 from hostile.attack import CONTROL, MEMCACHED, Attack
 from hostile.attacks import ATTACKS
 from hostile.raw_peer import RawPeer, mac_of
-from tools import build, control
+from tools import build, control_client
 from tools.errors import Failure
 from tools.machine import Machine
 from tools.process import spawn
@@ -36,15 +36,15 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# A few connections in TIME-WAIT, free lists of cores, what the log of a run holds.
+# The heap may differ by this much: a few connections in TIME-WAIT, free lists of cores, the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
-# Counters that the result repeats: what was turned away, and what memory holds.
+# Counters that are repeated in the result: refused work, and memory use.
 REPORTED = ("net.", "control.", "memory.", "memcached.")
 
 
 class Newcomer(threading.Thread):
-    """Opens connections and is served, or is not."""
+    """Opens connections and counts those that are served and those that are not."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -77,12 +77,12 @@ class Newcomer(threading.Thread):
 
     @staticmethod
     def _status() -> None:
-        with control.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
+        with control_client.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
             assert connection.ask("status").startswith("ok")
 
 
 class Scene:
-    """The target, as an attack sees it."""
+    """What an attack can use: the target's addresses, and the peer that sends frames."""
 
     device = TAP
     own_address = OWN_ADDRESS
@@ -98,15 +98,19 @@ class Scene:
 
     @staticmethod
     def bystander_ports() -> list[int]:
-        """Local ports of this machine's open connections to memcached (proc_pid_net(5))."""
+        """Local ports of this machine's open connections to memcached (proc_pid_net(5)).
+
+        Callers MUST NOT use it more often than about once a second. The kernel takes 5 ms to write that list, and blocks the core
+        meanwhile.
+        """
         remote = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}:{MEMCACHED:04X}"
         lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
         return [int(words[1].partition(":")[2], 16) for words in lines if words[2] == remote and words[3] == "01"]
 
 
 def numbers(command: str) -> dict[str, int]:
-    """The counters that control's `stats` gives."""
-    with control.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
+    """The counters in the answer to control's `stats`."""
+    with control_client.Control(ADDRESS, CONTROL, TOKEN, NEWCOMER_SECONDS) as connection:
         answer = connection.ask(command)
     fields = (field.partition("=") for field in answer.removeprefix("ok ").split("; "))
     return {name: int(value) for name, _, value in fields if value.isdecimal()}
@@ -137,7 +141,7 @@ class Load:
         return self._process.poll() is None
 
     def result(self) -> dict:
-        """Its figures. Raises RuntimeError if it broke off."""
+        """Its figures. Raises RuntimeError if it failed."""
         assert self._process.stdout
         text = self._process.stdout.read().decode()
         self._process.wait()
@@ -156,11 +160,11 @@ class Load:
 
 
 def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> dict:
-    """Boots, attacks, and gives what was seen. `calm`: also measures undisturbed, before and after."""
+    """Boots, attacks, and gives the observations. `calm`: also measures before and after the attack."""
     kind = ATTACKS[name]
     result: dict = {"attack": name, "row": kind.row, "cores": cores}
     words = [kind.address_word(ADDRESS, OWN_ADDRESS), f"control_token={TOKEN}", *kind.words]
-    seconds = max(seconds, kind.seconds_least)
+    seconds = max(seconds, kind.seconds_min)
 
     def measure() -> dict:
         return Load(seconds, rate, kind.load_words).result()
@@ -207,7 +211,7 @@ def run(name: str, *, cores: int, seconds: float, rate: float, calm: bool) -> di
 
 
 def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) -> dict[str, int]:
-    """By how many bytes the heap grew beyond what the attack may make it grow by."""
+    """The number of bytes by which the heap exceeded the attack's limit."""
     if attack.limit_bytes is None:
         return {}
     grown = during["memory.heap_used_bytes"] - level["memory.heap_used_bytes"]
@@ -215,7 +219,7 @@ def over_limit(attack: Attack, level: dict[str, int], during: dict[str, int]) ->
 
 
 def settle(level: dict[str, int], attack: Attack) -> dict[str, int]:
-    """Deletes what the attack stored and waits until the heap is back at its level; gives the level, the end, and what lies between."""
+    """Deletes the attack's items and waits until the heap is back at its level. Gives the level, the final value, and the difference."""
     with socket.create_connection((ADDRESS, MEMCACHED), NEWCOMER_SECONDS) as connection:
         connection.sendall(b"".join(b"delete %s noreply\r\n" % key for key in attack.keys) + b"version\r\n")
         connection.recv(100)

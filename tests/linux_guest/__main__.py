@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Makes the guest and says where it is: `PYTHONPATH=.:tests python3 -m linux_guest` in the checkout."""
+"""Makes the guest and prints its files: `PYTHONPATH=.:tests python3 -m linux_guest` in the checkout."""
 
 from . import guest_image
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """Writing an initramfs.
 
-Linux unpacks its first file system from a cpio archive in the "newc" format
-(Documentation/driver-api/early-userspace/buffer-format.rst in Linux's sources). Making one with tools needs cpio, fakeroot for
-owners and device nodes, and gives different bytes each time. Here: entries in the order given, owner root, time zero, so the same
-content is the same archive.
+Linux unpacks its first file system from a cpio archive in the "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst in
+Linux's sources). The usual way needs the programs cpio and fakeroot (for owners and device nodes), and its output differs each time. Here
+the entries are written in the given order, with owner root and time zero. So equal content gives equal archives.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class CpioWriter:
         self._entry(path, stat.S_IFREG | mode, content)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link at `path` that reads `target`."""
+        """A symbolic link at `path` with the target `target`."""
         self._parents(path)
         self._entry(path, stat.S_IFLNK | 0o777, target.encode())
 

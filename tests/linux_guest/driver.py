@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What tests ask of Linux's driver in the guest: to come up, to count, and to complain of nothing."""
+"""Steps for tests of Linux's driver in the guest: bring it up, read its counters, check for complaints."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .guest import LinuxGuest
 # `./neap soak` runs the same tests for longer, on Debian 13's kernel.
 SOAKING = "NEAP_SOAK_SECONDS" in os.environ
 
-# Driver up, link up, an address: what every test starts from, whatever the one before has done.
+# Driver up, link up, an address: the starting point of every test, in any earlier state.
 LINK_UP = """
 modprobe ixgbe && ip link set eth0 up || exit 1
 for i in $(seq 400); do [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] && break; sleep 0.1; done
 [ "$(cat /sys/class/net/eth0/carrier)" = 1 ] || { echo "no link after 40 s"; exit 1; }
 """
-# For scripts that bring the driver up or wait for an answer: a host that is busy elsewhere stops a guest for seconds, again and again.
+# For scripts that bring the driver up or wait for an answer, because a busy host stops a guest for seconds repeatedly.
 PATIENT_SECONDS = 180
 
 
 def reached(host: str, options: str = "") -> str:
-    """A script that succeeds as soon as `host` answers a ping, within a minute or so. One request alone may be lost for good reasons:
-    a machine that stands still for seconds lets the search for its neighbour run out."""
+    """A script that succeeds as soon as `host` answers a ping, within about a minute. A single request may be lost: if a machine stops for
+    seconds, its ARP resolution times out."""
     tries = f"for i in $(seq 30); do ping -c 1 -W 2 {options} {host} >/tmp/ping && break; done"
     return f"rm -f /tmp/ping; {tries}; grep ' 0% packet loss' /tmp/ping"
 
@@ -36,20 +36,21 @@ ip addr show eth0 | grep -q 'inet 10.0.2.15'
 """
 )
 PING = reached("10.0.2.2")
+LISTEN_PORT = 5001
 TRAFFIC_PORT = 5010
 SERVE = f"pidof traffic >/dev/null || {{ setsid traffic serve {TRAFFIC_PORT} >/tmp/traffic.log 2>&1 & sleep 0.3; }}"
 
-# A kernel that is unwell says one of these, whoever is to blame.
+# Messages of a kernel with a serious problem, whatever its cause.
 ALARMS = re.compile("BUG:|WARNING:|Call Trace|Oops:|NETDEV WATCHDOG|nobody cared|self-detected stall|soft lockup|Tx Unit Hang|DMAR:.*fault")
-# Complaints about an emulated machine on a busy host: they come and go from boot to boot, with and without a card.
-MOODS = re.compile(
+# Complaints about an emulated machine on a busy host. They vary from boot to boot, with and without a card.
+BUSY_HOST = re.compile(
     "tsc|TSC|clocksource|Unstable clock|trace_clock|local clock|hrtimer|hpet|calibrat|perf: interrupt took|workqueue:|^( *#[0-9]+)+$"
 )
 WARNING = 4
 
 
 def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[str]:
-    """What the kernel logged as a warning or worse about the driver or its device, and any alarm, but for `known`."""
+    """The kernel's warnings and worse messages about the driver or its device, and any alarm, except `known`."""
     found = []
     for severity, line in _log(guest):
         about_card = severity <= WARNING and re.search("ixgbe|eth0|0000:00:0[12]", line)
@@ -59,17 +60,17 @@ def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[s
 
 
 def alarms(guest: LinuxGuest) -> list[str]:
-    """Lines of a kernel that is unwell."""
+    """Lines that show a serious problem of the kernel."""
     return [line for _, line in _log(guest) if ALARMS.search(line)]
 
 
 def warnings(guest: LinuxGuest) -> frozenset[str]:
-    """All that the kernel logged as a warning or worse, in a form that can be compared with another boot."""
-    return frozenset(comparable(line) for severity, line in _log(guest) if severity <= WARNING and not MOODS.search(line))
+    """All warnings and worse messages of the kernel, in a form that can be compared with another boot."""
+    return frozenset(comparable(line) for severity, line in _log(guest) if severity <= WARNING and not BUSY_HOST.search(line))
 
 
 def comparable(line: str) -> str:
-    """A line of the kernel's log without what differs from boot to boot."""
+    """A line of the kernel's log without the parts that differ from boot to boot."""
     return re.sub(r"\d+", "N", line).strip()
 
 
@@ -90,7 +91,7 @@ def statistics(guest: LinuxGuest) -> dict[str, int]:
 
 
 def register(guest: LinuxGuest, name: str) -> int:
-    """A register as the driver dumps it (`ethtool -d`)."""
+    """A register in the driver's dump (`ethtool -d`)."""
     dump = guest.output_of(f"ethtool -d eth0 | grep -w {name}")
     match = re.search(r"0x([0-9A-Fa-f]{8})\s*$", dump.splitlines()[0])
     assert match, dump
@@ -98,10 +99,16 @@ def register(guest: LinuxGuest, name: str) -> int:
 
 
 def self_test(guest: LinuxGuest, kind: str) -> dict[str, int]:
-    """The driver's own test of the card, `online` or `offline`: what each line says, 0 for passed. The test itself must pass."""
+    """The driver's own test of the card, `online` or `offline`: the result of each line, 0 for passed. The test itself must pass."""
     output = guest.output_of(f"ethtool -t eth0 {kind}", seconds=120)
     assert "The test result is PASS" in output, output
     return {name: int(value) for name, value in re.findall(r"^(\w+) test\s+\([^)]*\)\s+(\d+)$", output, re.MULTILINE)}
 
 
 SELF_TEST_PASSED = dict.fromkeys(("Register", "Eeprom", "Interrupt", "Loopback", "Link"), 0)
+
+
+def start_listening(guest: LinuxGuest, port: int, command: str) -> int:
+    """Starts an `nc` in the guest's background; gives its process id once it listens."""
+    script = f"{command} & pid=$!; for i in $(seq 100); do netstat -ltn | grep -q ':{port} ' && break; sleep 0.1; done; echo $pid"
+    return int(guest.output_of(script).splitlines()[-1])

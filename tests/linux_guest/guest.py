@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """A running Linux guest that takes shell scripts.
 
-A test boots it once and then asks it many things. The first serial port is the kernel's console, which a failing test shows; the
-second one carries scripts in and what they printed out (see init.sh for the two kinds of line). So no answer has to be dug out of
-console output, and a script that hangs is ended inside the guest, by its own time limit, while the guest stays usable.
+A test boots it once and runs many scripts. The first serial port is the kernel's console, which a failing test shows. The second port
+carries scripts to the guest and their output back (init.sh describes the two kinds of line). So no output is mixed with console messages. A
+script that hangs is ended inside the guest by its own time limit, and the guest stays usable.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .guest_image import GuestImage
 from .namespace import TAP, Namespace
 
 BOOT_SECONDS = 300  # ten on an idle machine
-# What the channel may take beyond a script's own limit: `timeout` waits 5 s before it insists, and the serial port is slow under emulation.
+# Extra time of the channel beyond a script's own limit: `timeout` waits 5 s before it kills, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
-CHANNEL_TRIES = 5  # what did not arrive whole, request or answer, is sent again
+CHANNEL_TRIES = 5  # an incomplete request or answer is sent again
 READY = "ready"
 ANSWER_BYTES_MAX = 16 << 20
 SOFT_CARD = "soft82599"
-# random.trust_cpu and no_timer_check save seconds of a boot under emulation; with panic=-1 and no reboot, a panic ends QEMU. A busy host
-# can stop a CPU of the guest's for half a minute, which the kernel would otherwise call a lockup of its own.
+# random.trust_cpu and no_timer_check save seconds of a boot under emulation. With panic=-1 and no reboot, a panic ends QEMU. A busy host
+# can stop a CPU of the guest for half a minute, which the kernel would otherwise report as a lockup.
 KERNEL_WORDS = [
     "console=ttyS0", "panic=-1", "mitigations=off", "random.trust_cpu=on", "no_timer_check", "loglevel=5", "watchdog_thresh=60",
     "rcupdate.rcu_cpu_stall_timeout=120",
@@ -43,7 +43,7 @@ KERNEL_WORDS = [
 
 @dataclass(frozen=True)
 class Result:
-    """What a script did: its exit status and everything it printed, standard error included."""
+    """The result of a script: its exit status and its whole output, including standard error."""
 
     status: int
     output: str
@@ -54,16 +54,16 @@ class Result:
 
 
 class ChannelSilent(Failure):
-    """The guest sent no whole line in time."""
+    """The guest sent no complete line in time."""
 
 
 class LinuxGuest:
     """One virtual machine on the user network. A context manager: leaving it ends the machine.
 
-    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), with which the guest and the tests can be told from the card; None: no card.
-    forward_ports: TCP ports of the guest that tests want to reach; see `port`.
+    card: SOFT_CARD, or one of QEMU's own (`igb`, `e1000e`), to tell errors of the card from other errors; None: no card.
+    forward_ports: TCP ports of the guest that tests use; see `port`.
     namespace: the card's wire is the tap device there; otherwise it is QEMU's user network.
-    iommu: between the card and the guest's memory, as Intel's VT-d, and used by the kernel.
+    iommu: Intel's VT-d between the card and the guest's memory, used by the kernel.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LinuxGuest:
         iommu: bool = False,
         qemu_options: Sequence[str] = (),
     ) -> None:
-        # An abstract name: nothing is left behind in the file system, whatever ends us. But each namespace has abstract names of its own.
+        # An abstract name leaves no file behind, however this process ends. Each network namespace has its own abstract names.
         name = f"neap-guest-{uuid.uuid4()}"
         abstract = namespace is None
         self._channel_address = b"\0" + name.encode() if abstract else str(namespace.directory / name).encode()
@@ -130,7 +130,7 @@ class LinuxGuest:
         return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
-        """Runs a shell script in the guest and returns when it has ended, or been ended after `seconds` (status 143 or 137).
+        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137).
 
         Raises Failure if the guest itself does not answer.
         """
@@ -141,14 +141,14 @@ class LinuxGuest:
         line = f"{_sum(request)} {request}\n".encode()
         for attempt in range(CHANNEL_TRIES):
             self._channel.sendall(line)
-            # Later attempts fetch an answer that is there already, unless the request itself was lost.
+            # A later attempt fetches the existing answer. Only if the earlier request itself was lost does the guest run the script now.
             answer = self._answer(name, seconds + CHANNEL_SECONDS, last=attempt == CHANNEL_TRIES - 1)
             if answer:
                 return answer
         raise self._failure(f"no whole answer to script {name} in {CHANNEL_TRIES} attempts")
 
     def _answer(self, name: str, seconds: float, *, last: bool) -> Result | None:
-        """The answer to script `name`; None if it has to be asked for again."""
+        """The answer to script `name`; None if it must be requested again."""
         while True:
             try:
                 line = self._line(seconds, f"script {name}")
@@ -164,10 +164,10 @@ class LinuxGuest:
                 return None
             if fields[:2] == ["result", name]:
                 return Result(int(fields[2]), base64.b64decode(fields[3]).decode(errors="replace"))
-            # Otherwise a second copy of an earlier answer.
+            # Any other line is a second copy of an earlier answer.
 
     def output_of(self, script: str, *, seconds: int = 30) -> str:
-        """As `run`, for a script that has to succeed: returns what it printed. Raises AssertionError with that if it fails."""
+        """Like `run`, for a script that must succeed: returns its output. On failure raises AssertionError with that output."""
         result = self.run(script, seconds=seconds)
         assert result.ok, f"in the guest, status {result.status} of:\n{script}\n{result.output}"
         return result.output
@@ -190,7 +190,7 @@ class LinuxGuest:
                 raise self._failure("did not start")
             time.sleep(0.02)
         while self._line(deadline - time.monotonic(), "boot") != READY:
-            pass  # what firmware or the kernel may send to the second port before the guest's first process has it
+            pass  # output of firmware or kernel on the second port before the guest's first process starts
 
     def _line(self, seconds: float, what: str) -> str:
         assert self._channel is not None

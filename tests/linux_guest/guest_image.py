@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Making the Linux guest: a kernel and an initramfs that hold what a test of a network card needs, and nothing else.
+"""Makes the Linux guest: a kernel and an initramfs with exactly the content that tests of a network card need.
 
-The kernel and the programs come from Debian packages of the machine's own suite, so the driver that judges the soft card is
-exactly the one that Debian ships; the kernel can also be that of Debian 13. One program is ours: the traffic whose every byte is
-compared (traffic.c). The result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
+The kernel and the programs come from Debian packages of the machine's own suite. So the driver that judges the soft card is exactly
+Debian's. The kernel can also be that of Debian 13. One program is ours: the traffic program, which compares every byte (traffic.c). The
+result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from tools.process import output_of
 
 from .cpio import CpioWriter
 
-# What is copied from packages, beside the kernel, with the libraries that it needs.
-# busybox brings shell, ping, nc, udhcpc, sha256sum and modprobe.
+# Programs copied from packages, with their libraries. busybox provides shell, ping, nc, udhcpc, sha256sum and modprobe.
 PROGRAM_PACKAGES = ["busybox-static", "ethtool"]
 PROGRAMS = ["ethtool"]
-# The soft card's driver, QEMU's own cards as peers, and VLANs. What they need in turn is written in the modules themselves.
+# The drivers of the soft card and of QEMU's own cards (for comparison), and VLANs. The modules' dependencies are read from the modules.
 MODULES = ["ixgbe", "igb", "e1000e", "8021q"]
 
 _HERE = Path(__file__).parent
@@ -38,7 +37,7 @@ _LIBRARY_FOLDERS = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
 
 @dataclass(frozen=True)
 class GuestImage:
-    """Where the files are, and which kernel it is ("6.1.0-49-amd64"). `traffic` is the guest's traffic program, for the other end."""
+    """The paths of the files, and the kernel's release ("6.1.0-49-amd64"). `traffic` is the guest's traffic program, for the other end."""
 
     kernel: Path
     initramfs: Path
@@ -48,7 +47,7 @@ class GuestImage:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel package: its name, a text that changes with its content, and what unpacks it into a directory."""
+    """A kernel package: its name, a text that changes with its content, and a function that unpacks it into a directory."""
 
     package: str
     version: str
@@ -63,9 +62,9 @@ KERNEL_META_PACKAGE, KERNEL_PACKAGE = "linux-image-amd64", r"linux-image-\d"
 
 
 def build(*, debian_13_kernel: bool = False) -> GuestImage:
-    """The guest, made now if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
+    """The guest. It is made if the cache does not hold it (75 to 105 MB of packages, some seconds of work).
 
-    Raises Failure, with nothing left behind.
+    Raises Failure, and then leaves nothing behind.
     """
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
     names = debian.with_libraries(PROGRAM_PACKAGES)
@@ -100,7 +99,7 @@ def _kernel_of_debian_13() -> _Kernel:
 
 
 def _compile_traffic(program: Path) -> None:
-    """Linked statically: the guest's C library is another one than this machine's."""
+    """Linked statically, because the guest's C library differs from this machine's."""
     output_of(["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program), str(_HERE / "traffic.c")])
 
 
@@ -150,7 +149,7 @@ def _copy_programs(archive: CpioWriter, root: Path) -> None:
 
 
 def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
-    """Copies MODULES and what they depend on, with the modules.dep that modprobe reads."""
+    """Copies MODULES and their dependencies, with the modules.dep that modprobe reads."""
     base = f"lib/modules/{release}"
     tree = root / base
     if not tree.is_dir():
@@ -173,7 +172,7 @@ def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
         _depth_first(name, direct, ordered)
         paths = [str(by_name[one].relative_to(tree)).removesuffix(".xz") for one in ordered]
         lines.append(f"{paths[-1]}: {' '.join(reversed(paths[:-1]))}".rstrip())
-        # Unpacked, as busybox's modprobe knows no xz.
+        # Unpacked, because busybox's modprobe does not support xz.
         archive.file(f"{base}/{paths[-1]}", _module(by_name[name]))
     archive.file(f"{base}/modules.dep", ("\n".join(lines) + "\n").encode())
 

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # The guest's first process. It makes the file system usable, then serves scripts to the host over the second serial port
-# (ttyS1): the first one carries the kernel's console and must stay readable for a person.
+# (ttyS1): the first one carries the kernel's console and must stay readable.
 #
 # A request is one line:    SUM ID SECONDS BASE64             (run this script, at most that long)
-# An answer is one line:    SUM result ID STATUS BASE64       (exit status, and everything it printed)
-#                  or:      again                             (the request came broken)
-# A serial port under a busy emulator loses a byte now and then: that is what SUM is for, the first 16 digits of the rest's SHA-256.
-# A request that comes again is not run again: its answer was lost, and is sent once more.
-# Base64 keeps both lines free of whatever a script prints. Status 143 or 137 means that the time ran out.
+# An answer is one line:    SUM result ID STATUS BASE64       (exit status, and its whole output)
+#                  or:      again                             (the request was damaged)
+# A serial port under a busy emulator sometimes loses a byte. SUM, the first 16 digits of the rest's SHA-256, detects that.
+# A repeated request is not run again: its answer was lost, and is sent once more.
+# Base64 keeps control characters of scripts and output out of both lines. Status 143 or 137 means that the time ran out.
 
 export PATH=/sbin:/bin HOME=/root
 mount -t proc proc /proc
@@ -23,7 +23,7 @@ mount -t devpts devpts /dev/pts
 ip link set lo up
 ulimit -c 0
 
-# A word on the kernel's command line starts a shell on the console instead, for a person who boots this by hand.
+# A word on the kernel's command line starts a shell on the console instead, for boots by hand.
 if grep -qw guest.shell /proc/cmdline; then
   echo "guest: a shell on ttyS0; 'poweroff -f' ends the machine"
   while :; do setsid cttyhack sh; done

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A network of the test's own: a namespace with one tap device, at whose other end a card is.
+"""A private network of a test: a namespace with one tap device, whose other end is a card.
 
-The kernel of this machine is then the card's peer, with a TCP that nobody here wrote. The namespace belongs to a process of ours that
-only sleeps: when that ends, however it ends, the kernel takes the namespace and all that is in it away. So nothing of a killed run
-is left behind, and two runs cannot meet. As a user who is not root it is one of a user namespace, where the kernel allows that.
+The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
+that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
+cannot collide. For a user other than root it is inside a user namespace, if the kernel allows that.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn, wait_until
 
 TAP = "tap0"
-# Longer than any window of TCP's: a peer that sends faster than the guest takes would otherwise lose frames in our own queue.
+# Longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 START_SECONDS = 10.0
 
 
 class Namespace:
-    """Made by `with`. The device TAP is up there, with `address` ("10.0.3.1/24") and `address6`. `directory` lives as long."""
+    """A context manager. Inside, the device TAP is up, with `address` ("10.0.3.1/24") and `address6`. `directory` exists until the end."""
 
     def __init__(self, address: str = "10.0.3.1/24", address6: str = "fd00:3::1/64", mtu: int = 1500) -> None:
         self.address = address.partition("/")[0]
@@ -67,14 +67,14 @@ class Namespace:
         return [*self._enter, *argv]
 
     def program(self, path: Path) -> Path:
-        """A program that is `path`, run in here, for who wants one file's name."""
+        """An executable file that runs `path` in here, for callers that need a single file name."""
         script = self.directory / path.name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)
         return script
 
     def run(self, script: str, *, seconds: float = 60) -> str:
-        """What a shell script prints in here. Raises Failure if it fails."""
+        """The output of a shell script in here. Raises Failure on error."""
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ class Namespace:
             kill_group(tagger)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """A process in here whose standard output is read from us; it ends with us."""
+        """A process in here; we read its standard output. It ends with this process."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A VLAN for a kernel that knows none: `python3 tagger.py DEVICE TAG NAME` makes a device NAME whose frames are DEVICE's with that tag.
+"""A VLAN for a kernel without VLAN support: `python3 tagger.py DEVICE TAG NAME` makes a device NAME for DEVICE's frames with that tag.
 
-The machine that runs the tests need not have the module for VLANs, nor let us load it. So frames are tagged here (IEEE 802.1Q):
-what NAME's kernel side sends leaves DEVICE with the tag, and what DEVICE receives with the tag comes out of NAME without. It prints
-one line when the device is there, and goes on until it is killed, which takes the device away. A frame that finds a device down or a queue
-full is lost, as on a wire.
+The machine that runs the tests may lack the module for VLANs, or the right to load it. So this program tags frames itself (IEEE 802.1Q).
+Frames that the kernel sends on NAME leave DEVICE with the tag. Frames that DEVICE receives with the tag arrive on NAME without it. The
+program prints one line when the device exists, and runs until it is killed, which removes the device. A frame is lost if a device is down
+or a queue is full, as on a wire.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
 TAGGED = 0x8100
 ADDRESSES_BYTES, FRAME_BYTES = 12, 65536
-# struct tpacket_auxdata: the kernel takes a tag off before we see the frame, and tells it here.
+# struct tpacket_auxdata: the kernel removes a tag before this program sees the frame, and reports it here.
 AUXDATA = struct.Struct("=IIIHHHH")
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSL-1.0
-# What busybox's udhcpc calls when it learns something: here only address, route and name server are kept.
+# busybox's udhcpc calls this for each event. It sets only address, route and name server.
 case "$1" in
 deconfig)
   ip addr flush dev "$interface"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What is promised of costs, counted in instructions: as exact as a byte count, whatever else this machine does."""
+"""Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.machine import SUCCESS, Machine
 
 @pytest.mark.image_only
 def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.CaptureFixture[str]) -> None:
-    """`observe` itself fails if a thousand NOPs do not count as a thousand, and a repeated string instruction as one."""
+    """`observe` itself fails unless a thousand NOPs count as a thousand instructions, and a repeated string instruction counts as one."""
     assert bench.bench("observe", as_json=True) == 0
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     assert rows["observe.record"]["target"] == 60
@@ -28,16 +28,16 @@ def test_an_unsampled_record_costs_less_than_sixty_instructions(capfd: pytest.Ca
 
 
 @pytest.mark.image_only
-def test_the_kernels_own_steps_cost_no_more_than_was_promised(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each has a target or a peer, or both. A count far below what a step can cost would be of something else."""
+def test_the_kernels_steps_stay_within_their_targets(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each step has a target or a peer, or both. A count far below what a step can cost would mean that another region was measured."""
     bench.bench("kernel", as_json=True)
     rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)}
     missed = {name: row for name, row in rows.items() if row["target"] is not None and row["value"] >= row["target"]}
     assert not missed, rows
-    least = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
-    assert all(rows[name]["value"] > value for name, value in least.items()), rows
+    minimum = {"kernel.spawn_and_run": 30, "kernel.timer_add_cancel": 40, "kernel.interrupt_to_handler": 40, "kernel.ebb_call": 2}
+    assert all(rows[name]["value"] > value for name, value in minimum.items()), rows
     assert rows["kernel.rcu_read"]["value"] == 0, "a read is a load"
-    # What Linux takes for the same cannot be less than a system call's way there and back, where it is one.
+    # If Linux's equivalent is a system call, it costs at least the entry and the exit.
     assert set(kernel_peers.PEERS) <= set(rows)
     for name in ("kernel.remote_spawn.sender", "kernel.remote_spawn.receiver", "kernel.timer_add_cancel", "kernel.interrupt_to_handler"):
         assert 200 < rows[name]["peer"] < 20_000, rows[name]
@@ -64,7 +64,7 @@ def test_without_linux_the_kernels_figures_stand_alone(monkeypatch: pytest.Monke
 
 @pytest.mark.image_only
 def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux 6.1 with memcached 1.6.38 on the same emulation executes 24,700 instructions for one."""
+    """Linux 6.1 with memcached 1.6.38 executes 24,700 instructions for a GET, on the same emulation."""
     monkeypatch.setattr(instructions, "GETS", 1000)
     monkeypatch.setattr(instructions, "LONG_GETS", 100)
     rows = {row.name: row.value for row in instructions.request()}
@@ -73,7 +73,7 @@ def test_a_get_costs_less_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.image_only
-def test_what_is_to_be_skipped_does_not_count(tmp_path: Path) -> None:
+def test_skipped_addresses_do_not_count(tmp_path: Path) -> None:
     image = build.BUILD / "image/bench/bench_observe.elf"
     everything = [(0, (1 << 64) - 1)]
     with Machine(
@@ -82,7 +82,7 @@ def test_what_is_to_be_skipped_does_not_count(tmp_path: Path) -> None:
         assert machine.wait_exit(60) == SUCCESS
     counts = instructions.read_counts(tmp_path / "counts")
     assert counts.cpus == (0,)
-    assert counts.regions[0] == instructions.Region(visits=100, instructions=0, least=0, median=0, most=0)
+    assert counts.regions[0] == instructions.Region(visits=100, instructions=0, min=0, median=0, max=0)
     with pytest.raises(Failure, match="the instruction counter is wrong"):
         instructions.require_exact(counts)
 
@@ -99,8 +99,8 @@ def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
 
 
 @pytest.mark.image_only
-def test_a_log_collected_under_load_comes_out_even(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command itself, with a shorter load. Its account must see a line that is neither here nor counted."""
+def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command itself, with a shorter load. It must detect an entry that is neither collected nor counted as lost."""
     monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
     monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
     rows = {row.name: row for row in stream.live(tmp_path / "live")}

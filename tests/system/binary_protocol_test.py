@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The binary protocol's commands that are served (get, set, delete, noop, version, quit and their quiet forms), as
-doc/protocol-binary.txt has them."""
+"""The served commands of the binary protocol (get, set, delete, noop, version, quit and their quiet forms), as specified in
+doc/protocol-binary.txt."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_unknown_command_is_refused_by_name(wire: Wire) -> None:
     assert call(wire, NOOP).status == OK
 
 
-def test_requests_cut_at_every_byte(wire: Wire) -> None:
+def test_requests_split_at_every_byte(wire: Wire) -> None:
     request = binary_request(SET, b"cut", b"some value", set_extras(1), opaque=1) + binary_request(GETK, b"cut", opaque=2)
     for cut in range(1, len(request)):
         wire.send_pieces([request[:cut], request[cut:]])

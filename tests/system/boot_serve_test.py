@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap pxe --serve`: real dnsmasq as proxy-DHCP on a network of our own, and machines that boot from it by their firmware's PXE.
+"""`./neap pxe --serve`: real dnsmasq as proxy-DHCP on a private network, and machines that boot from it by their firmware's PXE.
 
-Two network namespaces: in one a laboratory's DHCP server, which knows nothing of boot files; in the other a bridge, our server on it,
-and the machines' taps. All of it ends with the test's processes.
+There are two network namespaces. One has a laboratory's DHCP server, which gives addresses but no boot files. The other has a bridge with
+our server, and the machines' taps. All of it ends with the test's processes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ words = "cores=2"
 
 @dataclasses.dataclass
 class Net:
-    """The network with its server: `site` is the namespace with the bridge and the taps."""
+    """The network and its server: `site` is the namespace with the bridge and the taps."""
 
     site: Namespace
     tree: Path
@@ -102,7 +102,7 @@ def net() -> Iterator[Net]:
 
 
 def _dnsmasq_directory(place: Path) -> Path:
-    """A directory for PATH with Debian's dnsmasq, which need not be installed for that."""
+    """A directory for PATH with Debian's dnsmasq, which need not be installed."""
     directory = place / "programs"
     directory.mkdir()
     script = directory / "dnsmasq"
@@ -113,7 +113,7 @@ def _dnsmasq_directory(place: Path) -> Path:
 
 
 def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
-    """Boots a machine on its tap; gives the line in which the image says what it is."""
+    """Boots a machine on its tap; gives the line in which the image names itself."""
     start = Start(firmware=firmware, boot_card=True, boot_mac=mac, boot_netdev=f"tap,id=boot,ifname={name},script=no,downscript=no")
     command = [*net.site.enter(), *qemu.command()]
     with Machine(None, cores=2, memory="256M", card=False, start_from=start, qemu_command=command) as machine:
@@ -121,7 +121,7 @@ def _booted(net: Net, name: str, mac: str, firmware: str = BIOS) -> str:
 
 
 def test_two_machines_each_boot_their_own_image_and_words(net: Net) -> None:
-    """Both at once."""
+    """Both boot at once."""
     with ThreadPoolExecutor(2) as both:
         first, second = both.submit(_booted, net, "first", FIRST_MAC), both.submit(_booted, net, "second", SECOND_MAC)
         assert re.match(r"neap: memcached \(.*\) on 1 core$", first.result()), net.log.read_text()
@@ -139,7 +139,7 @@ def test_the_next_boot_is_changed_while_the_server_runs(net: Net) -> None:
     assert net.log.read_text().count("TFTP root is") == before == 1
 
 
-def test_the_same_files_come_by_http(net: Net) -> None:
+def test_http_serves_the_same_files(net: Net) -> None:
     address = f"http://{SERVER}:8080/images/hello.elf"
     script = f"import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('{address}', timeout=20).read())"
     done = subprocess.run([*net.site.enter(), sys.executable, "-c", script], capture_output=True, timeout=60)

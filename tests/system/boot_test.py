@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Every way from power-on to memcached answering: firmware, boot loader and card as they come, from trees and discs made here.
+"""Every way from power-on to an answering memcached: stock firmware, boot loader and card, with trees and discs made here.
 
-QEMU's `-kernel` is one of ten. Where a tree is used, the machine's own file in it gives the command line, by MAC or by serial number,
-and `stats settings` of the memcached that answers says whether it was that one. The last test prints what was seen as a table.
+QEMU's `-kernel` is one of ten ways. In a tree, each machine has a file with its command line, found by MAC or by serial number. memcached's
+`stats settings` shows whether the right file was used. The last test prints the observations as a table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BOOT_MAC = "52:54:00:00:00:01"
 CARD_MAC = "02:00:00:00:00:02"
 SERIAL = "NEAP-7"
 MEBIBYTE = 1 << 20
-# Which machine of the tree's file answers, is seen by how much memory its memcached may take.
+# Each machine's file sets another memory limit of memcached, so the limit shows which machine's file was used.
 MACHINES = f"""
 boot = "hello"
 timeout_s = 0
@@ -57,8 +57,8 @@ boot = "linux"
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
-    """What the boots start from. A directory that all may enter, as a TFTP server wants it."""
+class BootMedia:
+    """The boot media. In a directory that all users may enter, as a TFTP server needs it."""
 
     tree: Path
     disc: Path
@@ -69,11 +69,11 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way to boot. machine: what it is started from. memory_m: what its memcached says its limit is, in MiB."""
+    """One way to boot. machine: its boot medium. memory_m: the limit that its memcached must report, in MiB."""
 
     firmware: str
     loader: str
-    machine: Callable[[Made], dict]
+    machine: Callable[[BootMedia], dict]
     memory_m: int
 
 
@@ -116,10 +116,7 @@ WAYS = {
     "uefi-ipxe": Way(
         "UEFI",
         "ipxe.efi, intelx on the soft 82599, GRUB",
-        lambda made: {
-            "mac": CARD_MAC,
-            "start_from": Start(firmware=UEFI, disk=made.ipxe_disk, tftp=made.tree, bootfile="ipxe/boot.ipxe"),
-        },
+        lambda made: {"mac": CARD_MAC, "start_from": Start(firmware=UEFI, disk=made.ipxe_disk, tftp=made.tree, bootfile="ipxe/boot.ipxe")},
         73,
     ),
     "bios-cd": Way("BIOS", "disc image as CD, GRUB", lambda made: {"start_from": Start(cdrom=made.disc)}, 74),
@@ -130,15 +127,14 @@ WAYS = {
 # The same two ways for Debian's kernel and memcached, from the same tree.
 LINUX_WAYS = {
     "kernel": lambda made: {"image": made.linux.kernel, "initrd": made.initramfs, "arguments": LINUX_WORDS.split()},
-    "bios-pxe": lambda made: {
-        "start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09"),
-    },
+    "bios-pxe": lambda made: {"start_from": Start(tftp=made.tree, bootfile="grub/bios.0", boot_card=True, boot_mac="52:54:00:00:00:09")},
 }
 
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
-    """What the tests saw, for a table at the end. Not judged: seconds to the first answer depend on what else this host does."""
+    """The observations of the tests, for a table at the end. The seconds to the first answer depend on the host's other load, so no test
+    judges them."""
     seen: list[tuple[str, ...]] = []
     yield seen
     table = [("firmware", "by", "system", "first answer [s]"), *seen]
@@ -150,7 +146,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def made(linux_image: guest_image.GuestImage) -> Iterator[Made]:
+def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
     place = Path(tempfile.mkdtemp(prefix="neap-boot-test-"))
     place.chmod(0o755)
     try:
@@ -161,13 +157,13 @@ def made(linux_image: guest_image.GuestImage) -> Iterator[Made]:
         boot_tree.write(place / "tree", contents)
         pxe.write_disc(place / "memcached.iso", "memcached", images["memcached"], "memory=74M", "a test")
         _write_ipxe_disk(place / "ipxe.img")
-        yield Made(place / "tree", place / "memcached.iso", place / "ipxe.img", linux_image, initramfs)
+        yield BootMedia(place / "tree", place / "memcached.iso", place / "ipxe.img", linux_image, initramfs)
     finally:
         shutil.rmtree(place)
 
 
 def _write_ipxe_disk(disk: Path) -> None:
-    """What a person makes to try iPXE: a FAT disk that UEFI starts ipxe.efi from."""
+    """A disk for trying iPXE by hand: a FAT disk from which UEFI starts ipxe.efi."""
     programs = boot_programs.require()
     with disk.open("wb") as file:
         file.truncate(8 * MEBIBYTE)
@@ -177,9 +173,9 @@ def _write_ipxe_disk(disk: Path) -> None:
 
 
 def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
-    """Boots and asks; gives the seconds from power-on to the answer, and memcached's settings."""
+    """Boots and asks memcached; gives the seconds from power-on to the answer, and memcached's settings."""
     machine = Machine(words.pop("image", None), forward=[(0, PORT)], **words)
-    # Where iPXE's driver has the card first, what it does wrong is its own.
+    # iPXE's driver may use the card first. If it breaks a rule of the card, this is not an error of our driver.
     machine.breaks_a_rule = "start_from" in words
     with machine:
         start = time.monotonic()
@@ -194,7 +190,7 @@ def _first_answer(words: dict) -> tuple[float, dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_memcached_answers(name: str, made: Made, rows: list[tuple[str, ...]], record_property) -> None:
+def test_memcached_answers(name: str, made: BootMedia, rows: list[tuple[str, ...]], record_property) -> None:
     way = WAYS[name]
     seconds, settings = _first_answer(way.machine(made))
     assert settings["maxbytes"] == str(way.memory_m * MEBIBYTE), "another command line than the one for this machine"
@@ -203,7 +199,7 @@ def test_memcached_answers(name: str, made: Made, rows: list[tuple[str, ...]], r
 
 
 @pytest.mark.parametrize("name", LINUX_WAYS)
-def test_linux_from_the_same_tree_answers(name: str, made: Made, rows: list[tuple[str, ...]], record_property) -> None:
+def test_linux_from_the_same_tree_answers(name: str, made: BootMedia, rows: list[tuple[str, ...]], record_property) -> None:
     seconds, _settings = _first_answer(LINUX_WAYS[name](made))
     record_property("seconds_to_first_answer", round(seconds, 2))
     size = (made.linux.kernel.stat().st_size + made.initramfs.stat().st_size) / 1e6

@@ -1,29 +1,21 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Whole systems under judges that nobody here wrote: real clients on the booted image, Linux's own driver on the soft card.
+"""Whole systems, judged by third-party programs: real clients on the booted image, Linux's own driver on the soft card.
 
-`./neap test system` builds what is needed and runs this. `--stock` puts Debian's memcached in the image's place, which tests the tests.
-All traffic stays on loopback and inside QEMU's user network. A machine is booted once a module and shared by its tests.
+`./neap test system` builds the requirements and runs this. `--stock` tests Debian's memcached instead of the image, which checks the tests
+themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from linux_guest import guest_image
+from linux_guest.driver import SOAKING
+from linux_guest.guest import LinuxGuest
+from servers import NeapServer, Server, StockServer
 
-TESTS = Path(__file__).resolve().parent.parent
-for folder in (TESTS / "system", TESTS, TESTS.parent):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from linux_guest import guest_image  # noqa: E402
-from linux_guest.driver import SOAKING  # noqa: E402
-from linux_guest.guest import LinuxGuest  # noqa: E402
-from servers import NeapServer, Server, StockServer  # noqa: E402
-
-from tools.machine import SOFT_CARD  # noqa: E402
+from tools.machine import SOFT_CARD
 
 LONGEST = [
     "launcher_test", "boot_test", "outside_test", "linux_traffic_test", "linux_ethtool_test", "linux_driver_test", "experiment_test",
@@ -41,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Where workers share the files, the last to be begun should be a short one.
+    # pytest's workers take one file after another. The files that take longest start first, so that no worker ends long after the others.
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
@@ -52,13 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def stock(request: pytest.FixtureRequest) -> bool:
-    """Whether Debian's memcached stands in for the image."""
+    """True if Debian's memcached replaces the image."""
     return request.config.getoption("--stock")
 
 
 @pytest.fixture(scope="session")
 def _shared_server(stock: bool) -> Iterator[Server]:
-    # Room for a hundred values of 1 MiB beside all else.
+    # Room for a hundred values of 1 MiB in addition to everything else.
     server: Server = StockServer("-m", "256") if stock else NeapServer(memory="512M", arguments=["memory=256M"])
     with server:
         yield server
@@ -66,7 +58,7 @@ def _shared_server(stock: bool) -> Iterator[Server]:
 
 @pytest.fixture
 def server(_shared_server: Server) -> Iterator[Server]:
-    """The shared memcached; after each test it must still do its work."""
+    """The shared memcached. It must still serve after each test."""
     yield _shared_server
     _shared_server.check()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Control on a whole machine: memcached on four cores is steered while it runs, and nothing that anybody sends breaks it.
+"""Control of a whole machine: settings change on a memcached with four cores while it runs, and no input breaks it.
 
-What each command does is tested on the host (observe/control_test.cpp). Here it is the image, the driver and the card that obey, and
-`socat`, a program that nobody here wrote, that fetches a log.
+observe/control_test.cpp tests each command on the host. These tests cover the image, the driver and the card, and fetch a log with `socat`,
+a third-party program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from servers import CONNECT_PAUSE_SECONDS, LISTENING, START_SECONDS
 
-from tools import build, control
+from tools import build, control_client
 from tools.log import collect, decode
 from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, POWER_OFF, SUCCESS, Machine
 
@@ -48,35 +48,35 @@ def machine() -> Iterator[Machine]:
         yield running
 
 
-def connect(machine: Machine) -> control.Control:
+def connect(machine: Machine) -> control_client.Control:
     # QEMU's user network listens with a backlog of one.
     time.sleep(CONNECT_PAUSE_SECONDS)
-    return control.Control(LOOPBACK, machine.port(CONTROL_PORT))
+    return control_client.Control(LOOPBACK, machine.port(CONTROL_PORT))
 
 
 @pytest.fixture
-def client(machine: Machine) -> Iterator[control.Control]:
-    """A client; after the test the machine must still do its work, and have the policy that it had if the test says nothing else."""
+def client(machine: Machine) -> Iterator[control_client.Control]:
+    """A client. After the test the machine must still serve and have its original policy, unless the test says otherwise."""
     with connect(machine) as connection:
         yield connection
     with connect(machine) as connection:
         assert connection.ask("rdtsc").startswith("ok tsc=")
 
 
-def send_bytes(client: control.Control, data: bytes) -> None:
-    """What is no text, or no line."""
+def send_bytes(client: control_client.Control, data: bytes) -> None:
+    """Sends bytes that are no text, or no line."""
     client._socket.sendall(data)
 
 
-def policy_of(client: control.Control) -> list[dict[str, str]]:
-    """One dictionary a core."""
+def policy_of(client: control_client.Control) -> list[dict[str, str]]:
+    """One dictionary per core."""
     answer = client.ask("policy")
     assert answer.startswith("ok generation="), answer
     return [dict(word.split("=") for word in part.split()[1:]) for part in answer.split("; ")[1:] if not part.startswith("card ")]
 
 
 def load(machine: Machine, requests: int) -> None:
-    """Some traffic on every core: RSS spreads the connections."""
+    """Traffic on every core: RSS spreads the connections."""
     for number in range(16):
         time.sleep(CONNECT_PAUSE_SECONDS)
         with socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 20) as wire:
@@ -85,7 +85,7 @@ def load(machine: Machine, requests: int) -> None:
                 assert wire.recv(100) == b"END\r\n"
 
 
-def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control.Control) -> None:
+def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control_client.Control) -> None:
     assert client.ask("itr,100,2").endswith(" cores=2")
     assert [core["itr_us"] == "100" for core in policy_of(client)] == [False, False, True, False]
     answer = client.ask("rx_usecs,8")
@@ -96,12 +96,12 @@ def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control.Con
     assert client.ask("idle,halt").startswith("ok idle=halt ")
     assert client.ask("poll_budget,50us").startswith("ok poll_budget=50us ")
     assert client.ask("poll_budget,0").startswith("ok poll_budget=0us ")
-    assert control.fields_of(client.ask("print"))["application"] == "memcached"
+    assert control_client.fields_of(client.ask("print"))["application"] == "memcached"
     assert len(client.ask("cores").split("; ")) == CORES
 
 
-def test_the_cards_settings_change_under_connections_and_say_what_they_cost() -> None:
-    """On a machine of its own: what these changes cost others may not have lost."""
+def test_the_cards_settings_change_under_connections_and_report_lost_frames() -> None:
+    """On a machine of its own, because the changes may lose frames of other tests."""
     content = random.Random(8).randbytes(200_000)
     changes = ("rx_ring,1024", "rsc,on", "head_write_back,on", "steer,udp:5000,2", "tx_ring,256", "rx_budget,16", "preset,default")
     with boot() as machine, contextlib.ExitStack() as open_:
@@ -121,7 +121,7 @@ def test_the_cards_settings_change_under_connections_and_say_what_they_cost() ->
         assert client.ask("rx_ring,100").startswith("error: rx_ring: ")
 
 
-def test_what_this_cpu_cannot_do_is_refused_and_what_is_accepted_is_said(client: control.Control) -> None:
+def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client: control_client.Control) -> None:
     before = policy_of(client)
     for line in (
         "pstate,24",
@@ -142,7 +142,7 @@ def test_what_this_cpu_cannot_do_is_refused_and_what_is_accepted_is_said(client:
     assert policy_of(client) == before
 
 
-def test_ten_thousand_random_lines_change_nothing(client: control.Control) -> None:
+def test_ten_thousand_random_lines_change_nothing(client: control_client.Control) -> None:
     generator = random.Random(4)
     words = [
         b"itr",
@@ -166,7 +166,7 @@ def test_ten_thousand_random_lines_change_nothing(client: control.Control) -> No
     while sent < 10_000:
         lines = []
         for _ in range(500):
-            # Settings with a first word that none of them takes, commands that there are none of, and bytes of any kind.
+            # Settings with an invalid first word, unknown commands, and random bytes.
             start = generator.choice([b"itr,x", b"idle,y", b"rapl,z", b"turbo,", b"no such", b"GET / HTTP/1.1", b"\x80\x01"])
             tail = b",".join(generator.choice(words) for _ in range(generator.randint(0, 6)))
             noise = generator.randbytes(generator.randint(0, 40)).replace(b"\n", b" ")
@@ -177,10 +177,10 @@ def test_ten_thousand_random_lines_change_nothing(client: control.Control) -> No
             assert answer.startswith("error: "), f"{line!r}: {answer}"
         sent += len(lines)
     assert policy_of(client) == before
-    assert int(control.fields_of(client.ask("stats"))["control.refused"]) >= 10_000
+    assert int(control_client.fields_of(client.ask("stats"))["control.refused"]) >= 10_000
 
 
-def test_a_megabyte_without_an_end_and_half_a_line(machine: Machine, client: control.Control) -> None:
+def test_a_megabyte_without_an_end_and_half_a_line(machine: Machine, client: control_client.Control) -> None:
     before = policy_of(client)
     send_bytes(client, b"itr," + b"9" * (1 << 20) + b"\n")
     assert client.read_line() == "error: line too long (4096 bytes at most)"
@@ -196,7 +196,7 @@ def test_a_megabyte_without_an_end_and_half_a_line(machine: Machine, client: con
 
 def test_two_hundred_connections_are_served_and_the_last_sixteen_keep_their_places(machine: Machine) -> None:
     with contextlib.ExitStack() as stack:
-        connections: list[control.Control] = []
+        connections: list[control_client.Control] = []
         for _ in range(200):
             connections.append(stack.enter_context(connect(machine)))
             assert connections[-1].ask("rdtsc").startswith("ok ")
@@ -204,41 +204,41 @@ def test_two_hundred_connections_are_served_and_the_last_sixteen_keep_their_plac
         for connection in connections:
             try:
                 answer = connection.ask("rdtsc")
-            except control.Lost:
+            except control_client.Lost:
                 answer = "closed"
             kept.append(answer.startswith("ok "))
             assert kept[-1] or answer == "closed" or answer.startswith("error: closed, since others need the place"), answer
         assert kept == [False] * (200 - CLIENTS) + [True] * CLIENTS
     deadline = time.monotonic() + 30
     while True:
-        with connect(machine) as connection, contextlib.suppress(control.Lost):
-            status = control.fields_of(connection.ask("status"))
+        with connect(machine) as connection, contextlib.suppress(control_client.Lost):
+            status = control_client.fields_of(connection.ask("status"))
             if status.get("clients") == "1":
                 break
         assert time.monotonic() < deadline, "places are not given back"
         time.sleep(0.2)
 
 
-def test_in_an_ordinary_run_neither_the_driver_nor_the_card_turns_anything_away(machine: Machine, client: control.Control) -> None:
+def test_in_an_ordinary_run_neither_driver_nor_card_drops_a_frame(machine: Machine, client: control_client.Control) -> None:
     load(machine, 5)
-    driver = {name: int(value) for name, value in control.fields_of(client.ask("stats")).items()}
-    card = {name: int(value) for name, value in control.fields_of(client.ask("card")).items()}
+    driver = {name: int(value) for name, value in control_client.fields_of(client.ask("stats")).items()}
+    card = {name: int(value) for name, value in control_client.fields_of(client.ask("card")).items()}
     assert 0 < driver["ixgbe.rx.frames"] <= card["ixgbe.queue.received"]
     assert driver["ixgbe.pair.interrupts"] > 0 and driver["ixgbe.card.link_changes"] > 0
     for name in ("rx.dropped_errors", "rx.dropped_overlong", "rx.pool_empty", "tx.refused_full", "tx.refused_invalid", "tx.hangs"):
         assert driver[f"ixgbe.{name}"] == 0, name
     for name in ("port.missed", "port.crc_errors", "queue.no_descriptor"):
         assert card[f"ixgbe.{name}"] == 0, name
-    of_one = control.fields_of(client.ask("card,1"))
+    of_one = control_client.fields_of(client.ask("card,1"))
     assert int(of_one["ixgbe.queue.received"]) < card["ixgbe.queue.received"] and "ixgbe.port.missed" not in of_one
 
 
-def test_socat_and_the_collector_fetch_the_same_bytes_and_they_decode(machine: Machine, client: control.Control, tmp_path: Path) -> None:
+def test_socat_and_the_collector_fetch_the_same_bytes_that_decode(machine: Machine, client: control_client.Control, tmp_path: Path) -> None:
     assert client.ask("start").startswith("ok run=")
     load(machine, 20)
     assert client.ask("itr,16").startswith("ok ")
     assert client.ask("stop").startswith("ok run=")
-    run = int(control.fields_of(client.ask("status"))["run"])
+    run = int(control_client.fields_of(client.ask("status"))["run"])
     socat = shutil.which("socat")
     assert socat, "no socat: ./neap test system installs it"
     address = (LOOPBACK, machine.port(CONTROL_PORT))
@@ -249,15 +249,15 @@ def test_socat_and_the_collector_fetch_the_same_bytes_and_they_decode(machine: M
             argv = [socat, "-t", "10", "-", f"TCP4:{LOOPBACK}:{address[1]}"]
             subprocess.run(argv, input=f"get,{core}\n".encode(), stdout=out, timeout=60, check=True)
         header = decode.load([str(path)]).cores[0].header
-        assert (header.core, header.run, header.lines) == (core, run, (path.stat().st_size - 4096) // 64)
-        assert header.lines > 4
+        assert (header.core, header.run, header.entries) == (core, run, (path.stat().st_size - 4096) // 64)
+        assert header.entries > 4
         assert path.read_bytes() == (tmp_path / f"collected/core{core}.log").read_bytes()
 
 
-def test_a_run_ends_by_itself_after_so_many_requests(machine: Machine, client: control.Control) -> None:
+def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, client: control_client.Control) -> None:
     assert client.ask("start,200").endswith(" requests=200")
     load(machine, 30)  # 480 in all
-    assert control.fields_of(client.ask("status"))["logging"] == "off"
+    assert control_client.fields_of(client.ask("status"))["logging"] == "off"
     assert client.ask("stop") == "error: no run is on"
 
 
@@ -269,14 +269,14 @@ def test_without_its_token_a_client_can_do_nothing() -> None:
                 assert client.ask(line) == "error: token needed: send token,..."
             assert client.ask("help").startswith("ok start")
             assert [client.ask(f"token,{wrong}") for wrong in ("a", TOKEN[:-1], TOKEN + "x")] == ["error: wrong token"] * 3
-            with pytest.raises(control.Lost):
+            with pytest.raises(control_client.Lost):
                 client.ask(f"token,{TOKEN}")
-        with control.Control(LOOPBACK, machine.port(CONTROL_PORT), TOKEN) as client:
-            # The command line set these, as control would have.
+        with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT), TOKEN) as client:
+            # The command line has set these values, with the same effect as commands to control.
             for core in policy_of(client):
                 assert (core["itr_us"], core["idle"], core["poll_budget_us"]) == ("100", "poll", "20")
             assert client.ask("itr,8").startswith("ok ")
-            # The card brought this connection to the core that is for control, and nothing else goes there.
+            # The card steered this connection to the core that is reserved for control. No other traffic goes there.
             assert client.ask("rdtsc").endswith(" core=1")
             assert TOKEN not in client.ask("boot") and "control_token=***" in client.ask("boot")
         assert not any(TOKEN in line for line in machine.lines)
@@ -294,7 +294,7 @@ def test_control_can_be_left_out() -> None:
     with boot("control=off", "log=0", cores=1) as machine:
         machine.wait_for_line(LISTENING, START_SECONDS)
         assert not any("control:" in line for line in machine.lines)
-        with pytest.raises(control.Lost), connect(machine) as client:
+        with pytest.raises(control_client.Lost), connect(machine) as client:
             client.ask("status")
         load(machine, 1)
 
@@ -302,7 +302,7 @@ def test_control_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     "word", ["control_token=short", "control_allow=everybody", "itr=99999us", "idle=sleepy", "control_core=7", "log=1G"]
 )
-def test_a_bad_word_stops_the_boot_and_says_why(word: str) -> None:
+def test_a_bad_word_stops_the_boot_with_an_error(word: str) -> None:
     with boot(word, cores=1) as machine:
         assert machine.wait_exit(START_SECONDS) in (BAD_COMMAND_LINE, FAILURE)
         key, value = word.split("=")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Settings have their effects: moderation, polling, and a log that counts what the card counted.
+"""Settings have the promised effects: interrupt moderation, polling, and a log that counts the same frames as the card.
 
-The card's clock runs a hundred times slower than ours, as an emulated CPU does, so that 8 us are long enough to be met. What is asserted
-about time is asserted from the card's own trace; what the guest measured is reported beside it.
+The card's clock runs a hundred times slower than real time, like an emulated CPU. So an interval of 8 us is long enough to observe.
+Assertions about time use the card's own trace. Times that the guest measured are only printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire import Wire
 pytestmark = [pytest.mark.image_only, pytest.mark.alone]
 
 CORES = 3
-# Control has this one to itself, so that what the others count is the load and nothing else.
+# Reserved for control, so the other cores count only the load.
 CONTROL_CORE = 2
 LOAD_CORES = range(2)
 TIME_SCALE = 0.01
@@ -43,7 +43,7 @@ def server() -> Iterator[ObservedServer]:
 
 
 def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]:
-    """So many connections on each of LOAD_CORES, the cores taking turns. RSS goes by the client's port, so we try ports."""
+    """This many connections on each of LOAD_CORES, in turn. RSS uses the client's port, so several ports are tried."""
     found: dict[int, list[Wire]] = {core: [] for core in LOAD_CORES}
     for _ in range(CONNECT_TRIES):
         before = server.card_traffic()
@@ -57,12 +57,12 @@ def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]
             continue
         wires.append(wire)
         if all(len(wires) == connections for wires in found.values()):
-            return [wire for turn in zip(*found.values()) for wire in turn]
+            return [wire for row in zip(*found.values()) for wire in row]
     raise AssertionError(f"{CONNECT_TRIES} connections did not reach every core: {[len(wires) for wires in found.values()]}")
 
 
 class Load:
-    """Clients that ask one small thing after the other, each on its own connection."""
+    """Clients that send one small request after another, each on its own connection."""
 
     def __init__(self, server: ObservedServer) -> None:
         self._wires = connect_to_each_core(server, CONNECTIONS_A_CORE)
@@ -84,7 +84,7 @@ class Load:
         assert not self.failures, self.failures[0]
 
     def ask_once(self) -> None:
-        """One request on each connection, one after the other, so that each core has one alone."""
+        """One request on each connection. The next one is sent after the answer, so that each core has at most one request."""
         for wire in self._wires:
             self._get(wire)
 
@@ -106,8 +106,8 @@ class Load:
 
 def set_itr(server: ObservedServer, itr_us: int) -> None:
     with server.control() as control:
-        assert f"itr={itr_us}us" in control.told(f"itr,{itr_us}")
-    # What the last message loaded runs out first.
+        assert f"itr={itr_us}us" in control.ok_answer(f"itr,{itr_us}")
+    # Waits until the interval that the last interrupt message started, with the previous setting, has expired.
     server.sleep_card_us(2 * ITR_US_MAX)
 
 
@@ -117,20 +117,18 @@ def assert_distances(trace: Trace, vector: int, itr_us: int) -> None:
     distances = trace.distances(vector)
     too_close = [distance for distance in distances if distance < itr_ns]
     assert not too_close, f"vector {vector}, ITR {itr_us} us: interrupts {sorted(too_close)[:5]} ns apart"
-    # A cause that comes after a longer pause is told at once.
+    # An interrupt cause that occurs after a pause longer than the interval is reported at once.
     for before, after in zip(messages, messages[1:]):
         arrived = after["at"] - after["held"]
         assert arrived - before["at"] < itr_ns or after["held"] == 0, f"vector {vector}, ITR {itr_us} us: {after} after {before}"
 
 
 @pytest.mark.parametrize("itr_us", [0, 8, 100, 1000])
-def test_moderation_keeps_interrupts_apart_and_lets_the_first_after_a_pause_go(
-    server: ObservedServer, itr_us: int, record_property
-) -> None:
+def test_moderation_spaces_interrupts_except_the_first_after_a_pause(server: ObservedServer, itr_us: int, record_property) -> None:
     set_itr(server, itr_us)
     load = Load(server)
     with server.control() as control:
-        control.told("start")
+        control.ok_answer("start")
     server.sleep_card_us(2 * ITR_US_MAX)
     server.start_trace()
     load.run(LOAD_SECONDS)
@@ -139,7 +137,7 @@ def test_moderation_keeps_interrupts_apart_and_lets_the_first_after_a_pause_go(
         load.ask_once()
     trace = server.stop_trace()
     with server.control() as control:
-        control.told("stop")
+        control.ok_answer("stop")
     load.close()
     for core in LOAD_CORES:
         messages, distances = trace.messages[core], trace.distances(core)
@@ -163,7 +161,7 @@ def test_a_polling_core_takes_no_interrupt_and_answers(server: ObservedServer, r
     load = Load(server)
     with server.control() as control:
         for core in LOAD_CORES:
-            control.told(f"idle,poll,{core}")
+            control.ok_answer(f"idle,poll,{core}")
         try:
             server.sleep_card_us(2 * ITR_US_MAX)
             server.start_trace()
@@ -171,17 +169,17 @@ def test_a_polling_core_takes_no_interrupt_and_answers(server: ObservedServer, r
             trace = server.stop_trace()
         finally:
             for core in LOAD_CORES:
-                control.told(f"idle,halt,{core}")
+                control.ok_answer(f"idle,halt,{core}")
     load.ask_once()
     load.close()
     taken = {core: len(trace.messages[core]) for core in LOAD_CORES}
     assert not any(taken.values()), f"interrupts by core: {taken}"
-    assert load.replies > 2 * len(LOAD_CORES) * CONNECTIONS_A_CORE, "nobody was served"
+    assert load.replies > 2 * len(LOAD_CORES) * CONNECTIONS_A_CORE, "no request was served"
     record_property("replies", load.replies)
 
 
 class Bulk:
-    """A connection that moves large values: to the guest, or from it, many requests deep, counted and otherwise not looked at."""
+    """A connection that moves large values to or from the guest, with many requests in flight. Values are counted and not compared."""
 
     DEPTH = 8
 
@@ -216,7 +214,7 @@ def frames_of(traffic: dict[int, dict[str, int]]) -> int:
 
 
 def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float:
-    """Lets the streams run until the load's queues have passed so many frames since the reset; gives the seconds."""
+    """Runs the streams until the load's queues have carried this many frames since the reset; gives the seconds."""
     begun = time.monotonic()
     enough = threading.Event()
     threads = [threading.Thread(target=stream.run, args=(enough,), daemon=True) for stream in streams]
@@ -235,7 +233,7 @@ def run_until(server: ObservedServer, frames: int, streams: list[Bulk]) -> float
 
 
 def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
-    """The card's counts once nothing moves on the load's queues."""
+    """The card's counts once the load's queues are idle."""
     deadline = time.monotonic() + DRAIN_SECONDS
     before = server.card_traffic()
     while True:
@@ -249,15 +247,15 @@ def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
 
 def test_the_log_counts_every_frame_and_byte_that_the_card_counted(server: ObservedServer, record_property) -> None:
     set_itr(server, 8)
-    # One each way on each core.
+    # One stream in each direction on each core.
     wires = connect_to_each_core(server, 2)
     streams = [Bulk(wire, number, upload=number >= len(LOAD_CORES)) for number, wire in enumerate(wires)]
     with server.control() as control:
         start = quiet_card_traffic(server)
-        control.told("start")
+        control.ok_answer("start")
         seconds = run_until(server, frames_of(start) + FRAMES, streams)
         end = quiet_card_traffic(server)
-        control.told("stop")
+        control.ok_answer("stop")
         final = server.card_traffic()
     assert all(final[core] == end[core] for core in LOAD_CORES), "something came while the log was being stopped"
     for core in LOAD_CORES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A full memory: what was used least recently goes, what is used stays, a request that cannot be met is refused, not lost in silence."""
+"""A full memory: the least recently used item is evicted, used items stay, and a request that does not fit is refused with an error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STORES = 4 * LIMIT_BYTES // len(VALUE)
 
 @pytest.fixture(scope="module")
 def small(stock: bool) -> Iterator[Server]:
-    """A memcached with 8 MiB, on one core: there, order is one order."""
-    # Without its background threads stock memcached keeps one plain list for each size of item.
+    """A memcached with 8 MiB on one core, where there is one eviction order."""
+    # Without its background threads, stock memcached keeps one plain list per item size.
     server: Server = StockServer("-m", "8", "-o", "no_modern") if stock else NeapServer(memory="256M", arguments=["memory=8M"])
     with server:
         yield server
@@ -25,7 +25,7 @@ def small(stock: bool) -> Iterator[Server]:
 
 
 def test_the_least_recently_stored_goes_first(small: Server) -> None:
-    """Three generations of items, more than a second apart (uses are told apart by seconds), that take 1.8 times the limit together."""
+    """Three generations of items, together 1.8 times the limit. They are more than a second apart, because use times are in seconds."""
     generation = LIMIT_BYTES * 6 // 10 // len(VALUE)
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
@@ -48,7 +48,7 @@ def test_the_least_recently_stored_goes_first(small: Server) -> None:
 
 
 @pytest.mark.image_only  # stock memcached moves an item at most once a minute
-def test_what_is_read_stays(small: Server) -> None:
+def test_an_item_that_is_read_stays(small: Server) -> None:
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
         wire.store(b"hot", b"still here")
@@ -71,6 +71,6 @@ def test_values_of_mixed_sizes_never_exceed_the_limit(small: Server) -> None:
             answer = wire.ask_line(b"set mixed-%d 0 0 %d\r\n" % (number, size) + b"m" * size + b"\r\n")
             assert answer == b"STORED" or answer.startswith(b"SERVER_ERROR out of memory"), answer
         assert int(wire.statistics()["bytes"]) <= LIMIT_BYTES
-        # The one just stored is there, whole.
+        # The value just stored is complete.
         wire.store(b"last", b"l" * 900_000)
         assert wire.fetch(b"last") == b"l" * 900_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The ten commands of docs/experiments.md, as they stand there, with a shorter load: from the start to plots in a browser."""
+"""The ten commands of docs/experiments.md, taken from the page, with a shorter load: from the start to plots in a browser."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ pytestmark = pytest.mark.image_only
 PAGE = build.REPOSITORY / "docs/experiments.md"
 START_SECONDS = 300.0
 COMMAND_SECONDS = 180.0
-# The page takes its time; what it shows does not need it.
+# The page uses longer times, but this test does not need them.
 SHORTER = {"--seconds 20": "--seconds 6", "sleep 5": "sleep 1"}
 
 
 @pytest.fixture
 def runtime_directory() -> Iterator[Path]:
-    """A place for runs of our own, so that `memcached` means ours. A socket's name has to be short."""
+    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
+    short."""
     place = Path(tempfile.mkdtemp(prefix="neap-test-", dir="/tmp"))
     yield place
     shutil.rmtree(place, ignore_errors=True)
 
 
 def commands() -> tuple[str, list[str]]:
-    """The page's first command, and those for the second terminal."""
+    """The page's first command, and the commands for the second terminal."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     (start,), rest = blocks[0].splitlines(), blocks[1].splitlines()
     assert [int(number) for number in re.findall(r"# (\d+)", "\n".join(blocks[:2]))] == list(range(1, 11)), "ten commands"
@@ -78,7 +79,7 @@ def test_the_first_experiment_goes_as_the_page_says(runtime_directory: Path, tmp
         )
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stdout + done.stderr
-        # How much of the load a machine that is busy otherwise can bear is not asked here: the load's own table may have errors.
+        # The load's table may list errors, because a busy machine may not keep up with the load.
         assert not re.search(r"\berror:|^neap-load:", done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
         print(f"commands 2 to 10: {seconds:.0f} s")
     finally:

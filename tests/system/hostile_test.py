@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Attacks on a running image: a bystander is served all the time, and memory is back at its level afterwards.
+"""Attacks on a running image: a bystander is served all the time, and memory use returns to its level afterwards.
 
-One test for each row of the first part of docs/threat-model.md; `./neap bench hostile` prints what each costs the bystander in latency.
+One test for each row of the first part of docs/threat-model.md. `./neap bench hostile` prints the latency that each attack costs the
+bystander.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ pytestmark = pytest.mark.image_only
 
 SECONDS = 4
 RUN_SECONDS = 400
-# All on two cores, which has both: connections that share a core and such that do not.
+# All on two cores, where some connections share a core and some do not.
 CASES = [(name, 2) for name in ATTACKS] + [("long_gets", 1), ("long_pieces", 4)]
 
 
 def run_attack(name: str, *words: str) -> dict:
-    """One attack in a network of its own; gives its result (tests/hostile/scene.py)."""
+    """One attack in its own network; gives its result (tests/hostile/scene.py)."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
     with Namespace() as namespace:
         argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The memcached image as a whole machine: its start, its words, its cores, and what it asks of the card."""
+"""The memcached image as a whole machine: its boot, its words, its cores, and its use of the card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mixed_load import run_mixed_load
 from servers import GUEST_PORT, LISTENING, START_SECONDS, NeapServer, Server
 from wire import Wire
 
-from tools import build, control
+from tools import build, control_client
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, Machine
 from tools.process import wait_until
 
@@ -27,12 +27,12 @@ EXIT_SECONDS = 60
 CONTROL_PORT = 5002
 IDLE_CONNECTIONS = 1000
 SETTLE_SECONDS = 60
-# The list in docs/kernel.md, in its order: the lease is half a day of QEMU's one.
+# The wake-ups that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
 IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 15) * 1000}
 
 
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
-    """10,000 requests, one by one and in bursts: the card counts every access by name, and reads must not have grown."""
+    """10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
     assert isinstance(server, NeapServer)
     value = b"v" * 300
     with server.connect() as wire:
@@ -50,7 +50,7 @@ def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
         after = server.machine.card_counters()
     grown = {name: count - before["reads"].get(name, 0) for name, count in after["reads"].items() if count != before["reads"].get(name, 0)}
     assert grown == {}, f"registers read during {SINGLE_REQUESTS + PIPELINED_REQUESTS} requests: {grown}"
-    # The counters do count: so many requests cannot pass without tails being moved.
+    # Proof that the counters work: this many requests need tail writes.
     written = sum(count - before["writes"].get(name, 0) for name, count in after["writes"].items() if name.startswith(("RDT", "TDT")))
     assert written >= SINGLE_REQUESTS
 
@@ -63,7 +63,7 @@ def test_the_image_is_small() -> None:
 @pytest.mark.parametrize("cores", [1, 4])
 def test_the_machine_runs_on_as_many_cores_as_it_has(cores: int, record_property) -> None:
     with NeapServer(cores=cores, memory="384M", arguments=["memory=192M"]) as server:
-        # Reported, never asserted: it depends on what else the host does.
+        # Printed, never asserted: it depends on the host's other load.
         record_property("seconds_to_listening", round(server.start_seconds, 2))
         print(f"{cores} cores: listening after {server.start_seconds:.2f} s")
         server.machine.wait_for_line(rf"^neap: memcached \(.+\) on {cores} cores?\b", 1)
@@ -71,7 +71,7 @@ def test_the_machine_runs_on_as_many_cores_as_it_has(cores: int, record_property
         server.check()
 
 
-def test_fewer_cores_than_there_are() -> None:
+def test_fewer_cores_than_the_machine_has() -> None:
     with NeapServer(cores=4, arguments=["cores=2"]) as server:
         server.machine.wait_for_line(r"^neap: memcached \(.+\) on 2 cores", 1)
         server.check()
@@ -83,23 +83,23 @@ def test_fewer_cores_than_there_are() -> None:
 def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server, word: str) -> None:
     with Machine(build.image("memcached"), arguments=[word]) as machine:
         assert machine.wait_exit(EXIT_SECONDS) == BAD_COMMAND_LINE
-        said = "\n".join(machine.lines)
-    assert word.split("=")[0] in said, said
+        console = "\n".join(machine.lines)
+    assert word.split("=")[0] in console, console
     for accepted in ("cores=", "ip=", "port=", "memory="):
-        assert accepted in said, f"{accepted} is not in the list of what is accepted:\n{said}"
-    assert "listening" not in said
+        assert accepted in console, f"{accepted} is not in the list of what is accepted:\n{console}"
+    assert "listening" not in console
 
 
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the address that its DHCP would have given first, which is this one.
+        # QEMU forwards to the first address that its DHCP would give, which is this one.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
 
 
-def test_two_machines_at_once_know_nothing_of_each_other() -> None:
+def test_two_machines_at_once_do_not_disturb_each_other() -> None:
     with NeapServer(memory="256M") as first, NeapServer(memory="256M") as second:
         assert first.address != second.address
         with first.connect() as one, second.connect() as two:
@@ -111,7 +111,7 @@ def test_two_machines_at_once_know_nothing_of_each_other() -> None:
 
 
 def test_a_late_card_link(server: Server) -> None:
-    """The link goes away while clients are connected, and comes back: nothing is lost but time."""
+    """The link goes down while clients are connected, and comes up again: no data is lost."""
     assert isinstance(server, NeapServer)
     with server.connect(60) as wire:
         wire.store(b"link", b"before")
@@ -122,13 +122,13 @@ def test_a_late_card_link(server: Server) -> None:
 
 
 def test_a_machine_with_much_memory_serves() -> None:
-    """Beyond 3 GiB, the card's registers and part of the RAM lie above 4 GiB."""
+    """Beyond 3 GiB, the card's registers and part of the RAM are above 4 GiB."""
     with NeapServer(memory="5G", arguments=["memory=64M"]) as server:
         server.check()
 
 
 def test_idle_is_quiet(server: Server) -> None:
-    """Nobody asks anything for two seconds: the card sees next to no register access, so nothing polls it."""
+    """Without requests for two seconds, the card sees almost no register access, so no code polls it."""
     assert isinstance(server, NeapServer)
     time.sleep(1)
     before = server.machine.card_counters()
@@ -139,84 +139,84 @@ def test_idle_is_quiet(server: Server) -> None:
 
 
 def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
-    """Each connection is used once and then left alone: what a core will be woken for stands in docs/kernel.md, and nothing else comes."""
+    """Each connection is used once and then stays idle. Only the wake-ups listed in docs/kernel.md may occur."""
     listed = re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE)
     assert listed == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # QEMU's user network has one for each connection, as we do
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one per connection in QEMU, and one here
     forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(Machine(build.image("memcached"), cores=4, forward=forwards))
         machine.wait_for_line(LISTENING, START_SECONDS)
-        told = stack.enter_context(control.Control(LOOPBACK, machine.port(CONTROL_PORT)))
-        own = int(re.search(r"core=(\d+)", told.ask("rdtsc"))[1])
+        control = stack.enter_context(control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)))
+        own = int(re.search(r"core=(\d+)", control.ask("rdtsc"))[1])
         for _ in range(IDLE_CONNECTIONS):
             wire = stack.enter_context(Wire((LOOPBACK, machine.port(GUEST_PORT))))
             assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
-        opened = [int(re.search(r"net.connections_open=(\d+)", told.ask(f"stats,{core}"))[1]) for core in range(4)]
+        opened = [int(re.search(r"net.connections_open=(\d+)", control.ask(f"stats,{core}"))[1]) for core in range(4)]
         assert sum(opened) >= IDLE_CONNECTIONS + 1 and min(opened) > 0, opened
 
-        # The question itself is something on its way, on the core that answers.
-        quiet = wait_until(lambda: all(not unlisted(waits) for core, waits in enumerate(timers_of(told)) if core != own), SETTLE_SECONDS)
-        waiting = timers_of(told)
+        # The core that answers is left out, because the request itself is in flight there.
+        quiet = wait_until(lambda: all(not unlisted(waits) for core, waits in enumerate(timers_of(control)) if core != own), SETTLE_SECONDS)
+        waiting = timers_of(control)
         assert quiet, waiting
         for core, waits in enumerate(waiting):
             due = {name: left for name, left in waits.items() if name.endswith("_ms") and name != "next_ms" and left}
-            assert waits["pending"] == bool(due), f"core {core} has a timer that nobody names: {waits}"
+            assert waits["pending"] == bool(due), f"core {core} has an unlisted timer: {waits}"
             assert core == own or "connections_ms" in due, f"core {core} has connections: {waits}"
             for name, left in due.items():
                 assert core == own or (left <= IDLE_PERIODS_MS[name] and waits["next_ms"] <= left + 1), f"core {core}: {waits}"
         assert waiting[0]["lease_ms"] and not any(waits["lease_ms"] for waits in waiting[1:]), waiting
 
-        before = settled_cores(told, own)
+        before = settled_cores(control, own)
         time.sleep(5)
-        after = cores_of(told)
+        after = cores_of(control)
     grown = [
         {name: int(now[name]) - int(then[name]) for name in ("sleeps", "interrupts", "rx_frames")}
         for then, now in zip(before, after, strict=True)
     ]
     print(f"5 s of silence: {grown}")
-    # Of the question itself: the frame, its answer's acknowledgement, and the clock that ran for it.
+    # The request itself wakes its core: by its frame, by the acknowledgement of the answer, and by the timer that ran for the answer.
     assert all(core["sleeps"] <= 4 * core["rx_frames"] for core in grown), grown
     assert sum(core["rx_frames"] == 0 for core in grown) >= 2, grown
     assert all(core["sleeps"] == core["interrupts"] == 0 for core in grown if core["rx_frames"] == 0), grown
 
 
-def timers_of(told: control.Control) -> list[dict[str, int]]:
-    """What `timers` tells, by core."""
-    elements = told.ask("timers").removeprefix("ok ").split("; ")
+def timers_of(control: control_client.Control) -> list[dict[str, int]]:
+    """The answer to `timers`, by core."""
+    elements = control.ask("timers").removeprefix("ok ").split("; ")
     return [{name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", element)} for element in elements]
 
 
 def unlisted(waits: dict[str, int]) -> bool:
-    """Whether a core has more to wait for than an idle one."""
+    """True if a core waits for more events than an idle one."""
     known = sum(bool(waits[name]) for name in IDLE_PERIODS_MS)
     return any(left for name, left in waits.items() if name.endswith("_ms") and name not in ("next_ms", *IDLE_PERIODS_MS)) or (
         waits["pending"] != bool(known)
     )
 
 
-def settled_cores(told: control.Control, own: int) -> list[dict[str, str]]:
-    """What `cores` tells once those that were just asked sleep again."""
-    seen = cores_of(told)
+def settled_cores(control: control_client.Control, own: int) -> list[dict[str, str]]:
+    """The answer to `cores`, once the cores woken by earlier requests sleep again."""
+    seen = cores_of(control)
 
     def same() -> bool:
         nonlocal seen
         time.sleep(0.3)
-        before, seen = seen, cores_of(told)
+        before, seen = seen, cores_of(control)
         return all(one["sleeps"] == other["sleeps"] for core, (one, other) in enumerate(zip(before, seen, strict=True)) if core != own)
 
     assert wait_until(same, SETTLE_SECONDS), seen
     return seen
 
 
-def cores_of(told: control.Control) -> list[dict[str, str]]:
-    """What `cores` tells, by core; asking wakes none but the connection's own."""
-    elements = told.ask("cores").removeprefix("ok ").split("; ")
+def cores_of(control: control_client.Control) -> list[dict[str, str]]:
+    """The answer to `cores`, by core. The request wakes only the core of its connection."""
+    elements = control.ask("cores").removeprefix("ok ").split("; ")
     return [dict(part.split("=", 1) for part in element.split() if "=" in part) for element in elements]
 
 
-def test_the_console_says_who_listens_where(server: Server) -> None:
+def test_the_console_names_each_listener_and_its_address(server: Server) -> None:
     assert isinstance(server, NeapServer)
     line = server.machine.wait_for_line(LISTENING, 1)
     assert line.endswith(f"10.0.2.15:{GUEST_PORT}")

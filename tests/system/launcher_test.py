@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap` as a user meets it: what the README promises, what a crash leaves behind, and a checkout that lies somewhere odd."""
+"""`./neap` from a user's view: the README's example, recovery after a crash, and checkouts at unusual paths."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ INTERRUPTED = 130
 
 
 class Run:
-    """One `./neap run` as a child, with what it prints in a file. A context manager: leaving it ends the run."""
+    """One `./neap run` as a child, with its output in a file. A context manager: leaving it ends the run."""
 
     def __init__(self, *words: str, checkout: Path = REPOSITORY, **environment: str) -> None:
-        self._output = tempfile.NamedTemporaryFile(prefix="neap-test-run-")  # noqa: SIM115 - lives as long as we do
+        self._output = tempfile.NamedTemporaryFile(prefix="neap-test-run-")  # noqa: SIM115 - deleted with this object
         argv = [str(checkout / "neap"), "run", *words]
         self.process = spawn(argv, cwd=checkout, env={**os.environ, **environment}, stdout=self._output, stderr=subprocess.STDOUT)
 
@@ -56,7 +56,7 @@ class Run:
 
 
 def family(pid: int) -> set[int]:
-    """All living descendants of a process."""
+    """All live descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -73,7 +73,7 @@ def family(pid: int) -> set[int]:
 
 
 def gone(pids: set[int]) -> bool:
-    """Whether none of these processes lives any more (a zombie does not)."""
+    """True if all these processes have ended (a zombie has)."""
     for pid in pids:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_everything(port: int) -> None:
         assert wait_until(lambda: gone(started), END_SECONDS), "something outlived the launcher"
 
 
-def test_after_a_kill_nothing_lives_and_the_next_run_starts(port: int) -> None:
+def test_after_a_kill_no_process_is_left_and_the_next_run_starts(port: int) -> None:
     with Run("memcached", "--forward", f"{port}:11211") as run:
         run.wait_for("memcached: listening on")
         with Wire((LOOPBACK, port)) as connected:
@@ -154,7 +154,7 @@ def test_a_wrong_command_line_is_one_line(words: str) -> None:
         assert len(errors) == 1 and "Traceback" not in run.text(), run.text()
 
 
-def test_a_word_that_the_image_does_not_know_is_its_exit_status(port: int) -> None:
+def test_a_word_unknown_to_the_image_gives_its_exit_status(port: int) -> None:
     with Run("memcached", "--forward", f"{port}:11211", "--", "frobnicate=1") as run:
         assert run.wait_end() == BAD_COMMAND_LINE
         assert "frobnicate" in run.text() and "memory=" in run.text()
@@ -165,7 +165,7 @@ def test_a_word_that_the_image_does_not_know_is_its_exit_status(port: int) -> No
 
 @pytest.fixture(scope="module")
 def clones() -> Iterator[tuple[Path, Path]]:
-    """Two clones of the present commit, the first at a path with a space in it."""
+    """Two clones of the present commit, the first at a path with a space."""
     with tempfile.TemporaryDirectory(prefix="neap-clones-") as name:
         first, second = Path(name) / "a path with spaces" / "neap", Path(name) / "second"
         for clone in (first, second):
@@ -187,7 +187,7 @@ def test_a_checkout_in_a_path_with_spaces_builds_and_runs(clones: tuple[Path, Pa
 
 
 def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> None:
-    """The first may take objects that other checkouts compiled; the second compiles all of its own."""
+    """The first may take objects that other checkouts compiled. The second compiles everything itself."""
     digests = []
     for clone, environment in zip(clones, ({}, {"CCACHE_DISABLE": "1"}), strict=True):
         build_in(clone, "from tools import build; build.build('image', ['memcached.elf'])", **environment)
@@ -199,7 +199,7 @@ def test_two_builds_of_one_commit_are_identical(clones: tuple[Path, Path]) -> No
 
 
 def test_a_run_leaves_no_files_behind(port: int) -> None:
-    # A place of its own: other machines run beside this one.
+    # A private place, because other machines run beside this one.
     with tempfile.TemporaryDirectory(prefix="neap-places-") as name:
         left = lambda: list(Path(name).glob("neap-run-*"))  # noqa: E731
         with Run("memcached", "--forward", f"{port}:11211", TMPDIR=name, XDG_RUNTIME_DIR=name) as run:

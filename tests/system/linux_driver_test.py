@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Linux's own ixgbe driver on the soft card: a judge that nobody here wrote, and that knows nothing of us."""
+"""Linux's own ixgbe driver on the soft card, as an independent judge of the card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import socket
 import time
 
 import pytest
-from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, SOAKING, complaints, fields, statistics
+from linux_guest.driver import BRING_UP, LISTEN_PORT, PATIENT_SECONDS, PING, SOAKING, complaints, fields, start_listening, statistics
 from linux_guest.guest import LinuxGuest
 
 from tools.machine import LOOPBACK
@@ -22,12 +22,12 @@ TRANSFER_BYTES = 24 << 20
 TRANSFER_SECONDS = 120
 FLOWS = 48
 FLOWS_AT_ONCE = 3
-LISTEN_PORT, SEND_PORT = 5001, 5002
+SEND_PORT = 5002
 
 
 @pytest.fixture
 def linux(guest: LinuxGuest):
-    """The guest with an address on the soft card. Afterwards its kernel must not have complained."""
+    """The guest with an address on the soft card. At the end, its kernel must not have complained."""
     guest.output_of(BRING_UP, seconds=PATIENT_SECONDS)
     yield guest
     assert complaints(guest) == []
@@ -52,12 +52,6 @@ def test_ping(linux: LinuxGuest, size: int) -> None:
     linux.output_of(PING, seconds=PATIENT_SECONDS)
     output = linux.output_of(f"ping -c 3 -i 0.2 -W 30 -s {size} 10.0.2.2", seconds=60)
     assert "3 packets transmitted, 3 packets received, 0% packet loss" in output
-
-
-def start_listening(guest: LinuxGuest, port: int, command: str) -> int:
-    """Starts a `nc` in the guest's background; gives its process id once it listens."""
-    script = f"{command} & pid=$!; for i in $(seq 100); do netstat -ltn | grep -q ':{port} ' && break; sleep 0.1; done; echo $pid"
-    return int(guest.output_of(script).splitlines()[-1])
 
 
 def wait_for_end(guest: LinuxGuest, pid: int) -> None:
@@ -99,7 +93,7 @@ def test_tcp_out_of_the_guest_arrives_whole(linux: LinuxGuest, record_property) 
     record_property("megabytes_per_second", round(size / (time.monotonic() - start) / 1e6, 1))
     assert size == TRANSFER_BYTES
     assert received.hexdigest() == digest
-    # The card's own count: with segmentation by the card, the driver hands over far fewer.
+    # The card's own count. With segmentation by the card, the driver hands over far fewer frames to the card.
     sent = statistics(linux)["tx_pkts_nic"] - before
     assert sent >= TRANSFER_BYTES // 1460, f"{sent} frames are fewer than these bytes need"
     linux.output_of("rm /tmp/out")
@@ -119,7 +113,7 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
                 got += piece
             return got == data
 
-    # Few at a time: busybox's nc listens with a backlog of two. Each flow has a port of its own all the same, so RSS spreads them.
+    # Only a few at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
     with concurrent.futures.ThreadPoolExecutor(FLOWS_AT_ONCE) as pool:
         outcomes = list(pool.map(echo, range(FLOWS), timeout=TRANSFER_SECONDS))
     linux.run(f"kill {pid}")
@@ -147,7 +141,7 @@ def test_unloading_and_loading_the_driver(linux: LinuxGuest) -> None:
         linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
-def test_the_card_goes_and_comes_on_the_bus(linux: LinuxGuest) -> None:
+def test_the_card_is_removed_from_the_bus_and_added_again(linux: LinuxGuest) -> None:
     linux.output_of(
         "dev=$(readlink -f /sys/class/net/eth0/device); echo 1 >$dev/remove; [ ! -e $dev ] && echo 1 >/sys/bus/pci/rescan", seconds=60
     )

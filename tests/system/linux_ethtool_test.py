@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Each question and each setting that Linux's driver offers through ethtool, and the driver's own test of the card."""
+"""Each query and each setting that Linux's driver offers through ethtool, and the driver's own test of the card."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tools.machine import LOOPBACK, SOFT_CARD
 CORES = 4
 ECHOES = 100
 CONNECTIONS = 8
-# Where the driver has no rules of its owner's it makes some itself, from what it sends (ATR): they go before the table.
+# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). These have priority over the table.
 NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
 UP_AND_REACHED = BRING_UP + PING
 
@@ -47,20 +47,20 @@ def booted(linux_image: GuestImage) -> Iterator[LinuxGuest]:
 
 @pytest.fixture
 def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
-    """The guest with an address, which reaches its network. Afterwards its kernel must not have complained."""
+    """The guest with an address that reaches its network. At the end, its kernel must not have complained."""
     booted.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
     yield booted
     assert complaints(booted) == []
 
 
 def packets(guest: LinuxGuest, direction: str) -> list[int]:
-    """Packets of each queue."""
+    """Packets per queue."""
     counters = statistics(guest)
     return [counters.get(f"{direction}_queue_{queue}_packets", 0) for queue in range(CORES)]
 
 
 def queues_reached(guest: LinuxGuest) -> set[int]:
-    """On which receive queues TCP connections from outside to TRAFFIC_PORT arrive."""
+    """The receive queues on which TCP connections from outside to TRAFFIC_PORT arrive."""
     guest.output_of(SERVE)
     before = packets(guest, "rx")
     for _ in range(CONNECTIONS):
@@ -69,7 +69,7 @@ def queues_reached(guest: LinuxGuest) -> set[int]:
     deadline = time.monotonic() + 60
     while sum(after := packets(guest, "rx")) - sum(before) < 3 * CONNECTIONS and time.monotonic() < deadline:
         pass
-    # Anything else that arrives meanwhile (ARP, the end of earlier connections) is a few frames.
+    # Other arrivals meanwhile (ARP, the end of earlier connections) are a few frames.
     total = sum(after) - sum(before)
     return {queue for queue in range(CORES) if after[queue] - before[queue] > total / 8}
 
@@ -100,16 +100,16 @@ def test_ring_sizes(linux: LinuxGuest, descriptors: int) -> None:
     linux.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
 
 
-def test_a_ring_larger_than_the_card_knows_is_refused(linux: LinuxGuest) -> None:
-    # 8192 descriptors are the most that a ring can have (datasheet 8.2.3.8.3); drivers before Linux 6.4 or so stop at 4096.
+def test_a_ring_larger_than_the_cards_limit_is_refused(linux: LinuxGuest) -> None:
+    # A ring has at most 8192 descriptors (datasheet 8.2.3.8.3). Drivers before about Linux 6.4 stop at 4096.
     assert not linux.run("ethtool -G eth0 rx 16384").ok
 
 
 @pytest.mark.parametrize("microseconds", [10, 1000])
-def test_moderation_reaches_the_register(linux: LinuxGuest, microseconds: int) -> None:
+def test_interrupt_moderation_reaches_the_register(linux: LinuxGuest, microseconds: int) -> None:
     linux.output_of(f"ethtool -C eth0 rx-usecs {microseconds}")
     assert fields(linux.output_of("ethtool -c eth0"))["rx-usecs"] == str(microseconds)
-    # Datasheet 8.2.3.5.12: bits 11:3 count 2 us.
+    # Datasheet 8.2.3.5.12: bits 11:3, in units of 2 us.
     assert (register(linux, "EITR0") >> 3 & 0x1FF) * 2 == microseconds
     linux.output_of("ethtool -C eth0 rx-usecs 1")
 
@@ -144,9 +144,9 @@ def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
     linux.output_of(NO_SAMPLING, seconds=PATIENT_SECONDS)
 
     def add(action: int) -> str:
-        said = linux.output_of(f"ethtool -N eth0 flow-type tcp4 dst-port {TRAFFIC_PORT} action {action}")
-        found = re.search(r"ID (\d+)", said)
-        assert found, said
+        output = linux.output_of(f"ethtool -N eth0 flow-type tcp4 dst-port {TRAFFIC_PORT} action {action}")
+        found = re.search(r"ID (\d+)", output)
+        assert found, output
         return found[1]
 
     rule = add(2)
@@ -157,7 +157,7 @@ def test_a_rule_steers_a_flow_and_another_drops_it(linux: LinuxGuest) -> None:
     rule = add(-1)
     assert "Action: Drop" in linux.output_of("ethtool -n eth0")
     before = packets(linux, "rx")
-    # QEMU's user network answers; what it then sends on to the guest is dropped.
+    # QEMU's user network answers. The frames that it then sends to the guest are dropped.
     socket.create_connection((LOOPBACK, linux.port(TRAFFIC_PORT)), timeout=20).close()
     linux.output_of("ping -c 3 -i 0.2 -W 30 10.0.2.2", seconds=60)
     arrived = [now - then for now, then in zip(packets(linux, "rx"), before)]
@@ -175,7 +175,7 @@ def test_flow_control_can_be_set(linux: LinuxGuest) -> None:
         assert (register(linux, "FCCFG") >> 3 & 1 == 1) == (tx == "on")
 
 
-def test_the_register_dump_is_of_a_living_card(linux: LinuxGuest) -> None:
+def test_the_register_dump_shows_a_working_card(linux: LinuxGuest) -> None:
     dump = linux.output_of("ethtool -d eth0", seconds=60)
     values = dict(re.findall(r"^0x[0-9A-F]+: (\w+)\s.*0x([0-9A-Fa-f]{8})\s*$", dump, re.MULTILINE))
     assert len(values) > 500 and "deadbeef" not in {value.lower() for value in values.values()}
@@ -188,9 +188,9 @@ def test_statistics_count_each_frame_and_byte(linux: LinuxGuest) -> None:
     before = statistics(linux)
     linux.output_of(f"ping -c {ECHOES} -i 0.01 -s 200 -W 30 10.0.2.2", seconds=120)
     after = statistics(linux)
-    for name, least in (("rx_pkts_nic", ECHOES), ("tx_pkts_nic", ECHOES), ("rx_bytes_nic", ECHOES * 242), ("tx_bytes_nic", ECHOES * 242)):
+    for name, minimum in (("rx_pkts_nic", ECHOES), ("tx_pkts_nic", ECHOES), ("rx_bytes_nic", ECHOES * 242), ("tx_bytes_nic", ECHOES * 242)):
         counted = after[name] - before[name]
-        assert least <= counted <= least * 1.3 + 2000, f"{name}: {counted}"
+        assert minimum <= counted <= minimum * 1.3 + 2000, f"{name}: {counted}"
     bad = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "rx_length_errors", "rx_csum_offload_errors")
     assert {name: after[name] for name in bad if name in after and after[name] != before[name]} == {}
 
@@ -202,7 +202,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # A word that only software uses. The driver makes the checksum anew, and refuses to load over a wrong one.
+    # A word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)
@@ -213,13 +213,13 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
     assert content(0, 128) == first
 
 
-def test_the_module_tells_what_it_is(linux: LinuxGuest) -> None:
+def test_the_module_identifies_itself(linux: LinuxGuest) -> None:
     module = fields(linux.output_of("ethtool -m eth0", seconds=60))
     assert module["Identifier"].startswith("0x03 (SFP)") and module["Transceiver type"].startswith("10G Ethernet: 10G Base-SR")
     assert module["Encoding"].endswith("(64B/66B)") and module["Laser wavelength"] == "850nm" and module["Vendor PN"]
 
 
-def test_the_led_blinks_and_is_as_before(linux: LinuxGuest) -> None:
+def test_the_led_blinks_and_returns_to_its_state(linux: LinuxGuest) -> None:
     before = register(linux, "LEDCTL")
     linux.machine.card_command("reset-counters")
     linux.output_of("ethtool -p eth0 1", seconds=30)
@@ -227,7 +227,7 @@ def test_the_led_blinks_and_is_as_before(linux: LinuxGuest) -> None:
     assert register(linux, "LEDCTL") == before
 
 
-def test_the_log_has_no_warning_more_than_without_the_card(linux: LinuxGuest, linux_image: GuestImage) -> None:
+def test_the_card_adds_no_warning_to_the_log(linux: LinuxGuest, linux_image: GuestImage) -> None:
     with LinuxGuest(linux_image, cores=CORES, card=None) as bare:
         bare.output_of("modprobe ixgbe")
         without = warnings(bare)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Debian's kernel that does nothing but serve memcached: what a boot of an image of ours is compared with.
+"""A Linux system that only serves memcached, on Debian's kernel. The boot of our images is compared with its boot.
 
-The Linux guest's initramfs gets a second archive behind it (the kernel unpacks both), with Debian's memcached and a first process
-that loads the card's driver, asks DHCP, starts memcached and says on the console that it listens.
+A second archive is appended to the Linux guest's initramfs (the kernel unpacks both). It has Debian's memcached and a first process, which
+loads the card's driver, uses DHCP, starts memcached and reports on the console that it listens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ while :; do sleep 1000; done
 
 
 def append_memcached(image: GuestImage, initramfs: Path) -> None:
-    """Writes the guest's initramfs with memcached in it."""
+    """Writes the guest's initramfs with memcached added."""
     program = DebianProgram("memcached", "memcached").argv
     loader, search, path = program[0], program[2], program[3]
     found = output_of([loader, "--library-path", search, "--list", path])
@@ -53,12 +53,12 @@ def append_memcached(image: GuestImage, initramfs: Path) -> None:
         stream.seek(0, 2)
         archive = CpioWriter(stream)
         archive.file("start-memcached", START.encode(), mode=0o755)
-        # memcached looks up the user that it is told to be.
+        # memcached looks up the user that it should become.
         archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\n")
         archive.file("bin/memcached", Path(path).read_bytes(), mode=0o755)
         for library in libraries:
             if not library.name.startswith("ld-linux"):
                 archive.file(f"lib/x86_64-linux-gnu/{library.name}", library.read_bytes(), mode=0o755)
         archive.close()
-    # Quickly packed, as a person would have it who loads it over the network.
+    # Fast compression, as one would use it for loading over the network.
     initramfs.write_bytes(gzip.compress(initramfs.read_bytes(), 1))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Linux without message-signalled interrupts: the card has one line, and the driver's interrupt test tests it only then."""
+"""Linux without message-signalled interrupts: the card has one interrupt line. The driver's interrupt test covers the card's interrupts
+only in that case."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, SELF_TEST_PASSED
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
-# What the driver itself says of such a boot.
+# The driver's own messages in such a boot.
 EXPECTED = re.compile("Failed to allocate MSI|Disabling (SR-IOV|RSS) support")
 
 
@@ -28,7 +29,7 @@ def line_interrupts(guest: LinuxGuest) -> int:
     return int(row[1])
 
 
-def test_frames_come_by_the_line(linux: LinuxGuest) -> None:
+def test_frames_arrive_with_the_interrupt_line(linux: LinuxGuest) -> None:
     before = line_interrupts(linux)
     for _ in range(3):
         linux.output_of(PING, seconds=PATIENT_SECONDS)
@@ -41,7 +42,7 @@ def test_the_drivers_own_test_passes_every_line(linux: LinuxGuest, kind: str) ->
     linux.output_of(BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 
-def test_it_goes_and_comes_again(linux: LinuxGuest) -> None:
+def test_the_driver_unloads_and_loads_again(linux: LinuxGuest) -> None:
     linux.output_of("modprobe -r ixgbe; " + BRING_UP + PING, seconds=PATIENT_SECONDS)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The card goes away under load: its server is killed. Linux must see a removed device, and go on living.
+"""The card is removed under load: its server is killed. Linux must see a removed device and keep running.
 
-A server that is then started in the same place finds what the dead one left behind (its sockets), and serves the next guest.
+A new server in the same place finds the files of the killed one (its sockets), and serves the next guest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linux_driver_test import LISTEN_PORT, start_listening
-from linux_guest.driver import BRING_UP, PATIENT_SECONDS, PING, alarms, complaints
+from linux_guest.driver import BRING_UP, LISTEN_PORT, PATIENT_SECONDS, PING, alarms, complaints, start_listening
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
@@ -32,7 +31,7 @@ ABORT_SECONDS = 10.0
 
 
 class QemuAborted(Exception):
-    """QEMU stumbled over its own assertion, which says nothing of card or guest."""
+    """QEMU failed one of its own assertions, which shows nothing about the card or the guest."""
 
 
 def test_a_killed_card_is_a_removed_device_and_the_next_one_serves(linux_image: GuestImage) -> None:
@@ -44,7 +43,7 @@ def test_a_killed_card_is_a_removed_device_and_the_next_one_serves(linux_image: 
 
 @contextlib.contextmanager
 def qemu_may_abort(machine: Machine) -> Iterator[None]:
-    """QEMU 11.1.3 sometimes aborts when its client's socket is closed under it: the error of a second message finds one of a first."""
+    """QEMU 11.1.3 sometimes aborts when its client's socket is closed: a second message fails while the first failure is still pending."""
     try:
         yield
     except (Failure, AssertionError):
@@ -75,18 +74,18 @@ def kill_and_serve_again(linux_image: GuestImage) -> None:
             thread.start()
         assert flowing.wait(20), "no load"
         with qemu_may_abort(guest.machine):
-            # The machine stands still for a moment, its rings full of work: QEMU aborts every other time if a running guest's register
-            # access races with QEMU's discovery that the socket is closed, and now and then all the same.
+            # The machine is paused for a moment, with its rings full of work. Without the pause, QEMU aborts in half of the cases, because
+            # a register access of the guest races with QEMU's detection of the closed socket. With the pause, it still aborts sometimes.
             guest.machine.qmp("stop")
             guest.machine.kill_card()
             time.sleep(NOTICE_SECONDS)
             guest.machine.qmp("cont")
-            # ixgbe looks at the card at least every two seconds, and takes all ones for its absence.
+            # ixgbe reads the card at least every two seconds, and treats all ones as a removed card.
             seen = guest.run(
                 f"for i in $(seq {SEEN_SECONDS * 5}); do dmesg | grep -q 'Adapter removed' && exit 0; sleep 0.2; done; exit 1", seconds=60
             )
             assert seen.ok, guest.run("dmesg | tail -30").output
-        # The machine is alive: it computes, its other devices work, and the dead device can be taken off.
+        # The machine still runs: it computes, its other devices work, and the killed device can be removed.
         assert guest.output_of("echo $((6 * 7)); cat /proc/uptime | wc -l").split() == ["42", "1"]
         guest.output_of("ip link set eth0 down; modprobe -r ixgbe; [ ! -e /sys/class/net/eth0 ]", seconds=60)
         assert alarms(guest) == []

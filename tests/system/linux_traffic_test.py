@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """TCP between Linux on the soft card and this machine's kernel in a network namespace: every byte, with every offload, behind an IOMMU.
 
-Nothing between the two may lose a frame or change the order of two: what tap device, card and driver count is the same to the frame, and
-none of them counts an error. So no retransmission is the card's doing. TCP itself sends a segment twice all the same where a busy host
-stops one of the two for longer than its timers wait; how many that were is recorded, and says nothing of the card.
+Nothing between the two ends may lose or reorder frames. Tap device, card and driver must count the same number of frames, and no errors. So
+the card causes no retransmission. TCP itself still retransmits if a busy host stops one end for longer than its timers. The number of those
+retransmissions is recorded and not judged.
 
 `./neap soak` gives the first transfer a minute, with Debian 13's kernel.
 """
@@ -33,13 +33,13 @@ for i in $(seq 50); do ip addr show eth0 | grep -q tentative || break; sleep 0.1
 {reached(OURS)} && ethtool -C eth0 rx-usecs 20
 """
 )
-# By their names for `ethtool -K`.
+# Their names for `ethtool -K`.
 OFFLOADS = ("rx", "tx", "sg", "tso", "gro", "lro", "rxhash", "rxvlan", "txvlan", "ntuple")
-# With buffers for two frames ixgbe tells Linux a wrong size of what the card has joined, and Linux says so, once; with the buffers of
-# `legacy-rx` it tells what the card told.
+# With buffers for two frames, ixgbe reports a wrong size of joined segments to Linux, and Linux logs that once. With the buffers of
+# `legacy-rx`, it reports the card's size.
 JOINED_WRONGLY = "TCP: ethN: Driver has suspect GRO implementation, TCP performance may be compromised."
-# What the driver says when the link goes while frames wait in its rings, as they do here: why it resets the card, and that it does. Any
-# other cause of a reset has a warning of its own.
+# The driver's messages if the link goes down while frames wait in its rings: the reason for the reset, and the reset. Any other cause of a
+# reset has a warning of its own.
 LINK_LOST = "ixgbe N:N:N.N ethN: initiating reset to clear Tx work after link loss"
 RESET = "ixgbe N:N:N.N ethN: Reset adapter"
 KNOWN = frozenset({JOINED_WRONGLY, LINK_LOST, RESET})
@@ -63,7 +63,7 @@ def booted(linux_image: GuestImage, namespace: Namespace) -> Iterator[LinuxGuest
 
 @pytest.fixture
 def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
-    """The guest, with every offload that it has on, and its traffic server."""
+    """The guest with all its default offloads, and its traffic server."""
     booted.output_of(BRING_UP + "\n" + SERVE, seconds=PATIENT_SECONDS)
     set_offloads(booted, OFFLOADS)
     yield booted
@@ -76,17 +76,17 @@ def set_offloads(guest: LinuxGuest, on: tuple[str, ...]) -> None:
 
 
 class Flow:
-    """Runs traffic from the namespace, and looks at both ends before and after."""
+    """Runs traffic from the namespace, and reads the counters of both ends before and after."""
 
     def __init__(self, guest: LinuxGuest, namespace: Namespace, image: GuestImage) -> None:
         self.guest, self.namespace, self.image = guest, namespace, image
 
     def transfer(self, way: str, seconds: float = SECONDS, host: str = GUEST, flows: int = FLOWS) -> int:
-        """Sends `up` to or `down` from the guest, compares every byte, and gives their number."""
+        """Sends `up` to the guest or `down` from it, compares every byte, and gives their number."""
         argv = [str(self.image.traffic), way, host, str(TRAFFIC_PORT), str(seconds), str(flows)]
-        said = self.namespace.run(" ".join(argv), seconds=seconds + 180)
-        count = int(re.match(r"bytes (\d+) ms \d+", said)[1])
-        assert count > 0, said
+        output = self.namespace.run(" ".join(argv), seconds=seconds + 180)
+        count = int(re.match(r"bytes (\d+) ms \d+", output)[1])
+        assert count > 0, output
         return count
 
 
@@ -105,7 +105,7 @@ def tcp_counters(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Counts:
-    """What each of those that a frame passes has counted."""
+    """The counters at each point of a frame's way."""
 
     linux: dict[str, int]  # the guest's TCP
     ours: dict[str, int]  # this machine's TCP, in the namespace
@@ -117,7 +117,7 @@ class Counts:
         return Counts(*({name: now[name] - was.get(name, 0) for name in now} for now, was in pairs))
 
     def on_their_way(self) -> dict[str, int]:
-        """Frames that the one has sent and the other does not count: none where none is lost and none on its way."""
+        """Frames that one side has sent and the other side has not counted. The values are zero unless frames are lost or in flight."""
         return {
             "to the guest": self.tap["tx_packets"] - self.driver["rx_pkts_nic"],
             "from the guest": self.driver["tx_pkts_nic"] - self.tap["rx_packets"],
@@ -125,7 +125,7 @@ class Counts:
 
 
 def counts(flow: Flow) -> Counts:
-    """All counters, read while no frame was on its way, so that they can be compared; whatever they are if that takes too long."""
+    """All counters, read while no frame was in flight, so that they can be compared. If that does not happen in time, the latest values."""
     both = "cat /proc/net/snmp /proc/net/netstat"
     for _ in range(QUIET_TRIES):
         before = tap_counters(flow.namespace)
@@ -146,7 +146,7 @@ def tap_counters(namespace: Namespace) -> dict[str, int]:
 def test_every_byte_arrives_with_all_offloads_and_no_frame_is_lost(flow: Flow, buffers: str, way: str, record_property) -> None:
     guest = flow.guest
     legacy = buffers == "legacy"
-    # Every frame of the namespace's is the guest's business, so that one count tells how many came.
+    # All frames in the namespace belong to the guest, so one counter shows how many arrived.
     guest.output_of(
         f"ethtool --set-priv-flags eth0 legacy-rx {'on' if legacy else 'off'}\nip link set eth0 allmulticast on\n{BRING_UP}",
         seconds=PATIENT_SECONDS,
@@ -168,7 +168,7 @@ def test_every_byte_arrives_with_all_offloads_and_no_frame_is_lost(flow: Flow, b
     pauses = seen.driver["tx_flow_control_xon"] + seen.driver["tx_flow_control_xoff"]
     record_property("sent_again", f"{sender['TcpRetransSegs']}, {pauses} pauses")
     assert receiver["TcpInErrs"] == receiver["TcpInCsumErrors"] == 0
-    # Whoever sends again brings disorder himself. And segments that found no room in the receiver's own queues are missing in the order.
+    # A retransmission itself reorders segments. Segments that the receiver drops because its queues are full also change the order.
     if sender["TcpRetransSegs"] == receiver["TcpExtTCPBacklogDrop"] == receiver["TcpExtTCPRcvQDrop"] == 0:
         assert receiver["TcpExtTCPOFOQueue"] == 0, "segments changed their order"
     assert not legacy or complaints(guest) == []
@@ -216,7 +216,7 @@ def test_vlans(flow: Flow, by_card: bool) -> None:
             guest.output_of(f"ip link set {device} up || exit 1\n{reached(f'10.0.{TAG}.1')}", seconds=PATIENT_SECONDS)
             for way in ("up", "down"):
                 flow.transfer(way, host=address)
-            # A tag that nobody asked for stops at the card's filter; a broadcast with the other one comes in.
+            # The card's filter drops a tag that was not configured. A broadcast with the other tag arrives.
             before = statistics(guest)["rx_packets"]
             namespace.run(f"ping -b -c {BROADCASTS} -i 0.01 -W 1 -I {other} 10.0.9.255 || true")
             guest.output_of(reached(f"10.0.{TAG}.1"), seconds=PATIENT_SECONDS)
@@ -230,7 +230,7 @@ def test_vlans(flow: Flow, by_card: bool) -> None:
 
 
 @pytest.mark.parametrize("fault", ["drop both", "corrupt both", "reorder both"], ids=lambda fault: fault.split()[0])
-def test_every_byte_arrives_though_one_frame_in_a_hundred_does_not(flow: Flow, fault: str) -> None:
+def test_every_byte_arrives_though_one_frame_in_a_hundred_is_lost(flow: Flow, fault: str) -> None:
     machine = flow.guest.machine
     machine.card_command(f"fault {fault} chance 0.01")
     try:
@@ -254,5 +254,5 @@ def test_down_and_up_under_load(flow: Flow) -> None:
     sender = namespace.spawn(argv)
     for _ in range(2):
         guest.output_of(f"sleep 1; ip link set eth0 down; sleep 0.3; {BRING_UP}", seconds=PATIENT_SECONDS)
-    said = sender.communicate(timeout=180)[0].decode()
-    assert sender.returncode == 0 and re.match(r"bytes [1-9]", said), said
+    output = sender.communicate(timeout=180)[0].decode()
+    assert sender.returncode == 0 and re.match(r"bytes [1-9]", output), output

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The load generator against servers that are not its own tests': stock memcached on loopback, and Neap's, whose log has to agree with it.
+"""The load generator against independent servers: stock memcached on loopback, and Neap's, whose log must agree with the generator's
+figures.
 
-Nothing here is a promise of speed. What is asked of a rate is that the generator keeps to it: that it sends as many requests as the
-schedule has, and that each of them is accounted for.
+No speed is promised here. The tests check that the generator keeps its rate: it sends as many requests as the schedule has, and accounts
+for each of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from namespaces import Namespace
 from servers import GUEST_PORT, NeapServer, Server, StockServer
 
 from tools import build
-from tools.control import Control
+from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
@@ -36,10 +37,10 @@ START_SECONDS = 30.0
 NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
 CONTROL_PORT = 5002
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
-# From one peak to the next, on a machine that has other things to do, nothing can be promised: so the peak is taken anew each time.
+# On a busy machine, the peak differs from one measurement to the next. So each test measures its own peak.
 ATTEMPTS = 3
 STOCK_CONNECTIONS = ["--connections", "16", "--depth", "4"]
-# A machine that is busy otherwise makes requests late, never lost.
+# On a busy machine, requests are answered late but never lost.
 PATIENT = ["--time-out", "60"]
 
 
@@ -56,7 +57,7 @@ def load(server: Server, *words: str) -> dict:
 
 
 def answered(figures: dict, client: str = "loading") -> int:
-    """How many requests of the window were answered, all of them well and none of them left over."""
+    """The number of the window's requests that were answered. All answers must be right, and none may be missing."""
     requests = figures[client]["requests"]
     assert requests["errors"] == 0, requests
     count = sum(requests["outcomes"].values())
@@ -72,10 +73,10 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """With fixed gaps: there, chance has no part in how many requests a window has.
+    """The gaps are fixed, so that the number of requests in a window is not random.
 
-    What a busy machine may do is keep both programs from running as the window ends. Then the last answers come after it, and each of
-    them has been waited for since its own moment: so no more may be missing than were due within the longest latency.
+    A busy machine may stop both programs just before the window ends. The last answers then arrive after its end, with latencies that show
+    the delay. So the number of missing answers must not exceed the number of requests due within the longest latency.
     """
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
@@ -94,17 +95,18 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 
 @pytest.mark.parametrize("arrivals", ["exponential", "gpareto", "bursts:4"])
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
-    """All that its own arrivals meant is answered; and they meant what was asked, within what their number allows."""
+    """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
     figures = load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS)
     count = answered(figures)
-    # Five deviations of a count of bursts of four; those of the others are smaller.
+    # Five standard deviations of the number of requests if they come in bursts of four. With the other distributions the number varies
+    # less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 @pytest.mark.parametrize("protocol", ["text", "meta", "binary"])
 def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, protocol: str, transport: str) -> None:
-    """Replies of several datagrams among them; a request has to fit into one."""
+    """Some replies consist of several datagrams. A request has to fit into one."""
     largest = 1300 if transport == "udp" else 5000
     words = ["--protocol", protocol, "--check-bytes", "--update", "0.3", "--value-size", f"uniform:1:{largest}", "--keys", "500"]
     figures = load(stock_memcached, *words, "--rate", "1500", "--seconds", "1", "--warm-up", "0", *["--udp"][: transport == "udp"])
@@ -115,7 +117,7 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 
 @pytest.mark.image_only
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
-    """Four networks, joined by a bridge: the server's, two agents', the master's. All their books add up to the server's own."""
+    """Four networks, joined by a bridge: the server's, two agents', the master's. The totals of the generators must equal the server's."""
     with contextlib.ExitStack() as resources:
 
         def namespace(beside: Namespace | None = None) -> Namespace:
@@ -158,10 +160,10 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         (figures,) = whole["runs"]
         assert asked_for(site) == 500 + answered(figures) + answered(figures, "measuring")
         assert figures["connections"] == {"opened": 44, "refused": 0, "lost": 0}
-        # One kernel has one clock: what is noted of the others' is no further off than its reading took.
+        # All agents run on this kernel and use its clock. So a recorded clock offset must be no larger than the time that a reading takes.
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
-        # Who really loaded: each cable has carried its share.
+        # Proof that each agent sent load: each cable has carried its share.
         links = [json.loads(machine.run("ip", "-json", "-statistics", "link", "show", "cable")) for machine in machines]
         sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
         assert min(sent_bytes) > 20_000, sent_bytes
@@ -179,7 +181,7 @@ with socket.create_connection(("{NETWORK}.1", 11211), 5) as connection:
 
 
 def asked_for(site: Namespace) -> int | None:
-    """Gets and sets that the server in a namespace has had; None if it does not answer."""
+    """The number of gets and sets that the server in a namespace has received; None if it does not answer."""
     argv = [*site.enter(), sys.executable, "-S", "-c", STATISTICS]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_SECONDS)
     counts = dict(re.findall(r"^STAT (\w+) (\d+)$", done.stdout, re.MULTILINE))
@@ -187,7 +189,7 @@ def asked_for(site: Namespace) -> int | None:
 
 
 def lines_of_the_page() -> list[list[str]]:
-    """The commands of docs/load.md's options, as words behind `./neap load TARGET`."""
+    """The commands under docs/load.md's options, as words for `./neap load TARGET`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
     block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
@@ -195,7 +197,7 @@ def lines_of_the_page() -> list[list[str]]:
 
 
 def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a shorter time, and with a promise that only a server out of breath breaks."""
+    """With a shorter time, and with a target that only an overloaded server misses."""
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
     Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
@@ -215,7 +217,7 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
 
 
 class WatchedServer(NeapServer):
-    """Neap's memcached with its control."""
+    """Neap's memcached with its control connection."""
 
     def __init__(self) -> None:
         super().__init__(cores=2, arguments=["memory=128M"], ports=[CONTROL_PORT])
@@ -224,7 +226,7 @@ class WatchedServer(NeapServer):
         return Control(LOOPBACK, self.machine.port(CONTROL_PORT))
 
     def asked_for(self) -> int:
-        """Gets and sets since it booted, as it counts them itself."""
+        """The server's own count of gets and sets since boot."""
         with self.connect() as wire:
             counts = wire.statistics()
         return int(counts["cmd_get"]) + int(counts["cmd_set"])
@@ -240,7 +242,8 @@ def neap_memcached() -> Iterator[WatchedServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """To the last one, and so does the server. Without a warm-up, whose last requests would be under way as the log begins."""
+    """They agree exactly, and so does the server's own count. There is no warm-up, because its last requests would be in flight when the
+    log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = neap_memcached.asked_for(), neap_memcached.machine.port(CONTROL_PORT)
@@ -251,14 +254,15 @@ def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedSer
     collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
     total = summary.summarise(decode.load([str(tmp_path / "log")]))["total"]
     assert total["requests"] == count
-    # Its clock and ours: a reading whose way was short enough to mean something.
+    # One reading of the machine's clock and ours must have had a short enough round trip.
     clock = figures["log"]["clock"]
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
 
 
 @pytest.fixture
 def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A place for runs of our own, so that `memcached` means ours. A socket's name has to be short."""
+    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
+    short."""
     with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
         monkeypatch.setenv("XDG_RUNTIME_DIR", place)
         yield
@@ -279,14 +283,14 @@ def test_one_command_boots_loads_and_keeps_log_and_figures(own_runs: None, tmp_p
     (figures,) = json.loads((out / "load.json").read_text())["runs"]
     count = answered(figures)
     assert "[StartTime:" in (out / "load.hlog").read_text()
-    # The log begins with the window as nearly as this machine can: some of the warm-up may be under way by then, some of the window gone.
+    # The log begins at about the start of the window. If it begins earlier, it has some warm-up requests; if later, it lacks some requests.
     logged = summary.summarise(decode.load([str(out / "log")]))["total"]["requests"]
     assert logged > 0 and abs(logged - count) < 200
     assert port_is_free(port)
 
 
 @pytest.mark.image_only
-def test_ctrl_c_ends_load_and_machine_and_prints_what_there_is(own_runs: None) -> None:
+def test_ctrl_c_ends_load_and_machine_and_prints_the_results_so_far(own_runs: None) -> None:
     port = free_port()
     child = start("run", "memcached", "--forward", f"{port}:{GUEST_PORT}", "--load", "usr", "--rate", "200", "--load-seconds", "600")
     patience = threading.Timer(RUN_SECONDS, child.terminate)
@@ -304,12 +308,12 @@ def test_ctrl_c_ends_load_and_machine_and_prints_what_there_is(own_runs: None) -
         child.wait()
     assert child.returncode == 128 + signal.SIGINT, text + complaints
     assert "stopped before its time" in text and "requests/s achieved of 200.0 asked" in text, text + complaints
-    assert complaints.endswith("\nneap: ended\n")
+    assert complaints.endswith("\nneap: interrupted\n")
     assert port_is_free(port)
 
 
 @pytest.mark.image_only
-def test_a_name_is_enough_for_what_runs_here_and_a_run_of_its_log_is_left_alone(own_runs: None) -> None:
+def test_a_name_is_enough_for_a_local_run_whose_running_log_is_left_alone(own_runs: None) -> None:
     with WatchedServer() as server:
         server.machine.describe("memcached", CONTROL_PORT)
         words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]

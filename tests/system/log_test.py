@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The log of a real run on four cores: whichever way it comes, it is the same, and nothing of it is lost without being named."""
+"""The log of a real run on four cores: it is the same by each way of fetching it, and every lost entry is counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from servers import LOOPBACK, DebianProgram, NeapServer
 
 from tools import build, top
-from tools.control import Control, fields_of
+from tools.control_client import Control, fields_of
 from tools.log import decode, layout, summary
 from tools.process import spawn, stop, wait_until
 
@@ -38,7 +38,7 @@ def server() -> Iterator[NeapServer]:
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The control server; no run is on."""
+    """The control server; no run is in progress."""
     address = f"{LOOPBACK}:{server.machine.port(5002)}"
     with connect(server) as control:
         if fields_of(control.ask("status"))["logging"] == "on":
@@ -57,7 +57,7 @@ def ctl(address: str, *lines: str) -> list[str]:
 
 
 def connect(server: NeapServer) -> Control:
-    # Under full load QEMU's network may lose the SYN of a connection that it has long accepted on its side, more than once.
+    # Under full load, QEMU's network may lose the SYN of a connection several times, although it accepted the connection on its own side.
     return Control(LOOPBACK, server.machine.port(5002), answer_seconds=60)
 
 
@@ -71,7 +71,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 class Load:
-    """Many connections that keep the machine busy, by libmemcached's own load generator, until the `with` block ends."""
+    """Keeps the machine busy with many connections of libmemcached's load generator, until the `with` block ends."""
 
     def __init__(self, server: NeapServer, connections: int = CONNECTIONS) -> None:
         self._server = server
@@ -81,7 +81,7 @@ class Load:
     def __enter__(self) -> Load:
         before = core_counters(self._server, "rx_frames")
         self._process = spawn(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Connections come up one after the other. Which core one comes to is RSS's choice, by its port.
+        # The connections are opened one after the other. RSS selects the core of each connection by its port.
         wait_for(lambda: sum(now > old + 500 for now, old in zip(core_counters(self._server, "rx_frames"), before)) >= 2)
         return self
 
@@ -91,7 +91,7 @@ class Load:
 
 
 def socat(server: NeapServer, core: int) -> bytes:
-    """As the README and the ancestor have it."""
+    """The command of the README and of the studies."""
     command = f'echo "get,{core}" | socat -t 10 - TCP4:{LOOPBACK}:{server.machine.port(5002)}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
     assert found["remarks"] == []
     assert sum(row["interrupts"] > 100 and row["application_rx_frames"] > 100 for row in found["cores_detail"]) >= 2
     assert found["total"]["requests"] > 100
-    # The emulated CPU counts nothing, and says so.
+    # The emulated CPU has no performance counters, and the log says so.
     assert found["total"]["joules"] is None and found["total"]["ipc"] is None
 
 
@@ -137,19 +137,19 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
         ctl(address, "itr,8us", "idle,halt")
         time.sleep(3)
         ctl(address, "itr,100us", "stop")
-    said, complaints = collector.communicate(timeout=COMMAND_SECONDS)
+    printed, complaints = collector.communicate(timeout=COMMAND_SECONDS)
     assert collector.returncode == 0, complaints
-    run = json.loads(said)
+    run = json.loads(printed)
     neap("log", "fetch", address, "--out", str(tmp_path / "fetched"))
     assert logs(tmp_path / "live") == logs(tmp_path / "fetched")
     assert run["gaps"] == [] and [row["unwritten"] for row in run["files"]] == [0] * CORES and run["breaks"] == 0
     changes = {(row["core"], row["changed"], row["itr_us"]) for row in run["settings"]}
     assert {(core, "itr", itr) for core in range(CORES) for itr in (8, 100)} <= changes
     found = summary.summarise(decode.load([str(tmp_path / "live")]))
-    assert found["total"]["control_tx_bytes"] > layout.LINE_BYTES * 1000, "the stream is counted, and apart"
+    assert found["total"]["control_tx_bytes"] > layout.ENTRY_BYTES * 1000, "the stream is counted, and apart"
 
 
-def test_a_collector_that_is_killed_in_the_middle_is_followed_by_one_that_goes_on(server: NeapServer, address: str, tmp_path: Path) -> None:
+def test_a_second_collector_resumes_after_one_that_was_killed(server: NeapServer, address: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out)]
     with Load(server):
@@ -220,8 +220,8 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
     assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
 
 
-def test_what_a_small_log_overwrote_is_named_to_the_line(tmp_path: Path) -> None:
-    # Sixteen connections miss one of two cores once in 30,000 runs.
+def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
+    # In one of 30,000 runs, all sixteen connections are on the same one of the two cores.
     with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"], ports=[5002]) as server:
         address = f"{LOOPBACK}:{server.machine.port(5002)}"
         with Load(server):
@@ -235,7 +235,7 @@ def test_what_a_small_log_overwrote_is_named_to_the_line(tmp_path: Path) -> None
     for row in run["files"]:
         header = layout.read_header(tmp_path / "fetched" / f"core{row['core']}.log")
         lost = sum(gap["lines"] for gap in run["gaps"] if gap["core"] == row["core"])
-        assert row["lines"] + lost == header.first + header.lines, "what came and what is missing is all that there was"
+        assert row["lines"] + lost == header.first + header.entries, "what came and what is missing is all that there was"
         assert header.first > 0, "the log was overwritten"
         name = f"core{row['core']}.log"
         assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "fetched" / name).read_bytes()

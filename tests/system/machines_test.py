@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""memcached answers on every kind of machine that people have: chipsets, processors, nodes, much memory; and what it says of itself."""
+"""memcached answers on every common kind of machine: chipsets, CPU models, nodes, much memory. The machine's reports about itself are
+right."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from servers import NeapServer
 
 from tools import build, ctl
-from tools.control import fields_of
+from tools.control_client import fields_of
 from tools.machine import LOOPBACK
 
 pytestmark = pytest.mark.image_only
@@ -35,7 +36,7 @@ def test_it_answers_on(options: dict) -> None:
         server.check()
 
 
-def test_what_it_is_and_what_it_said_can_be_asked_for(capsys: pytest.CaptureFixture) -> None:
+def test_its_description_and_its_boot_log_can_be_fetched(capsys: pytest.CaptureFixture) -> None:
     words = [*SMALL, "control_token=s3cret-s3cret", "panic=reboot"]
     with NeapServer(arguments=words, ports=[CONTROL_PORT], restarts=True) as server:
         target = f"{LOOPBACK}:{server.machine.port(CONTROL_PORT)}"
@@ -46,16 +47,16 @@ def test_what_it_is_and_what_it_said_can_be_asked_for(capsys: pytest.CaptureFixt
 
         facts = fields_of(ask("boot"))
         assert facts["application"] == "memcached" and facts["build"].startswith("release, gcc ")
-        # Which it was built from; another one may be checked out by now.
+        # The commit of the build; another one may be checked out by now.
         assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", facts["commit"])
         assert f'"{facts["commit"]}"' in (build.BUILD / "image/boot/commit.cpp").read_text()
         assert facts["words"] == "memory=64M log=1K control_token=*** panic=reboot"
         assert (facts["boot"], facts["panic_before"]) == ("1", "no")
         assert ask("last_panic") == ""
-        said = ask("dmesg").splitlines()
-        assert said == server.machine.lines[: len(said)] and "memcached: listening on" in said[-1]
-        assert any(line.startswith("neap: command line: ") and line.endswith("control_token=*** panic=reboot") for line in said)
-        assert "s3cret" not in "\n".join(said)
+        lines = ask("dmesg").splitlines()
+        assert lines == server.machine.lines[: len(lines)] and "memcached: listening on" in lines[-1]
+        assert any(line.startswith("neap: command line: ") and line.endswith("control_token=*** panic=reboot") for line in lines)
+        assert "s3cret" not in "\n".join(lines)
 
         lines = len(server.machine.lines)
         server.machine.qmp("inject-nmi")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Input that no client should send. Each gets the protocol's own error, costs nobody else anything, and never takes the machine down."""
+"""Input that no client should send. Each gets the protocol's own error, does not affect other clients, and never crashes the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENT_ERROR = rb"CLIENT_ERROR .*"
 ANY_ERROR = rb"(?:ERROR|CLIENT_ERROR .*|SERVER_ERROR .*)"
 TOO_LARGE = rb"SERVER_ERROR object too large for cache"
 LONG_KEY = b"k" * 251
-# After an error about a line whose data block follows, the server may take that block for commands: some more errors.
+# If a line is refused and its data block follows, the server may parse that block as commands, which causes some more errors.
 STRAY_ERRORS_MAX = 3
 
 CATALOGUE = {
@@ -66,7 +66,7 @@ CATALOGUE = {
 
 
 def read_until_version(wire: Wire) -> None:
-    """Asks for the version; before its answer only a few errors may come."""
+    """Requests the version. Before its answer, only a few errors may come."""
     wire.send(b"version\r\n")
     for _ in range(STRAY_ERRORS_MAX + 1):
         line = wire.read_line()
@@ -99,7 +99,7 @@ def test_a_value_over_the_limit_is_swallowed(server: Server, excess: int) -> Non
             sent += piece
         wire.send(b"\r\n")
         assert re.fullmatch(TOO_LARGE, wire.read_line())
-        # Not one byte of the value was taken for a command, and no stale value is left.
+        # No byte of the value was parsed as a command, and no stale value is left.
         wire.ask(b"get large\r\n", b"END\r\n")
         wire.store(b"large", b"again")
 
@@ -116,7 +116,7 @@ def test_an_append_beyond_the_limit_is_refused(server: Server) -> None:
 
 @pytest.mark.parametrize("start", [b"", b"set ", b"set k 0 0 ", b"incr k ", b"\x01"])
 def test_a_megabyte_without_a_line_end(server: Server, start: bytes) -> None:
-    """Such a line must not be collected for ever: the connection is closed, or answered with an error."""
+    """Such a line must not be buffered without limit: the server closes the connection, or answers with an error."""
     with server.connect() as wire:
         ended = False
         try:
@@ -171,8 +171,8 @@ def test_binary_headers_that_contradict_themselves(server: Server, opcode: int, 
         wire.expect_closed()
 
 
-def test_half_open_connections_hold_nobody_up(server: Server) -> None:
-    """A hundred clients stop in the middle: of a command, of a data block, of a binary header, or before the first byte."""
+def test_half_open_connections_do_not_block_others(server: Server) -> None:
+    """A hundred clients stop midway: in a command, in a data block, in a binary header, or before the first byte."""
     starts = [b"", b"ge", b"get k", b"set k 0 0 100\r\nonly a part", b"\x80", binary_request(1, b"k", b"v" * 50, b"\0" * 8)[:40]]
     with contextlib.ExitStack() as stack:
         for number in range(100):
@@ -199,10 +199,10 @@ def test_resets_in_the_middle_of_a_value_leak_no_connection(server: Server) -> N
         assert wire.fetch(b"broken") is None
 
 
-def wait_for_connections(server: Server, most: int, seconds: float = 60) -> None:
-    """Until the server counts at most `most` open connections."""
+def wait_for_connections(server: Server, maximum: int, seconds: float = 60) -> None:
+    """Waits until the server reports at most `maximum` open connections."""
     with server.connect() as wire:
         deadline = time.monotonic() + seconds
-        while (count := int(wire.statistics()["curr_connections"])) > most:
+        while (count := int(wire.statistics()["curr_connections"])) > maximum:
             assert time.monotonic() < deadline, f"{count} connections are still open"
             time.sleep(0.2)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""memcached's own tests (`t/*.t` of its source package) against the server here, by their own means (T_MEMD_USE_DAEMON).
+"""memcached's own tests (`t/*.t` of its source package) against our server, by the suite's own setting for that (T_MEMD_USE_DAEMON).
 
-Named below are those that ask for the classic protocols alone. The others need what this server does not have (meta commands, slab
-statistics, extstore, TLS, the proxy) or start memcached themselves with options, move its clock, or look at the limits of its one
-process.
+The list below has the tests that need only the classic protocols. The others need features that this server lacks (meta commands, slab
+statistics, extstore, TLS, the proxy). Or they start memcached with options, set its clock, or check the limits of its single process.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from tools.errors import Failure
 
 SUITE_SECONDS = 120
 FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
-# This one wants a limit of 1 MiB for a value; the stock server was started with another one.
+# This test expects a limit of 1 MiB for a value; the stock server was started with another one.
 FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache. It looks for a memcached to ask for its options, so one that has none is put there."""
+    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake one without options is put
+    there."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Sets and gets by pymemcache from many connections at once, every value compared with what was stored.
 
-Each client has keys of its own, and a value is made from a seed that only its client knows: so a lost update, a mixed-up key, a
-torn or stale value and a byte of somebody else's connection all show as a difference.
+Each client has its own keys, and makes each value from a seed that no other client uses. So a lost update, a mixed-up key, a torn or stale
+value, and a byte of another connection all show as a difference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SET_SHARE = 0.4
 
 @dataclass(frozen=True)
 class Stored:
-    """What a key holds, as the seed and size that its value is made from."""
+    """The value of a key, as the seed and size that it is made from."""
 
     seed: int
     size: int
@@ -35,7 +35,7 @@ class Stored:
 
 
 class Worker:
-    """One client on one connection, and the record of what its keys must hold."""
+    """One client on one connection, and the record of its keys' expected values."""
 
     def __init__(self, number: int, operations: int, large_values: int, server: Server) -> None:
         self.number = number
@@ -56,7 +56,7 @@ class Worker:
                 if step in self._large_at:
                     self._set(f"large-{self.number}-{step}", LARGE_BYTES)
                 elif self._random.random() < SET_SHARE or not self.stored:
-                    # Spread evenly over the orders of magnitude, so that one-byte values come as often as large ones.
+                    # Spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
                     size = min(SMALL_BYTES_MAX, int(2 ** self._random.uniform(0, 13.01)))
                     self._set(f"key-{self.number}-{self._random.randrange(KEYS_PER_CLIENT)}", size)
                 else:

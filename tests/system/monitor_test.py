@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`idle=monitor` in a whole system: memcached answers though no interrupt of the card comes, and the log says that memory woke the cores.
+"""`idle=monitor` in a whole system: memcached answers without interrupts of the card, and the log shows that memory writes woke the cores.
 
-The emulator's MWAIT returns at once; `mwait=assumed` has the kernel repeat it until the line is written or an interrupt was taken.
+The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the line was written or an interrupt was taken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wire import Wire
 pytestmark = pytest.mark.image_only
 
 CORES = 2
-CONNECTIONS_MOST = 40
+CONNECTIONS_MAX = 40
 ROUNDS = 12
 VALUE_BYTES = (1, 100, 5000, 60_000)
 # `idle_state` and `cause` in docs/log-format.md.
@@ -26,20 +26,20 @@ NOT_ASLEEP, BY_INTERRUPT, BY_MEMORY, BY_TIMER, BY_CORE, UNKNOWN = range(6)
 
 
 def connect_to_all_cores(server: ObservedServer, stack: contextlib.ExitStack) -> list[Wire]:
-    """Connections until every core has had frames of one: RSS goes by the client's port."""
+    """Opens connections until every core serves at least one. RSS selects the core by the client's port."""
     before = server.card_traffic()
     wires = []
-    while len(wires) < CONNECTIONS_MOST:
+    while len(wires) < CONNECTIONS_MAX:
         wires.append(stack.enter_context(server.connect(60)))
         wires[-1].ask_line(b"version\r\n")
         after = server.card_traffic()
         if all(after[core]["rx_frames"] - before[core]["rx_frames"] > 5 for core in range(CORES)):
             return wires
-    raise AssertionError(f"{CONNECTIONS_MOST} connections did not reach every core")
+    raise AssertionError(f"{CONNECTIONS_MAX} connections did not reach every core")
 
 
 def store_and_fetch(wires: list[Wire]) -> int:
-    """Values of several sizes by each connection in turn, compared; returns how many requests that were."""
+    """Stores, fetches and compares values of several sizes on each connection in turn; gives the number of requests."""
     content = random.Random(1)
     for turn in range(ROUNDS):
         for number, wire in enumerate(wires):
@@ -49,7 +49,7 @@ def store_and_fetch(wires: list[Wire]) -> int:
     return 2 * ROUNDS * len(wires)
 
 
-def test_the_cards_writes_alone_wake_a_core_that_monitors_and_the_log_says_so() -> None:
+def test_only_the_cards_writes_wake_a_monitoring_core_and_the_log_shows_it() -> None:
     words = ["memory=64M", "log=64K", "log_idle=on", "mwait=assumed", "idle=halt"]
     with (
         ObservedServer(cores=CORES, memory="512M", arguments=words, time_scale=1) as server,
@@ -57,15 +57,15 @@ def test_the_cards_writes_alone_wake_a_core_that_monitors_and_the_log_says_so() 
         server.control() as control,
     ):
         wires = connect_to_all_cores(server, stack)
-        assert "idle=monitor" in control.told("idle,monitor")
+        assert "idle=monitor" in control.ok_answer("idle,monitor")
         server.machine.card_command("reset-counters")
         server.machine.card_command(f"trace start {TRACE_ENTRIES}")
-        control.told("start")
+        control.ok_answer("start")
         requests = store_and_fetch(wires)
-        control.told("stop")
+        control.ok_answer("stop")
         trace = server.stop_trace()
         accesses = server.machine.card_counters()
-        assert "idle=halt" in control.told("idle,halt")
+        assert "idle=halt" in control.ok_answer("idle,halt")
         logs = [server.log(core) for core in range(CORES)]
 
     assert not any(trace.messages[core] for core in range(CORES)), "interrupts of the queues"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Networks of a test's own, so that its traffic meets nobody else's: namespaces of the kernel's, joined by pairs of virtual cables."""
+"""Private networks for tests, so that their traffic stays separate: network namespaces of the kernel, joined by veth pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ COMMAND_SECONDS = 30
 
 
 class Namespace:
-    """A network namespace that lives as long as a process in it. `beside`: another one, to which a cable may lead.
+    """A network namespace that exists as long as a process in it. `beside`: another namespace, to be joined with this one.
 
-    To a user who is not root they are root's of a user namespace; those that are to be joined have to be of the same one.
+    For a user other than root the network namespaces are inside a user namespace. Namespaces that are joined MUST be in the same user
+    namespace.
     """
 
     def __init__(self, beside: Namespace | None = None) -> None:
@@ -27,7 +28,7 @@ class Namespace:
         self.pid = self._keeper.pid
 
     def enter(self) -> list[str]:
-        """The words in front of a command that is to run inside."""
+        """The words in front of a command that run it inside."""
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={self.pid}", *user, "--net"]
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """NetPIPE's own program, Debian's NPtcp, against Neap in both roles and every mode; and Neap against Neap over two joined soft cards.
 
-Over control it is told how to serve and asked for what it measured.
+Control configures how Neap serves, and fetches its results.
 
-Sizes, repeats and results are compared line by line: what the two sides print must be about the same points. How fast it went is printed,
-never asserted.
+Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 import pytest
 from servers import CONNECT_PAUSE_SECONDS
 
-from tools import build, control
+from tools import build, control_client
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
 from tools.process import spawn, stop
 
@@ -36,7 +35,8 @@ START_SECONDS = 60
 RUN_SECONDS = 300
 LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps in +([0-9.]+) usec|(Integrity check passed))$")
 
-# What NPtcp is told, and the same for Neap. `-n` keeps them short; without it (the first) NPtcp and Neap choose the repeats themselves.
+# Words for NPtcp, and the same for Neap. `-n` keeps the runs short. In the first mode, which lacks it, NPtcp and Neap choose the repeats
+# themselves.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -49,7 +49,7 @@ MODES = {
 
 
 def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
-    """Index, bytes, repeats, and whether contents were checked, of each line that shows a result."""
+    """Index, bytes, repeats, and whether contents were checked, for each line with a result."""
     found = [LINE.match(line) for line in lines]
     return [(match[1], match[2], match[3], match[6] or "measured") for match in found if match]
 
@@ -63,25 +63,26 @@ def server() -> Iterator[Machine]:
 
 
 @pytest.fixture
-def told(server: Machine) -> Iterator[control.Control]:
+def control(server: Machine) -> Iterator[control_client.Control]:
     """A connection to the server's control."""
     time.sleep(CONNECT_PAUSE_SECONDS)
-    with control.Control(LOOPBACK, server.port(CONTROL_PORT)) as connection:
+    with control_client.Control(LOOPBACK, server.port(CONTROL_PORT)) as connection:
         yield connection
 
 
-def serve_as(told: control.Control, words: Sequence[str]) -> None:
-    """How NPtcp is served from now on; what is not said is as at first. The number of repeats is the transmitter's to say."""
-    said = dict(word.split("=", 1) for word in words)
-    checked = said.get("integrity") == "on"
+def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
+    """Configures how Neap serves NPtcp from now on. Omitted settings return to their defaults. The transmitter chooses the number of
+    repeats."""
+    given = dict(word.split("=", 1) for word in words)
+    checked = given.get("integrity") == "on"
     usual = {"from": "5" if checked else "1", "to": "10000000", "perturbation": "0" if checked else "3"}
     usual |= {name: "off" for name in ("stream", "bidirectional", "integrity", "reset")}
-    wanted = [f"{name}={value}" for name, value in (usual | said).items() if name != "repeats"]
-    assert told.ask(",".join(["netpipe", "serve", *wanted])).startswith("ok from=")
+    wanted = [f"{name}={value}" for name, value in (usual | given).items() if name != "repeats"]
+    assert control.ask(",".join(["netpipe", "serve", *wanted])).startswith("ok from=")
 
 
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
-    """NPtcp measures with the machine, to its end."""
+    """Runs NPtcp against the machine, until its measurement has ended."""
     argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
     return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
 
@@ -93,22 +94,22 @@ def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nptcp_measures_with_neap(mode: str, server: Machine, told: control.Control, tmp_path: Path) -> None:
+def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_client.Control, tmp_path: Path) -> None:
     options, words = MODES[mode]
-    serve_as(told, words)
+    serve_as(control, words)
     before = len(server.lines)
     done = nptcp(server, options, tmp_path / "np.out")
     assert done.returncode == 0, done.stdout + done.stderr
     server.wait_for_line(r"^netpipe: run \d+ finished$", 10, before)
-    said = server.lines[before:]
+    ours = server.lines[before:]
     theirs = done.stderr.splitlines()
-    show_side_by_side(theirs, said)
+    show_side_by_side(theirs, ours)
     assert len(points(theirs)) > 5
-    assert points(said) == points(theirs)
+    assert points(ours) == points(theirs)
     if mode.startswith("integrity"):
-        assert all(point[3] == "Integrity check passed" for point in points(said))
-    # Kept for control, in the form of NPtcp's own file: the same sizes on every line.
-    kept = told.ask("netpipe,results").split("; ")
+        assert all(point[3] == "Integrity check passed" for point in points(ours))
+    # Control returns the results in the format of NPtcp's own file: both have the same sizes, line by line.
+    kept = control.ask("netpipe,results").split("; ")
     assert kept[1] == "role=receiver" and kept[3] == "state=finished"
     written = (tmp_path / "np.out").read_text().splitlines()
     assert [line.split()[0] for line in kept[4:]] == [line.split()[0] for line in written]
@@ -119,23 +120,23 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, told: control.Cont
 def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     options, words = MODES[mode]
     with listening_nptcp(options, tmp_path) as port:
-        # The user network must reach the host for this; the peer listens there.
+        # The user network must be able to reach the host, because the peer listens there.
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", "core=1", *words]
         with Machine(build.image("netpipe"), cores=2, arguments=words, outside=True) as machine:
             assert machine.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(machine.lines)
-            said = machine.lines
-    for line in said:
+            ours = machine.lines
+    for line in ours:
         print(line)
     expected = sizes(words)
-    assert [(int(point[0]), int(point[1])) for point in points(said)] == list(enumerate(expected))
+    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(expected))
     if mode.startswith("integrity"):
-        assert all(point[3] == "Integrity check passed" for point in points(said))
-    assert "netpipe: run 1 finished" in said
+        assert all(point[3] == "Integrity check passed" for point in points(ours))
+    assert "netpipe: run 1 finished" in ours
 
 
 @contextlib.contextmanager
 def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
-    """NPtcp as a receiver, on the port given; it must end well when it has measured."""
+    """NPtcp as a receiver on the given port. After the measurement it must end with success."""
     port = free_port()
     with open(directory / "nptcp.log", "wb") as log:
         peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
@@ -148,23 +149,23 @@ def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
 
 
 def wait_until_listening(port: int) -> None:
-    """NPtcp takes one connection, so none is tried: the kernel's own list says who listens."""
+    """NPtcp accepts only one connection. So this function does not connect: it reads the kernel's list of listening sockets."""
     needle = f"{int.from_bytes(socket.inet_aton('0.0.0.0'), 'little'):08X}:{port:04X}"
     for _ in range(1000):
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         if any(row[1] == needle and row[3] == "0A" for row in rows):
             return
         time.sleep(0.01)
-    raise AssertionError(f"nobody listens on {port}")
+    raise AssertionError(f"no program listens on {port}")
 
 
 def sizes(words: Sequence[str]) -> list[int]:
-    """NetPIPE's series for these words, worked out anew."""
-    said = dict(word.split("=", 1) for word in words)
-    checked = said.get("integrity") == "on"
-    start = int(said.get("from", 5 if checked else 1))
-    end = int(said["to"].replace("M", "")) * (1 << 20 if said["to"].endswith("M") else 1)
-    reach = int(said.get("perturbation", 0 if checked else 3))
+    """NetPIPE's series of sizes for these words, computed independently."""
+    given = dict(word.split("=", 1) for word in words)
+    checked = given.get("integrity") == "on"
+    start = int(given.get("from", 5 if checked else 1))
+    end = int(given["to"].replace("M", "")) * (1 << 20 if given["to"].endswith("M") else 1)
+    reach = int(given.get("perturbation", 0 if checked else 3))
     length, step, number = start, max(start // 2, 1), 1 if start > 1 else 0
     series = []
     while length <= end:
@@ -177,66 +178,66 @@ def sizes(words: Sequence[str]) -> list[int]:
 
 @pytest.mark.parametrize("mode", ["to_1_MB", "streaming", "integrity_to_1_MB"])
 def test_neap_measures_with_neap(mode: str) -> None:
-    """Two machines on this host, their cards joined by a socket: no other network, no other program."""
+    """Two machines on this host, their cards joined by a socket. There is no other network and no other program."""
     _, words = MODES[mode]
     with tempfile.TemporaryDirectory(prefix="neap-") as directory:
         wire = f"{directory}/wire"
         image = build.image("netpipe")
         with Machine(image, cores=2, net=f"listen:{wire}", mac="02:82:59:90:00:0a", arguments=["ip=10.0.0.1/24", *words]) as server:
-            # The link is there when both are, so the server listens only then.
+            # The link is up once both machines run, so the server starts to listen only then.
             client_words = ["ip=10.0.0.2/24", "mode=client", "peer=10.0.0.1:5003", "wait=30s", *words]
             with Machine(image, cores=2, net=f"connect:{wire}", mac="02:82:59:90:00:0b", arguments=client_words) as client:
                 assert client.wait_exit(RUN_SECONDS) == SUCCESS, "\n".join(client.lines + server.lines)
                 server.wait_for_line(r"^netpipe: run 1 finished$", 10)
-            theirs, said = client.lines, server.lines
-    show_side_by_side(theirs, said)
-    assert len(points(said)) > 20
-    assert points(said) == points(theirs)
+            theirs, ours = client.lines, server.lines
+    show_side_by_side(theirs, ours)
+    assert len(points(ours)) > 20
+    assert points(ours) == points(theirs)
 
 
-def test_nobody_to_measure_with_is_said() -> None:
+def test_a_missing_peer_is_reported() -> None:
     words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"]
     with Machine(build.image("netpipe"), arguments=words, outside=True) as machine:
         assert machine.wait_exit(RUN_SECONDS) == FAILURE
         assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
 
 
-def test_a_run_begun_over_control(told: control.Control, tmp_path: Path) -> None:
-    """Neap as a client, told to by a line; on a core of one's choice."""
+def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Path) -> None:
+    """Neap as a client, started by a line on control, on a chosen core."""
     with listening_nptcp(["-u", "64", "-n", "5"], tmp_path) as port:
-        run = told.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
+        run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
         assert run.startswith("ok run="), run
-        answer = results_at_the_end(told, run.removeprefix("ok run="))
+        answer = results_at_the_end(control, run.removeprefix("ok run="))
     assert f"role=transmitter; peer={HOST_SEEN_FROM_INSIDE}:{port}; state=finished; 1 " in answer
     assert [int(line.split()[0]) for line in answer.split("; ")[4:]] == sizes(["to=64"])
-    # Nobody listens there now.
-    run = told.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port}")
-    assert "state=failed; reason=the peer " in results_at_the_end(told, run.removeprefix("ok run="))
+    # NPtcp has ended, so no program listens on that port now.
+    run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port}")
+    assert "state=failed; reason=the peer " in results_at_the_end(control, run.removeprefix("ok run="))
     for bad in ("netpipe", "netpipe,fly", "netpipe,run,peer=10.0.2.2", "netpipe,run,peer=10.0.2.2:9,core=4", "netpipe,serve,to=0"):
-        assert told.ask(bad).startswith("error: "), bad
+        assert control.ask(bad).startswith("error: "), bad
 
 
-def results_at_the_end(told: control.Control, number: str) -> str:
+def results_at_the_end(control: control_client.Control, number: str) -> str:
     for _ in range(600):
-        answer = told.ask(f"netpipe,results,{number}")
+        answer = control.ask(f"netpipe,results,{number}")
         if "state=running" not in answer:
             return answer
         time.sleep(0.1)
     raise AssertionError(f"run {number} does not end: {answer}")
 
 
-def test_bad_peers_hurt_nobody(server: Machine, told: control.Control, tmp_path: Path) -> None:
-    """Wrong words, absurd numbers, half messages, connections cut in the middle: NPtcp measures as before."""
+def test_bad_peers_do_not_affect_others(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
+    """Wrong words, absurd numbers, half messages, connections closed midway: NPtcp measures as before."""
     rng = random.Random(4)
     introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
-    serve_as(told, ["to=100"])
-    failures = control.fields_of(told.ask("stats"))
+    serve_as(control, ["to=100"])
+    failures = control_client.fields_of(control.ask("stats"))
     address = (LOOPBACK, server.port(GUEST_PORT))
     for number in range(60):
         time.sleep(CONNECT_PAUSE_SECONDS)
         with contextlib.suppress(OSError), socket.create_connection(address, 10) as stranger:
             stranger.settimeout(0.05)
-            said = rng.choice(
+            garbage = rng.choice(
                 [
                     b"GET / HTTP/1.1\r\n\r\n",
                     rng.randbytes(rng.randrange(1, 5000)),
@@ -247,15 +248,15 @@ def test_bad_peers_hurt_nobody(server: Machine, told: control.Control, tmp_path:
                     introduction + struct.pack(">I", 0x7FFFFFFF) + b"SyncMe" + b"b" * rng.randrange(20_000),
                 ]
             )
-            stranger.sendall(said)
+            stranger.sendall(garbage)
             if number % 3 == 0:
                 stranger.recv(100)
-            if number % 5 == 0:  # gone at once, with a reset
+            if number % 5 == 0:  # closed at once by a reset
                 stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     before = len(server.lines)
     done = nptcp(server, ["-u", "100", "-n", "5"], tmp_path / "np.out")
     assert done.returncode == 0, done.stdout + done.stderr
     server.wait_for_line(r"^netpipe: run \d+ finished$", 10, before)
-    after = control.fields_of(told.ask("stats"))
+    after = control_client.fields_of(control.ask("stats"))
     grown = {name: int(after[f"netpipe.{name}"]) - int(failures[f"netpipe.{name}"]) for name in ("strangers", "failed", "finished")}
     assert grown["strangers"] >= 5 and grown["failed"] >= 5 and grown["finished"] == 1, grown

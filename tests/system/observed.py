@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A machine that is watched from both sides: its own log and control connection, and the soft card's trace and counters.
+"""A machine observed from both sides: by its own log and control connection, and by the soft card's trace and counters.
 
-The log is read here by a few lines of struct and not by tools/log, so that two readers of the format can disagree.
+The log is parsed here with a few lines of struct, independently of tools/log, so that two readers of the format can disagree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from servers import NeapServer
 
-from tools import control
+from tools import control_client
 from tools.machine import LOOPBACK
 
 CONTROL_PORT = 5002
@@ -31,17 +31,17 @@ _RECORD = struct.Struct("<QBBHIIIIIII")
 _HEADER = struct.Struct("<8sIIIIQQQQII")
 
 
-class Control(control.Control):
-    """A connection to the guest's control port whose answers have to be good ones."""
+class Control(control_client.Control):
+    """A connection to the guest's control port. Every answer must begin with `ok`."""
 
-    def told(self, line: str) -> str:
-        """The answer behind `ok`; an AssertionError if it is another."""
+    def ok_answer(self, line: str) -> str:
+        """The answer after `ok`. Raises AssertionError for any other answer."""
         answer = self.ask(line)
         assert answer == "ok" or answer.startswith("ok "), f"{line}: {answer!r}"
         return answer[3:]
 
     def fetched(self, line: str) -> bytes:
-        """Everything that comes until the guest closes."""
+        """All bytes until the guest closes."""
         self.send(line)
         return self.read(LOG_BYTES_MAX, ANSWER_SECONDS)
 
@@ -64,17 +64,17 @@ class CoreLog:
     unwritten: int
     tsc_hz: int
     records: list[Record]
-    # Of each sleep, if the log has them: what was asked for and what ended it, as numbers.
+    # For each sleep, if the log has them: the requested state and the cause of its end, as numbers.
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Traffic between the run's first and last record: each counts what passed since the one before it."""
+        """Traffic between the run's first and last record. Each record counts the traffic since the one before it."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
 
     def interrupt_intervals_us(self) -> list[float]:
-        """Of the guest's own clock, between neighbouring interrupts."""
+        """Intervals between consecutive interrupts, by the guest's own clock."""
         times = [record.tsc for record in self.records if record.kind == INTERRUPT]
         return [(after - before) / self.tsc_hz * 1e6 for before, after in zip(times, times[1:])]
 
@@ -97,7 +97,7 @@ def read_log(data: bytes) -> CoreLog:
 
 @dataclass
 class Trace:
-    """What the card did, by vector, in its own nanoseconds."""
+    """Events of the card by vector, in the card's nanoseconds."""
 
     messages: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
     intervals: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -124,7 +124,7 @@ class ObservedServer(NeapServer):
             return read_log(connection.fetched(f"get,{core}"))
 
     def sleep_card_us(self, us: float) -> None:
-        """Waits until the card's clock has gone on by so much."""
+        """Waits until the card's clock has advanced by this much."""
         time.sleep(us / 1e6 / self.time_scale)
 
     def start_trace(self) -> None:
@@ -146,7 +146,7 @@ class ObservedServer(NeapServer):
                 return trace
 
     def card_traffic(self) -> dict[int, dict[str, int]]:
-        """Frames and bytes by queue since the card's last reset, as the card counted them."""
+        """Frames and bytes by queue since the card's last reset, from the card's counters."""
         queues: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("rx_frames", "rx_bytes", "tx_frames", "tx_bytes"), 0))
         for name, value in self.machine.card_command("statistics").items():
             if match := re.fullmatch(r"([rt]x_(?:frames|bytes))\[(\d+)\]", name):

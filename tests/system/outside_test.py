@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Applications in folders of their own, at paths with spaces: against an installed Neap, and against this checkout."""
+"""Applications in their own folders, at paths with spaces: built against an installed Neap, and against this checkout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 550
 
 
 def run(*argv: str, folder: Path, **environment: str) -> str:
-    """Runs a command to a good end; gives what it printed."""
+    """Runs a command, which must succeed; gives its output."""
     own = {name: value for name, value in os.environ.items() if name != "NEAP_PREFIX"}
     done = subprocess.run(argv, cwd=folder, env={**own, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)  # fmt: skip
@@ -54,9 +54,9 @@ def test_a_new_application_against_an_installed_neap_builds_boots_and_passes_its
     assert "1 passed, 0 failed" in neap("test", "./my-echo", folder=place, NEAP_PREFIX=str(prefix))
     cache = (place / "my-echo/build/image/CMakeCache.txt").read_text()
     assert f"Neap_DIR:UNINITIALIZED={prefix}" in cache or f"Neap_DIR:PATH={prefix}" in cache
-    # By its presets alone, as without the launcher.
+    # Configures the application by its presets alone, without the launcher.
     run("cmake", "--preset", "image", "-B", str(place / "by hand"), folder=place / "my-echo", NEAP_PREFIX=str(prefix))
-    # Whoever takes the wrong kind of build reads one sentence.
+    # The wrong kind of build ends with an error of one sentence.
     wrong = ["cmake", "--preset", "image-debug", "-B", str(place / "wrong")]
     done = subprocess.run(wrong, cwd=place / "my-echo", env={**os.environ, "NEAP_PREFIX": str(prefix)}, capture_output=True, text=True,
                           timeout=60, check=False)  # fmt: skip
@@ -72,7 +72,7 @@ def test_installed_headers_include_only_what_is_installed(place: Path) -> None:
     run(str(compiler), "-std=gnu++23", "-fsyntax-only", "-Wall", "-I", str(prefix / "include/neap"), "all.cpp", folder=place)
 
 
-def test_an_application_of_this_checkout_and_its_libraries_is_built_anew_when_they_change(place: Path) -> None:
+def test_an_application_of_this_checkout_and_its_libraries_is_rebuilt_when_they_change(place: Path) -> None:
     folder = place / "small"
     neap("new", "small", "--dir", str(place), folder=place)
     (folder / "main.cpp").write_text((REPOSITORY / "apps/hello/main.cpp").read_text())

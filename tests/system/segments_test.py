@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""TCP has no messages: a request may arrive cut at any byte, and any number of them at once."""
+"""TCP has no message boundaries: a request may be split at any byte, and any number of them may arrive at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 from servers import Server
 
-# Every kind of line and of data block once, with the answer that all of it together must give.
+# Every kind of line and of data block once, and the answer to all of it together.
 CONVERSATION = [
     (b"set cut 5 0 12\r\nhello\r\nworld\r\n", b"STORED\r\n"),
     (b"get cut\r\n", b"VALUE cut 5 12\r\nhello\r\nworld\r\nEND\r\n"),
@@ -27,7 +27,7 @@ REQUEST = b"".join(request for request, _ in CONVERSATION)
 ANSWER = b"".join(answer for _, answer in CONVERSATION)
 
 
-def test_a_request_may_be_cut_at_every_byte(server: Server) -> None:
+def test_a_request_may_be_split_at_every_byte(server: Server) -> None:
     with server.connect() as wire:
         wire.ask(REQUEST, ANSWER)
         for cut in range(1, len(REQUEST)):
@@ -83,7 +83,7 @@ def test_a_thousand_keys_in_one_get(server: Server) -> None:
 
 
 def test_a_client_that_does_not_read_harms_only_itself(server: Server) -> None:
-    """64 MB of answers are asked for and not read: the server must neither keep them all nor stop serving the others."""
+    """64 MB of answers are requested and not read. The server must neither buffer them all nor stop serving other clients."""
     value = random.Random(2).randbytes(64 << 10)
     with server.connect(60) as slow, server.connect() as other:
         slow.store(b"slow", value)
@@ -91,7 +91,7 @@ def test_a_client_that_does_not_read_harms_only_itself(server: Server) -> None:
         for number in range(200):
             other.store(b"other", b"%d" % number)
             assert other.fetch(b"other") == b"%d" % number
-        # What was asked for arrives in full as soon as it is read.
+        # The requested answers arrive in full once they are read.
         for _ in range(1000):
             slow.expect(b"VALUE slow 0 %d\r\n" % len(value) + value + b"\r\nEND\r\n", b"get slow")
 

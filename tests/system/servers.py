@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The memcached under test: Neap's image on a machine, or, to prove the tests themselves, Debian's stock memcached on the same loopback.
+"""The memcached under test: Neap's image on a machine or, to check the tests themselves, Debian's stock memcached on loopback.
 
-A test that stock memcached fails asks for something that memcached does not do. So `pytest tests/system --stock` runs the
-protocol's tests against it; what is about the machine below (registers, boot, cores) needs the image and is left out there.
+If stock memcached fails a test, the test requires something that memcached does not do. So `pytest tests/system --stock` runs the protocol
+tests against stock memcached. Tests of the machine below (registers, boot, cores) need the image and are left out there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Server:
     """A memcached that listens on 127.0.0.1. A context manager."""
 
     address: tuple[str, int]
-    # The largest value that it takes.
+    # The largest value that it accepts.
     value_limit_bytes = 1 << 20
 
     def __enter__(self) -> Server:
@@ -42,12 +42,13 @@ class Server:
 
     def connect(self, seconds: float = ANSWER_SECONDS) -> Wire:
         wire = Wire(self.address, seconds)
-        # QEMU's user network listens with a backlog of one: of two connections at once, the host's TCP tries one again a second later.
+        # QEMU's user network listens with a backlog of one. If two connections are opened at once, the host's TCP repeats the SYN of one of
+        # them a second later.
         time.sleep(CONNECT_PAUSE_SECONDS)
         return wire
 
     def check(self) -> None:
-        """Raises AssertionError unless the server is alive and does its work on a new connection."""
+        """Raises AssertionError unless the server serves a new connection."""
         try:
             with self.connect() as wire:
                 assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
@@ -61,7 +62,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network. `ports`: what is forwarded beside its own; further words go to Machine."""
+    """The image, on a soft card behind QEMU's user network. `ports`: further ports to forward. Other words go to Machine."""
 
     def __init__(
         self,
@@ -108,7 +109,8 @@ class NeapServer(Server):
 class StockServer(Server):
     """Debian's memcached, unpacked into the cache."""
 
-    # It counts its item headers too, and its limit must be a multiple of half a slab page: so 1 MiB fits only into the next one.
+    # Stock memcached counts an item's header too, and its limit must be a multiple of half a slab page. So a value of 1 MiB needs a larger
+    # limit.
     value_limit_bytes = 2 << 20
 
     def __init__(self, *options: str, udp: bool = False) -> None:
@@ -116,7 +118,7 @@ class StockServer(Server):
         self._options = options
         self._udp = udp
         self._process: subprocess.Popen | None = None
-        self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-")  # noqa: SIM115 - lives as long as we do
+        self._log = tempfile.NamedTemporaryFile(prefix="neap-memcached-")  # noqa: SIM115 - deleted with this object
 
     def __enter__(self) -> StockServer:
         self.address = (LOOPBACK, free_port())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The classic text protocol, byte by byte: what memcached's doc/protocol.txt says that each command answers."""
+"""The classic text protocol, byte by byte: the answers that memcached's doc/protocol.txt specifies for each command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from servers import Server
 from wire import Wire
 
-MAX_VALUE_BYTES = 1 << 20
+VALUE_BYTES_MAX = 1 << 20
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def wire(server: Server):
 
 
 def wait_until_gone(wire: Wire, key: bytes, seconds: float) -> float:
-    """How long `key` was still there. Raises AssertionError if it stays longer than `seconds`."""
+    """How long `key` still existed. Raises AssertionError after `seconds`."""
     start = time.monotonic()
     while wire.fetch(key) is not None:
         assert time.monotonic() - start < seconds, f"{key!r} is still there after {seconds} s"
@@ -39,19 +39,19 @@ def test_each_storing_command_has_its_condition(wire: Wire) -> None:
     wire.ask(b"add k 8 0 2\r\ncc\r\n", b"NOT_STORED\r\n")
     wire.ask(b"append k 9 0 1\r\nc\r\n", b"STORED\r\n")
     wire.ask(b"prepend k 9 0 1\r\na\r\n", b"STORED\r\n")
-    # Append and prepend keep the flags that were there.
+    # Append and prepend keep the existing flags.
     wire.ask(b"get k\r\n", b"VALUE k 7 4\r\nabbc\r\nEND\r\n")
     wire.ask(b"replace k 3 0 3\r\nxyz\r\n", b"STORED\r\n")
     wire.ask(b"get k\r\n", b"VALUE k 3 3\r\nxyz\r\nEND\r\n")
 
 
-def test_get_of_many_keys_answers_those_that_are_there_in_order(wire: Wire) -> None:
+def test_get_of_many_keys_returns_the_stored_ones_in_order(wire: Wire) -> None:
     for number in range(0, 100, 2):
         wire.store(b"many-%d" % number, b"value %d" % number, flags=number)
     keys = [b"many-%d" % number for number in range(100)]
     wanted = b"".join(b"VALUE many-%d %d %d\r\nvalue %d\r\n" % (n, n, len(b"value %d" % n), n) for n in range(0, 100, 2))
     wire.ask(b"get " + b" ".join(keys) + b"\r\n", wanted + b"END\r\n")
-    # The same key may be asked for twice in one line.
+    # A line may contain the same key twice.
     wire.ask(b"get many-2 many-2\r\n", b"VALUE many-2 2 7\r\nvalue 2\r\n" * 2 + b"END\r\n")
 
 
@@ -63,9 +63,9 @@ def test_keys_up_to_250_bytes(wire: Wire) -> None:
         wire.ask(b"delete " + key + b"\r\n", b"DELETED\r\n")
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 511, 512, 1023, 1024, 1459, 1460, 1461, 4095, 4096, 65535, 65536, 500_000, MAX_VALUE_BYTES])
-def test_a_value_of_every_kind_of_size_comes_back(wire: Wire, size: int) -> None:
-    # A pattern with CR, LF and "END" in it, so that only counting bytes can find the value's end.
+@pytest.mark.parametrize("size", [0, 1, 2, 511, 512, 1023, 1024, 1459, 1460, 1461, 4095, 4096, 65535, 65536, 500_000, VALUE_BYTES_MAX])
+def test_values_of_all_kinds_of_sizes_are_returned(wire: Wire, size: int) -> None:
+    # A pattern that contains CR, LF and "END", so that only counting bytes can find the value's end.
     value = (b"\r\nEND\r\n\0\xff%d " % size * (size // 8 + 1))[:size]
     wire.store(b"sized", value)
     assert wire.fetch(b"sized") == value
@@ -77,7 +77,7 @@ def test_flags_are_32_bits(wire: Wire, flags: int) -> None:
     wire.ask(b"get flagged\r\n", b"VALUE flagged %d 1\r\nx\r\nEND\r\n" % flags)
 
 
-def test_noreply_answers_nothing_and_does_its_work(wire: Wire) -> None:
+def test_noreply_does_its_work_without_an_answer(wire: Wire) -> None:
     wire.send(b"set n 0 0 1 noreply\r\n1\r\nincr n 4 noreply\r\nappend n 0 0 1 noreply\r\n0\r\n")
     wire.send(b"decr n 1 noreply\r\nprepend n 0 0 1 noreply\r\n7\r\n")
     wire.ask(b"get n\r\n", b"VALUE n 0 3\r\n749\r\nEND\r\n")
@@ -92,7 +92,7 @@ def test_delete(wire: Wire) -> None:
     wire.store(b"d", b"1")
     wire.ask(b"delete d\r\n", b"DELETED\r\n")
     wire.ask(b"get d\r\n", b"END\r\n")
-    # A time of zero was once an argument, and clients still send it.
+    # Earlier versions took a time as an argument, and some clients still send the time zero.
     wire.store(b"d", b"1")
     wire.ask(b"delete d 0\r\n", b"DELETED\r\n")
 
@@ -100,7 +100,7 @@ def test_delete(wire: Wire) -> None:
 # ---- cas ----
 
 
-def test_cas_stores_only_over_what_was_seen(wire: Wire) -> None:
+def test_cas_stores_only_over_the_version_that_was_read(wire: Wire) -> None:
     wire.ask(b"cas c 0 0 1 1\r\nx\r\n", b"NOT_FOUND\r\n")
     wire.store(b"c", b"first")
     seen = wire.unique(b"c")
@@ -151,7 +151,7 @@ def test_incr_grows_the_value_and_keeps_flags(wire: Wire) -> None:
 
 
 def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
-    # memcached pads with blanks instead of shrinking (protocol.txt); either is right, the number has to be.
+    # memcached pads with blanks instead of shrinking (protocol.txt). Either is right, but the number has to be right.
     wire.store(b"n", b"100")
     wire.ask(b"decr n 1\r\n", b"99\r\n")
     value = wire.fetch(b"n")
@@ -159,14 +159,14 @@ def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"abc", b"-1", b"1.5", b"12x", b"18446744073709551616", b"9" * 30])
-def test_incr_of_what_is_no_number_is_refused(wire: Wire, value: bytes) -> None:
+def test_incr_of_a_value_that_is_no_number_is_refused(wire: Wire, value: bytes) -> None:
     wire.store(b"n", value)
     assert wire.ask_line(b"incr n 1\r\n") == b"CLIENT_ERROR cannot increment or decrement non-numeric value"
     assert wire.ask_line(b"decr n 1\r\n") == b"CLIENT_ERROR cannot increment or decrement non-numeric value"
     assert wire.fetch(b"n") == value
 
 
-def test_incr_and_decr_of_what_is_not_there(wire: Wire) -> None:
+def test_incr_and_decr_of_a_missing_key(wire: Wire) -> None:
     wire.ask(b"incr missing 1\r\n", b"NOT_FOUND\r\n")
     wire.ask(b"decr missing 1\r\n", b"NOT_FOUND\r\n")
 
@@ -177,7 +177,7 @@ def test_incr_and_decr_of_what_is_not_there(wire: Wire) -> None:
 def test_an_item_expires(wire: Wire) -> None:
     wire.store(b"short", b"x", expires=2)
     assert wire.fetch(b"short") == b"x"
-    # Times are whole seconds of the server's clock, so the second that is running may count or not.
+    # Times are whole seconds of the server's clock, so the current second may count or not.
     assert wait_until_gone(wire, b"short", 5) > 0.5
     wire.ask(b"add short 0 0 1\r\ny\r\n", b"STORED\r\n")
 
@@ -192,7 +192,7 @@ def test_times_beyond_30_days_are_dates(wire: Wire) -> None:
     assert wire.fetch(b"past") is None
     wire.store(b"future", b"x", expires=int(time.time()) + 1000)
     assert wire.fetch(b"future") == b"x"
-    # The machine's clock is set from the host's at start: a date a moment away must come true.
+    # The machine's clock is set from the host's at boot: an item that expires at a date a moment away must expire.
     wire.store(b"soon", b"x", expires=int(time.time()) + 3)
     assert wire.fetch(b"soon") == b"x"
     wait_until_gone(wire, b"soon", 8)
@@ -233,7 +233,7 @@ def test_flush_all_with_a_delay(wire: Wire) -> None:
     wire.ask(b"flush_all 2\r\n", b"OK\r\n")
     assert wire.fetch(b"before") == b"x"
     wait_until_gone(wire, b"before", 6)
-    # memcached works in whole seconds: what is stored in the very second of the flush may go with it.
+    # memcached works in whole seconds: an item stored in the same second as the flush may be flushed too.
     time.sleep(1.1)
     wire.store(b"later", b"x")
     time.sleep(1.2)
@@ -252,7 +252,7 @@ def test_version_verbosity_and_quit(server: Server, wire: Wire) -> None:
         other.expect_closed()
 
 
-def test_statistics_have_the_names_that_clients_look_at_and_count(server: Server, wire: Wire) -> None:
+def test_statistics_have_the_names_that_clients_read_and_count(server: Server, wire: Wire) -> None:
     before = wire.statistics()
     names = {"pid", "uptime", "time", "version", "pointer_size", "curr_connections", "total_connections", "cmd_get", "cmd_set", "cmd_flush",
              "get_hits", "get_misses", "delete_hits", "delete_misses", "incr_hits", "incr_misses", "cas_hits", "cas_misses", "cas_badval",
@@ -271,7 +271,7 @@ def test_statistics_have_the_names_that_clients_look_at_and_count(server: Server
     wanted = {"cmd_set": 4, "cmd_get": 7, "get_hits": 5, "get_misses": 2, "incr_hits": 1, "delete_hits": 1, "delete_misses": 1}
     assert {name: int(after[name]) - int(before[name]) for name in wanted} == wanted
     assert int(after["total_items"]) - int(before["total_items"]) >= 4
-    # What was flushed or has expired may be counted until its memory is wanted, so these two have no exact value here.
+    # Flushed and expired items may be counted until their memory is reused, so these two have no exact value here.
     assert int(after["curr_items"]) >= 1 and int(after["bytes"]) >= 1000
     assert int(after["bytes_read"]) > int(before["bytes_read"]) and int(after["bytes_written"]) > int(before["bytes_written"])
     assert abs(int(after["time"]) - time.time()) < 5, "the server's wall clock"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Segmentation by the card while megabytes flow to this machine's kernel: in every form, changed on the way, and with frames lost."""
+"""Segmentation by the card while megabytes flow to this machine's kernel: in every form, with changes of the form, and with lost frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from linux_guest.namespace import TAP, Namespace
 
 from tools import build
-from tools.control import fields_of
+from tools.control_client import fields_of
 from tools.machine import SOFT_CARD, Machine
 from tools.process import kill_group, output_of, spawn, wait_until
 
@@ -26,7 +26,7 @@ CHANGING_ROUNDS = 50
 LOSSY_ROUNDS = 2
 FORMS = ("off", "copy", "chain")
 
-# memcached's text protocol: two connections get a large value for each line that is read, and every byte is compared.
+# memcached's text protocol: two connections get a large value for each input line, and every byte is compared.
 STREAM = """
 import random, socket, sys
 def read(connection, expected):
@@ -47,8 +47,8 @@ for _ in sys.stdin:
     print("same", flush=True)
 """
 
-# Says lines to the control port, and prints the answers.
-TELL = """
+# Sends lines to the control port, and prints the answers.
+ASK = """
 import socket, sys
 with socket.create_connection((sys.argv[1], 5002), 100) as connection, connection.makefile() as answers:
     for line in sys.argv[2:]:
@@ -63,11 +63,11 @@ def namespace() -> Iterator[Namespace]:
         yield made
 
 
-def tell(namespace: Namespace, *lines: str) -> list[str]:
-    """The answers of the machine's control, good ones."""
-    said = output_of(namespace.inside([sys.executable, "-c", TELL, IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
-    assert len(said) == len(lines) and all(answer.startswith("ok ") for answer in said), said
-    return [answer.removeprefix("ok ") for answer in said]
+def ask_control(namespace: Namespace, *lines: str) -> list[str]:
+    """The answers of the machine's control; they must be good ones."""
+    answers = output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
+    assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
+    return [answer.removeprefix("ok ") for answer in answers]
 
 
 class Stream:
@@ -89,7 +89,7 @@ class Stream:
         self._process.stdin.flush()
 
     def got(self, rounds: int) -> None:
-        """Waits until so many have come; the process gives up when nothing comes any more."""
+        """Waits until this many have arrived. The process ends if none arrives any more."""
         assert self._process.stdout
         for _ in range(rounds):
             line = self._process.stdout.readline()
@@ -101,13 +101,13 @@ class Stream:
 
 
 def grown(before: Sequence[str], after: Sequence[str]) -> dict[str, int]:
-    """By how much counters have grown between two answers to `stats`."""
+    """The growth of counters between two answers to `stats`."""
     then, now = fields_of(before[0]), fields_of(after[0])
     return {name: int(value) - int(then[name]) for name, value in now.items() if value.isdecimal() and name in then}
 
 
 def sent_as_counted(namespace: Namespace) -> bool:
-    counts = fields_of(tell(namespace, "stats")[0])
+    counts = fields_of(ask_control(namespace, "stats")[0])
     return all(counts[f"net.{what}_sent"] == counts[f"ixgbe.tx.{what}"] for what in ("frames", "bytes"))
 
 
@@ -122,11 +122,11 @@ def test_every_byte_arrives_in_every_form_and_through_every_change(namespace: Na
             stream.flow(1)
             descriptors_a_frame = {}
             for form in FORMS:
-                assert tell(namespace, f"tso,{form}")[0].startswith(f"tso={form} generation=")
-                before, reads = tell(namespace, "stats"), machine.card_counters()["reads"]
+                assert ask_control(namespace, f"tso,{form}")[0].startswith(f"tso={form} generation=")
+                before, reads = ask_control(namespace, "stats"), machine.card_counters()["reads"]
                 stream.flow(ROUNDS)
                 assert machine.card_counters()["reads"] == reads, "a register was read"
-                counts = grown(before, tell(namespace, "stats"))
+                counts = grown(before, ask_control(namespace, "stats"))
                 assert (counts["net.joined_frames"] > 0) == (form != "off"), counts
                 assert (counts["net.joined_copied_bytes"] > 0) == (form == "copy"), counts
                 descriptors_a_frame[form] = counts["ixgbe.tx.descriptors"] / counts["ixgbe.tx.frames"]
@@ -138,22 +138,22 @@ def test_every_byte_arrives_in_every_form_and_through_every_change(namespace: Na
             changes = [f"tso,{form}" for form in (*FORMS, "copy", "off", "chain")]
             stream.ask(CHANGING_ROUNDS)
             for _ in range(3):
-                tell(namespace, *changes)
+                ask_control(namespace, *changes)
             stream.got(CHANGING_ROUNDS)
 
-            before = tell(namespace, "stats")
+            before = ask_control(namespace, "stats")
             machine.card_command("fault drop tx chance 0.01")
             for change in changes:
-                tell(namespace, change)
+                ask_control(namespace, change)
                 stream.flow(LOSSY_ROUNDS)
             stream.ask(LOSSY_ROUNDS)
-            tell(namespace, *changes)
+            ask_control(namespace, *changes)
             stream.got(LOSSY_ROUNDS)
             machine.card_command("fault off")
-            assert grown(before, tell(namespace, "stats"))["net.retransmissions"] > 0, "nothing was lost"
+            assert grown(before, ask_control(namespace, "stats"))["net.retransmissions"] > 0, "nothing was lost"
 
-            assert tell(namespace, "preset,study", "policy,0")[1].count(" tso=copy ") == 1
+            assert ask_control(namespace, "preset,study", "policy,0")[1].count(" tso=copy ") == 1
             stream.flow(1)
-        # What the network counts as frames is what the card made of them, once nothing is on its way.
+        # Once nothing is in flight: the network's count of frames is the card's count of segments.
         assert wait_until(lambda: sent_as_counted(namespace), PATIENCE_SECONDS)
         assert machine.card_command("violations")["total"] == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Frames of a VLAN, judged by this machine's kernel: what it sees on the wire, and that its IP and TCP talk with ours over it."""
+"""Frames of a VLAN, judged by this machine's kernel: the tags on the wire, and IP and TCP traffic with the image over it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TAG = 7
 HOST, IMAGE = "10.0.7.1", "10.0.7.2"
 CARD_MAC = "02:82:59:90:00:07"
 START_SECONDS = 60
-# A frame may be lost on its way, so each is asked for until it is answered.
+# A frame may be lost, so each request is repeated until it is answered.
 PATIENCE_SECONDS = 60
-# Of some 200 segments; who watches may miss some.
-FRAMES_AT_LEAST = 10
+# Of some 200 segments; the observer may miss some.
+TAGS_MIN = 10
 
-# Prints the tag of each frame that comes from the card, 0 without one. The kernel takes tags off and tells them apart (packet(7)).
+# Prints the tag of each frame from the card; 0 for a frame without a tag. The kernel removes tags and reports them separately (packet(7)).
 WATCH = """
 import socket, sys
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -38,7 +38,7 @@ while True:
         print(*(int.from_bytes(data[16:18], sys.byteorder) for level, kind, data in extra if (level, kind) == (263, 8)), flush=True)
 """
 
-# memcached's text protocol: a value of many segments there and back.
+# memcached's text protocol: a value of many segments, sent and fetched.
 ASK = """
 import random, socket, sys
 value = random.Random(7).randbytes(300_000)
@@ -68,7 +68,7 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
         namespace.tagged(TAG, f"{HOST}/24"),
         Machine(image, cores=2, arguments=words, net=f"tap:{TAP}", mac=CARD_MAC, card_options=["--strict"], soft_card=card) as machine,
     ):
-        # From here on: before the policy holds, an announcement of the address goes out without a tag.
+        # The watcher starts only after this line: before the policy applies, the image announces its address without a tag.
         machine.wait_for_line("memcached: listening on", START_SECONDS)
         watcher = namespace.spawn([sys.executable, "-c", WATCH, TAP, CARD_MAC])
         try:
@@ -76,12 +76,12 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
             assert watcher.stdout.readline() == b"ready\n"
             namespace.run(f"ping -c 1 -w {PATIENCE_SECONDS} {IMAGE}", seconds=PATIENCE_SECONDS + 30)
             assert output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE]), timeout_seconds=200) == "same\n"
-            # The same wire without a tag: nothing of the image answers there.
+            # The same wire without a tag: the image does not answer there.
             namespace.run(f"ip addr add 10.0.7.9/32 dev {TAP} && ip route add {IMAGE}/32 dev {TAP} src 10.0.7.9")
             assert "100% packet loss" in namespace.run(f"ping -c 3 -i 0.2 -W 2 {IMAGE} || true")
         finally:
             kill_group(watcher)
         tags = watcher.stdout.read().split()
-        assert len(tags) > FRAMES_AT_LEAST
+        assert len(tags) > TAGS_MIN
         assert set(tags) == {b"%d" % TAG}
         assert machine.card_command("violations")["total"] == 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Bytes on a connection to a memcached, as a test wants to see them: exact, and never waited for without end.
+"""Bytes on a connection to a memcached, for tests that compare them exactly. Every wait has a time-out.
 
-Client libraries hide what these tests are about: where a request is cut, what follows an error, whether a connection is closed. So
-this speaks to the socket. Every read has the connection's time-out; an answer that differs is shown with what was asked.
+Client libraries hide the subjects of these tests: the split of a request, the bytes after an error, the close of a connection. So this
+class uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Of a host that is short of time a machine may get so little that 100 KB take it some seconds.
+# On a busy host, a machine may get so little CPU time that it needs some seconds for 100 KB.
 ANSWER_SECONDS = 60.0
 LINE_BYTES_MAX = 1 << 20
 
@@ -29,7 +29,7 @@ class Wire:
 
     def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS) -> None:
         self._socket = socket.create_connection(address, timeout=seconds)
-        # What is sent in two pieces should leave in two segments.
+        # Data sent in two pieces should leave in two segments.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
 
@@ -51,14 +51,14 @@ class Wire:
         self._socket.shutdown(socket.SHUT_WR)
 
     def send(self, data: bytes) -> None:
-        """Raises Closed if the server does not take it any more."""
+        """Raises Closed if the server no longer takes it."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed(str(error)) from None
 
     def send_pieces(self, pieces: Iterable[bytes], pause_seconds: float = 0.002) -> None:
-        """Sends each piece as a segment of its own, as far as a TCP can be made to."""
+        """Sends each piece as a segment of its own, as far as a TCP allows that."""
         for piece in pieces:
             self.send(piece)
             time.sleep(pause_seconds)
@@ -94,19 +94,19 @@ class Wire:
         self.expect(answer, request)
 
     def ask_line(self, request: bytes) -> bytes:
-        """Sends `request` and gives the first line that comes back, without CR LF."""
+        """Sends `request` and gives the first line of the answer, without CR LF."""
         self.send(request)
         return self.read_line()
 
     def expect_closed(self) -> None:
-        """Passes if the server ends the connection, by FIN or RST; what it sends before is read and dropped."""
+        """Passes if the server ends the connection, by FIN or RST. Data before that is read and dropped."""
         with contextlib.suppress(Closed):
             while True:
                 self._read()
                 self._received.clear()
 
     def expect_silence(self, seconds: float) -> None:
-        """Passes if nothing arrives for so long."""
+        """Passes if nothing arrives for this long."""
         assert not self._received, f"unexpected: {bytes(self._received[:200])!r}"
         before = self._socket.gettimeout()
         self._socket.settimeout(seconds)
@@ -121,7 +121,7 @@ class Wire:
     # ---- the text protocol ----
 
     def store(self, key: bytes, value: bytes, *, command: bytes = b"set", flags: int = 0, expires: int = 0) -> None:
-        """Stores a value that has to be accepted."""
+        """Stores a value, which must be accepted."""
         request = b"%s %s %d %d %d\r\n%s\r\n" % (command, key, flags, expires, len(value), value)
         self.ask(request, b"STORED\r\n")
 
@@ -137,7 +137,7 @@ class Wire:
         return value
 
     def unique(self, key: bytes) -> int:
-        """The cas number of a key that is there."""
+        """The cas number of an existing key."""
         head = self.ask_line(b"gets %s\r\n" % key)
         _word, _key, _flags, size, unique = head.split(b" ")
         self.read_exactly(int(size))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Every core that is asked for runs, knows its number, and works; memory is nearly all there.
+// Every requested core runs and has its number. Nearly all memory is usable.
 #include <atomic>
 #include <set>
 
@@ -8,9 +8,9 @@
 
 neap::task<int> neap::application(Arguments& arguments) {
   using test::check;
-  const auto cores = arguments.number("expected_cores", 1, {.least = 1, .most = machine::cores_max}, "cores that should run");
+  const auto cores = arguments.number("expected_cores", 1, {.min = 1, .max = machine::cores_max}, "cores that should run");
   const auto memory_bytes = arguments.bytes("expected_memory", 0, {}, "memory that the machine has");
-  const auto nodes = arguments.number("expected_nodes", 1, {.least = 1, .most = 64}, "NUMA nodes that memory should lie on");
+  const auto nodes = arguments.number("expected_nodes", 1, {.min = 1, .max = 64}, "NUMA nodes that memory should lie on");
   arguments.finish();
   check(core_count() == cores, "number of cores", core_count());
   check(machine::cores_present() >= cores, "number of cores present", machine::cores_present());
@@ -18,7 +18,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     const unsigned there = co_await on_core(core, [] { return this_core(); });
     check(there == core, "core number", there);
   }
-  // The image, page tables, stacks and what firmware keeps: below 16 MiB on any machine of a few cores.
+  // The image, page tables, stacks and firmware's memory: below 16 MiB on any machine of a few cores.
   constexpr std::uint64_t kept_bytes = 16 << 20;
   std::uint64_t usable_bytes = 0;
   std::uint64_t end = 0;
@@ -29,7 +29,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     end = range.physical + range.bytes;
     usable_bytes += range.bytes;
     nodes_seen.insert(range.node);
-    // First and last byte are there.
+    // The first and the last byte are usable.
     for (const auto at : {range.physical, end - 8}) (void)*static_cast<volatile std::uint64_t*>(machine::direct_map(at));
   }
   check(nodes_seen.size() == nodes, "NUMA nodes of memory", nodes_seen.size());

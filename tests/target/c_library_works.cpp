@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The C library's state is each core's own (errno, strtok, rand), its clocks are the machine's, its streams the console, and its files are
-// absent in the way that it has for absent files. So are C++'s streams, clocks and random numbers on top of it.
+// Each core has its own state of the C library (errno, strtok, rand). The library's clocks return the machine's time, its streams write to
+// the console, and opening a file fails as for a missing file. The same holds for C++'s streams, clocks and random numbers.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -37,7 +37,7 @@ using namespace std::chrono_literals;
 std::array<std::atomic<const int*>, machine::cores_max> errno_places;
 std::atomic<unsigned> set{0};
 
-// All cores fail at once, each in its own way.
+// All cores fail at the same time, each with another error.
 void check_errno() {
   const int own = 100 + static_cast<int>(this_core());
   errno_places[this_core()] = &errno;
@@ -161,7 +161,7 @@ void check_streams() {
 std::exception_ptr carried;
 std::atomic<unsigned> rethrown{0};
 
-/// One exception, caught here, is looked at on every core in an event of its own, at the same time.
+/// One exception, caught here, is rethrown on every core in an event of its own, at the same time.
 task<void> check_exceptions_across_events() {
   try {
     throw std::runtime_error("from core 0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What an on-target test says. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0
+// Checks of on-target tests. The first check that fails ends the machine with `ExitStatus::failure`; an application that returns 0 has
 // passed.
 #pragma once
 
@@ -20,7 +20,7 @@ inline void check(bool holds, std::string_view what, std::uint64_t detail = 0,
   machine::exit(machine::ExitStatus::failure);
 }
 
-/// Keeps the compiler from knowing what a value is.
+/// Hides a value from the compiler's optimisation.
 template <typename T>
 T hidden(T value) {
   asm volatile("" : "+r"(value));

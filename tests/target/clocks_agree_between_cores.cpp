@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Time goes on from core to core: what is read after a message came is not before what was read as it was sent.
+// Time does not go back from core to core: the receiver of a message never reads an earlier time than the sender read.
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A machine in which a known number of events and timers waits, at a function where a debugger can stop it (debugger_test.py).
+// A machine with a known number of queued events and pending timers, at a function where a debugger can stop it (debugger_test.py).
 #include <atomic>
 #include <chrono>
 

@@ -1,39 +1,33 @@
 # SPDX-License-Identifier: BSL-1.0
-"""gdb and the function trace on a machine of which is known what waits in it (debugger_sees_what_waits.cpp)."""
+"""gdb and the function trace on a machine with known queued events and timers (debugger_sees_what_waits.cpp)."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
+from tests.target.images import image_path
+from tools import debugger, trace
+from tools.machine import REPOSITORY, SUCCESS, Machine
 
-from tools import debugger, trace  # noqa: E402
-from tools.machine import SUCCESS, Machine  # noqa: E402
-
-BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
-IMAGE = BUILD / "tests/target/debugger_sees_what_waits.elf"
+IMAGE = image_path("debugger_sees_what_waits")
 TIMEOUT_SECONDS = 120
 STOP = "neap_test_stops_here"
 LAMBDA = r"neap::application\(.*\{lambda\(\)#\d\}"
 
 
 def gdb_says(*words: str) -> list[str]:
-    """What gdb's words print in a machine that waits at STOP."""
+    """gdb's output for these commands, in a machine that waits at STOP."""
     with Machine(IMAGE, cores=3, memory="256M", card=False, debugger=True) as machine:
         argv = debugger.command(IMAGE, machine.debugger_socket)
         argv[1:1] = ["-nx", "-batch"]
         for word in (f"tbreak {STOP}", "continue", *words):
             argv += ["-ex", word]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    said = done.stdout + done.stderr
-    assert "Error" not in said and "Exception" not in said and "Undefined" not in said, said
-    return said.splitlines()
+    output = done.stdout + done.stderr
+    assert "Error" not in output and "Exception" not in output and "Undefined" not in output, output
+    return output.splitlines()
 
 
 def require_in_order(lines: list[str], *patterns: str) -> None:
@@ -48,7 +42,7 @@ def test_gdb_lists_cores_events_and_timers() -> None:
         lines,
         rf"hit Temporary breakpoint \d+, {STOP}",
         rf"^core 0 \(gdb thread 1\): in {STOP}; \d+ events, \d+ interrupts, \d+ sleeps, 2 waiting$",
-        # The event that runs may still lie in the queue.
+        # The running event may still be in the queue.
         r"^core 1 \(gdb thread 2\): in .*work_until_looked_at; 0 events, .*, [23] waiting$",
         r"^core 2 \(gdb thread 3\): .*, 0 waiting$",
         r"^core 0: 2 events wait$",
@@ -69,7 +63,7 @@ def test_the_machine_goes_on_under_gdb() -> None:
     require_in_order(gdb_says("continue"), STOP, r"exited|closed")
 
 
-def test_trace_holds_who_called_whom(tmp_path: Path) -> None:
+def test_trace_shows_callers(tmp_path: Path) -> None:
     out = tmp_path / "trace.txt"
     with trace.tracing(IMAGE, 0, out), Machine(IMAGE, cores=3, memory="256M", card=False) as plain:
         assert plain.wait_exit(TIMEOUT_SECONDS) == SUCCESS
@@ -84,7 +78,7 @@ def test_trace_holds_who_called_whom(tmp_path: Path) -> None:
     def depth(line: str) -> int:
         return len(line) - len(line[14:].lstrip())
 
-    # Outwards from there: each caller is the last line before that is indented less.
+    # From that line backwards: a function's caller is the nearest earlier line with less indentation.
     callers, deepest = [], depth(lines[at])
     for line in reversed(lines[1:at]):
         if depth(line) < deepest:
@@ -95,7 +89,7 @@ def test_trace_holds_who_called_whom(tmp_path: Path) -> None:
     assert callers[loop + 1] == "neap::EventLoop::run", callers
     counts = [int(line.split()[0]) for line in lines[1:]]
     assert counts == sorted(counts)
-    # The end: the application's result ends the machine.
+    # After that, the application returns its result and the machine exits.
     require_in_order(lines[at:], r" an_event|::an_event", r" neap::machine::exit$")
 
 
@@ -118,7 +112,7 @@ def test_run_takes_gdb_and_trace(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     require_in_order(
         done.stdout.splitlines(),
-        r"^\d+\s+void run_kernel\(\)",  # the source is found from any folder
+        r"^\d+\s+void run_kernel\(\)",  # the plugin's source is found from any folder
         r"core 0 \(gdb thread 1\): in neap::run_kernel$",
         "^1 not started$",
         "^hello from core 1$",

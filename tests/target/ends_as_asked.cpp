@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// The ways out: power-off by ACPI, restart, and halting in silence are told apart outside.
+// Power-off by ACPI, restart, and a silent halt can be distinguished from outside.
 #include "kernel/panic.hpp"
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {
   enum Way : std::size_t { off, restart, fail, stay };
   const auto way = arguments.choice("way", {"off", "restart", "fail", "stay"}, 0, "how to end");
-  const auto core = arguments.number("core", 0, {.least = 0, .most = core_count() - 1}, "which core ends it");
+  const auto core = arguments.number("core", 0, {.min = 0, .max = core_count() - 1}, "which core ends it");
   arguments.finish();
   print("random ", hex(machine::random_bits()));
   co_await on_core(static_cast<unsigned>(core), [way] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Each thing that must not be done ends in a panic that says what it was and which functions led there. The word `fault=` chooses;
-// target_test.py knows what each must print.
+// Each fault ends in a panic that names it and the functions that led there. The word `fault=` chooses the fault; target_test.py has the
+// expected output of each.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -36,14 +36,14 @@ using neap::test::hidden;
   asm volatile("");
 }
 
-// Neither is an address at all: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
+// Neither is a valid address: bits 63 to 47 must be equal (SDM 1, 3.3.7.1).
 [[gnu::noinline]] void read_through_a_wild_pointer(std::uintptr_t address) { (void)*reinterpret_cast<volatile const int*>(address); }
 
-// The page fault finds no stack to be told on.
+// The page fault has no stack for its handler.
 [[gnu::noinline]] void fault_without_a_stack() { asm volatile("movq $0x1000, %%rsp; pushq $0" ::: "memory"); }
 
 std::uint64_t recurse_without_end(std::uint64_t depth);
-// Known to the compiler only when it runs: it must not see that this never ends.
+// A run-time value, so that the compiler does not see that this never ends.
 constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
 
 [[gnu::noinline]] std::uint64_t recurse_without_end(std::uint64_t depth) {
@@ -52,7 +52,7 @@ constinit std::uint64_t (*next_recursion)(std::uint64_t) = recurse_without_end;
   return hidden(next_recursion)(depth + 1) + room[(depth + 1) % 16];
 }
 
-// Two that call each other: no two frames in a row are equal.
+// Two functions that call each other: no two adjacent frames are equal.
 std::uint64_t recurse_elsewhere(std::uint64_t depth);
 constinit std::uint64_t (*next_elsewhere)(std::uint64_t) = recurse_elsewhere;
 
@@ -123,7 +123,7 @@ constexpr std::initializer_list<std::string_view> fault_names{
       (void)recurse_in_turns(0);
       return;
     case wild_read:
-      return read_through_a_wild_pointer(0x6b6b'6b6b'6b6b'6b6b);  // as memory that was freed may hold
+      return read_through_a_wild_pointer(0x6b6b'6b6b'6b6b'6b6b);  // the pattern of freed memory
     case far_write:
       return write_byte(0x7fff'0000'0000);
     case double_fault:
@@ -148,7 +148,7 @@ constexpr std::initializer_list<std::string_view> fault_names{
 neap::task<int> neap::application(Arguments& arguments) {
   static std::size_t fault;
   fault = arguments.choice("fault", fault_names, 0, "what to do wrong");
-  const auto core = arguments.number("core", 0, {.least = 0, .most = core_count() - 1}, "where");
+  const auto core = arguments.number("core", 0, {.min = 0, .max = core_count() - 1}, "where");
   const bool together = arguments.choice("together", {"no", "yes"}, 0, "on all cores at once") != 0;
   arguments.finish();
   for (unsigned other = 0; together && other < core_count(); ++other) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An IOMMU that was left on, DMA and interrupts both, is off after the kernel has looked at the machine; and looking twice changes nothing.
-// `iommu=on`: there is one (QEMU's model of Intel's), and the test takes firmware's part.
+// The firmware may leave an IOMMU on, for DMA and interrupts. The kernel turns it off when it examines the machine; a second examination
+// changes nothing. With `iommu=on` the machine has an IOMMU (QEMU's model of Intel's), and the test turns it on as a firmware would.
 #include <cstddef>
 
 #include "kernel/x86/acpi.hpp"
@@ -56,11 +56,11 @@ neap::task<int> neap::application(Arguments& arguments) {
     unit.command(0, translation);
     unit.command(translation, interrupts);
     print("left on");
-    x86::firmware::look_at_machine();
+    x86::firmware::check_machine();
     check(!(unit.status() & (translation | interrupts)), "the IOMMU is off", unit.status());
   }
   print("looked at");
-  x86::firmware::look_at_machine();
+  x86::firmware::check_machine();
   print("looked at again");
   co_return 0;
 }

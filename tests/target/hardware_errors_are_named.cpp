@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Machine checks that QEMU's monitor injects: a corrected error is counted and stops nothing; target_test.py knows what an uncorrected one
-// must print. `look=no` leaves errors in the banks, for the next start to find.
+// Machine checks that QEMU's monitor injects: a corrected error is counted and the machine continues; target_test.py has the expected
+// output for an uncorrected one. `look=no` leaves errors in the banks for the next start.
 #include "tests/target/check.hpp"
 
 neap::task<int> neap::application(Arguments& arguments) {
@@ -11,7 +11,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   for (unsigned waited_ms = 0; waited_ms < 60'000; waited_ms += 20) {
     co_await sleep_for(std::chrono::milliseconds(20));
     if (!look) continue;
-    for (unsigned core = 0; core < core_count(); ++core) co_await on_core(core, [] { machine::look_for_hardware_errors(); });
+    for (unsigned core = 0; core < core_count(); ++core) co_await on_core(core, [] { machine::check_hardware_errors(); });
     const std::uint64_t now = machine::hardware_errors().corrected;
     if (now != counted) print("counted ", now);
     counted = now;

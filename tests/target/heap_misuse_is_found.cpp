@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// With `heap=checked` a write outside of an object, or after its end, is a panic that says so; right use of the whole library is none.
+// With `heap=checked` a write outside of an object, or after it was freed, is a panic that names the error; correct use of the library is
+// not.
 #include <algorithm>
 #include <cstdlib>
 #include <map>

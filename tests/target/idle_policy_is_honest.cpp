@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// On an emulated CPU: what it lacks is refused with what it has; halting and polling cores both find timers and remote work at once, and
-// only the halting one sleeps.
+// On an emulated CPU: missing features are refused with a list of the existing ones; a halting and a polling core both run timers and
+// remote work at once, and only the halting core sleeps.
 #include <atomic>
 #include <string>
 
@@ -29,7 +29,7 @@ void hop(unsigned left) {
   if (left != 0) check(spawn_on(1 - this_core(), [left] { hop(left - 1); }).has_value(), "queued");
 }
 
-/// Remote work goes back and forth, then a timer of core 1 comes; both with core 1 idle in between.
+/// Remote work goes back and forth, then a timer of core 1 fires; core 1 is idle in between in both cases.
 task<void> work_reaches_core_1() {
   hops = 0;
   check(spawn_on(1, [] { hop(rounds - 1); }).has_value(), "queued");
@@ -57,7 +57,7 @@ task<std::uint64_t> sleeps_of_core_1() {
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   const PowerAbilities& has = machine::power_abilities();
-  check(!has.mwait_sleeps && !has.performance && !has.power_limit && !has.turbo && has.counters == 0, "an emulated CPU has none of these");
+  check(!has.mwait_sleeps && !has.pstates && !has.power_limit && !has.turbo && has.counters == 0, "an emulated CPU has none of these");
   check(machine::sample_counters().present == 0, "no counter was read");
   check(machine::package_count() >= 1 && machine::package_of(1) < machine::package_count(), "packages are dense");
   co_await expect_refused(Setting::idle, "monitor", "idle: monitor needs an MWAIT that sleeps; accepted here: halt poll deepest");

@@ -3,25 +3,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
+from tests.target.images import image_path
+from tools.machine import PANIC, Machine
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
-
-from tools.machine import PANIC, Machine  # noqa: E402
-
-BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
-IMAGE = BUILD / "tests/target/hardware_errors_are_named.elf"
+IMAGE = image_path("hardware_errors_are_named")
 TIMEOUT_SECONDS = 90
-# A status: valid, reported, with an address; uncorrected ones are signalled and leave the core's state corrupt. The code is a memory error.
+# A status: valid, reported, with an address. Uncorrected ones are signalled and mean that the core's state is corrupt. The code is a memory
+# error.
 CORRECTED_STATUS, UNCORRECTED_STATUS = "0x940000000000009f", "0xb60000000000009f"
 
 
 def inject_error(machine: Machine, core: int, bank: int, status: str, broadcast: bool = False) -> None:
-    """A machine check, as QEMU's monitor makes one; the words behind the status are IA32_MCG_STATUS, the address and more about it."""
+    """A machine check, by QEMU's monitor. The words after the status are IA32_MCG_STATUS, the address and further details."""
     words = f"mce {'-b ' if broadcast else ''}{core} {bank} {status} 0x5 0x1234000 0"
     assert machine.qmp("human-monitor-command", **{"command-line": words}) == ""
 
@@ -33,7 +26,7 @@ def test_a_machine_check_is_named_by_the_core_that_sees_it() -> None:
         machine.wait_for_line("^neap: machine check, core 1, bank 3: memory error, corrected, status 0x94", TIMEOUT_SECONDS)
         machine.wait_for_line("^counted 1$", TIMEOUT_SECONDS)
         inject_error(machine, 1, 3, CORRECTED_STATUS)
-        machine.wait_for_line("^counted 2$", TIMEOUT_SECONDS)  # the bank was cleared: an overflow is not counted
+        machine.wait_for_line("^counted 2$", TIMEOUT_SECONDS)  # the bank was cleared, so there is no overflow
         inject_error(machine, 1, 4, UNCORRECTED_STATUS)
         assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
         lines = machine.lines

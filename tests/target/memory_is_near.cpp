@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A core gets memory of its own node, whatever asks for it; when that is used up, of the nearest one that has some; and what lies far away
-// goes back there.
+// A core gets memory of its own node, for any kind of allocation; when that is used up, of the nearest node with free memory. Memory of
+// another node is returned to that node.
 #include <cstdlib>
 #include <vector>
 
@@ -37,7 +37,7 @@ void look_around() {
   (void)test::hidden(&on_the_stack);
 }
 
-/// Takes all of this core's node; then the next piece comes from `nearest`.
+/// Allocates all memory of this core's node, and checks that the next piece is from node `nearest`.
 void exhaust(unsigned nearest) {
   constexpr std::size_t piece_bytes = 1 << 20;
   const unsigned own = machine::node_of(this_core());
@@ -53,7 +53,7 @@ void exhaust(unsigned nearest) {
   for (void* const piece : pieces) std::free(piece);
 }
 
-/// One object of gigabytes, in one piece.
+/// One contiguous object of gigabytes.
 void take_huge(std::size_t bytes) {
   auto* const object = static_cast<std::uint8_t*>(std::malloc(bytes));
   check(object != nullptr, "a huge object", bytes);
@@ -68,8 +68,8 @@ void take_huge(std::size_t bytes) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  const auto nodes = arguments.number("expected_nodes", 1, {.least = 1, .most = machine::nodes_max}, "NUMA nodes of the machine");
-  const auto nearest = arguments.number("nearest_to_first", 0, {.least = 0, .most = machine::nodes_max}, "node that is nearest to node 0");
+  const auto nodes = arguments.number("expected_nodes", 1, {.min = 1, .max = machine::nodes_max}, "NUMA nodes of the machine");
+  const auto nearest = arguments.number("nearest_to_first", 0, {.min = 0, .max = machine::nodes_max}, "node that is nearest to node 0");
   const auto huge_bytes = arguments.bytes("huge", 0, {}, "size of one object to ask for; 0: none");
   arguments.finish();
   if (huge_bytes != 0) take_huge(huge_bytes);

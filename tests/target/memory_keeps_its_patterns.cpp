@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Stress for the allocator: every core allocates, fills, passes on to other cores, checks what it gets, grows, and frees, at random. An
-// object that is given out twice, or written after its end, has a wrong pattern. At the end nothing may be missing: all is freed, and what
-// the machine had free at first it has again, on every node. `seconds=` makes it go on for so long; without, it is a counted, short run.
+// Stress for the allocator: every core allocates, fills, passes objects to other cores, checks them, grows, and frees, at random. An object
+// that is allocated twice, or written beyond its end, has a wrong pattern. At the end all memory is free again, on every node. With
+// `seconds=` it runs for that time; otherwise for a fixed number of steps.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -22,16 +22,16 @@ using test::check;
 
 constexpr unsigned short_steps = 20'000;  // of all cores together
 constexpr unsigned steps_an_event = 50;
-constexpr std::size_t held_most = 100;  // by a core
+constexpr std::size_t held_max = 100;  // by a core
 constexpr unsigned places = 64;
 
-/// The object's own first bytes say how large it is; all others repeat a byte that depends on where it lies and who filled it.
+/// The object's first bytes have its size; all others repeat a byte that depends on its address and on the core that filled it.
 struct Object {
   std::uint32_t bytes;
   std::uint8_t pattern;
 };
 
-/// Where cores leave objects for each other.
+/// Objects that one core leaves for another.
 constinit std::array<std::atomic<Object*>, places> shared{};
 constinit std::atomic<std::uint64_t> steps_left{0}, steps_done{0}, until_ns{0}, refusals{0};
 constinit std::atomic<unsigned> finished{0};
@@ -52,25 +52,25 @@ Object* fill(void* memory, std::size_t bytes, std::uint8_t pattern) {
 }
 
 std::size_t random_bytes(std::mt19937& random) {
-  constexpr std::size_t least = sizeof(Object);
+  constexpr std::size_t bytes_min = sizeof(Object);
   switch (random() % 64) {
     case 0:
-      return least + random() % (1 << 20);
+      return bytes_min + random() % (1 << 20);
     case 1:
     case 2:
-      return least + random() % 70'000;
+      return bytes_min + random() % 70'000;
     case 3:
     case 4:
     case 5:
-      return least + random() % 9'000;
+      return bytes_min + random() % 9'000;
     default:
-      return least + random() % 600;
+      return bytes_min + random() % 600;
   }
 }
 
 class Worker {
  public:
-  explicit Worker(unsigned seed) : random_(seed) { held_.reserve(held_most + 1); }
+  explicit Worker(unsigned seed) : random_(seed) { held_.reserve(held_max + 1); }
 
   void run() {
     for (unsigned i = 0; i < steps_an_event; ++i) {
@@ -92,12 +92,12 @@ class Worker {
 
   void step() {
     make();
-    if (held_.size() <= held_most && random_() % 2 != 0) return;
+    if (held_.size() <= held_max && random_() % 2 != 0) return;
     if (held_.empty()) return;
     std::swap(held_[random_() % held_.size()], held_.back());
     Object* object = held_.back();
     held_.pop_back();
-    switch (held_.size() < held_most ? random_() % 4 : 2) {  // a core that holds the most lets one go
+    switch (held_.size() < held_max ? random_() % 4 : 2) {  // a core that holds the maximum releases one
       case 0:
         return grow(object);
       case 1:
@@ -151,8 +151,8 @@ std::uint64_t used_bytes() { return memory::heap_counters().used_bytes; }
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  const auto seconds = arguments.number("seconds", 0, {.least = 0, .most = 1'000'000}, "how long; 0: a short run");
-  const auto seed = arguments.number("seed", 1, {.least = 0, .most = 1'000'000}, "of the random choices");
+  const auto seconds = arguments.number("seconds", 0, {.min = 0, .max = 1'000'000}, "how long; 0: a short run");
+  const auto seed = arguments.number("seed", 1, {.min = 0, .max = 1'000'000}, "of the random choices");
   arguments.finish();
   std::vector<std::unique_ptr<Worker>> workers;
   for (unsigned core = 0; core < core_count(); ++core)
@@ -170,8 +170,8 @@ neap::task<int> neap::application(Arguments& arguments) {
       std::free(object);
     }
   }
-  // What is held back by the checks goes now; what is on its way home arrives when each core has passed a turn or two; some hundred bytes
-  // of the cores' own events come and go.
+  // Memory that the checks hold back is freed now. Remote frees arrive when each core has run a round or two of its loop. Some hundred
+  // bytes of the cores' own events vary.
   constexpr std::uint64_t own_bytes = 64 * 1024;
   unsigned rounds = 0;
   for (; used_bytes() > used_before + own_bytes && rounds < 10'000; ++rounds) {

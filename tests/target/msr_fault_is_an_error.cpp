@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// An MSR that does not exist answers with an error, on every core, and leaves all registers as they were.
+// Access to an MSR that does not exist returns an error, on every core, and changes no register.
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
 #include "tests/target/check.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Work handed to a sleeping core is done at once, however the moment falls, in every idle state that this machine has: thousands of
-// hand-overs around the ring of cores, each to a core that has nothing else to do and no timer to save it; then storms, in which all cores
-// wake each other all the time by every way there is.
+// Work handed over to a sleeping core is done at once, at any moment, in every idle state of this machine. In the first part, thousands of
+// hand-overs pass around a ring of cores. Each is to a core without other work and without a timer that would wake it. In the second part,
+// all cores wake each other continuously, by every means.
 #include <array>
 #include <atomic>
 
@@ -24,7 +24,7 @@ void hop(unsigned left) {
   check(spawn_on((this_core() + 1) % core_count(), [left] { hop(left - 1); }).has_value(), "queued");
 }
 
-/// Each is at one place at a time and wakes whom it meets: by remote work, by a device's interrupt, or by a timer.
+/// A token is on one core at a time, and wakes the next core by remote work, by a device's interrupt, or by a timer.
 struct Token : RemoteNode {
   unsigned left = 0;
   Timer timer;
@@ -100,7 +100,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   unsigned states = 0, storms = 0;
   while (stress.goes_on()) {
     for (unsigned state = 0; state < idle_states; ++state) {
-      // `poll` has a core look all the time; with more of them than the host has, that is no test but a crawl.
+      // A core with `poll` is always busy. With more such cores than the host has, the test would take too long.
       const bool polls = static_cast<IdleState>(state) == IdleState::poll;
       if (((machine::power_abilities().idle_states >> state) & 1) == 0 && !polls) continue;
       check((co_await policy::set(policy::Setting::idle, idle_state_names[state], policy::all_cores)).has_value(), idle_state_names[state]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// When memory is used up `malloc` gives null and `new` throws, on every core; what is freed can be had again, and the machine goes on.
+// When memory is used up `malloc` returns null and `new` throws, on every core; freed memory can be allocated again, and the machine
+// continues.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -20,7 +21,7 @@ struct Block {
   Block* next;
 };
 
-// Takes all there is in pieces of `bytes`; returns their number, linked.
+// Allocates all memory in pieces of `bytes`, as a list; returns their number.
 std::size_t take_all(std::size_t bytes, Block*& first) {
   std::size_t count = 0;
   while (auto* const block = static_cast<Block*>(std::malloc(bytes))) {
@@ -37,7 +38,7 @@ void free_all(Block* first) {
 
 std::atomic<unsigned> ready{0}, threw{0}, done{0};
 
-// With not a byte left, exceptions still have a place to be, on all cores at once (the C++ library's reserve).
+// Without any free memory, exceptions still work, on all cores at once (from the C++ library's reserve).
 void throw_at_the_end() {
   ready.fetch_add(1);
   const std::uint64_t begin_ns = neap::machine::now_ns();
@@ -53,12 +54,12 @@ void throw_at_the_end() {
   done.fetch_add(1);
 }
 
-/// All memory of the machine is taken, by core 0; what needs some is refused by an exception, and the machine goes on afterwards.
+/// Core 0 allocates all memory of the machine; further allocations throw, and the machine goes on afterwards.
 neap::task<void> use_up_and_go_on() {
   static std::array<neap::RemoteNode, neap::machine::cores_max> nodes;
   Block* pieces = nullptr;
   bool refused = false;
-  // Several times: what other cores keep in reserve comes out after a refusal.
+  // Repeated, because other cores release their reserves after a refusal.
   for (int tries = 0; tries < 1'000 && !refused; ++tries) {
     (void)take_all(1 << 16, pieces);
     for (std::size_t bytes = 8192; bytes != 0; bytes -= 16) (void)take_all(bytes, pieces);

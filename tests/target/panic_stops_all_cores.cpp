@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// A panic on one core stops the others in the middle of whatever they do, even of a printed line, and says where they were: who called
-// what, as far as their stacks can be read.
+// A panic on one core stops the others at any point, even within a printed line, and prints their backtraces as far as their stacks can be
+// read.
 #include <atomic>
 
 #include "kernel/panic.hpp"
@@ -26,7 +26,7 @@ constinit std::atomic<unsigned> busy{0};
   asm volatile("");  // no tail call
 }
 
-// Nothing is mapped there.
+// An address without a mapping.
 [[gnu::noinline]] void spin_on_a_lost_stack() {
   ++busy;
   asm volatile("movq $0x1000, %%rsp; 1: jmp 1b" ::: "memory");

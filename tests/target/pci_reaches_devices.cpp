@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Registers of a device are reached wherever its BAR lies, and its MSI-X messages reach the core they are sent to. The devices are QEMU's:
-// ivshmem, a BAR that is memory; an e1000e, which raises an interrupt when a register is written; and an nvme, which can be reset by
-// itself.
+// A device's registers are accessible wherever its BAR is placed, and its MSI-X messages reach the intended core. The devices are QEMU's:
+// ivshmem, with memory as a BAR; an e1000e, which raises an interrupt when a register is written; and an nvme with a function-level reset.
 #include <atomic>
 
 #include "kernel/interrupts.hpp"
@@ -75,7 +74,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     write(cause_set, cause_other);
     co_await sleep_for(std::chrono::milliseconds(20));
     check(arrived_on.load() == ~0U, "a masked message is held back");
-    card->mask_msix(0, false);  // lets it go
+    card->mask_msix(0, false);  // delivers the pending message
     for (unsigned i = 0; i < 500 && arrived_on.load() == ~0U; ++i) co_await sleep_for(std::chrono::milliseconds(10));
     check(arrived_on.load() == core, "the interrupt arrived on the core it was sent to", arrived_on.load());
     card->mask_msix(0, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Hosted C++23: what an application may take for granted.
+// Hosted C++23: the library functions on which applications rely.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

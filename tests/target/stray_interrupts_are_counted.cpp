@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// An interrupt that nobody asked for is a device's mistake: the core counts it and goes on.
+// An interrupt without an owner is a device's mistake: the core counts it and continues.
 #include <chrono>
 
 #include "kernel/x86/apic.hpp"
@@ -9,7 +9,7 @@
 neap::task<int> neap::application(Arguments& arguments) {
   using test::check;
   arguments.finish();
-  // Of the old controllers' range, one that could belong to a device and does not, and two that lie beyond.
+  // Vectors of the old controllers' range, one that could belong to a device and does not, and two beyond.
   constexpr std::uint8_t vectors[] = {0x20, 0x2f, machine::vector_first, 0x80, machine::vector_last, 0xe0, 0xef};
   for (unsigned core = 0; core < core_count(); ++core) {
     for (const std::uint8_t vector : vectors) {

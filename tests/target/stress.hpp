@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// What the stress images have in common: how long they go on, chance, and the account at the end.
+// Shared by the stress images: duration, random numbers, and the account at the end.
 //
-// Without the word `seconds=` an image does a counted piece of work, for the tests; with it, it goes on until that time is over.
+// Without the word `seconds=` an image does a fixed amount of work, for the tests. With it, the image runs for that time.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@ namespace neap::test {
 
 struct Stress {
   explicit Stress(Arguments& arguments)
-      : seconds(arguments.number("seconds", 0, {.most = 24 * 3600}, "how long to go on; 0: one short round")) {}
+      : seconds(arguments.number("seconds", 0, {.max = 24 * 3600}, "how long to go on; 0: one short round")) {}
 
-  /// Whether another round is due: the first always is.
+  /// True if another round is due; the first always is.
   [[nodiscard]] bool goes_on() noexcept {
     if (round++ == 0) {
       end_ns = machine::now_ns() + seconds * 1'000'000'000;
@@ -47,7 +47,7 @@ class Chance {
   std::uint64_t state_;
 };
 
-/// Waits for `holds`, asking now and then; a minute without is a failure: something was lost.
+/// Polls until `holds`; after a minute the test fails, because something was lost.
 template <typename Condition>
 task<void> wait_for(Condition holds, std::string_view what) {
   constexpr unsigned tries = 6000;
@@ -57,7 +57,7 @@ task<void> wait_for(Condition holds, std::string_view what) {
   }
 }
 
-/// Memory in use once nothing is on its way any more: all that was retired is reclaimed, all that was freed elsewhere is home.
+/// Memory in use after all retired objects are reclaimed and all remote frees have arrived.
 inline task<std::uint64_t> settled_memory_bytes() {
   for (unsigned i = 0; i < 50; ++i) {
     co_await on_each_core([] { spawn([] {}); });

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Boots each on-target image on the machines where its property must hold, and judges by how it ends.
+"""Boots each on-target image on the machines where its property must hold, and checks how it ends.
 
-An image ends with SUCCESS by itself, or in a panic whose words are checked here. `./neap test target` builds the images and runs this;
-by hand: NEAP_TARGET_IMAGES names the build directory if it is not build/image-debug.
+An image ends with SUCCESS by itself, or in a panic whose text is checked here. `./neap test target` builds the images and runs this. To run
+it by hand, NEAP_TARGET_IMAGES names the build directory (default: build/image-debug).
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
@@ -18,15 +17,11 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
+from tests.target.images import BUILD, image_path
+from tools import toolchain
+from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, REPOSITORY, RESET, SUCCESS, Machine
+from tools.process import wait_until
 
-from tools import toolchain  # noqa: E402
-from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, RESET, SUCCESS, Machine  # noqa: E402
-from tools.process import wait_until  # noqa: E402
-
-BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
 TIMEOUT_SECONDS = 90
 CLOCK_ERROR_SECONDS = 30
 IMAGES_TESTED: set[str] = {"hardware_errors_are_named"}  # by machine_check_test.py
@@ -42,18 +37,13 @@ class Run:
     machine_type: str = "q35"
     nodes: int = 1
     ends: int = SUCCESS
-    # Regular expressions, each to be found in a line behind the line of the one before.
+    # Regular expressions. Each must match a line after the match of the one before.
     says: list[str] = field(default_factory=list)
     never_says: str = r"FAILED"
     name: str = ""
 
     def __post_init__(self) -> None:
         IMAGES_TESTED.add(self.image)
-
-
-def image_path(name: str) -> Path:
-    folder = "apps/hello" if name == "hello" else "tests/target"
-    return BUILD / folder / f"{name}.elf"
 
 
 def judge(run: Run, status: int, lines: list[str]) -> None:
@@ -83,7 +73,7 @@ def boot(run: Run) -> list[str]:
 
 
 def cpu(model: str) -> list[str]:
-    return ["-cpu", model]  # QEMU takes the last one
+    return ["-cpu", model]  # QEMU uses the last one
 
 
 def pci_devices(shared: str) -> list[str]:
@@ -96,14 +86,14 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Words of anything that a boot loader can pass; always the same."""
+    """Words of all characters that a boot loader can pass; always the same."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
 
 
 def distances(*rows: list[int]) -> list[str]:
-    """QEMU's words for how far nodes are from each other."""
+    """QEMU's words for the distances between nodes."""
     words = []
     for source, row in enumerate(rows):
         for target, value in enumerate(row):
@@ -138,7 +128,7 @@ RUNS = [
     Run("hello", cores=4, words="cores=2", says=[r"on 2 cores$", r"core 1$"], never_says="core 2", name="hello-fewer-cores"),
     Run("hello", words="frobnicate=1", ends=BAD_COMMAND_LINE, says=["frobnicate", "cores="], name="hello-unknown-word"),
     Run("hello", words="cores=0", ends=BAD_COMMAND_LINE, says=["cores="], name="hello-bad-value"),
-    # A UART that is elsewhere: nothing is said, but nothing hangs either.
+    # A UART at another address: nothing is printed, but nothing hangs either.
     Run("hello", qemu=["-global", "isa-serial.iobase=0x2f8"], name="hello-without-uart"),
     Run("hello", words="console=com2,9600", qemu=uart_at("0x2f8"), says=["hello from core 0"], name="hello-on-the-second-port"),
     Run("hello", words="console=com1,0x2e8,115200", qemu=uart_at("0x2e8"), says=[NO_UART + "0x3f8", "hello"], name="hello-on-an-odd-port"),
@@ -238,7 +228,7 @@ RUNS = [
         ],
     ),
     Run("idle_policy_is_honest", cores=2, qemu=cpu("qemu64"), says=["^power: .*MWAIT is missing"], name="idle_policy_is_honest-old-cpu"),
-    # Whatever an emulated CPU calls itself, its zeros are no answers.
+    # An emulated CPU of any name reads zeros, which are not valid values.
     Run("idle_policy_is_honest", cores=2, qemu=cpu("Skylake-Server"), says=["^power: .*no P-states"], name="idle_policy_is_honest-xeon"),
     Run("out_of_memory_is_refused", cores=2, memory="64M"),
     Run("memory_is_near", cores=2),
@@ -259,11 +249,11 @@ RUNS = [
     Run("memory_keeps_its_patterns", cores=2, memory="64M", words="seed=2", says=["^steps "], name="memory_keeps_its_patterns-64M"),
     Run("heap_misuse_is_found", cores=2, words="heap=checked"),
     misuse("overrun", "memory was written beyond its end"),
-    misuse("underrun", "memory was written before its begin"),
+    misuse("underrun", "memory was written before its start"),
     misuse("late_write", "memory was written after it was freed"),
     misuse("second_free", "memory was freed twice"),
     misuse("late_second_free", "memory was freed twice"),
-    misuse("unknown", "memory that no heap knows"),
+    misuse("unknown", "this memory is not from the heap"),
     Run("c_library_works", cores=4, says=["^printf speaks 4$", "^fputs speaks$"]),
     Run("c_library_works", cores=2, qemu=cpu("qemu64"), says=["no random number generator"], name="c_library_works-no-rdrand"),
     Run("standard_library_works", cores=2, says=[r"^iostream speaks 3\.5$", r"^println speaks 2\.72$"]),
@@ -309,7 +299,11 @@ RUNS = [
         r"^  #\d{3,} .*recurse_in_turns",
         r"^  #\d{3,} .*EventLoop::run",
     ),
-    panic("wild_read", "neap: general protection fault: no address: r.. 0x6b6b6b6b6b6b6b6b", r"^  #\d+ .*read_through_a_wild_pointer"),
+    panic(
+        "wild_read",
+        "neap: general protection fault: not a canonical address: r.. 0x6b6b6b6b6b6b6b6b",
+        r"^  #\d+ .*read_through_a_wild_pointer",
+    ),
     panic("far_write", r"page fault: write to an address that is not mapped \(0x7fff00000000\)", r"^  #\d+ .*write_byte"),
     panic("double_fault", "panic on core 0: double fault", r"^  #0 .*fault_without_a_stack", "the stack is damaged beyond this"),
     panic("double_fault", "panic on core 1: double fault", r"^  #0 .*fault_without_a_stack", "^core 0 was", core=1, cores=2),
@@ -332,25 +326,14 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Asleep; or on its way there, if its host has let it lie.
+            # Asleep, or about to sleep if the host has stopped it there.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),
-    Run(
-        "pci_reaches_devices",
-        cores=4,
-        qemu=pci_devices("4M"),
-    ),
-    # No MCFG there: configuration by the two ports.
+    Run("pci_reaches_devices", cores=4, qemu=pci_devices("4M")),
+    # A machine without MCFG: configuration by the two ports.
     Run("pci_reaches_devices", cores=2, qemu=["-machine", "pc", *pci_devices("4M")], name="pci_reaches_devices-by-ports"),
-    Run(
-        "pci_reaches_devices",
-        cores=2,
-        memory="6G",
-        words="above_4g=on",
-        qemu=pci_devices("8G"),
-        name="pci_reaches_devices-above-4G",
-    ),
+    Run("pci_reaches_devices", cores=2, memory="6G", words="above_4g=on", qemu=pci_devices("8G"), name="pci_reaches_devices-above-4G"),
 ]
 
 
@@ -361,8 +344,8 @@ def test_image(run: Run) -> None:
 
 def test_wall_clock_is_the_hosts() -> None:
     lines = boot(Run("timers_are_never_early"))
-    told = next(int(line.split()[-1]) for line in lines if line.startswith("wall clock "))
-    assert abs(told - time.time()) < CLOCK_ERROR_SECONDS, f"the image thinks it is {told}"
+    reported = next(int(line.split()[-1]) for line in lines if line.startswith("wall clock "))
+    assert abs(reported - time.time()) < CLOCK_ERROR_SECONDS, f"the image thinks it is {reported}"
 
 
 def test_nmi_is_a_panic_that_names_itself() -> None:
@@ -375,15 +358,15 @@ def test_nmi_is_a_panic_that_names_itself() -> None:
 
 
 @pytest.mark.parametrize("fault", ["failed_requirement", "divide", "stack_overflow"])
-def test_of_panics_on_all_cores_at_once_one_is_told(fault: str) -> None:
+def test_of_simultaneous_panics_on_all_cores_one_is_reported(fault: str) -> None:
     lines = boot(Run("faults_are_named", cores=4, words=f"fault={fault} together=yes", ends=PANIC))
-    told = [line for line in lines if re.search("panic on core", line)]
-    assert len(told) == 1, told
-    # The others had got as far as they could, and are told as any other core is.
+    reported = [line for line in lines if re.search("panic on core", line)]
+    assert len(reported) == 1, reported
+    # The other cores had panicked too. They are listed like cores without a panic.
     assert sum(bool(re.search(r"^core \d was at ", line)) for line in lines) == 3, "\n".join(lines)
 
 
-def test_a_machine_that_cannot_be_switched_off_says_so() -> None:
+def test_a_machine_that_cannot_be_switched_off_reports_it() -> None:
     with Machine(
         image_path("ends_as_asked"), arguments=["way=off"], memory="256M", card=False, qemu_options=["-machine", "acpi=off"]
     ) as machine:
@@ -399,17 +382,17 @@ def screen(machine: Machine, folder: Path) -> list[str]:
     return [cells[row : row + 160 : 2].decode("latin-1").rstrip() for row in range(0, 4000, 160)]
 
 
-def test_the_screen_shows_the_end_of_what_the_serial_port_said(tmp_path: Path) -> None:
+def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
     words = ["way=stay", "console=vga,com1"]
     with Machine(image_path("ends_as_asked"), arguments=words, memory="256M", card=False, qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         # The screen is written after the serial port.
         assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
-        # Lines of the boot that are longer than the screen is wide go on below.
-        shown, said = screen(machine, tmp_path), machine.lines
+        # Boot lines that are longer than the screen is wide continue on the next line.
+        shown, serial = screen(machine, tmp_path), machine.lines
         machine.qmp("inject-nmi")
         assert machine.wait_exit(TIMEOUT_SECONDS) == PANIC
-    assert "".join(line.ljust(80) for line in shown).rstrip() == "".join(line.ljust(-(-len(line) // 80) * 80) for line in said).rstrip()
+    assert "".join(line.ljust(80) for line in shown).rstrip() == "".join(line.ljust(-(-len(line) // 80) * 80) for line in serial).rstrip()
 
 
 def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> None:
@@ -420,23 +403,23 @@ def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> No
         assert wait_until(lambda: "neap: this CPU lacks 64-bit mode" in screen(machine, tmp_path)[0], TIMEOUT_SECONDS)
 
 
-def test_a_panic_is_told_at_the_next_start_and_once() -> None:
+def test_a_panic_is_reported_once_at_the_next_start() -> None:
     words = ["way=stay", "panic=reboot"]
-    told = r"^neap: start 1 ended in a panic"
+    reported = r"^neap: start 1 ended in a panic"
     with Machine(image_path("ends_as_asked"), cores=2, memory="256M", arguments=words, card=False, restarts=True) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
-        machine.wait_for_line(told, TIMEOUT_SECONDS)
-        restarted = next(at for at, line in enumerate(machine.lines) if re.search(told, line))
+        machine.wait_for_line(reported, TIMEOUT_SECONDS)
+        restarted = next(at for at, line in enumerate(machine.lines) if re.search(reported, line))
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS, restarted)
         lines = machine.lines
-        # A restart that no panic caused: this one has nothing to tell.
+        # After a restart without a panic, the image reports no earlier panic.
         machine.qmp("system_reset")
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS, len(lines))
         after = machine.lines[len(lines) :]
     kept = [line.removeprefix("| ") for line in lines[restarted:] if line.startswith("| ")]
-    said = lines[:restarted]
-    assert kept == said[-len(kept) :], "what was kept is what was said"
+    earlier = lines[:restarted]
+    assert kept == earlier[-len(kept) :], "the kept lines are the end of the console"
     for pattern in (
         "^staying$",
         "^neap: NMI: core 0",
@@ -449,7 +432,7 @@ def test_a_panic_is_told_at_the_next_start_and_once() -> None:
     assert not any("panic" in line for line in after if "command line" not in line), after
 
 
-def test_tables_that_point_beyond_the_cpus_addresses_are_survived(tmp_path: Path) -> None:
+def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
     """A page-table entry with such an address would fault. Both windows show configuration space: of segment 1, and of segment 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
@@ -460,11 +443,11 @@ def test_tables_that_point_beyond_the_cpus_addresses_are_survived(tmp_path: Path
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
-    """More tables, of noise behind a good header (QEMU makes the checksum): what can be used of the machine still is."""
+    """Additional tables, with random content after a valid header (QEMU adds the checksum). The usable parts of the machine still work."""
     dice = random.Random(seed)
     words = []
     for signature in ("SRAT", "SLIT", "MCFG", "DMAR", "SSDT", "APIC", "FACP"):
-        # Entries of a type and a length, now and then of length 0 or beyond the end; or bytes that are not even that.
+        # Entries of a type and a length, some with length 0 or beyond the end; or random bytes.
         body = dice.randbytes(12)
         while len(body) < 1500:
             length = dice.choice([0, 2, 8, 16, 24, 40, 200]) if dice.random() < 0.1 else dice.choice([8, 16, 24, 40])
@@ -475,7 +458,7 @@ def test_broken_acpi_tables_are_survived(seed: int, tmp_path: Path) -> None:
     boot(Run("hello", cores=2, qemu=words, says=["on 2 cores$", "^hello from core 1$"]))
 
 
-def test_the_linker_says_that_there_is_no_file_system(tmp_path: Path) -> None:
+def test_the_linker_reports_that_there_is_no_file_system(tmp_path: Path) -> None:
     source, compiler = tmp_path / "files.cpp", f"{toolchain.require()}/bin/x86_64-neap-elf-g++"
     source.write_text("#include <filesystem>\nbool there() { return std::filesystem::is_empty(std::filesystem::current_path()); }\n")
     subprocess.run([compiler, "-std=c++23", "-c", "-o", tmp_path / "files.o", source], check=True, timeout=TIMEOUT_SECONDS)
@@ -490,7 +473,7 @@ def test_the_linker_says_that_there_is_no_file_system(tmp_path: Path) -> None:
 
 
 def test_every_image_is_booted() -> None:
-    """An image that no run names would be a test that nobody makes."""
+    """An image without a run here would never be tested."""
     built = {path.stem for path in (BUILD / "tests/target").glob("*.elf") if not path.name.endswith(".debug.elf")}
     assert built, f"no images in {BUILD}: ./neap build --preset image-debug"
     assert built - IMAGES_TESTED == set()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Thread-local variables: one of each per core, with its first value, its constructor run there once, its alignment kept.
+// Thread-local variables: each core has its own, with its initial value, a constructor that runs there once, and its alignment.
 #include <array>
 #include <atomic>
 #include <cstdint>

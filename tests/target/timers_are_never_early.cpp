@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A timer fires at its time or after, on every core; a cancelled one never; a core that waits for one sleeps meanwhile.
+// A timer fires at its time or later, on every core; a cancelled one never; a core that waits for a timer sleeps meanwhile.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -32,7 +32,7 @@ void arm_all() {
       const auto now_ns = neap::machine::now_ns();
       check(neap::this_core() == core, "fires where it was armed");
       check(now_ns >= probe.due_ns, "a timer was early by ns", probe.due_ns - now_ns);
-      // Far more than any tick: a timer that is lost, not one that a busy host delays.
+      // The limit is far longer than a tick. A timer that exceeds it was lost, not delayed by a busy host.
       check(now_ns - probe.due_ns < 2'000'000'000, "a timer was late by ns", now_ns - probe.due_ns);
       fired.fetch_add(1);
     });
@@ -51,14 +51,14 @@ neap::task<int> neap::application(Arguments& arguments) {
   check(fired.load() == all, "timers that fired", fired.load());
   for (unsigned core = 0; core < core_count(); ++core) check(event_counters(core).sleeps > 0, "the core slept", core);
 
-  // The clocks that the standard library offers are this one.
+  // The standard library's clocks read the same clock as the kernel.
   const auto steady = std::chrono::steady_clock::now();
   const auto boot_ns = machine::now_ns();
   co_await sleep_for(50ms);
   const auto steady_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - steady).count());
   check(steady_ns >= 50'000'000, "steady_clock", steady_ns);
   check(machine::now_ns() - boot_ns + 1'000'000 >= steady_ns, "steady_clock and now_ns agree", steady_ns);
-  // For the test outside, which knows what time it is.
+  // target_test.py compares this time with the host's.
   print("wall clock ", std::chrono::system_clock::now().time_since_epoch() / 1s);
   co_return 0;
 }

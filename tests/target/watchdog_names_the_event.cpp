@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// An event that keeps its core for too long is named: while it lasts by the other core, which is awake, and at its end.
+// An event that occupies its core for too long is reported by name: by the other core while the event runs, because that core is awake, and
+// again at the event's end.
 #include <atomic>
 
 #include "kernel/task.hpp"
@@ -9,7 +10,7 @@ namespace {
 
 std::atomic<bool> over{false};
 
-/// Long enough for whoever looks, however slow the emulation: until it is told that the other core has looked often enough.
+/// Runs until the other core has checked often enough, at any speed of the emulation.
 [[gnu::noinline]] void event_without_end() {
   while (!over.load()) neap::machine::pause();
 }
@@ -19,7 +20,7 @@ std::atomic<bool> over{false};
 neap::task<int> neap::application(Arguments& arguments) {
   arguments.finish();
   test::check(spawn_on(1, [] { event_without_end(); }).has_value(), "queued");
-  // This core wakes now and then, so it sees.
+  // This core wakes now and then, so its watchdog can see the event.
   for (unsigned i = 0; i < 60; ++i) co_await sleep_for(std::chrono::milliseconds(20));
   over = true;
   co_await on_core(1, [] {});

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench NAME`: what things cost and how fast they go, as a table or as JSON.
+"""`./neap bench NAME`: costs and rates, as a table or as JSON.
 
-Instructions are the same everywhere. Times are this machine's, under emulation: they are reported beside a peer's of the same run, and
-nothing is promised of them.
+Instruction counts are the same everywhere. Times are this machine's, under emulation. They are reported beside a peer's times of the same
+run, and they have no targets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a frame costs the soft card's core alone: nanoseconds on this machine, and instructions, which are the same on all.
+"""The cost of a frame in the soft card's core alone: nanoseconds on this machine, and instructions, which are the same everywhere.
 
-Each with one queue and no timer, and with all 128 queues on and every timer armed: a frame's work must not grow with them.
+Each is measured twice: with one queue and no timer, and with all 128 queues enabled and every timer armed. The cost of a frame must not
+grow with the number of queues and timers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from tools import build, packages
 from tools.bench.rows import Row
 from tools.errors import Failure
 
-# Instructions with all queues and timers over those with one queue and none: the same but for what a heap or a cache line adds.
+# Instructions with all queues and timers, divided by those with one queue and no timer. Only heap operations and extra cache lines may
+# increase the ratio.
 GROWTH_LIMIT = 1.1
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The first half of `./neap bench load`: what a request costs the load generator, beside others that people use.
+"""The first half of `./neap bench load`: the cost of a request in the load generator, beside other generators in use.
 
-A generator that needs much of a core measures itself before long. So each keeps stock memcached as busy as it can, closed loop, 16
-connections, one thread, gets of 200 bytes, and what counts is how many requests it gets answered for a second of its own CPU time (user
-and system, as the kernel accounts it at its end). Server and client have a core each where there are two. The rounds go round robin, so
-that a slow minute hits everybody; the median of each is shown. A generator that cannot be had is named with the reason.
+A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator keeps stock
+memcached as busy as it can: closed loop, 16 connections, one thread, gets of 200 bytes. The figure is answered requests per second of the
+generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client each have
+one. The rounds alternate between the generators, so a slow minute affects all of them. The median of each is shown. A generator that is not
+available is listed with the reason.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ KEY_BYTES = 30
 VALUE_BYTES = 200
 SECONDS = 3
 ROUNDS = 3
-# Of memcslap, which counts requests and not time.
+# For memcslap, whose runs end after a number of requests, not after a time.
 MEMCSLAP_REQUESTS = 5000
 RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "requests for a CPU second of the client"
 
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A generator as it is called here. `prepare`, if given, fills the store and is not measured.
+    """The command line of a generator. `prepare`, if given, fills the store and is not measured.
 
-    count: how many requests were answered, from what it printed.
+    count: the number of answered requests, from its output.
     """
 
     name: str
@@ -50,8 +51,8 @@ class Client:
 
 
 @dataclasses.dataclass(frozen=True)
-class Turn:
-    """One client's round: requests, seconds on the wall and of the CPU."""
+class Round:
+    """One round of one client: requests, wall-clock seconds and CPU seconds."""
 
     requests: float
     seconds: float
@@ -59,7 +60,7 @@ class Turn:
 
 
 def load() -> list[Row]:
-    """Measures all that can be had."""
+    """Measures all generators that are available."""
     build.build_load()
     commands: dict[str, list[str] | Failure] = {}
     for client in CLIENTS:
@@ -67,7 +68,7 @@ def load() -> list[Row]:
             commands[client.name] = client.argv()
         except Failure as failure:
             commands[client.name] = failure
-    turns: dict[str, list[Turn]] = {client.name: [] for client in CLIENTS}
+    rounds: dict[str, list[Round]] = {client.name: [] for client in CLIENTS}
     with progress.step(f"{ROUNDS} rounds of {len([words for words in commands.values() if isinstance(words, list)])} clients"):
         for _ in range(ROUNDS):
             for client in CLIENTS:
@@ -75,29 +76,29 @@ def load() -> list[Row]:
                 if isinstance(words, Failure):
                     continue
                 try:
-                    turns[client.name].append(_turn(client, words))
+                    rounds[client.name].append(_round(client, words))
                 except Failure as failure:
                     commands[client.name] = failure
     rows: list[Row] = []
     for client in CLIENTS:
         reason = commands[client.name]
-        rows += _rows(client.name, reason.message if isinstance(reason, Failure) else None, turns[client.name])
+        rows += _rows(client.name, reason.message if isinstance(reason, Failure) else None, rounds[client.name])
     return rows
 
 
-def _rows(name: str, reason: str | None, turns: Sequence[Turn]) -> list[Row]:
+def _rows(name: str, reason: str | None, rounds: Sequence[Round]) -> list[Row]:
     if reason is not None:
         return [Row(f"load.{name}", reason, None)]
-    middle = sorted(turns, key=lambda turn: turn.requests / turn.cpu_seconds)[len(turns) // 2]
+    middle = sorted(rounds, key=lambda one: one.requests / one.cpu_seconds)[len(rounds) // 2]
     return [
-        Row(f"load.{name}.rate", RATE_UNIT, statistics.median(turn.requests / turn.seconds for turn in turns)),
+        Row(f"load.{name}.rate", RATE_UNIT, statistics.median(one.requests / one.seconds for one in rounds)),
         Row(f"load.{name}.cores", CORES_UNIT, middle.cpu_seconds / middle.seconds),
         Row(f"load.{name}.each", EACH_UNIT, middle.requests / middle.cpu_seconds),
     ]
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """A line a client."""
+    """One line per client."""
     values = {row.name: row.value for row in rows}
     cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
     for row in rows:
@@ -110,8 +111,8 @@ def side_by_side(rows: Sequence[Row]) -> str:
     return aligned(cells)
 
 
-def _turn(client: Client, argv: Sequence[str]) -> Turn:
-    """One round on a server of its own. Raises Failure."""
+def _round(client: Client, argv: Sequence[str]) -> Round:
+    """One round on a server started for it. Raises Failure."""
     with memcached() as address:
         if client.prepare is not None:
             measured(client.name, [*argv, *client.prepare(address)], [])
@@ -122,7 +123,7 @@ def _turn(client: Client, argv: Sequence[str]) -> Turn:
         raise Failure(f"{client.name} printed no count of requests", details=output.splitlines()[-10:]) from None
     if requests <= 0 or cpu_seconds <= 0:
         raise Failure(f"{client.name} had no request answered", details=output.splitlines()[-10:])
-    return Turn(requests, seconds, cpu_seconds)
+    return Round(requests, seconds, cpu_seconds)
 
 
 def _neap(depth: int) -> Client:

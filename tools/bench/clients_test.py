@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""How `./neap bench load` accounts for a client, reads its figures, and names those that cannot be had."""
+"""`./neap bench load` accounts for a client, reads its figures, and lists clients that are not available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tools import bench
 from tools.bench import clients, load_accuracy, programs
-from tools.bench.clients import CLIENTS, Turn
+from tools.bench.clients import CLIENTS, Round
 from tools.bench.rows import Row
 from tools.errors import Failure
 
@@ -24,7 +24,7 @@ def client(name: str) -> clients.Client:
     return found
 
 
-def test_what_counts_is_the_time_that_a_client_computes() -> None:
+def test_only_the_cpu_time_of_a_client_counts() -> None:
     output, _, busy = programs.measured("spinning", [sys.executable, "-S", "-c", SPIN], [])
     _, seconds, idle = programs.measured("sleeping", [sys.executable, "-S", "-c", SLEEP], [])
     assert output == "done\n" and busy >= 0.3 and seconds >= 0.29 and idle < busy
@@ -47,31 +47,31 @@ def test_each_client_s_own_figures_are_read() -> None:
 
 
 def test_the_middle_round_is_shown_and_the_missing_are_named() -> None:
-    turns = [Turn(100, 1.0, 1.0), Turn(300, 1.0, 0.5), Turn(200, 1.0, 0.5)]
-    rows = clients._rows("a", None, turns) + clients._rows("b", "nobody packages it", [])
+    rounds = [Round(100, 1.0, 1.0), Round(300, 1.0, 0.5), Round(200, 1.0, 0.5)]
+    rows = clients._rows("a", None, rounds) + clients._rows("b", "no package of it", [])
     assert [row.value for row in rows] == [200, 0.5, 400, None]
     _, first, second = clients.side_by_side(rows).splitlines()
     assert first.split() == ["a", "200", "0.50", "400"]
-    assert second.split(maxsplit=4) == ["b", "-", "-", "-", "nobody packages it"]
+    assert second.split(maxsplit=4) == ["b", "-", "-", "-", "no package of it"]
 
 
-def test_a_client_that_cannot_be_had_does_not_keep_the_others_from_their_turns(
+def test_a_client_that_cannot_be_had_does_not_stop_the_other_clients(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lacking() -> list[str]:
         raise Failure("it cannot be had")
 
-    def turn(one: clients.Client, _argv: list[str]) -> Turn:
+    def one_round(one: clients.Client, _argv: list[str]) -> Round:
         if one.name == "broken":
             raise Failure("it broke")
-        return Turn(10, 1.0, 0.1)
+        return Round(10, 1.0, 0.1)
 
     some = [
         clients.Client(name, argv, lambda _address: [], lambda _output: 0.0)
         for name, argv in (("good", lambda: ["x"]), ("lacking", lacking), ("broken", lambda: ["x"]))
     ]
     monkeypatch.setattr(clients, "CLIENTS", some)
-    monkeypatch.setattr(clients, "_turn", turn)
+    monkeypatch.setattr(clients, "_round", one_round)
     monkeypatch.setattr(clients.build, "build_load", lambda: None)
     monkeypatch.setattr(load_accuracy, "rows", lambda: [Row("load.rate.10%", "% missed", 0.5, 1.0)])
     monkeypatch.setattr(bench.run, "require_build_packages", lambda: None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench driver`: what a frame costs the 82599 driver, in instructions of a release image (bench/driver.cpp).
+"""`./neap bench driver`: the cost of a frame in the 82599 driver, in instructions of a release image (bench/driver.cpp).
 
-An event of the driver finds exactly 1, 8 or 32 frames; its instructions are shared out among them. Without a run of the log and with one,
-in which each event leaves a record.
+Each event of the driver handles exactly 1, 8 or 32 frames, and its instructions are divided by that number. The cost is measured without a
+log, and with a log in which each event writes a record.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from tools.bench import instructions
 from tools.bench.instructions import Counts
 from tools.bench.rows import Row
 
-# As bench/driver.cpp numbers its regions.
+# Numbers of the regions in bench/driver.cpp.
 RECEIVE, TRANSMIT, TAKE_BACK, FORWARD, KINDS = range(5)
 BATCHES = (1, 8, 32)
 WAYS = {"receive": ((RECEIVE,), 70), "transmit": ((TRANSMIT, TAKE_BACK), 60), "forward": ((FORWARD,), 120)}
 
 
 def rows() -> list[Row]:
-    """A row for each way, batch and state of the log. Targets hold at the largest batch."""
+    """A row for each direction, batch and state of the log. Targets hold at the largest batch."""
     return read(instructions.run_image("bench_driver", net="loopback"))
 
 

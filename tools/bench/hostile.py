@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench hostile`: what each attack of tests/hostile costs a bystander, on 1, 2 and 4 cores.
+"""`./neap bench hostile`: the cost of each attack of tests/hostile to a bystander, on 1, 2 and 4 cores.
 
-The bystander's p99 during the attack is compared with its p99 undisturbed, before and after it in the same run. The host emulates the
-machine and runs the attacker as well, so the figure says most on a host that has nothing else to do. Counted beside it: requests of the
-bystander that failed or were refused, newcomers that were not served, and bytes that the heap kept.
+The bystander's p99 during the attack is compared with its p99 before and after the attack, in the same run. The host emulates the machine
+and runs the attacker as well, so use an otherwise idle host. The bench also counts failed or refused requests of the bystander, newcomers
+that were not served, and bytes that the heap kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rows() -> list[Row]:
 
 
 def attack(name: str, cores: int) -> dict:
-    """One attack in a network namespace of its own; gives its result (tests/hostile/scene.py)."""
+    """One attack in its own network namespace; gives its result (tests/hostile/scene.py)."""
     from linux_guest.namespace import Namespace  # noqa: PLC0415
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
@@ -61,6 +61,6 @@ def rows_of(name: str, result: dict) -> list[Row]:
     return [
         Row(f"{name}.p99_ratio", f"p99 {result['during']['p99_us']:.0f} us / undisturbed", result["during"]["p99_us"] / calm_us, RATIO_MAX),
         Row(f"{name}.turned_away", "requests and newcomers that were not served", turned_away, 1),
-        Row(f"{name}.findings", "what only this attack counts", sum(result["findings"].values()), 1),
+        Row(f"{name}.findings", "counts that only this attack takes", sum(result["findings"].values()), 1),
         Row(f"{name}.memory_left", "bytes above the level before", result["memory"]["left"], 1),
     ]

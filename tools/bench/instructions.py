@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench observe` and `request`: what things cost, in instructions of the guest.
+"""`./neap bench observe` and `request`: costs in instructions of the guest.
 
-Time on an emulated machine says nothing about real ones; instructions do not depend on the machine's mood. They are counted by a plugin
-of QEMU (bench/instruction_counter.c), in release images: between two marks of an image from bench/, or over a whole run.
+Times on an emulated machine do not predict times on real hardware; instruction counts do not depend on the host. A QEMU plugin
+(bench/instruction_counter.c) counts them in release images: between two marks of an image from bench/, or over a whole run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tools import build, progress, qemu_plugin
 from tools.bench.rows import Row
-from tools.control import Control
+from tools.control_client import Control
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine
 
@@ -31,13 +31,13 @@ ANSWER_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """What was counted between two marks. The median is of the first 16,384 visits."""
+    """Counts between two marks. The median covers the first 16,384 visits."""
 
     visits: int
     instructions: int
-    least: int
+    min: int
     median: int
-    most: int
+    max: int
 
     @property
     def mean(self) -> float:
@@ -46,20 +46,20 @@ class Region:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Instructions of a run: by CPU, and by region."""
+    """Instructions of a run: per CPU, and per region."""
 
     cpus: tuple[int, ...]
     regions: dict[int, Region]
 
 
 def observe() -> list[Row]:
-    """What the log's calls cost the core that makes them, a release image, 10,000 times each.
+    """The cost of the log's calls for the calling core: a release image, 10,000 calls each.
 
-    Not among them: a record with a sample. The emulated CPU has no counters, so that none is ever written here.
+    A record with a sample is not measured: the emulated CPU has no counters, so no sample is written.
     """
     counts = run_image("bench_observe")
     require_exact(counts)
-    # The numbers of bench/observe.cpp.
+    # The region numbers of bench/observe.cpp.
     names = {
         3: ("observe.record", 60),
         2: ("observe.record_without_a_run", None),
@@ -75,15 +75,16 @@ def observe() -> list[Row]:
         rows += [
             Row(name, "instructions, mean", region.mean, target),
             Row(f"{name}.median", "instructions", region.median, target),
-            Row(f"{name}.most", "instructions", region.most),
+            Row(f"{name}.most", "instructions", region.max),
         ]
     return rows
 
 
 def request() -> list[Row]:
-    """A memcached GET over the soft card, one connection, one request at a time: all that the machine executes for it.
+    """The cost of a memcached GET over the soft card: all instructions of the machine, with one connection and one request at a time.
 
-    A long reply in each form of segmentation; an answer's acknowledgements are part of it, and how many those are is the user network's.
+    A long reply is measured in each form of segmentation. The acknowledgements of an answer are included; their number depends on the user
+    network.
     """
     build.build_soft_card()
     build.build("image", ["memcached.elf"])
@@ -108,11 +109,11 @@ def request() -> list[Row]:
 
 
 def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> float:
-    """Instructions that a GET of so many bytes takes, warm."""
+    """Instructions of a GET of this many bytes, warm."""
     value = b"v" * value_bytes
     exchange(client, b"set key 0 0 %d\r\n%s\r\n" % (len(value), value), b"STORED\r\n")
     answer = b"VALUE key 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
-    for count in (gets // 10, gets):  # first warm
+    for count in (gets // 10, gets):  # the first round warms up
         before = executed(live)
         for _ in range(count):
             exchange(client, b"get key\r\n", answer)
@@ -120,7 +121,7 @@ def get_cost(client: socket.socket, live: Path, value_bytes: int, gets: int) -> 
 
 
 def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
-    """Sends and reads the whole answer. Raises Failure if it is another."""
+    """Sends a request and reads the whole answer. Raises Failure if the answer differs."""
     client.sendall(ask)
     answer = b""
     while len(answer) < len(expected):
@@ -133,16 +134,17 @@ def exchange(client: socket.socket, ask: bytes, expected: bytes) -> None:
 
 
 def require_exact(counts: Counts) -> None:
-    """The image runs a thousand NOPs between marks, and a string instruction (with what loads its registers) over 1 to 694 bytes."""
+    """Checks the counter. The image runs a thousand NOPs between marks, and a string instruction (with its register loads) over 1 to 694
+    bytes."""
     nops, string = counts.regions[0], counts.regions[1]
-    if (nops.least, nops.most) != (1000, 1000):
-        raise Failure(f"the instruction counter is wrong: {nops.least} to {nops.most} where 1000 ran")
-    if string.least != string.most or string.most > 10:
-        raise Failure(f"the instruction counter counts repetitions: {string.least} to {string.most} for one string instruction")
+    if (nops.min, nops.max) != (1000, 1000):
+        raise Failure(f"the instruction counter is wrong: {nops.min} to {nops.max} where 1000 ran")
+    if string.min != string.max or string.max > 10:
+        raise Failure(f"the instruction counter counts repetitions: {string.min} to {string.max} for one string instruction")
 
 
 def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores: int = 1, net: str | None = None) -> Counts:
-    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end well.
+    """Builds an image of bench/, boots it, counts, and waits for its end. Raises Failure if it does not end with success.
 
     net: the soft card's --net; None: the machine has no card.
     """
@@ -170,21 +172,21 @@ def run_image(name: str, preset: str = "image", words: Sequence[str] = (), cores
 
 
 def counter_options(out: Path, live: Path | None = None, skip: Sequence[tuple[int, int]] = ()) -> list[str]:
-    """QEMU's words for counting into the file `out` when it ends, and all the time into `live` (see `executed`).
+    """QEMU's arguments for counting. The counter writes the file `out` at the end, and updates `live` continuously (see `executed`).
 
-    skip: ranges of addresses [low, high) whose instructions do not count, an idle loop that spins for one.
+    skip: ranges of addresses [low, high) whose instructions do not count, for example a spinning idle loop.
     """
     words = [f"out={out}", *([f"live={live}"] if live else []), *(f"skip={low:x}:{high:x}" for low, high in skip)]
     return qemu_plugin.option(qemu_plugin.library(COUNTER_SOURCE), *words)
 
 
 def executed(live: Path) -> int:
-    """The instructions that all CPUs of a running machine have executed up to now."""
+    """The number of instructions that all CPUs of a running machine have executed so far."""
     return sum(struct.unpack_from("<Q", live.read_bytes(), offset)[0] for offset in range(0, LIVE_BYTES, 64))
 
 
 def read_counts(path: Path) -> Counts:
-    """Reads what the counter wrote when QEMU ended."""
+    """Reads the file that the counter wrote when QEMU ended."""
     try:
         written = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench kernel`: what the kernel's own steps cost, in instructions of the guest (bench/kernel.cpp, a release image, two cores)."""
+"""`./neap bench kernel`: the cost of the kernel's steps in guest instructions (bench/kernel.cpp, a release image, two cores)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.bench.rows import Row
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step. `region`: its number in bench/kernel.cpp; `less`: the region whose mean is taken off, the same work in its plain form."""
+    """One step. `region`: its number in bench/kernel.cpp. `less`: the region to subtract, which does the same work without the kernel."""
 
     name: str
     region: int
@@ -35,7 +35,7 @@ STEPS = (
 
 
 def rows() -> list[Row]:
-    """The mean of at least 9,000 times, and below it the median and the most: what a fresh page or a full batch costs stands there."""
+    """The mean of at least 9,000 runs, the median and the maximum. The maximum shows the cost of a fresh page or of a full batch."""
     counts = run_image("bench_kernel", cores=2)
     require_exact(counts)
     found = []
@@ -45,6 +45,6 @@ def rows() -> list[Row]:
         found += [
             Row(step.name, "instructions, mean", region.mean - off, step.target),
             Row(f"{step.name}.median", "instructions", region.median - off),
-            Row(f"{step.name}.most", "instructions", region.most - off),
+            Row(f"{step.name}.most", "instructions", region.max - off),
         ]
     return kernel_peers.beside(found + kernel_memory.rows())

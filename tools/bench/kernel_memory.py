@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Memory's part of `./neap bench kernel`: what malloc and free cost, in instructions, in a release image."""
+"""The memory part of `./neap bench kernel`: instructions for malloc and free in a release image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAIR_64, PAIR_4096, MALLOC_64, FREE_64, REMOTE_FREE = 2, 3, 4, 5, 6
 
 
 def rows() -> list[Row]:
-    """Means over 10,000 calls, slabs that come and go included."""
+    """Means over 10,000 calls. They include allocating and freeing slabs."""
     counts = instructions.run_image("bench_kernel_memory", cores=2)
     instructions.require_exact(counts)
     unit = "instructions, mean"

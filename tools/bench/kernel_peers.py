@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Beside the figures of `./neap bench kernel`: the same steps on Linux, counted by the same counter (bench/kernel_peers.cpp).
+"""The peers of `./neap bench kernel`: the same steps on Linux, counted by the same counter (bench/kernel_peers.cpp).
 
-Debian's kernel runs one program, its first process, on a machine of two CPUs without a network; what Linux does against speculation is off,
-as here. Given is the median of 10,000 times: now and then an interrupt of Linux's own falls into one.
+Debian's kernel runs one program as its first process, on a machine of two CPUs without a network. Mitigations against speculative execution
+are off, as in Neap. The figure is the median of 10,000 runs, because Linux's own interrupts fall into some of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUN_SECONDS = 600
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """How Linux does a step. `region`: its number in bench/kernel_peers.cpp; `less`: the region that is taken off, as in kernel.Step."""
+    """A step on Linux. `region`: its number in bench/kernel_peers.cpp. `less`: the region to subtract, as in kernel.Step."""
 
     what: str
     region: int | None = None
@@ -53,7 +53,7 @@ PEERS = {
 
 
 def beside(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their peers; without figures, and saying why, where Linux cannot be had."""
+    """The rows with their peers. If Linux is not available, the rows say why and have no peers."""
     try:
         values = measure()
     except Failure as failure:

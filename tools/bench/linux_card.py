@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench linux-card`: a Linux guest on the soft card beside the same guest on QEMU's own `igb`.
 
-Is a card in a process of its own slower than one inside QEMU? Both guests run at once, each with one CPU and a tap device in a network
-namespace of its own, with the same fixed interrupt moderation; what is measured alternates between them, so that a host that is busier
-for a while is so for both, and the median of the rounds counts. Neither tap device takes segments for the host to cut (vnet_hdr): the
-soft card's cannot, so that QEMU's must not.
+Question: is a card in a separate process slower than one inside QEMU? Both guests run at once. Each has one CPU, the same fixed interrupt
+moderation, and a tap device in its own network namespace. Measurements alternate between the guests, so load on the host affects both
+equally, and the median of the rounds counts. Neither tap device accepts large segments for the host to split (vnet_hdr), because the soft
+card's tap device cannot.
 
-Traffic is not compared here (the tests do that), as under emulation comparing would cost more than carrying.
+The content of the traffic is not checked here, because under emulation the check would cost more than the transfer. The tests check it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATAGRAM_BYTES = 64
 PORT = 5010
 OURS, PEER = "soft82599", "igb"
 OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
-# What is measured: name, words for the traffic program, what it prints, unit.
+# The measurements: name, arguments of the traffic program, the value to take from its output, unit.
 KINDS = (
     ("tcp_in", "up", "bytes", "MB/s"),
     ("tcp_out", "down", "bytes", "MB/s"),
@@ -44,7 +44,7 @@ KINDS = (
 
 @dataclasses.dataclass
 class Side:
-    """One guest, its network, and its traffic program for our end."""
+    """One guest, its network, and the traffic program on our end."""
 
     guest: LinuxGuest
     namespace: Namespace
@@ -68,18 +68,18 @@ class Side:
         self.guest.output_of(f"ethtool -K eth0 {words}; {self.reach}", seconds=180)
 
     def measure(self, words: str, printed: str) -> float:
-        """One value: a rate by the second, or microseconds."""
+        """One value: a rate per second, or microseconds."""
         way, _, in_flight = words.partition(" ")
         last = f"{in_flight} {DATAGRAM_BYTES}" if in_flight else "1 unchecked"
-        said = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()
-        values = {name: int(value) for name, value in zip(said[::2], said[1::2])}
+        words_printed = self.namespace.run(f"{self.traffic} {way} {self.address} {PORT} {SECONDS} {last}", seconds=180).split()
+        values = {name: int(value) for name, value in zip(words_printed[::2], words_printed[1::2])}
         if printed.endswith("_us"):
             return values[printed]
         return values[printed] / values["ms"] * 1000 / (1e6 if printed == "bytes" else 1)
 
 
 def rows() -> list[Row]:
-    """The table; a ratio is the peer's rate over ours, so that below 1 ours is the faster."""
+    """The table. A ratio is the peer's rate over ours: below 1, ours is faster."""
     packages.require("card", "rust")
     build.build_soft_card()
     qemu.command()
@@ -128,7 +128,7 @@ def _with_offloads(sides: dict[str, Side], on: bool) -> list[Row]:
 
 
 def _accesses(guest: LinuxGuest, state: str) -> list[Row]:
-    """How often the driver reached for the card in this half of the run: each time costs a way out of the guest's CPU."""
+    """Register accesses by the driver in this half of the run. Each access costs an exit from the guest's CPU."""
     counters = guest.machine.card_counters()
     table = []
     for direction in ("reads", "writes"):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A process that keeps a memcached busy with pipelined gets, and counts what was answered.
+"""A process that keeps a memcached busy with pipelined gets, and counts the answers.
 
     python -m tools.bench.load HOST PORT CONNECTIONS DEPTH
 
-One process with one loop, so that it takes little of a machine that emulates the server as well. Each connection has DEPTH requests under
-way at all times; answers have a known length and are compared as a whole. It begins at once, prints the sum of answers up to now for
-each line that it reads, and ends with its input.
+One process with one loop, because the machine also emulates the server. Each connection always has DEPTH requests in flight. Answers have a
+known length and are compared as a whole. The process starts at once. For each input line it prints the number of answers so far. It ends at
+the end of its input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWER = b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (KEY, len(VALUE), VALUE)
 
 
 class Connection:
-    """Gives what comes in back as as many new requests."""
+    """Sends a new request for each answer."""
 
     def __init__(self, address: tuple[str, int], depth: int) -> None:
         self.socket = socket.create_connection(address, CONNECT_SECONDS)
@@ -44,7 +44,7 @@ class Connection:
         self.socket.sendall(REQUEST * self._depth)
 
     def answers(self) -> int:
-        """What has come by now, asked for anew."""
+        """Returns the number of answers since the last call, and sends a new request for each of them."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("load: the server ended a connection")
@@ -54,7 +54,7 @@ class Connection:
             if self._received[: count * len(ANSWER)] != ANSWER * count:
                 raise SystemExit("load: a wrong answer")
             del self._received[: count * len(ANSWER)]
-            # At most as many requests are under way as the server's window takes many times over: this never blocks for long.
+            # The requests in flight fill only a small part of the server's receive window, so this never blocks for long.
             self.socket.sendall(REQUEST * count)
         return count
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The second half of `./neap bench load`: does the load generator keep the rate, and does it see what a server really did?
+"""The second half of `./neap bench load`: does the load generator keep its rate, and does it report the server's real latencies?
 
-Two servers judge it. Stock memcached, with a core of its own: by how much the rate achieved misses the rate asked, at shares of the peak
-that the generator itself reached there, arrivals evenly spaced so that chance has no part. And neap-load-stub, which delays and freezes
-and writes down what it really made: by how much the measured percentiles are off that. On a machine with nothing else to do.
+Two servers are the references. The first is stock memcached on a core of its own. The generator's peak rate there is measured first, then
+the error of its achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. The second, neap-load-stub,
+delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run this on an otherwise idle
+machine.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ DELAY_OFF_PERCENT = 2.0
 CONNECTIONS = ["--connections", "16", "--depth", "4"]
 SECONDS = 5.0
 STUB_PATIENCE_SECONDS = 10.0
-# Long against what the ways of both programs through the kernel add: three times being woken, some 0.1 ms each on a virtual machine.
+# Long compared with the kernel paths of both programs: three wake-ups, about 0.1 ms each on a virtual machine.
 DELAYS = ["--delay-us", "exponential:100000"]
 FREEZE_MS, FREEZE_EVERY_MS = 100, 1000
-# The share of each second that 99 of 100 evenly spaced requests leave out.
+# 1 % of the freezes' period: of 100 evenly spaced requests, one falls into it.
 HUNDREDTH_NS = FREEZE_EVERY_MS * 1e6 / 100
 
 
 def load() -> list[Row]:
-    """Both halves."""
+    """Both halves of `./neap bench load`."""
     return [*clients.load(), *rows()]
 
 
 def show(found: Sequence[Row]) -> str:
-    """A line a client, and a table of what has a target."""
+    """One line per client, and a table of the rows that have a target."""
     promised = [row for row in found if row.target is not None]
     return f"{clients.side_by_side([row for row in found if row.target is None])}\n\n{table(promised)}"
 
@@ -74,7 +75,7 @@ def _rates() -> list[Row]:
 
 
 def _with_stub(options: Sequence[str], *words: str) -> tuple[dict, dict]:
-    """A run against the stub: what the load measured, and what the stub says that it made. Raises Failure."""
+    """A run against the stub: the load generator's measurements, and the stub's record. Raises Failure."""
     child = spawn([*on_core(0), str(build.LOAD_STUB), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         address = child.stdout.readline().partition("listening on ")[2].strip()
@@ -102,7 +103,7 @@ def _delays() -> list[Row]:
 
 
 def _freezes() -> list[Row]:
-    """Of a second with a freeze, a hundredth of its evenly spaced requests waits for longer than the freeze less a hundredth second."""
+    """In each second with a freeze, 1 % of the evenly spaced requests wait longer than the freeze less 10 ms."""
     words = ["--rate", "2000", "--arrivals", "fixed", "--connections", "1000"]
     figures, made = _with_stub(["--freeze", f"{FREEZE_EVERY_MS}:{FREEZE_MS}"], *words)
     frozen = [length for _, length in made["absences_ns"] if length >= FREEZE_MS * 1e6]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """mutilate, the load generator that published studies used: fetched at a pinned commit and built into the cache.
 
-Nobody packages it, and its build script needs a Python that is gone; but it is eight C++ files. Agents, which need ZeroMQ, are left out.
-git checks what it fetches against the commit's name, and we check the files that come out of it besides.
+No distribution packages it, and its build script needs a Python version that is no longer available. It consists of eight C++ files.
+Agents, which need ZeroMQ, are left out. git checks the fetched files against the commit's hash; a checksum of the resulting files is
+checked as well.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tools.process import output_of, run_logged
 
 SOURCE = "https://github.com/leverich/mutilate"
 COMMIT = "d65c6ef7c2f78ae05a9db3e37d7f6ddff1c0af64"
-# Over the names and contents of all its files, see _checksum().
+# Covers the names and contents of all its files, see _checksum().
 SHA256 = "8f54071c02c808654afcdbb668381769852e50750fd7dc1116f6730bf7e01cf3"
 FILES = "mutilate.cc cmdline.cc log.cc distributions.cc util.cc Connection.cc Protocol.cc Generator.cc".split()
 CONFIGURATION = "".join(
@@ -28,7 +29,7 @@ BUILD_SECONDS = 600
 
 
 def command() -> list[str]:
-    """What starts it; built if it is not there. Raises Failure if its source or what it is built with cannot be had."""
+    """Its command line; builds it if necessary. Raises Failure if its source or a build dependency is not available."""
     root = debian.unpacked("gengetopt", "libevent-dev")
     entry = cache.Entry("mutilate", cache.digest(COMMIT, str(root), Path(__file__).read_bytes()))
     with entry.making() as needed:

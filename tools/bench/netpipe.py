@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles, its default sweep to 1 MB and its integrity check.
+"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles: its default sweep to 1 MB and its integrity check.
 
-Only the transmitter decides and NPtcp prints nothing as a receiver; Neap prints in both roles. So where NPtcp transmits there are two
-figures for one sweep, from two clocks: they have to be about the same, and what they differ by is in docs/netpipe.md.
+Only the transmitter measures. NPtcp prints nothing as a receiver; Neap prints in both roles. So a sweep that NPtcp transmits has two
+figures from two clocks. They must be about equal; docs/netpipe.md explains the difference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools import build, control, packages, progress
+from tools import build, control_client, packages, progress
 from tools.bench.rows import Row, aligned
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine, free_port
@@ -32,7 +32,7 @@ RESULT = re.compile(
     r"^ *(?P<index>\d+): +(?P<bytes>\d+) bytes +(?P<repeats>\d+) times --> +"
     r"(?:(?P<rate>[0-9.]+) Mbps in +(?P<us>[0-9.]+) usec|(?P<checked>Integrity check passed))$"
 )
-# What NetPIPE calls Mbps.
+# NetPIPE's unit Mbps.
 RATE_UNIT = "Mb/s (2^20 bit/s)"
 TIME_UNIT = "us one way"
 
@@ -60,11 +60,11 @@ def netpipe() -> list[Row]:
 
 
 def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]], list[re.Match[str]]]:
-    """What NPtcp and what Neap printed. Raises Failure if NPtcp does not end well."""
+    """The output of NPtcp and of Neap. Raises Failure if NPtcp does not end with status 0."""
     with Machine(build.image("netpipe"), cores=CORES, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)]) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         if checked:
-            with control.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
+            with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
                 answer = connection.ask("netpipe,serve,integrity=on,perturbation=0")
             if not answer.startswith("ok"):
                 raise Failure(f"Neap does not serve with integrity: {answer}")
@@ -82,7 +82,7 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
 
 
 def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
-    """What Neap printed."""
+    """Neap's output."""
     port = free_port()
     path = directory / "nptcp.log"
     with open(path, "wb") as log:
@@ -92,25 +92,25 @@ def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
         if not wait_until(lambda: listens(port), START_SECONDS, 0.01):
             raise Failure(f"NPtcp does not listen on {port}", details=tail(path))
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", f"to={LARGEST_BYTES}", *(["integrity=on"] if checked else [])]
-        # The user network must reach the host for this; the peer listens there.
+        # The user network must be able to reach the host, because the peer listens there.
         with Machine(build.image("netpipe"), cores=CORES, arguments=words, outside=True) as machine:
             if machine.wait_exit(RUN_SECONDS) != SUCCESS:
                 raise Failure("Neap did not finish its run", details=machine.lines[-20:])
             return results(machine.lines)
     finally:
-        time.sleep(0.1)  # its own end is at hand
+        time.sleep(0.1)  # it is about to end
         stop(peer)
 
 
 def listens(port: int) -> bool:
-    """NPtcp takes one connection, so none is tried: the kernel's own list says who listens."""
+    """True if the kernel lists a listener on `port`. NPtcp accepts only one connection, so this check does not connect."""
     local = f"{int.from_bytes(socket.inet_aton('0.0.0.0'), 'little'):08X}:{port:04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[1] == local and row[3] == "0A" for row in rows)
 
 
 def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Sequence[re.Match[str]]) -> list[Row]:
-    """`role`: Neap's. Raises Failure if a side printed nothing, or something else than the other."""
+    """`role` is Neap's. Raises Failure if a side printed nothing, or if the sides differ."""
     if not ours or (theirs and [match["bytes"] for match in theirs] != [match["bytes"] for match in ours]):
         raise Failure(f"Neap, {role}: {len(theirs)} sizes of NPtcp's and {len(ours)} of Neap's are not the same")
     if checked:
@@ -130,7 +130,7 @@ def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Seq
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """A line a size: NPtcp's figure and Neap's, time and rate; then the integrity checks."""
+    """One line per size: NPtcp's figure and Neap's, time and rate; then the integrity checks."""
     values = {row.name: row.value for row in rows}
     pieces = []
     for role, title in (

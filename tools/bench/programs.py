@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What benchmarks of the load generator start: a stock memcached, and programs whose CPU time is counted."""
+"""Programs for benchmarks of the load generator: a stock memcached, and runs with measured CPU time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PATIENCE_SECONDS = 60.0
 
 
 def on_core(which: int) -> list[str]:
-    """The words in front of a program that bind it to one core, if there are two."""
+    """The words in front of a program that bind it to one core, if the machine has two."""
     cores = sorted(os.sched_getaffinity(0))
     return ["taskset", "--cpu-list", str(cores[which])] if len(cores) > 1 else []
 
 
 @contextlib.contextmanager
 def memcached() -> Iterator[str]:
-    """Stock memcached with one thread; gives HOST:PORT."""
+    """Stock memcached with one thread; yields HOST:PORT."""
     port = free_port()
     argv = [*on_core(0), *DebianProgram("memcached", "memcached").argv, "-l", LOOPBACK, "-p", str(port), "-U", "0", "-t", "1", "-m", "256"]
     child = spawn([*argv, "-u", "root"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -47,7 +47,7 @@ def memcached() -> Iterator[str]:
 
 
 def measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str, float, float]:
-    """Runs a program to its end: what it printed, how long it took, and how long of that it computed. Raises Failure."""
+    """Runs a program to its end. Gives its output, wall-clock seconds and CPU seconds. Raises Failure."""
     with tempfile.TemporaryFile("w+") as output:
         began = _now()
         child = spawn([*before, *argv], stdout=output, stderr=subprocess.STDOUT)
@@ -64,7 +64,7 @@ def measured(name: str, argv: Sequence[str], before: Sequence[str]) -> tuple[str
     if not in_time:
         raise Failure(f"{name} does not end within {PATIENCE_SECONDS:.0f} s")
     if child.returncode != 0:
-        last = (text.strip().splitlines() or ["nothing said"])[-1]
+        last = (text.strip().splitlines() or ["no output"])[-1]
         raise Failure(f"{name} ended with status {child.returncode}: {last}", details=text.splitlines()[-10:])
     return text, seconds, usage.ru_utime + usage.ru_stime
 

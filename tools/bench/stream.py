@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench stream`: memcached on four busy cores, its log collected after the run and while it goes on.
+"""`./neap bench stream`: memcached on four busy cores, its log collected after the run and during the run.
 
-What is asked is whether a line can get lost without anybody hearing of it. The machine says how many lines its cores wrote; the collector
-has so many, and the stream named so many as gone: the three must come out even, else the command fails. How fast requests and lines went
-is this machine's, reported and not promised.
+Question: can a log entry get lost without being counted? The machine reports how many entries its cores wrote, the collector how many it
+received, and the stream how many were lost. If the three do not add up, the command fails. The rates of requests and entries are this
+machine's; they are reported and have no targets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import build, control, progress
+from tools import build, control_client, progress
 from tools.bench.rows import Row
 from tools.errors import Failure
 from tools.log import layout
@@ -36,14 +36,14 @@ WARM_SECONDS = 2.0
 CONNECTIONS = 64
 DEPTH = 4
 COLLECT_SECONDS = 120.0
-# After: all of a run fits. Live: a quarter of it does, so the collector has to keep up.
+# After the run: the whole run fits into the log. During the run: a quarter of it fits, so the collector has to keep up.
 LINES_AFTER = "1M"
 LINES_LIVE = "16K"
 
 
 @dataclasses.dataclass
 class Collected:
-    """One run's log, as it came."""
+    """The collected log of one run."""
 
     lines: int
     named_lost: int
@@ -51,21 +51,21 @@ class Collected:
 
 
 class Load:
-    """The process that asks (load.py). A context manager."""
+    """The process that sends requests (load.py). A context manager."""
 
     def __init__(self, port: int) -> None:
         argv = [sys.executable, "-m", "tools.bench.load", LOOPBACK, str(port), str(CONNECTIONS), str(DEPTH)]
         self._process = spawn(argv, cwd=build.REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Load:
-        self.answered()  # all connections are there
+        self.answered()  # all connections are open
         return self
 
     def __exit__(self, *_exception: object) -> None:
         stop(self._process)
 
     def answered(self) -> int:
-        """How many requests have been, up to now."""
+        """The number of answered requests so far."""
         try:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
@@ -74,7 +74,7 @@ class Load:
             raise Failure("the load on memcached broke off") from None
 
     def rate(self, seconds: float) -> float:
-        """Requests a second, over so long."""
+        """Requests per second over this time."""
         first, began = self.answered(), time.monotonic()
         time.sleep(seconds)
         return (self.answered() - first) / (time.monotonic() - began)
@@ -82,7 +82,7 @@ class Load:
 
 @contextlib.contextmanager
 def server(lines: str) -> Iterator[Machine]:
-    """memcached with a log of so many lines a core; when it is full the oldest go, and are counted."""
+    """memcached with a log of this many entries per core. When it is full, the oldest entries are overwritten and counted."""
     words = [f"log={lines}", "log_full=overwrite"]
     forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with Machine(build.image("memcached"), cores=CORES, memory="1G", forward=forward, arguments=words) as machine:
@@ -90,9 +90,9 @@ def server(lines: str) -> Iterator[Machine]:
         yield machine
 
 
-def told(machine: Machine, line: str) -> str:
-    """A good answer of the machine's control. Raises Failure."""
-    with control.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
+def ok_answer(machine: Machine, line: str) -> str:
+    """The answer of the machine's control server to a line. Raises Failure if it is an error."""
+    with control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)) as connection:
         answer = connection.ask(line)
     if not answer.startswith("ok"):
         raise Failure(f"{line}: the machine answered '{answer}'")
@@ -100,16 +100,16 @@ def told(machine: Machine, line: str) -> str:
 
 
 def of_cores(machine: Machine) -> list[dict[str, int]]:
-    """What `cores` tells of each core, numbers alone."""
+    """The numbers in the answer to `cores`, for each core."""
     cores = []
-    for part in told(machine, "cores").removeprefix("ok ").split("; "):
+    for part in ok_answer(machine, "cores").removeprefix("ok ").split("; "):
         words = (word.partition("=") for word in part.split(" ")[1:])
         cores.append({name: int(value) for name, _, value in words if value.isdecimal()})
     return cores
 
 
 def collect(machine: Machine, folder: Path, live: bool) -> Collected:
-    """All cores' lines into `folder`; returns when the machine says that this was all."""
+    """Collects all cores' entries into `folder`; returns when the machine ends the stream."""
     address = (LOOPBACK, machine.port(CONTROL_PORT))
     with Folder(folder) as place:
         collector = Collector(address, place, live=live, token=None, patience_seconds=COLLECT_SECONDS)
@@ -118,11 +118,11 @@ def collect(machine: Machine, folder: Path, live: bool) -> Collected:
         seconds = time.monotonic() - began
         tally: Tally = collector.tally
         place.finish(describe_run(log_files(folder), mode="live" if live else "after", breaks=tally.breaks))
-    return Collected(tally.lines, tally.lost, seconds)
+    return Collected(tally.entries, tally.lost, seconds)
 
 
 def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> float:
-    """Of the core that slept most, how much of its time it was awake: in percent."""
+    """The share of time, in percent, during which the core that slept most was awake."""
     shares = []
     for one, two in zip(before, after, strict=True):
         shares.append(1 - (two["asleep_ns"] - one["asleep_ns"]) / max(1, two["now_ns"] - one["now_ns"]))
@@ -130,18 +130,18 @@ def busy_share(before: list[dict[str, int]], after: list[dict[str, int]]) -> flo
 
 
 def rows_of(name: str, machine: Machine, collected: Collected, per_second: float, busy: float) -> list[Row]:
-    """The account of one run: written, collected, named as lost, and what is missing in it."""
+    """The log entries of one run: written, collected, reported as lost, and unaccounted for."""
     cores = of_cores(machine)
     written = sum(core["records"] + core["unwritten"] for core in cores)
     uncounted = abs(written - collected.lines - collected.named_lost)
     return [
         Row(f"{name}.requests", "requests/s", per_second),
         Row(f"{name}.busy", "% awake, of the core that slept most", busy),
-        Row(f"{name}.written", "lines that the cores wrote", written),
-        Row(f"{name}.collected", "lines", collected.lines),
-        Row(f"{name}.lost", "lines, as the stream counted them", collected.named_lost),
-        Row(f"{name}.uncounted", "lines that are neither here nor counted as lost", uncounted, 1),
-        Row(f"{name}.rate", "MB/s", collected.lines * layout.LINE_BYTES / 1e6 / max(collected.seconds, 1e-3)),
+        Row(f"{name}.written", "log entries that the cores wrote", written),
+        Row(f"{name}.collected", "log entries", collected.lines),
+        Row(f"{name}.lost", "log entries, as the stream counted them", collected.named_lost),
+        Row(f"{name}.uncounted", "log entries neither collected nor counted as lost", uncounted, 1),
+        Row(f"{name}.rate", "MB/s", collected.lines * layout.ENTRY_BYTES / 1e6 / max(collected.seconds, 1e-3)),
     ]
 
 
@@ -158,9 +158,9 @@ def after(folder: Path) -> list[Row]:
         with Load(machine.port(GUEST_PORT)) as load:
             load.rate(WARM_SECONDS)
             plain, _ = run_with_log(machine, load)
-            told(machine, "start")
+            ok_answer(machine, "start")
             per_second, busy = run_with_log(machine, load)
-            told(machine, "stop")
+            ok_answer(machine, "stop")
         collected = collect(machine, folder, live=False)
         return [Row("stream.none.requests", "requests/s, no log", plain), *rows_of("stream.after", machine, collected, per_second, busy)]
 
@@ -178,11 +178,11 @@ def live(folder: Path) -> list[Row]:
 
         with Load(machine.port(GUEST_PORT)) as load:
             load.rate(WARM_SECONDS)
-            told(machine, "start")
+            ok_answer(machine, "start")
             thread = threading.Thread(target=run_collector, daemon=True)
             thread.start()
             per_second, busy = run_with_log(machine, load)
-            told(machine, "stop")
+            ok_answer(machine, "stop")
         thread.join(COLLECT_SECONDS)
         if not results:
             raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end")

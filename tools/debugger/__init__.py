@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap run --gdb`: gdb on a machine in this terminal, with commands that know the kernel (in_gdb.py).
+"""`./neap run --gdb`: gdb on a machine in this terminal, with commands for Neap's kernel (in_gdb.py).
 
-QEMU holds the machine before its first instruction; gdb lets it boot to the kernel, where page tables stand and symbols fit, and then asks
-the user. The machine's console is shown between gdb's lines. When gdb ends, so does the machine.
+QEMU stops the machine before its first instruction. gdb lets it boot into the kernel, where page tables exist and symbols match, and then
+prompts the user. The machine's console is shown between gdb's lines. When gdb ends, the machine ends too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.process import run_in_terminal
 
 COMMANDS = Path(__file__).resolve().parent / "in_gdb.py"
 FIRST_STOP = "neap::run_kernel"
-# A busy host may let QEMU wait; gdb's own patience of 2 s then ends in garbled answers.
+# QEMU may be slow on a busy host; gdb's default time-out of 2 s then ends in garbled answers.
 ANSWER_SECONDS = 60
 
 
@@ -28,7 +28,7 @@ def require() -> None:
 
 
 def symbols_of(image: Path) -> Path:
-    """The file beside an image that a debugger reads."""
+    """The file beside an image that holds its symbols."""
     path = image.with_name(image.name.removesuffix(".elf") + ".debug.elf")
     if not path.is_file():
         raise Failure(f"there are no symbols of {image.name}: {path} is missing", "./neap build makes both")
@@ -39,11 +39,11 @@ def command(image: Path, socket: Path, more: Sequence[str] = ()) -> list[str]:
     """gdb's command line for a machine that waits at `socket`."""
     argv = ["gdb", "-q", f"--directory={build.REPOSITORY}", str(symbols_of(image))]
     if chain := toolchain.find():
-        # What the image's std:: types look like is the cross compiler's knowledge.
+        # The cross compiler brings the printers for the image's std:: types.
         argv += ["-ex", f"python printers = {[str(path) for path in sorted(chain.glob('share/gcc-*/python'))]!r}"]
     argv += ["-x", str(COMMANDS)]
-    # Code is read from the file: before the kernel's page tables stand the machine has none at these addresses.
-    # A breakpoint in hardware: KVM would write another kind into memory that is not mapped yet.
+    # gdb reads code from the file: before the kernel sets up page tables, these addresses are not mapped. The breakpoint is a hardware one:
+    # KVM would write a software breakpoint into memory that is not mapped yet.
     words = ["set trust-readonly-sections on", "set confirm off", f"set remotetimeout {ANSWER_SECONDS}"]
     words += [f"target remote {socket}", f"thbreak {FIRST_STOP}", "continue"]
     for word in words:
@@ -60,7 +60,7 @@ def debug(image: Path, socket: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_are_gdbs() -> Iterator[None]:
-    """Ctrl-C reaches all in the terminal; here it means: stop the guest."""
+    """Ctrl-C signals all processes of the terminal; here only gdb must react, by stopping the guest."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

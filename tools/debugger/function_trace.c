@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
-// Writes down which functions one CPU of a guest enters: a plugin for QEMU's TCG.
+// A plugin for QEMU's TCG that records the functions that one CPU of a guest enters.
 //
-// The launcher hands over where the image's functions begin and end. QEMU translates code block by block; as each block runs we know its
-// function, and whether it begins one, ends in a call or ends in a return. From this a shadow of the guest's stack is kept, and each entry
-// is written with its depth. What a shadow cannot foresee (an exception's way out, a coroutine, another stack) is mended when a block runs
-// in the middle of a function: all above that function's last entry is gone.
+// The launcher passes the addresses of the image's functions. QEMU translates code block by block. When a block runs, the plugin knows its
+// function, and whether it begins a function, ends in a call or ends in a return. From this it keeps a shadow of the guest's stack, and
+// records each entry with its depth. The shadow cannot follow an exception, a coroutine or a switch of stacks. It is corrected when a block
+// runs in the middle of a function: everything above that function's last entry is dropped.
 //
-// The file is a ring of the last entries, mapped: whatever ends QEMU, they are there. Little endian:
+// The file is a mapped ring of the last entries, so they survive any end of QEMU. Little endian:
 //   u64 entries ever written, u64 capacity, then records of u64 instructions (of this CPU, about), u32 function, u32 depth
 //
-// Declarations stand here instead of QEMU's header for the reason given in bench/instruction_counter.c.
+// Declarations replace QEMU's header; bench/instruction_counter.c gives the reason.
 //
 //   -plugin function_trace.so,out=FILE,functions=FILE,cpu=N
 //
-//   functions   three u64 each, ascending: first byte, one past the last, 1 where it is entered by an interrupt, without a call; else 0
+//   functions   three u64 each, ascending: first byte, one past the last, 1 if an interrupt enters it without a call, else 0
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,18 +64,18 @@ static size_t function_count;
 static struct Ring* ring;
 static unsigned traced_cpu;
 
-// Of the traced CPU; touched by its thread alone.
+// State of the traced CPU, used only by its thread.
 static uint32_t stack[depth_max];
 static uint32_t depth;
 static uint64_t instructions;
-static bool called;  // the block before ended in a call
+static bool called;  // the previous block ended in a call
 
-// What is known of a run of instructions, in the 64 bits that a callback carries.
+// Data about a run of instructions, packed into the 64 bits of a callback's argument.
 enum { begins_bit = 1 << 0, calls_bit = 1 << 1, returns_bit = 1 << 2, interrupt_bit = 1 << 3, function_shift = 32, count_shift = 16 };
 
 static void enter(uint32_t function, bool by_call) {
-  if (!by_call && depth > 0) --depth;  // a jump: in the place of who jumped
-  if (depth == depth_max) {            // the outer half is forgotten
+  if (!by_call && depth > 0) --depth;  // a jump replaces the jumping function
+  if (depth == depth_max) {            // the outer half is dropped
     memmove(stack, stack + depth_max / 2, sizeof stack / 2);
     depth = depth_max / 2;
   }
@@ -96,7 +96,7 @@ static void ran(unsigned cpu, void* data) {
     if (place > 0) {
       depth = place;
     } else {
-      enter(function, true);  // never seen: tracing began inside it
+      enter(function, true);  // not in the shadow: tracing began inside it
     }
   }
   instructions += known >> count_shift & 0xFFFF;
@@ -104,7 +104,7 @@ static void ran(unsigned cpu, void* data) {
   if ((known & returns_bit) && depth > 0) --depth;
 }
 
-/// The function that holds an address; function_count: none.
+/// The function that contains an address; function_count if there is none.
 static size_t find(uint64_t address) {
   size_t low = 0, high = function_count;  // the first that begins after it
   while (low < high) {
@@ -132,11 +132,11 @@ static uint64_t kind_of(const struct qemu_plugin_insn* instruction) {
   return returns ? returns_bit : 0;
 }
 
-/// Up to API 6: (number, block). From 7 on: (block, user data), and ours is null.
+/// The arguments are (number, block) up to API 6, and (block, user data) from API 7 on. Our user data is null.
 static void translated(void* first, void* second) {
   const struct qemu_plugin_tb* const block = second != NULL ? second : first;
   const size_t count = qemu_plugin_tb_n_insns(block);
-  // A block may run from one function into the next.
+  // A block may extend from one function into the next.
   for (size_t i = 0; i < count;) {
     struct qemu_plugin_insn* const start = qemu_plugin_tb_get_insn(block, i);
     const uint64_t address = qemu_plugin_insn_vaddr(start);
@@ -170,7 +170,7 @@ static void* map_file(const char* path, size_t* bytes, bool writable) {
   return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/// Not strtoull: newer C libraries give it a name that older ones lack.
+/// Not strtoull, because newer C libraries give it a symbol that older ones lack.
 static bool parse_number(const char* text, unsigned* value) {
   *value = 0;
   if (*text == '\0') return false;
@@ -205,7 +205,7 @@ int qemu_plugin_install(uint64_t plugin, const void* info, int argc, char** argv
     fprintf(stderr, "function trace: out=FILE and functions=FILE are needed\n");
     return 1;
   }
-  // The launcher made the file as long as it wants the ring.
+  // The launcher has set the file's size, which is the ring's size.
   ring->capacity = (ring_bytes - sizeof(struct Ring)) / sizeof(struct Entry);
   qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated, NULL);
   return 0;

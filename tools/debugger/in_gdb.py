@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Runs inside gdb: what the cores of a machine are doing, what waits on them, and until when.
+"""Runs inside gdb: shows the activity of a machine's cores, their queued events, and their timers.
 
     (gdb) neap cores     each core: asleep or where, and what it has done
-    (gdb) neap events    what waits in each core's queues
+    (gdb) neap events    the events in each core's queues
     (gdb) neap timers    each core's pending timers, the earliest first
 
-A core's own state is thread-local, which a debugger of a bare machine knows nothing of: it is found by the FS base of the core's registers,
-below which the compiler lays thread-local variables (System V ABI, TLS variant II).
+A core's own state is thread-local, and gdb does not support thread-local storage on a bare machine. These commands find it through the
+core's FS base: the compiler places thread-local variables below that address (System V ABI, TLS variant II).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from collections.abc import Iterator
 
 import gdb
 
-SHOWN_MAX = 100  # of a queue or a wheel; the rest is counted
+SHOWN_MAX = 100  # per queue or wheel; the rest is only counted
 WALKED_MAX = 2_000_000  # lists may be damaged
 PT_TLS = 7
 TICK_BITS = 16  # kernel/timer_wheel.hpp
-# Whose template's first argument is the callable.
+# Wrapper types whose first template argument is the callable.
 WRAPPERS = ("neap::Callback::set<", "neap::detail::SpawnedEvent<")
 
 
 @functools.cache
 def storage_bytes(path: str) -> int:
-    """How far below a core's FS base its thread-local variables begin: the ELF segment's size, rounded to its alignment."""
+    """The offset of a core's thread-local variables below its FS base: the ELF segment's size, rounded to its alignment."""
     with open(path, "rb") as image:
         header = image.read(64)
         at, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
@@ -40,7 +40,7 @@ def storage_bytes(path: str) -> int:
 
 
 def atom(value: gdb.Value) -> gdb.Value:
-    """What a std::atomic, or a Counter around one, holds."""
+    """The value in a std::atomic, or in a Counter around one."""
     for _ in range(6):
         fields = {field.name for field in _all_fields(value.type)}
         inner = next((name for name in ("value_", "_M_b", "_M_base", "_M_i", "_M_p") if name in fields), None)
@@ -62,8 +62,8 @@ def _all_fields(kind: gdb.Type) -> Iterator[gdb.Field]:
 
 def function_at(address: int) -> str:
     """The function's name, without its parameters."""
-    said = gdb.execute(f"info symbol {address:#x}", to_string=True)
-    match = re.match(r"(.*?)( \+ \d+)? in section ", said)
+    symbol = gdb.execute(f"info symbol {address:#x}", to_string=True)
+    match = re.match(r"(.*?)( \+ \d+)? in section ", symbol)
     return without_parameters(match.group(1)) if match else f"{address:#x}"
 
 
@@ -80,8 +80,9 @@ def without_parameters(name: str) -> str:
 
 
 def callable_in(name: str) -> str | None:
-    """The callable inside a wrapper's name: None if this is none, empty for a pointer to a function, whose type tells nothing."""
-    # In front of a template's name stands its result's type.
+    """The callable inside a wrapper's name. None if the name is not a wrapper's. Empty for a pointer to a function, because its type does
+    not name the function."""
+    # The name of a function template begins with its result type.
     start = next((name.find(wrapper) + len(wrapper) for wrapper in WRAPPERS if name.removeprefix("void ").startswith(wrapper)), None)
     if start is None:
         return None
@@ -94,7 +95,7 @@ def callable_in(name: str) -> str | None:
 
 
 def callback_name(callback: gdb.Value) -> str:
-    """The callable inside a callback: its wrapper's name says which type, and a function pointer lies in its storage."""
+    """The callable inside a callback. Its wrapper's name gives the type; a function pointer is in its storage."""
     code = int(callback["call_"].cast(gdb.lookup_type("unsigned long")))
     if code == 0:
         return "(empty)"
@@ -108,7 +109,7 @@ def word_at(address: int) -> int:
 
 
 class Core:
-    """One core that has its thread-local storage: a vCPU, stopped."""
+    """One core with thread-local storage: a stopped vCPU."""
 
     def __init__(self, thread: gdb.InferiorThread):
         self.thread = thread
@@ -143,7 +144,7 @@ class Core:
 
 
 def cores() -> list[Core]:
-    """Those that run, in the order of their numbers; the selected thread stays selected."""
+    """The running cores in the order of their numbers. The selected thread stays selected."""
     selected = gdb.selected_thread()
     if selected is None:
         raise gdb.GdbError("no machine: target remote SOCKET")
@@ -151,7 +152,7 @@ def cores() -> list[Core]:
     try:
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            # Until the kernel gives it one, a core has no storage; firmware's cores never have.
+            # A core has no storage until the kernel sets it up; firmware's cores never have it.
             if int(gdb.newest_frame().read_register("fs_base")) & 1 << 63:
                 found.append(Core(thread))
     finally:
@@ -178,9 +179,9 @@ def event_name(node: gdb.Value) -> str:
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Callbacks in the bounded queue, oldest first; the one that runs may be among them.
+    """Callbacks in the bounded queue, oldest first. A callback that is running may be among them.
 
-    A slot is full if its turn is one beyond its position (kernel/remote_queue.hpp).
+    A slot is full if its sequence is its position plus one (kernel/remote_queue.hpp).
     """
     queue = core["remote"]
     slots = queue["slots_"]
@@ -195,12 +196,12 @@ def remote_events(core: gdb.Value) -> Iterator[str]:
 
 
 def queues(core: Core) -> list[tuple[str, list[str]]]:
-    """What waits on a core, by the queue that it waits in."""
+    """The queued events of a core, by queue."""
     loop, shared = core.own("neap::event_loop"), core.shared
     named = [("local", [event_name(node) for node in walk(loop["first_"])])]
     named.append(("handed over", [event_name(node) for node in walk(loop["received_"])]))
     if shared is not None:
-        # Newest first, as others put them there.
+        # Other cores insert at the front, so the list is newest first. It is reversed here.
         named.append(("on the way", [event_name(node) for node in walk(atom(shared["handed_over"]["head_"]))][::-1]))
         named.append(("remote", list(remote_events(shared))))
     return named
@@ -240,7 +241,7 @@ class Neap(gdb.Command):
 
 
 class Cores(gdb.Command):
-    """Each core: asleep or where, what it has done, how much waits."""
+    """Each core: its activity, its counters, and the length of its queues."""
 
     def __init__(self) -> None:
         super().__init__("neap cores", gdb.COMMAND_STATUS)
@@ -261,7 +262,7 @@ class Cores(gdb.Command):
 
 
 class Events(gdb.Command):
-    """What waits in each core's queues, oldest first."""
+    """The events in each core's queues, oldest first."""
 
     def __init__(self) -> None:
         super().__init__("neap events", gdb.COMMAND_STATUS)

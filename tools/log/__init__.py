@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log`: fetch, collect, decode and draw what the cores wrote down. docs/log-format.md is the format.
+"""`./neap log`: fetches, collects, decodes and plots the cores' logs. docs/log-format.md is the format.
 
 layout.py, fetch.py and collect.py need the standard library alone; the rest needs numpy, PyArrow and Plotly (requirements.txt here).
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The JSON in a log's header (docs/log-format.md), checked field by field.
+"""The JSON in a log's header (docs/log-format.md), checked member by member.
 
-A machine writes it, so any value may stand in it. Names that this version does not know are left out, as later machines may add some.
+A machine writes it, so it may hold any value. Members that this version does not know are left out, because later machines may add some.
 """
 
 from __future__ import annotations
@@ -9,61 +9,66 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tools.foreign import U64_MOST, is_whole, is_word, parse_json
+from tools.foreign import U64_MAX, is_whole, is_word, parse_json
+from tools.log import schema
 
-MAX_CORES = 256
-MAX_WORD = 256
-MAX_NAMES = 64
-U32_MOST = (1 << 32) - 1
+CORES_MAX = 256
+WORD_MAX = 256
+NAMES_MAX = 64
+U32_MAX = (1 << 32) - 1
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 
 Check = Callable[[object], bool]
 
 
 def _word(value: object) -> bool:
-    return is_word(value, MAX_WORD)
+    return is_word(value, WORD_MAX)
 
 
 def _names(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= MAX_NAMES and all(map(_word, value))
+    return isinstance(value, list) and len(value) <= NAMES_MAX and all(map(_word, value))
 
 
-def _up_to(most: int, least: int = 0) -> Check:
-    return lambda value: is_whole(value, most, least)
+def _up_to(maximum: int, minimum: int = 0) -> Check:
+    return lambda value: is_whole(value, maximum, minimum)
 
 
 def _null_or(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
+def _schema(name: str) -> Check:
+    return lambda value: schema.check(name, value)
+
+
 REQUIRED = ("boot_id", "run", "cores")
 FIELDS: dict[str, Check] = {
     "format": _word,
-    "version": _up_to(U32_MOST),
+    "version": _up_to(U32_MAX),
     "boot_id": lambda value: isinstance(value, str) and bool(_BOOT_ID.fullmatch(value)),
-    "run": _up_to(U32_MOST),
+    "run": _up_to(U32_MAX),
     "application": _word,
     "neap": _word,
-    "core": _up_to(MAX_CORES - 1),
-    "cores": _up_to(MAX_CORES, 1),
-    "package": _up_to(MAX_CORES - 1),
-    "packages": _up_to(MAX_CORES, 1),
+    "core": _up_to(CORES_MAX - 1),
+    "cores": _up_to(CORES_MAX, 1),
+    "package": _up_to(CORES_MAX - 1),
+    "packages": _up_to(CORES_MAX, 1),
     "cpu": _word,
-    "tsc_hz": _up_to(U64_MOST),
-    "wall_clock_at_boot_ns": _up_to(U64_MOST),
-    "tsc_at_boot": _up_to(U64_MOST),
+    "tsc_hz": _up_to(U64_MAX),
+    "wall_clock_at_boot_ns": _up_to(U64_MAX),
+    "tsc_at_boot": _up_to(U64_MAX),
     "energy_unit_exponent": _null_or(_up_to(63)),
     "dram_energy_unit_exponent": _null_or(_up_to(63)),
     "counters": _names,
-    "idle_states": _names,
-    "sample_period_us": _up_to(U32_MOST),
+    "sample_period_us": _up_to(U32_MAX),
     "when_full": _word,
-    "control_core": _null_or(_up_to(MAX_CORES - 1)),
+    "control_core": _null_or(_up_to(CORES_MAX - 1)),
+    **{name: _schema(name) for name in schema.NAMES},
 }
 
 
 def parse(text: bytes) -> dict:
-    """The fields that this version knows. Raises ValueError, which says what was wrong."""
+    """The members that this version knows. Raises ValueError, which says what is wrong."""
     if not text.isascii():
         raise ValueError("it is not ASCII")
     found = parse_json(text)

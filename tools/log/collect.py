@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log collect`: brings all cores' records over the `stream` connection, without a hole and without a double.
+"""`./neap log collect`: copies all cores' entries over the `stream` connection, each entry exactly once.
 
-The machine sends numbered blocks, each with a checksum, and says for each core at which position its lines go on. So whatever breaks
-(the network, the machine's patience, a block), the collector connects again and asks for what comes next; the same holds for a second
-collector that finds what a killed one left. Nothing is asked for twice, and what comes twice all the same is dropped by its position.
+The machine sends numbered blocks, each with a checksum and the position of its entries. After a break (of the network, of the machine, or
+in a block) the collector connects again and asks for the next position of each core. A collector that finds the files of a killed collector
+does the same. Entries that arrive twice are recognised by their position and dropped.
 """
 
 from __future__ import annotations
@@ -13,54 +13,54 @@ import random
 import time
 from pathlib import Path
 
-from tools import control, progress
+from tools import control_client, progress
 from tools.errors import Failure
 from tools.foreign import shown
 from tools.log import layout
 from tools.log.folder import LIMIT_BYTES, RUN, UNFINISHED, Folder, Identity, describe_run, log_files
 
-# The machine says something at least once a second.
+# The machine sends a block at least once a second.
 SILENCE_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = (0.1, 2.0)
 REFUSALS = 5
-# A machine that breaks off after each line would otherwise be asked for ever.
-MAX_BREAKS = 100_000
+# Limits a collection from a machine that ends the connection after each entry.
+BREAKS_MAX = 100_000
 STATUS_SECONDS_TERMINAL = 1.0
 STATUS_SECONDS_PIPE = 10.0
 
 
 class Tally:
-    """What has come, and how fast; says so as it goes."""
+    """Counts the entries that have arrived, and shows progress."""
 
     def __init__(self) -> None:
-        self.lines = 0
+        self.entries = 0
         self.lost = 0
         self.doubles = 0
         self.breaks = 0
         self.waiting = True
         self.start = time.monotonic()
         self._shown_at = self.start
-        self._shown_lines = 0
+        self._shown_entries = 0
 
     def show(self) -> None:
         now = time.monotonic()
         seconds = now - self._shown_at
         if seconds < (STATUS_SECONDS_TERMINAL if progress.on_terminal() else STATUS_SECONDS_PIPE):
             return
-        rate = (self.lines - self._shown_lines) / seconds
-        self._shown_at, self._shown_lines = now, self.lines
+        rate = (self.entries - self._shown_entries) / seconds
+        self._shown_at, self._shown_entries = now, self.entries
         if self.waiting:
             progress.show_status(f"neap: waiting for the end of the run, {progress.duration(now - self.start)}")
             return
         progress.show_status(
-            f"neap: {self.lines:,} lines, {rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s, "
+            f"neap: {self.entries:,} entries, {rate:,.0f} entries/s, {rate * layout.ENTRY_BYTES / 1e6:.1f} MB/s, "
             f"lost {self.lost:,}, breaks {self.breaks}"
         )
 
 
 class Collector:
-    """One collection into one folder, over as many connections as it takes."""
+    """One collection into one folder, over any number of connections."""
 
     def __init__(self, address: tuple[str, int], folder: Folder, *, live: bool, token: str | None, patience_seconds: float):
         self._address = address
@@ -78,30 +78,30 @@ class Collector:
         self._connected_before = False
 
     def run(self) -> None:
-        """Until the machine says that this was all. Raises Failure if it cannot be had; what has come stays and a next call goes on."""
+        """Collects until the machine ends the stream. Raises Failure if the connection is lost for good; a later call resumes."""
         quiet_since = time.monotonic()
         pause = PAUSE_SECONDS[0]
         refusals = 0
         while True:
-            before = self.tally.lines
+            before = self.tally.entries
             began = time.monotonic()
             try:
                 self._connection()
                 return
-            except control.Refused as refusal:
+            except control_client.Refused as refusal:
                 refusals += 1
                 if not self._connected_before or refusals >= REFUSALS:
                     raise
                 problem: Failure = refusal
-            except control.Lost as lost:
+            except control_client.Lost as lost:
                 problem = lost
             except layout.DamagedBlock as damage:
                 problem = Failure(f"{control_name(self._address)}: {damage}")
             now = time.monotonic()
-            if self.tally.lines > before or now - began > SILENCE_SECONDS + control.CONNECT_SECONDS:
-                # It went well for a while.
+            if self.tally.entries > before or now - began > SILENCE_SECONDS + control_client.CONNECT_SECONDS:
+                # The connection was good for a while.
                 quiet_since, pause, refusals = now, PAUSE_SECONDS[0], 0
-            if not self._connected_before or now - quiet_since > self._patience_seconds or self.tally.breaks >= MAX_BREAKS:
+            if not self._connected_before or now - quiet_since > self._patience_seconds or self.tally.breaks >= BREAKS_MAX:
                 raise Failure(problem.message, self._advice(problem))
             self.tally.breaks += 1
             progress.say(f"neap: {problem.message}; going on from there")
@@ -109,8 +109,8 @@ class Collector:
             pause = min(2 * pause, PAUSE_SECONDS[1])
 
     def _advice(self, problem: Failure) -> str | None:
-        kept = self._folder.kept_lines()
-        return f"{kept} lines are in {self._folder.path}; the same command goes on" if kept else problem.hint
+        kept = self._folder.kept_entries()
+        return f"{kept} entries are in {self._folder.path}; the same command goes on" if kept else problem.hint
 
     # ---- one connection ----
 
@@ -120,20 +120,20 @@ class Collector:
             words.append(f"run={self.identity.run}")
         for core in sorted(set(self._folder.parts) | set(self._folder_done())):
             word = f"{core}={self._folder.position(core)}"
-            # A core that is left out is sent from its beginning, and what is there already is dropped.
-            if len(",".join([*words, word])) < control.MAX_LINE_BYTES and not word.endswith("=0"):
+            # If a core is not named, the machine sends its entries from the beginning. Those that are here already are dropped.
+            if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
 
     def _folder_done(self) -> list[int]:
-        return [core for core in range(layout.MAX_CORES) if self._folder.done(core)]
+        return [core for core in range(layout.CORES_MAX) if self._folder.done(core)]
 
     def _connection(self) -> None:
-        with control.Control(*self._address, self._token) as connection:
+        with control_client.Control(*self._address, self._token) as connection:
             request = self._request()
             answer = connection.ask(request)
             if answer != "ok" and not answer.startswith("ok "):
-                raise control.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
+                raise control_client.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
             self._connected_before = True
             self._headers.clear()
             self._expected.clear()
@@ -150,16 +150,16 @@ class Collector:
                 self._take(block, payload)
                 self.tally.show()
 
-    def _next(self, connection: control.Control, number: int) -> tuple[layout.Block, bytes]:
+    def _next(self, connection: control_client.Control, number: int) -> tuple[layout.Block, bytes]:
         raw = connection.read(layout.BLOCK_HEADER_BYTES, SILENCE_SECONDS)
         if len(raw) < layout.BLOCK_HEADER_BYTES:
-            raise control.Lost(f"{connection.name} ended the stream before its end")
+            raise control_client.Lost(f"{connection.name} ended the stream before its end")
         block = layout.parse_block(raw)
         if block.number != number:
             raise layout.DamagedBlock(f"block {block.number} came where block {number} belongs")
         payload = connection.read(block.payload_bytes, SILENCE_SECONDS)
         if len(payload) < block.payload_bytes:
-            raise control.Lost(f"{connection.name} ended the stream in the middle of a block")
+            raise control_client.Lost(f"{connection.name} ended the stream in the middle of a block")
         if layout.crc32c(payload) != block.payload_crc:
             raise layout.DamagedBlock(f"block {number} does not fit its checksum")
         return block, payload
@@ -180,8 +180,8 @@ class Collector:
             return
         self.tally.waiting = False
         expected = self._expected.get(core, self._folder.position(core))
-        if block.type == layout.BLOCK_LINES:
-            self._take_lines(core, expected, block, payload)
+        if block.type == layout.BLOCK_ENTRIES:
+            self._take_entries(core, expected, block, payload)
         elif block.type == layout.BLOCK_GAP:
             end = block.position + block.count
             self.tally.lost += max(0, end - max(expected, block.position))
@@ -199,31 +199,32 @@ class Collector:
             self._folder.seal(self._headers[core])
 
     def _learn_cores(self, header: layout.Header) -> None:
-        """How many cores there are stands in each header, behind that core's lines; the headers have to agree."""
+        """Takes the number of cores from a header. It arrives after its core's entries. All headers MUST agree."""
         other = next(iter(self._headers.values()), header)
         if header.run_of != other.run_of:
             raise Failure(f"{control_name(self._address)}: the headers of cores {other.core} and {header.core} contradict each other")
         self._cores = header.cores
 
     def _require_known_cores(self) -> None:
-        """Lines come before the first header. So parts of a core that does not exist show only now; they stay where they are."""
+        """Raises Failure for parts of cores that do not exist, and keeps them. The first header, with the number of cores, arrives after
+        entries."""
         last = max(self._folder.parts, default=0)
         if self._cores and last >= self._cores:
-            raise Failure(f"{control_name(self._address)} sent lines of core {last}, but has {self._cores} cores")
+            raise Failure(f"{control_name(self._address)} sent entries of core {last}, but has {self._cores} cores")
 
-    def _take_lines(self, core: int, expected: int, block: layout.Block, payload: bytes) -> None:
-        position, lines = block.position, payload
+    def _take_entries(self, core: int, expected: int, block: layout.Block, payload: bytes) -> None:
+        position, entries = block.position, payload
         if position > expected:
-            # The machine names what is missing before it goes on behind it, except for what was gone before the stream began.
+            # The machine announces missing entries by a gap, except for those that were gone before the stream began.
             self.tally.lost += position - expected
         elif position < expected:
             doubles = min(expected - position, block.count)
             self.tally.doubles += doubles
-            position, lines = position + doubles, lines[doubles * layout.LINE_BYTES :]
-        if lines:
-            self._folder.append(core, position, lines)
-            self.tally.lines += len(lines) // layout.LINE_BYTES
-            self._expected[core] = position + len(lines) // layout.LINE_BYTES
+            position, entries = position + doubles, entries[doubles * layout.ENTRY_BYTES :]
+        if entries:
+            self._folder.append(core, position, entries)
+            self.tally.entries += len(entries) // layout.ENTRY_BYTES
+            self._expected[core] = position + len(entries) // layout.ENTRY_BYTES
 
     def _require_all(self) -> None:
         missing = [core for core in range(self._cores) if not self._folder.done(core)]
@@ -241,7 +242,7 @@ def collect(
     patience_seconds: float,
     limit_bytes: int = LIMIT_BYTES,
 ) -> int:
-    """Collects a run into `out`. Prints what came; as_json: run.json. `limit_bytes`: the most that all logs there may take."""
+    """Collects a run into `out` and prints a report; as_json: run.json. `limit_bytes` bounds all logs there."""
     with Folder(out, limit_bytes) as folder:
         finished = folder.finished()
         collector = Collector(address, folder, live=live, token=token, patience_seconds=patience_seconds)
@@ -257,25 +258,25 @@ def collect(
         about = {"from": control_name(address), "mode": "live" if live else "after", "breaks": tally.breaks}
         content = describe_run(log_files(out), **about)
         folder.finish(content)
-    return report(content, out, tally.lines, seconds, as_json)
+    return report(content, out, tally.entries, seconds, as_json)
 
 
-def report(content: dict, out: Path, lines: int, seconds: float, as_json: bool) -> int:
-    """Says what was brought: a line a core, and one of sums; losses by name."""
+def report(content: dict, out: Path, entries: int, seconds: float, as_json: bool) -> int:
+    """Prints the result of a collection: one line per core, the losses, and a line of sums."""
     if as_json:
         print(json.dumps(content, indent=2))
         return 0
     for row in content["files"]:
         full = f", {row['unwritten']:,} more found the log full" if row["unwritten"] else ""
-        print(f"core {row['core']}: {row['lines']:,} lines in {', '.join(row['files'])}{full}")
+        print(f"core {row['core']}: {row['lines']:,} entries in {', '.join(row['files'])}{full}")
     for gap in content["gaps"]:
-        print(f"core {gap['core']}: {gap['lines']:,} lines from {gap['first']:,} on are lost: overwritten before they were sent")
+        print(f"core {gap['core']}: {gap['lines']:,} entries from {gap['first']:,} on are lost: overwritten before they were sent")
     total = sum(row["lines"] for row in content["files"])
     lost = sum(gap["lines"] for gap in content["gaps"]) + sum(row["unwritten"] for row in content["files"])
-    rate = lines / max(seconds, 1e-3)
+    rate = entries / max(seconds, 1e-3)
     print(
-        f"run {content['run']} of {shown(content['application'])}: {total:,} lines of {len(content['files'])} cores in {out}; "
-        f"{lines:,} came now in {seconds:.1f} s ({rate:,.0f} records/s, {rate * layout.LINE_BYTES / 1e6:.1f} MB/s); lost {lost:,}; "
+        f"run {content['run']} of {shown(content['application'])}: {total:,} entries of {len(content['files'])} cores in {out}; "
+        f"{entries:,} came now in {seconds:.1f} s ({rate:,.0f} entries/s, {rate * layout.ENTRY_BYTES / 1e6:.1f} MB/s); lost {lost:,}; "
         f"{len(content['settings'])} settings in {RUN}"
     )
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A collection has no hole and no double, whatever breaks; and what is missing is named."""
+"""A collection brings each entry once, also after breaks; missing entries are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.log import collect, decode, fetch, layout, synthetic
 from tools.log.fake_machine import FakeMachine, split
 from tools.process import wait_until
 
-LINE = layout.LINE_BYTES
+ENTRY = layout.ENTRY_BYTES
 FILES, _ = synthetic.make(synthetic.Shape(cores=2, records=30, changes=2))
 
 
@@ -33,15 +33,15 @@ def gather(machine: FakeMachine, out: Path, *, live: bool = False, token: str | 
 
 
 def whole(out: Path) -> bool:
-    """The logs are there byte for byte, and nothing else but run.json."""
+    """True if the logs equal FILES byte for byte. Asserts that the folder holds only them and run.json."""
     assert sorted(path.name for path in out.iterdir()) == ["core0.log", "core1.log", "run.json"]
     return all((out / f"core{core}.log").read_bytes() == data for core, data in enumerate(FILES))
 
 
 def rebuilt(data: bytes, first: int) -> bytes:
-    """A log file as if `first` lines had been overwritten."""
+    """A log file as if its first entries had been overwritten."""
     header = layout.parse_header(data[: layout.HEADER_BYTES], "a test")
-    return layout.rebuild_header(header, header.lines - first, first) + data[layout.HEADER_BYTES + first * LINE :]
+    return layout.rebuild_header(header, header.entries - first, first) + data[layout.HEADER_BYTES + first * ENTRY :]
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -74,7 +74,7 @@ def test_a_break_at_any_place_leaves_no_hole_and_no_double(tmp_path: Path) -> No
 
 
 def test_breaks_one_after_the_other_still_get_on(tmp_path: Path) -> None:
-    with FakeMachine(FILES, cuts=[64 + 64 + 8 * LINE + 10] * 11) as machine:
+    with FakeMachine(FILES, cuts=[64 + 64 + 8 * ENTRY + 10] * 11) as machine:
         run = gather(machine, tmp_path / "out")
     assert whole(tmp_path / "out") and run["breaks"] >= 8
     assert len(set(machine.requests)) > 6, "each connection asks for what comes next"
@@ -87,7 +87,7 @@ def test_resets_that_take_along_what_was_on_its_way_leave_no_hole(tmp_path: Path
     assert whole(tmp_path / "out")
 
 
-def test_lines_that_come_twice_are_dropped(tmp_path: Path) -> None:
+def test_entries_that_come_twice_are_dropped(tmp_path: Path) -> None:
     size = len(FakeMachine(FILES).stream({}))
     with FakeMachine(FILES, forgetful=True, cuts=[size // 3, size // 2]) as machine:
         gather(machine, tmp_path / "out")
@@ -118,17 +118,17 @@ def test_what_was_lost_is_named_exactly_and_the_rest_is_readable(tmp_path: Path,
     with FakeMachine(FILES, gaps={1: (13, 9)}) as machine:
         run = gather(machine, tmp_path / "out", live=True)
     assert run["gaps"] == [{"core": 1, "first": 13, "lines": 9}]
-    assert "core 1: 9 lines from 13 on are lost" in capsys.readouterr().out
+    assert "core 1: 9 entries from 13 on are lost" in capsys.readouterr().out
     before, after = (tmp_path / "out" / name for name in ("core1.from-0.log", "core1.log"))
     lines = FILES[1][layout.HEADER_BYTES :]
-    assert before.read_bytes()[layout.HEADER_BYTES :] == lines[: 13 * LINE]
-    assert after.read_bytes()[layout.HEADER_BYTES :] == lines[22 * LINE :]
+    assert before.read_bytes()[layout.HEADER_BYTES :] == lines[: 13 * ENTRY]
+    assert after.read_bytes()[layout.HEADER_BYTES :] == lines[22 * ENTRY :]
     assert (layout.read_header(before).first, layout.read_header(after).first) == (0, 22)
     assert decode.load([str(tmp_path / "out")]).cores[1].gaps == [(13, 9)]
 
 
-def test_lines_that_were_overwritten_after_they_came_live_are_kept_beside_what_get_gives(tmp_path: Path) -> None:
-    early = FILES[0][layout.HEADER_BYTES :][: 20 * LINE]
+def test_entries_that_were_overwritten_after_they_came_live_are_kept_beside_the_file_of_get(tmp_path: Path) -> None:
+    early = FILES[0][layout.HEADER_BYTES :][: 20 * ENTRY]
     files = [rebuilt(FILES[0], 20), FILES[1]]
     with FakeMachine(files, early={0: early}) as machine:
         run = gather(machine, tmp_path / "out", live=True)
@@ -137,7 +137,7 @@ def test_lines_that_were_overwritten_after_they_came_live_are_kept_beside_what_g
     assert run["gaps"] == []
 
 
-def test_lines_that_were_overwritten_before_anybody_came_are_counted_as_lost(tmp_path: Path) -> None:
+def test_entries_that_were_overwritten_before_the_collection_are_counted_as_lost(tmp_path: Path) -> None:
     files = [rebuilt(FILES[0], 20), FILES[1]]
     with FakeMachine(files) as machine:
         run = gather(machine, tmp_path / "out")
@@ -149,7 +149,7 @@ def test_a_machine_that_falls_silent_is_given_up_after_the_patience(tmp_path: Pa
     monkeypatch.setattr(collect, "SILENCE_SECONDS", 0.2)
     with FakeMachine(FILES, damage=lambda number, data: data[:900], pause_seconds=30) as machine:
         machine.damage = lambda number, data: split(data)[0]
-        with pytest.raises(Failure, match="said nothing for 0.2 s"):
+        with pytest.raises(Failure, match="sent nothing for 0.2 s"):
             gather(machine, tmp_path / "out", patience_seconds=0.5)
     assert len(machine.requests) > 1
 
@@ -221,7 +221,7 @@ def collected(out: Path) -> int:
 def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(3):
-        with FakeMachine(FILES, pause_seconds=0.05, block_lines=4) as machine:
+        with FakeMachine(FILES, pause_seconds=0.05, block_entries=4) as machine:
             environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
             argv = [sys.executable, "-c", COLLECT, machine.address[0], str(machine.address[1]), str(out)]
             collector = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

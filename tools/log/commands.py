@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The half of `./neap log` that needs packages: csv, parquet, summary, report. Runs in pythons.log_environment()."""
+"""The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in pythons.log_environment()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.log import decode
 
 
 def convert(arguments) -> int:
-    """`arguments` as cli.py's parser made them."""
+    """Carries out a command; `arguments` come from the parser in cli.py."""
     if arguments.action == "csv" and arguments.study:
         return _study(arguments)
     run = decode.load(arguments.places)
@@ -54,7 +54,7 @@ def _study(arguments) -> int:
 
 
 def _beside(places: list[str], name: str) -> Path:
-    """Where a result goes that the user gave no place for: into the folder of the logs."""
+    """The path of a result without --out: in the folder of the logs."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     first = Path(places[0])

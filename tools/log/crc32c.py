@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
 """CRC-32C (Castagnoli; RFC 3720 appendix B.4), fast enough for a log in plain Python.
 
-The standard library has only the other polynomial, and one table look-up a byte makes 5 MB/s in the interpreter. But a CRC is linear:
-so all 64-byte lines of a block are worked through side by side, the n-th byte of each in one step, where the interpreter's C code does
-the work (`bytes.translate` is the table look-up, an XOR of long integers adds up). That leaves one short step a line.
+The standard library has only the other polynomial, and one table look-up a byte makes 5 MB/s in the interpreter. But a CRC is linear.
+So all 64-byte entries of a block are processed in parallel, the n-th byte of each in one step. The interpreter's C code does that work:
+`bytes.translate` is the table look-up, the XOR of long integers adds. One short step an entry remains.
 """
 
 from __future__ import annotations
 
-POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits in the order in which they travel
+POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits reversed
 LANE_BYTES = 64
 
 
@@ -22,12 +22,12 @@ def _byte_table() -> list[int]:
 
 
 _TABLE = _byte_table()
-# The same table by its four bytes, as bytes.translate wants it.
+# The same table by its four bytes, for bytes.translate.
 _PLANES = [bytes(word >> shift & 0xFF for word in _TABLE) for shift in (0, 8, 16, 24)]
 
 
 def _skip_tables() -> list[list[int]]:
-    """What a register's bytes become after LANE_BYTES zero bytes: one table for each of its four."""
+    """Tables for each of a register's four bytes: its value after LANE_BYTES zero bytes."""
 
     def skip(register: int) -> int:
         for _ in range(LANE_BYTES):
@@ -41,7 +41,7 @@ _SKIP = _skip_tables()
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C of `data`, or of what `crc` was computed from and `data` after it."""
+    """The CRC-32C of `data`; `crc`: that of the bytes before it."""
     register = crc ^ 0xFFFFFFFF
     lanes = len(data) // LANE_BYTES
     if lanes >= 8:
@@ -55,7 +55,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def _lane_registers(data: bytes, lanes: int) -> list[int]:
-    """The register after each lane alone, from a register of zero."""
+    """The register after each lane, starting from zero."""
     low = middle = high = top = bytes(lanes)
     number = int.from_bytes
     for offset in range(LANE_BYTES):

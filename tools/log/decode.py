@@ -1,13 +1,14 @@
-# SPDX-License-Identifier: BSL-1.0
-"""Log files as arrays: the structs of kernel/log_record.hpp as numpy types, and each core's records with the counters that belong to them.
+"""Log files as arrays: each core's records, and the counters that were sampled with them.
 
-A record is one line; lines with samples follow the record that they belong to. Here they are put side by side again: `records` has one
-entry a record, `counters` has for each counter a value and whether it was sampled, in the same order.
+A record is one entry, followed by its samples and anchors, which are entries too. This module joins them again. `records` has one row per
+record. `counters` has, for each counter and in the same order, a value and whether it was sampled. The types come from the header
+(tools/log/schema.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,117 +16,37 @@ from pathlib import Path
 import numpy as np
 
 from tools.errors import Failure, UsageError
+from tools.log import schema as schemas
 from tools.log.folder import log_files
-from tools.log.layout import HEADER_BYTES, IDLE_STATES, KIND_SETTINGS, LINE_BYTES, Damaged, Header, describe_settings, read_header
+from tools.log.layout import ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header
+from tools.log.schema import Form, Schema
 
+# The format fixes the numbers of kinds; the header states the form of each.
 INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
-SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, KIND_SETTINGS, 19
+SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
 IDLE = 32
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
-WAKE_CAUSES = ("not_asleep", "interrupt", "memory", "timer", "wake_up", "unknown")
+# The counters that the tools compute with. A log's header may name others.
+COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 
-def _line(*fields: tuple[str, str]) -> np.dtype:
-    """A little-endian struct without gaps; what is missing to a line's length is reserved."""
-    used = sum(np.dtype(kind).itemsize for _, kind in fields)
-    return np.dtype([*fields, *([("reserved_end", f"V{LINE_BYTES - used}")] if used < LINE_BYTES else [])])
+@functools.lru_cache(maxsize=64)
+def dtype(form: Form) -> np.dtype:
+    """A form as a numpy type of 64 bytes."""
+    formats = [f"V{field.width * field.count}" if field.count else f"<u{field.width}" for field in form.fields]
+    names, offsets = [field.name for field in form.fields], [field.offset for field in form.fields]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ENTRY_BYTES})
 
 
-RECORD_TYPE = _line(
-    ("tsc", "<u8"),
-    ("kind", "u1"),
-    ("idle_state", "u1"),
-    ("flags", "<u2"),
-    ("generation", "<u4"),
-    ("rx_descriptors", "<u4"),
-    ("rx_frames", "<u4"),
-    ("rx_bytes", "<u4"),
-    ("tx_descriptors", "<u4"),
-    ("tx_frames", "<u4"),
-    ("tx_bytes", "<u4"),
-    ("control_rx_frames", "<u2"),
-    ("control_tx_frames", "<u2"),
-    ("control_rx_bytes", "<u4"),
-    ("control_tx_bytes", "<u4"),
-    ("idle_entries", "<u4"),
-    ("idle_ticks", "<u8"),
-)
-SAMPLE_TYPE = _line(
-    ("tsc", "<u8"),
-    ("kind", "u1"),
-    ("reserved", "u1"),
-    ("flags", "<u2"),
-    ("package_energy", "<u4"),
-    ("instructions", "<u8"),
-    ("cycles", "<u8"),
-    ("reference_cycles", "<u8"),
-    ("llc_misses", "<u8"),
-    ("dram_energy", "<u4"),
-    ("reserved2", "<u4"),
-    ("core_c3", "<u8"),
-)
-RESIDENCY_TYPE = _line(
-    ("tsc", "<u8"),
-    ("kind", "u1"),
-    ("reserved", "u1"),
-    ("flags", "<u2"),
-    ("reserved2", "<u4"),
-    ("core_c6", "<u8"),
-    ("core_c7", "<u8"),
-    ("package_c2", "<u8"),
-    ("package_c3", "<u8"),
-    ("package_c6", "<u8"),
-    ("package_c7", "<u8"),
-)
-ANCHOR_TYPE = _line(
-    ("tsc", "<u8"),
-    ("kind", "u1"),
-    ("reserved", "V3"),
-    ("generation", "<u4"),
-    ("wall_clock_ns", "<u8"),
-    ("requests", "<u8"),
-    ("package", "<u4"),
-    ("run", "<u4"),
-    ("sleeps", "<u8"),
-    ("idle_ticks", "<u8"),
-)
-IDLE_TYPE = _line(
-    ("tsc", "<u8"),
-    ("kind", "u1"),
-    ("idle_state", "u1"),
-    ("cause", "u1"),
-    ("vector", "u1"),
-    ("generation", "<u4"),
-    ("tsc_asleep", "<u8"),
-)
-
-# In the order of their bits in `flags`; the first seven stand in a Sample, the others in a Residency.
-COUNTERS = (
-    "instructions",
-    "cycles",
-    "reference_cycles",
-    "llc_misses",
-    "package_energy",
-    "dram_energy",
-    "core_c3",
-    "core_c6",
-    "core_c7",
-    "package_c2",
-    "package_c3",
-    "package_c6",
-    "package_c7",
-)
-IN_SAMPLE = COUNTERS[:7]
-
-# Of one core: a line of settings becomes a dictionary, which takes ten times its memory.
-MAX_SETTINGS = 100_000
-# What decoding takes for each byte of a log, at least.
+# Limit per core: a settings entry becomes a dictionary, which takes ten times the entry's memory.
+SETTINGS_MAX = 100_000
+# Decoding takes at least this many bytes of memory for each byte of a log.
 MEMORY_FACTOR = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Counter:
-    """One counter at each record: raw and cumulative, where `present`."""
+    """One counter at each record: raw and cumulative, valid where `present`."""
 
     values: np.ndarray
     present: np.ndarray
@@ -133,24 +54,28 @@ class Counter:
 
 @dataclasses.dataclass
 class CoreLog:
-    """What one core wrote down in one run."""
+    """The log of one core in one run."""
 
     header: Header
     paths: list[Path]
-    records: np.ndarray  # RECORD_TYPE, ordinary records alone
-    follows_gap: np.ndarray  # whether lines are missing before this record
+    records: np.ndarray  # of the form "record": the first entry of each record
+    follows_gap: np.ndarray  # true where entries are missing before this record
     counters: dict[str, Counter]
-    anchors: np.ndarray  # ANCHOR_TYPE
+    anchors: np.ndarray  # of the form "anchor"
     anchor_of: np.ndarray  # index of the record that each anchor belongs to
     settings: list[dict]
-    idle: np.ndarray  # IDLE_TYPE
-    gaps: list[tuple[int, int]]  # first missing line, how many
-    unknown: int  # lines of kinds that this version does not know
-    settings_left_out: int  # beyond MAX_SETTINGS
+    idle: np.ndarray  # of the form "idle"
+    gaps: list[tuple[int, int]]  # first missing entry, how many
+    unknown: int  # entries of kinds that this version does not know
+    settings_left_out: int  # beyond SETTINGS_MAX
 
     @property
     def core(self) -> int:
         return self.header.core
+
+    @property
+    def schema(self) -> Schema:
+        return self.header.schema
 
     @property
     def package(self) -> int:
@@ -179,7 +104,7 @@ class RunLog:
 
 
 def find_files(places: Sequence[str]) -> list[Path]:
-    """The log files that are meant: of each folder all that are there, and single files."""
+    """The log files that `places` name: single files, and all log files of folders."""
     if not places:
         raise UsageError("no log is named", "./neap log summary DIR")
     found = []
@@ -197,7 +122,7 @@ def find_files(places: Sequence[str]) -> list[Path]:
 
 
 def load(places: Sequence[str]) -> RunLog:
-    """Reads one run's files. Raises Damaged for a file that is none, Failure if they do not belong together."""
+    """Reads one run's files. Raises Damaged for a file that is no log, Failure for files of different runs."""
     by_core: dict[int, list[tuple[Header, Path]]] = {}
     first: tuple[Header, Path] | None = None
     for path in find_files(places):
@@ -206,12 +131,12 @@ def load(places: Sequence[str]) -> RunLog:
         if header.run_of != first[0].run_of:
             raise Failure(f"{path} and {first[1]} are of different runs", "give the files of one run")
         by_core.setdefault(header.core, []).append((header, path))
-    _require_memory(sum(header.lines for files in by_core.values() for header, _ in files) * LINE_BYTES)
+    _require_memory(sum(header.entries for files in by_core.values() for header, _ in files) * ENTRY_BYTES)
     return RunLog([_load_core(by_core[core]) for core in sorted(by_core)])
 
 
 def _require_memory(log_bytes: int) -> None:
-    """Raises Failure for logs that this host cannot hold, before the attempt takes memory from everything else on it."""
+    """Raises Failure for logs that are too large for this host's memory."""
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if MEMORY_FACTOR * log_bytes > there:
         raise Failure(f"logs of {log_bytes / 1e9:.1f} GB are too large to decode in this host's memory of {there / 1e9:.1f} GB")
@@ -226,56 +151,63 @@ def _load_core(files: list[tuple[Header, Path]]) -> CoreLog:
             raise Failure(f"core {header.core} is there twice: {', '.join(str(each) for _, each in files)}", f"leave {path} out")
         if header.first > expected:
             gaps.append((expected, header.first - expected))
-        expected = header.first + header.lines
-    pieces = [_read_lines(path, header.lines) for header, path in files]
-    lines = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        expected = header.first + header.entries
+    pieces = [_read_entries(path, header) for header, path in files]
+    entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     starts = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
-    return _assemble(files[-1][0], [path for _, path in files], lines, starts, gaps)
+    return _assemble(files[-1][0], [path for _, path in files], entries, starts, gaps)
 
 
-def _read_lines(path: Path, count: int) -> np.ndarray:
+def _read_entries(path: Path, header: Header) -> np.ndarray:
+    """Entries as if each had the form "record". All forms have `tsc` and `kind` in the same place."""
+    count = header.entries
     try:
         with open(path, "rb") as data:
-            lines = np.fromfile(data, RECORD_TYPE, count, offset=HEADER_BYTES)
+            entries = np.fromfile(data, dtype(header.schema.form["record"]), count, offset=HEADER_BYTES)
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
-    if len(lines) != count:
+    if len(entries) != count:
         raise Damaged(f"{path}: became shorter while it was read")
-    return lines
+    return entries
 
 
-def _assemble(header: Header, paths: list[Path], lines: np.ndarray, starts: np.ndarray, gaps: list[tuple[int, int]]) -> CoreLog:
-    kinds = lines["kind"]
-    record_at = np.flatnonzero((kinds >= INTERRUPT) & (kinds <= STOP))
-    records = lines[record_at]
+def _assemble(header: Header, paths: list[Path], entries: np.ndarray, starts: np.ndarray, gaps: list[tuple[int, int]]) -> CoreLog:
+    schema = header.schema
+    kinds = entries["kind"]
+    record_at = np.flatnonzero(np.isin(kinds, schema.kinds_of("record")))
+    records = entries[record_at]
 
-    def followers(kind: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Lines of a kind, and the record that each follows, -1 for those whose record is missing."""
-        at = np.flatnonzero(kinds == kind)
-        return lines[at].view(dtype), np.searchsorted(record_at, at) - 1
+    def of_form(name: str) -> np.ndarray:
+        return np.flatnonzero(np.isin(kinds, schema.kinds_of(name)))
 
-    counters = {}
-    for kind, dtype, names in ((SAMPLE, SAMPLE_TYPE, IN_SAMPLE), (RESIDENCY, RESIDENCY_TYPE, COUNTERS[len(IN_SAMPLE) :])):
-        found, owner = followers(kind, dtype)
-        # A sample whose record was overwritten stands in front of all records; one that names another moment belongs to nobody here.
+    def followers(name: str) -> tuple[np.ndarray, np.ndarray]:
+        """The entries of a form, and the record that each follows, -1 for those whose record is missing."""
+        at = of_form(name)
+        return entries[at].view(dtype(schema.form[name])), np.searchsorted(record_at, at) - 1
+
+    counters = {name: Counter(np.zeros(len(records), np.uint64), np.zeros(len(records), bool)) for name in (*COUNTERS, *schema.flags)}
+    for form in ("sample", "residency"):
+        found, owner = followers(form)
+        # The record of a sample may have been overwritten. Then no record precedes the sample, or its TSC differs from that of the record
+        # before it.
         belongs = owner >= 0
         belongs[belongs] = records["tsc"][owner[belongs]] == found["tsc"][belongs]
         found, owner = found[belongs], owner[belongs]
-        for name in names:
-            sampled = (found["flags"] >> COUNTERS.index(name) & 1).astype(bool)
-            values = np.zeros(len(records), np.uint64)
-            present = np.zeros(len(records), bool)
-            values[owner[sampled]] = found[name][sampled]
-            present[owner[sampled]] = True
-            counters[name] = Counter(values, present)
+        for bit, name in enumerate(schema.flags):
+            field = schema.form[form].by_name.get(name)
+            if field is None or field.count:
+                continue
+            sampled = (found["flags"] >> bit & 1).astype(bool)
+            counters[name].values[owner[sampled]] = found[name][sampled]
+            counters[name].present[owner[sampled]] = True
 
-    anchors, anchor_of = followers(ANCHOR, ANCHOR_TYPE)
+    anchors, anchor_of = followers("anchor")
     follows_gap = np.zeros(len(records), bool)
     after = np.searchsorted(record_at, starts)
     follows_gap[after[after < len(records)]] = True
-    settings_at = np.flatnonzero(kinds == SETTINGS)
-    settings = [describe_settings(lines[at].tobytes()) for at in settings_at[:MAX_SETTINGS]]
-    known = np.isin(kinds, [*KIND_NAMES, SAMPLE, RESIDENCY, SETTINGS, ANCHOR, IDLE])
+    settings_at = of_form("settings")
+    settings = [schema.describe_settings(entries[at].tobytes()) for at in settings_at[:SETTINGS_MAX]]
+    known = np.isin(kinds, [number for number, _ in schema.kinds])
     return CoreLog(
         header=header,
         paths=paths,
@@ -285,12 +217,8 @@ def _assemble(header: Header, paths: list[Path], lines: np.ndarray, starts: np.n
         anchors=anchors[anchor_of >= 0],
         anchor_of=anchor_of[anchor_of >= 0],
         settings=settings,
-        idle=lines[kinds == IDLE].view(IDLE_TYPE),
+        idle=entries[of_form("idle")].view(dtype(schema.form["idle"])),
         gaps=gaps,
         unknown=int(len(kinds) - np.count_nonzero(known)),
         settings_left_out=len(settings_at) - len(settings),
     )
-
-
-def idle_name(state: int) -> str:
-    return IDLE_STATES[state] if state < len(IDLE_STATES) else str(state)

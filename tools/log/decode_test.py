@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Whatever a file holds, it is decoded or refused with one line; and what is decoded is what the kernel's structs say."""
+"""A file with any content is decoded or refused with one line. The decoded values are those of the kernel's structs."""
 
 from __future__ import annotations
 
@@ -12,57 +12,58 @@ import pytest
 
 from tools.conftest import REPOSITORY
 from tools.errors import Failure
-from tools.log import decode, layout, report, study, summary, synthetic, tables
+from tools.log import decode, layout, report, schema, study, summary, synthetic, tables
 from tools.log.crc32c import crc32c
-from tools.log.synthetic import SETTINGS_TYPE
+from tools.log.synthetic import SCHEMA, TYPES
 from tools.log.trim import trim
 
 SEED = 20261121
 HEADER = layout.HEADER_BYTES
 FILES, _ = synthetic.make(synthetic.Shape(cores=1, records=200, idle_records=True))
 FILE = FILES[0]
-WIDTHS = {"std::uint8_t": 1, "std::uint16_t": 2, "std::uint32_t": 4, "std::uint64_t": 8}
+KERNEL = (REPOSITORY / "kernel/log_record.hpp").read_text()
 
 
-def c_structs() -> dict[str, dict[str, tuple[int, int]]]:
-    """The structs of kernel/log_record.hpp: field -> (offset, bytes), laid out by the x86-64 rules."""
-    text = (REPOSITORY / "kernel/log_record.hpp").read_text()
-    found = {}
-    for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE):
-        fields = {}
-        at = 0
-        for kind, field, count in re.findall(r"^\s+(std::uint\d+_t) (\w+)(?:\[(\d+)\])?;", body, re.MULTILINE):
-            width = WIDTHS[kind]
-            at = -(-at // width) * width
-            fields[field] = (at, width * int(count or 1))
-            at += width * int(count or 1)
-        found[name] = fields
-    return found
+def kernel_rows(form: str) -> list[tuple[str, str, str, str]]:
+    """The rows of one form in kernel/log_record.hpp: name, type, unit or choices, meaning."""
+    body = re.search(rf"#define NEAP_LOG_{form.upper()}\(FIELD, RESERVED\)(.*?)\n\n", KERNEL, re.DOTALL).group(1)
+    row = r'FIELD\((\d+), (\w+),\s*"([^"]*)",[\s\\]*"([^"]*)"\)|RESERVED\((\w+), (\d+)\)'
+    return [
+        (reserved, f"u8x{count}", "", "0") if reserved else (name, f"u{bits}", unit, meaning)
+        for bits, name, unit, meaning, reserved, count in re.findall(row, body)
+    ]
 
 
-@pytest.mark.parametrize(
-    ("struct", "dtype"),
-    [
-        ("Record", decode.RECORD_TYPE),
-        ("Sample", decode.SAMPLE_TYPE),
-        ("Residency", decode.RESIDENCY_TYPE),
-        ("Anchor", decode.ANCHOR_TYPE),
-        ("Idle", decode.IDLE_TYPE),
-        ("Settings", SETTINGS_TYPE),
-    ],
-)
-def test_the_types_here_are_the_kernels(struct: str, dtype: np.dtype) -> None:
-    fields = c_structs()[struct]
-    assert dtype.itemsize == layout.LINE_BYTES
-    ours = {name: (offset, kind.itemsize) for name, (kind, offset) in dtype.fields.items() if not name.startswith("reserved")}
-    assert ours == {name: place for name, place in fields.items() if not name.startswith("reserved")}
+def kernel_kinds() -> list[tuple[int, str, str, str]]:
+    """The rows of kinds there: number, name, form, meaning."""
+    return [(int(number), *rest) for number, *rest in re.findall(r'KIND\((\d+), (\w+), (\w+), "([^"]*)"\)', KERNEL)]
 
 
-def test_a_settings_line_reads_the_same_with_and_without_numpy() -> None:
-    line = np.zeros(1, SETTINGS_TYPE)
-    line["tsc"], line["kind"], line["idle_state"], line["changed"], line["turbo"] = 7, 18, 6, 3, 1
-    line["generation"], line["itr_us"], line["poll_budget_us"], line["performance"], line["power_limit_mw"] = 4, 100, 50, 0x1800, 35000
-    found = layout.describe_settings(line.tobytes())
+@pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
+def test_the_forms_of_texts_without_fields_are_the_kernels(form: str) -> None:
+    rows = kernel_rows(form)
+    assert " ".join(f"{name}:{kind}:{unit}" for name, kind, unit, _ in rows) == schema.DEFAULTS["fields"][form]
+
+
+def test_the_kinds_of_texts_without_lines_are_the_kernels() -> None:
+    assert {str(number): form for number, _, form, _ in kernel_kinds()} == schema.DEFAULTS["lines"]
+    numbers = {name: number for number, name, _, _ in kernel_kinds()}
+    assert {number: name for number, name, form, _ in kernel_kinds() if form == "record"} == decode.KIND_NAMES
+    ours = (decode.SAMPLE, decode.RESIDENCY, decode.SETTINGS, decode.ANCHOR, decode.IDLE)
+    assert ours == tuple(numbers[name] for name in ("sample", "residency", "settings", "anchor", "idle"))
+
+
+def test_a_type_of_64_bytes_has_the_fields_of_its_form_in_their_places() -> None:
+    found = TYPES["settings"]
+    assert found.itemsize == layout.ENTRY_BYTES
+    assert [found.fields[name][1] for name in ("tsc", "kind", "generation", "card_value", "reserved")] == [0, 8, 12, 36, 40]
+
+
+def test_a_settings_entry_reads_the_same_with_and_without_numpy() -> None:
+    entry = np.zeros(1, TYPES["settings"])
+    entry["tsc"], entry["kind"], entry["idle_state"], entry["changed"], entry["turbo"] = 7, 18, 6, 3, 1
+    entry["generation"], entry["itr_us"], entry["poll_budget_us"], entry["performance"], entry["power_limit_mw"] = 4, 100, 50, 0x1800, 35000
+    found = SCHEMA.describe_settings(entry.tobytes())
     assert found == {
         "tsc": 7,
         "generation": 4,
@@ -74,18 +75,23 @@ def test_a_settings_line_reads_the_same_with_and_without_numpy() -> None:
         "power_limit_mw": 35000,
         "turbo": "on",
         "card_value": 0,
+        "value": "35W",
     }
     assert summary.change_text(found) == "power_limit=35W"
 
 
 @pytest.mark.parametrize(
     "changed, value, text",
-    [(6, 1024, "rx_ring=1024"), (13, 1, "rsc=on"), (15, 1, "preset=study"), (16, 1 << 16 | 5000, "steer=udp:5000"), (16, 0, "steer=off")],
+    [
+        *((6, 1024, "rx_ring=1024"), (13, 1, "rsc=on"), (15, 1, "preset=study"), (16, 1 << 16 | 5000, "steer=udp:5000")),
+        *((16, 0, "steer=off"), (17, 256, "epp=off"), (17, 128, "epp=128"), (18, 3, "flow_control=both"), (20, 0, "vlan=off")),
+        *((20, 7, "vlan=7"), (21, 2, "tso=chain"), (21, 9, "tso=9"), (99, 5, "99=5")),
+    ],
 )
-def test_a_setting_of_the_card_is_told_with_its_value(changed: int, value: int, text: str) -> None:
-    line = np.zeros(1, SETTINGS_TYPE)
-    line["kind"], line["changed"], line["card_value"] = 18, changed, value
-    assert summary.change_text(layout.describe_settings(line.tobytes())) == text
+def test_a_setting_is_written_as_control_takes_it(changed: int, value: int, text: str) -> None:
+    entry = np.zeros(1, TYPES["settings"])
+    entry["kind"], entry["changed"], entry["card_value"] = 18, changed, value
+    assert summary.change_text(SCHEMA.describe_settings(entry.tobytes())) == text
 
 
 def test_the_checksum_is_crc32c_at_every_length() -> None:
@@ -159,18 +165,18 @@ def test_random_damage_is_refused_or_decoded_but_never_a_traceback(tmp_path: Pat
     assert refused > 200
 
 
-def test_random_lines_in_a_whole_file_are_only_strange(tmp_path: Path) -> None:
+def test_random_entries_in_a_whole_file_are_only_strange(tmp_path: Path) -> None:
     chance = np.random.default_rng(SEED)
     header = layout.parse_header(FILE[:HEADER], "a test")
     path = tmp_path / "core0.log"
     kinds = np.array([0, 1, 1, 1, 2, 3, 4, 5, 16, 17, 18, 19, 32, 77], np.uint8)
     for turn in range(40):
         count = int(chance.integers(0, 60))
-        lines = chance.integers(0, 256, (count, layout.LINE_BYTES), np.uint8)
+        entries = chance.integers(0, 256, (count, layout.ENTRY_BYTES), np.uint8)
         if turn % 2 and count:
-            lines[:, 8] = chance.choice(kinds, count)
-            lines[:, 6:8] = 0  # times that fit into a file of years
-        path.write_bytes(layout.build_header(0, count, 0, 0, header.tsc_hz, header.about) + lines.tobytes())
+            entries[:, 8] = chance.choice(kinds, count)
+            entries[:, 6:8] = 0  # the TSC's highest bytes, so that all times lie within years
+        path.write_bytes(layout.build_header(0, count, 0, 0, header.tsc_hz, header.about) + entries.tobytes())
         run = decode.load([str(path)])
         summary.text(summary.summarise(run))
         report.build(run) if turn % 10 == 1 else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A machine's control port in Python, for tests of those who talk to it: answers lines, `get` and `stream`, and misbehaves as asked."""
+"""A machine's control port in Python, for tests of its clients: it answers lines, `get` and `stream`, and fails as a test asks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from collections.abc import Callable
 
 from tools.log import layout
 
-LINE = layout.LINE_BYTES
+ENTRY = layout.ENTRY_BYTES
 
 
 class FakeMachine:
     """Serves `files` (a core each) on 127.0.0.1. A context manager.
 
-    cuts: after how many bytes of the stream each connection ends, one after the other; then none does. reset: it ends by a reset, which
-    takes along what was on its way.
-    damage: called with the connection's number and its stream; gives what is sent instead.
-    gaps: for each core, the (position, count) that the stream leaves out and names.
-    forgetful: positions that a collector asks for are not looked at. early: lines (of each core) that were sent live before they were
-    overwritten: as if `files` had them in front. pause_seconds: before each block.
+    cuts: for each connection in turn, the number of stream bytes after which it ends; later ones are not cut. reset: they end by a TCP
+    reset, which discards data in flight.
+    damage: called with the connection's number and its stream; gives the bytes to send instead.
+    gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
+    forgetful: the positions that a collector asks for are ignored. early: by core, entries that are sent ahead of those in `files`, as if
+    they had been sent live and overwritten later. pause_seconds: the pause before each block.
     """
 
     def __init__(self, files: list[bytes], **options) -> None:
         self.files = files
-        self.block_lines: int = options.pop("block_lines", 8)
+        self.block_entries: int = options.pop("block_entries", 8)
         self.cuts: list[int] = options.pop("cuts", [])
         self.damage: Callable[[int, bytes], bytes] | None = options.pop("damage", None)
         self.gaps: dict[int, tuple[int, int]] = options.pop("gaps", {})
@@ -101,7 +101,7 @@ class FakeMachine:
             return
         connection.sendall(data[:cut])
         if cut is not None and self.reset:
-            # As a network breaks: a reset, not an end.
+            # A reset, as when a network breaks.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:
@@ -112,8 +112,8 @@ class FakeMachine:
             header = layout.parse_header(file[: layout.HEADER_BYTES], "a fake")
             early = self.early.get(core, b"")
             lines = early + file[layout.HEADER_BYTES :]
-            first = header.first - len(early) // LINE
-            end = header.first + header.lines
+            first = header.first - len(early) // ENTRY
+            end = header.first + header.entries
             at = max(positions.get(core, 0), first)
             if at > positions.get(core, 0):
                 blocks.append((layout.BLOCK_GAP, core, positions.get(core, 0), b"", at - positions.get(core, 0)))
@@ -123,8 +123,8 @@ class FakeMachine:
                     blocks.append((layout.BLOCK_GAP, core, at, b"", gap_count))
                     at += gap_count
                     continue
-                count = min(self.block_lines, end - at, gap_at - at if gap_at > at else 1 << 62)
-                blocks.append((layout.BLOCK_LINES, core, at, lines[(at - first) * LINE : (at - first + count) * LINE], count))
+                count = min(self.block_entries, end - at, gap_at - at if gap_at > at else 1 << 62)
+                blocks.append((layout.BLOCK_ENTRIES, core, at, lines[(at - first) * ENTRY : (at - first + count) * ENTRY], count))
                 at += count
             blocks.append((layout.BLOCK_HEADER, core, 0, header.raw, 0))
             blocks.append((layout.BLOCK_CORE_END, core, end, b"", end))

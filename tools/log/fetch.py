@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log fetch`: each core's log by `get,N`, one connection a core, as `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log` does.
+"""`./neap log fetch`: copies each core's log over its own connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
 
-Simple, and for a run that is over enough; a break costs the core at hand. `./neap log collect` goes on where it stopped.
+That is enough after a run. If a connection breaks, that core's log is discarded; `./neap log collect` can resume instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from tools import cache, control, progress
+from tools import cache, control_client, progress
 from tools.errors import Failure
 from tools.log import layout
 from tools.log.collect import SILENCE_SECONDS, control_name, report
@@ -19,7 +19,8 @@ from tools.log.folder import LIMIT_BYTES, Folder, Identity, describe_run, log_fi
 
 
 def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool, limit_bytes: int = LIMIT_BYTES) -> int:
-    """Fetches all cores into `out`. A file has its name only when it is whole. `limit_bytes`: the most that all logs there may take."""
+    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the total size of the logs
+    there."""
     start = time.monotonic()
     with Folder(out, limit_bytes) as folder:
         found = folder.finished() or folder.unfinished()
@@ -42,14 +43,14 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
 def _fetch_core(
     address: tuple[str, int], token: str | None, folder: Folder, core: int, like: layout.Header | None, found: dict | None
 ) -> layout.Header:
-    with control.Control(*address, token) as connection:
+    with control_client.Control(*address, token) as connection:
         connection.send(f"get,{core}")
         raw = connection.read(layout.HEADER_BYTES, SILENCE_SECONDS)
         if raw.startswith(b"error"):
             answer = raw.split(b"\n")[0].decode("ascii", "replace")
-            raise control.Refused(f"{connection.name} answered '{answer}' to get,{core}")
+            raise control_client.Refused(f"{connection.name} answered '{answer}' to get,{core}")
         if len(raw) < layout.HEADER_BYTES:
-            raise control.Lost(f"{connection.name} ended the connection after {len(raw)} bytes of core {core}'s header")
+            raise control_client.Lost(f"{connection.name} ended the connection after {len(raw)} bytes of core {core}'s header")
         header = layout.parse_header(raw, f"what {connection.name} sent for core {core}")
         identity = Identity(header.boot_id, header.run)
         if header.core != core:
@@ -61,17 +62,17 @@ def _fetch_core(
         if found:
             folder.require_same(found, identity)
         with contextlib.suppress(FileNotFoundError):
-            folder.claim(-folder.log_path(core).stat().st_size)  # it is replaced
-        folder.claim(layout.HEADER_BYTES + header.lines * layout.LINE_BYTES)
+            folder.claim(-folder.log_path(core).stat().st_size)  # the old file is replaced
+        folder.claim(layout.HEADER_BYTES + header.entries * layout.ENTRY_BYTES)
         making = folder.log_path(core).with_suffix(".log.new")
         try:
             with cache.disk_full_named(str(folder.log_path(core))), open(making, "wb") as file:
                 file.write(raw)
-                left = header.lines * layout.LINE_BYTES
+                left = header.entries * layout.ENTRY_BYTES
                 while left:
                     data = connection.read(min(left, 1 << 18), SILENCE_SECONDS)
                     if not data:
-                        raise control.Lost(f"{connection.name} ended the connection {left} bytes before the end of core {core}")
+                        raise control_client.Lost(f"{connection.name} ended the connection {left} bytes before the end of core {core}")
                     file.write(data)
                     left -= len(data)
                 if connection.read(1, SILENCE_SECONDS):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The folder that a log is brought into: `core0.log`, `core1.log`, ... and `run.json`, and what is there before they are whole.
+"""The folder of a collected log: `core0.log`, `core1.log`, ... and `run.json`, and the parts of logs that are not complete yet.
 
-A copy may end at any moment: the network breaks, the disk is full, somebody kills us. So what has come lies in parts, each a file of
-lines without a hole, `core3.from-20480.part`, whose size says how far it goes: there is no index that could be wrong. Room for the
-header is at the front of each from the beginning. When a core is whole, its header is written there and the part gets its last name.
+A copy may end at any moment: the network breaks, the disk is full, the collector is killed. So entries are kept in parts. A part is a file
+of entries without a gap, like `core3.from-20480.part`. Its size gives its end, so there is no index that could be wrong. Each part begins
+with room for the header. When a core's log is complete, its header is written there and the part is renamed.
 
-A machine fills a bounded number of bytes and of parts. Positions are bounded too, so that the name of each part fits PART.
+The number of bytes and of parts that a machine can cause is limited. Positions are bounded too, so that the name of each part fits PART.
 
-Where lines are missing between two parts, both become files: the last part of the run is `core3.log`, earlier ones keep their
-positions in their names. Files of one core put one after the other are what the machine had.
+If entries are missing between two parts, both become files: the last part of the run is `core3.log`, earlier ones keep their positions in
+their names. The files of one core, in order, hold all its entries that were collected.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from tools import cache
 from tools.errors import DiskFull, Failure
 from tools.foreign import parse_json, read_bounded
 from tools.log.about import FIELDS
-from tools.log.layout import HEADER_BYTES, LINE_BYTES, MAX_CORES, Damaged, Header, read_header, rebuild_header, settings_lines
+from tools.log.layout import CORES_MAX, ENTRY_BYTES, HEADER_BYTES, Damaged, Header, read_header, rebuild_header, settings_entries
 
 RUN = "run.json"
 UNFINISHED = "collecting.json"
 CHUNK_BYTES = 1 << 20
-# How much a machine may fill: headers and lines of all files.
+# The maximum size of all headers and entries in a folder.
 LIMIT_BYTES = 64 * 10**9
-MAX_PARTS = 10_000
-# run.json may be large, because it lists settings; so many at most.
-MAX_SETTINGS = 100_000
-MAX_JSON_BYTES = 1 << 28
+PARTS_MAX = 10_000
+# run.json may be large, because it lists changes of settings, at most this many.
+SETTINGS_MAX = 100_000
+JSON_BYTES_MAX = 1 << 28
 PART = re.compile(r"core([0-9]{1,3})\.from-([0-9]{1,18})\.part")
 LOG = re.compile(r"core([0-9]{1,3})(?:\.from-([0-9]{1,18}))?\.log")
 
 
 @dataclasses.dataclass
 class Part:
-    """Lines of one core without a hole. `lines` are those that are whole on the disk."""
+    """Entries of one core without a gap. `entries`: the number that is complete on the disk."""
 
     path: Path
     core: int
     first: int
-    lines: int = 0
+    entries: int = 0
 
     @property
     def end(self) -> int:
-        return self.first + self.lines
+        return self.first + self.entries
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Which run of which boot."""
+    """A run of a boot."""
 
     boot_id: str
     run: int
 
 
 class Folder:
-    """A folder that one of us writes. A context manager: holds the folder's lock. `limit_bytes`: what its logs may take in all."""
+    """A folder that one process writes. A context manager: holds the folder's lock. `limit_bytes` limits the total size of its logs."""
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES):
         self.path = path
@@ -85,12 +85,12 @@ class Folder:
         for path in sorted(self.path.iterdir()):
             if LOG.fullmatch(path.name):
                 self._used_bytes += path.stat().st_size
-            if (match := PART.fullmatch(path.name)) and int(match.group(1)) < MAX_CORES:
+            if (match := PART.fullmatch(path.name)) and int(match.group(1)) < CORES_MAX:
                 self._take_up(Part(path, int(match.group(1)), int(match.group(2))))
         for parts in self.parts.values():
             parts.sort(key=lambda part: part.first)
             for before, after in zip(parts, parts[1:]):
-                # Left by an end in the middle of _split.
+                # Two parts overlap if a process was killed in _split.
                 if before.end > after.first:
                     self._truncate(before, after.first - before.first)
         return self
@@ -104,12 +104,12 @@ class Folder:
 
     def _take_up(self, part: Part) -> None:
         size = part.path.stat().st_size
-        self._truncate(part, max(0, size - HEADER_BYTES) // LINE_BYTES)
+        self._truncate(part, max(0, size - HEADER_BYTES) // ENTRY_BYTES)
         self.parts.setdefault(part.core, []).append(part)
-        self._used_bytes += HEADER_BYTES + part.lines * LINE_BYTES
+        self._used_bytes += HEADER_BYTES + part.entries * ENTRY_BYTES
 
     def claim(self, count: int) -> None:
-        """Counts bytes that are about to be written. Raises Failure if that is more than the folder may hold."""
+        """Counts bytes before they are written. Raises Failure if they exceed the folder's limit."""
         if self._used_bytes + count > self._limit_bytes:
             raise Failure(
                 f"the logs in {self.path} come to more than {self._limit_bytes / 1e9:g} GB",
@@ -127,7 +127,7 @@ class Folder:
 
     def _read_json(self, name: str) -> dict | None:
         try:
-            found = parse_json(read_bounded(self.path / name, MAX_JSON_BYTES))
+            found = parse_json(read_bounded(self.path / name, JSON_BYTES_MAX))
             if isinstance(found, dict) and all(FIELDS[key](found.get(key)) for key in ("boot_id", "run")):
                 return found
         except FileNotFoundError:
@@ -158,7 +158,7 @@ class Folder:
                 "choose another folder: --out",
             )
 
-    # ---- lines ----
+    # ---- entries ----
 
     def done(self, core: int) -> bool:
         return self.log_path(core).exists()
@@ -167,54 +167,54 @@ class Folder:
         return self.path / f"core{core}.log"
 
     def position(self, core: int) -> int:
-        """Where this core's next line belongs."""
+        """The position of this core's next entry."""
         if self.done(core):
             header = read_header(self.log_path(core))
-            return header.first + header.lines
+            return header.first + header.entries
         parts = self.parts.get(core)
         return parts[-1].end if parts else 0
 
-    def kept_lines(self) -> int:
-        """How many lines are here, in parts and in whole logs."""
-        return sum(part.lines for parts in self.parts.values() for part in parts) + sum(
-            read_header(path).lines for path in log_files(self.path)
+    def kept_entries(self) -> int:
+        """Number of entries here, in parts and in whole logs."""
+        return sum(part.entries for parts in self.parts.values() for part in parts) + sum(
+            read_header(path).entries for path in log_files(self.path)
         )
 
-    def append(self, core: int, position: int, lines: bytes) -> None:
-        """Writes lines that follow `position`; a hole before them begins a new part. Raises DiskFull; whole lines stay."""
+    def append(self, core: int, position: int, entries: bytes) -> None:
+        """Writes entries from `position` on; a gap before them begins a new part. Raises DiskFull; whole entries are kept."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
         part = parts[-1]
-        self.claim(len(lines))
+        self.claim(len(entries))
         with self._disk(part):
             if core not in self._open:
                 self._open[core] = os.open(part.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            view = memoryview(lines)
+            view = memoryview(entries)
             while view:
                 view = view[os.write(self._open[core], view) :]
-        part.lines += len(lines) // LINE_BYTES
+        part.entries += len(entries) // ENTRY_BYTES
 
     def _begin(self, core: int, position: int) -> None:
         if core in self._open:
             os.close(self._open.pop(core))
         parts = self.parts.setdefault(core, [])
-        if parts and not parts[-1].lines:
+        if parts and not parts[-1].entries:
             parts.pop().path.unlink(missing_ok=True)
-        if len(parts) >= MAX_PARTS:
-            raise Failure(f"core {core} has more than {MAX_PARTS} gaps", f"what came is kept in {self.path}")
+        if len(parts) >= PARTS_MAX:
+            raise Failure(f"core {core} has more than {PARTS_MAX} gaps", f"what came is kept in {self.path}")
         part = Part(self.path / f"core{core}.from-{position}.part", core, position)
         self.claim(HEADER_BYTES)
         with self._disk(part):
             part.path.write_bytes(bytes(HEADER_BYTES))
         parts.append(part)
 
-    def _truncate(self, part: Part, lines: int) -> None:
-        part.lines = lines
-        with contextlib.suppress(OSError):  # on a full disk an emptied file stays without room for its header, and is begun anew
+    def _truncate(self, part: Part, entries: int) -> None:
+        part.entries = entries
+        with contextlib.suppress(OSError):  # on a full disk, an emptied file has no room for its header and is begun again
             size = part.path.stat().st_size
-            if size != HEADER_BYTES + lines * LINE_BYTES:
-                os.truncate(part.path, HEADER_BYTES + lines * LINE_BYTES)
+            if size != HEADER_BYTES + entries * ENTRY_BYTES:
+                os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
     @contextlib.contextmanager
     def _disk(self, part: Part | None = None) -> Iterator[None]:
@@ -222,18 +222,18 @@ class Folder:
             yield
         except OSError as error:
             if part is not None:
-                self._truncate(part, part.lines)
+                self._truncate(part, part.entries)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull(
                     f"no space left on the disk for {self.path}",
-                    f"{self.kept_lines()} lines there are whole; make room, and the same command goes on",
+                    f"{self.kept_entries()} entries there are whole; make room, and the same command goes on",
                 ) from None
             raise Failure(f"cannot write to {self.path}: {error.strerror}") from None
 
     # ---- the end of a core ----
 
     def seal(self, header: Header) -> None:
-        """A core is whole: its parts become log files."""
+        """Turns the parts of a complete core into log files."""
         core = header.core
         if core in self._open:
             os.close(self._open.pop(core))
@@ -241,19 +241,20 @@ class Folder:
         if not parts:
             self._begin(core, header.first)
         self._split(parts, header)
-        if not parts[-1].lines and len(parts) > 1:
+        if not parts[-1].entries and len(parts) > 1:
             parts.pop().path.unlink()
-        if parts[-1].end != header.first + header.lines:
-            raise Failure(f"core {core}: the stream brought lines up to {parts[-1].end}, its header says {header.first + header.lines}")
+        if parts[-1].end != header.first + header.entries:
+            raise Failure(f"core {core}: the stream brought entries up to {parts[-1].end}, its header says {header.first + header.entries}")
         for part in parts[:-1]:
-            self._name(part, rebuild_header(header, part.lines, part.first), f"core{core}.from-{part.first}.log")
+            self._name(part, rebuild_header(header, part.entries, part.first), f"core{core}.from-{part.first}.log")
         last = parts[-1]
-        whole = (last.first, last.lines) == (header.first, header.lines)
-        self._name(last, header.raw if whole else rebuild_header(header, last.lines, last.first), f"core{core}.log")
+        whole = (last.first, last.entries) == (header.first, header.entries)
+        self._name(last, header.raw if whole else rebuild_header(header, last.entries, last.first), f"core{core}.log")
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Lines that came live and were overwritten later go into a file of their own, so that `core3.log` is what `get,3` gives."""
+        """Moves entries that arrived live and were overwritten later into another file, so that `core3.log` equals the result of
+        `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return
@@ -261,8 +262,8 @@ class Folder:
         making = tail.path.with_suffix(".part.new")
         with self._disk(), open(part.path, "rb") as source, open(making, "wb") as copy:
             copy.write(bytes(HEADER_BYTES))
-            source.seek(HEADER_BYTES + (header.first - part.first) * LINE_BYTES)
-            left = tail.lines * LINE_BYTES
+            source.seek(HEADER_BYTES + (header.first - part.first) * ENTRY_BYTES)
+            left = tail.entries * ENTRY_BYTES
             while left:
                 data = source.read(min(left, CHUNK_BYTES))
                 if not data:
@@ -291,7 +292,7 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:
-    """The content of run.json: what was set when, as the cores' `Settings` lines say, and what is missing."""
+    """The content of run.json: the changes of settings by time, from the cores' Settings entries, and the gaps."""
     headers = [(path, read_header(path)) for path in paths]
     last = headers[-1][1]
     cores: dict[int, dict] = {}
@@ -304,11 +305,11 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
         row = cores.setdefault(header.core, {"core": header.core, "files": [], "lines": 0, "unwritten": header.unwritten, "next": 0})
         if header.first > row["next"]:
             gaps.append({"core": header.core, "first": row["next"], "lines": header.first - row["next"]})
-        row["next"] = header.first + header.lines
+        row["next"] = header.first + header.entries
         row["files"].append(path.name)
-        row["lines"] += header.lines
-        for setting in _settings_of(path):
-            if len(settings) < MAX_SETTINGS:
+        row["lines"] += header.entries
+        for setting in _settings_of(path, header):
+            if len(settings) < SETTINGS_MAX:
                 settings.append({"core": header.core, **_when(setting, header), **setting})
             else:
                 left_out += 1
@@ -323,15 +324,15 @@ def describe_run(paths: Sequence[Path], **more) -> dict:
     return {"format": "neap-run", "version": 1, **about, **more, "files": list(cores.values()), "gaps": gaps, "settings": settings}
 
 
-def _settings_of(path: Path) -> Iterator[dict]:
+def _settings_of(path: Path, header: Header) -> Iterator[dict]:
     with open(path, "rb") as data:
         data.seek(HEADER_BYTES)
-        while lines := data.read(CHUNK_BYTES):
-            yield from settings_lines(lines)
+        while entries := data.read(CHUNK_BYTES):
+            yield from settings_entries(entries, header.schema)
 
 
 def _when(setting: dict, header: Header) -> dict:
-    """A moment in seconds since boot, and as Unix time in nanoseconds if the header has what that takes."""
+    """A change's time in seconds since boot and as Unix time in nanoseconds; None if the header lacks the clock's values."""
     try:
         ticks = setting["tsc"] - header.about["tsc_at_boot"]
         return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""docs/log-format.md against the kernel's header, the kernel's own vector and what tools/log/ makes of it."""
+"""Compares docs/log-format.md with the rows of kernel/log_record.hpp, the kernel's test vector and the decoded values of tools/log/."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tools.conftest import REPOSITORY
-from tools.log import decode, layout, summary
+from tools.log import decode, layout, schema, summary
 from tools.log.decode import COUNTERS, KIND_NAMES
-from tools.log.decode_test import c_structs
+from tools.log.decode_test import kernel_kinds, kernel_rows
 
 PAGE = (REPOSITORY / "docs/log-format.md").read_text()
 
@@ -36,25 +36,28 @@ def example() -> bytes:
     return raw + b" " * (layout.HEADER_BYTES - 1 - len(raw)) + b"\n" + lines
 
 
-def test_the_pages_structs_are_the_kernels() -> None:
-    shown = {
-        name: re.findall(r"(uint\d+_t) (\w+)(?:\[(\d+)\])?;", body)
-        for name, body in re.findall(r"struct (\w+) \{\n(.*?)\};", "\n".join(section("c")), re.DOTALL)
-    }
-    laid_out = {}
-    for name, fields in shown.items():
-        at = 0
-        laid_out[name] = {}
-        for kind, field, count in fields:
-            width = int(kind.removeprefix("uint").removesuffix("_t")) // 8
-            laid_out[name][field] = (at, width * int(count or 1))
-            assert at % width == 0, "no gaps"
-            at += width * int(count or 1)
-        assert at == layout.LINE_BYTES
-    assert laid_out == c_structs()
+def page_rows(form: str) -> list[tuple[int, ...]]:
+    """The page's table of a form: offset, type, name, unit or choices, meaning."""
+    table = re.search(rf"^### {form.capitalize()}\n.*?\n\n(.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE).group(1).splitlines()[2:]
+    return [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table]
 
 
-def test_the_pages_lines_are_those_that_the_kernel_writes() -> None:
+@pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
+def test_the_pages_tables_of_entries_are_the_kernels(form: str) -> None:
+    fields = schema.parse({}).form[form].fields
+    rows = [
+        (str(field.offset), kind, name, unit.lstrip(":").replace("|", ", "), meaning)
+        for field, (name, kind, unit, meaning) in zip(fields, kernel_rows(form), strict=True)
+    ]
+    assert page_rows(form) == rows
+
+
+def test_the_pages_kinds_are_the_kernels() -> None:
+    rows = re.findall(r"^\| (\d+) (\w+) \| (\w+) \| (.*) \|$", PAGE, re.MULTILINE)
+    assert [(int(number), *rest) for number, *rest in rows] == kernel_kinds()
+
+
+def test_the_pages_entries_are_those_that_the_kernel_writes() -> None:
     assert section("lines") == vector()
 
 
@@ -74,7 +77,7 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
     assert (received, sent) == ([3, 2, 1660, 1, 146], [5, 2, 3028, 1, 1514])
     (sleep,) = core.idle
     assert (sleep["tsc_asleep"], sleep["tsc"], sleep["cause"], sleep["vector"]) == (1_000_005_000, 1_000_020_000, 1, 0x31)
-    assert decode.idle_name(sleep["idle_state"]) == "c6"
+    assert core.schema.idle_name(sleep["idle_state"]) == "c6"
     at_start, change = core.settings
     assert (at_start["changed"], at_start["itr_us"], at_start["idle"], at_start["turbo"], at_start["generation"]) == (
         "start",
@@ -92,21 +95,20 @@ def test_the_example_decodes_to_what_the_page_says(tmp_path: Path) -> None:
 
 
 def test_the_pages_numbers_are_the_layouts() -> None:
-    rows = re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", PAGE, re.MULTILINE)
+    sections = [re.search(rf"^## {name}\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE).group(1) for name in ("Header", "The stream")]
+    rows = re.findall(r"^\| (\d+) \| (u8|u16|u32|u64|char\[\d*\]) \| (\w+) \|", "".join(sections), re.MULTILINE)
     head = [(int(offset), name) for offset, _, name in rows[:12]]
     assert head[:11] == list(
         zip(
             (0, 8, 12, 16, 20, 24, 32, 40, 48, 56, 60),
-            "magic version header_bytes record_bytes core lines first unwritten tsc_hz json_bytes crc32c".split(),
+            "magic version header_bytes entry_bytes core entries first unwritten tsc_hz json_bytes crc32c".split(),
         )
     )
     assert [
         name for _, _, name in rows[12:]
     ] == "magic type core number position payload_bytes payload_crc32c count run boot_id crc32c".split()
-    kinds = {int(number): name for number, name in re.findall(r"^\| (\d+) (\w+) \| Record", PAGE, re.MULTILINE)}
-    assert kinds == KIND_NAMES
     states = dict(re.findall(r"(\d) (\w+)", re.search(r"`idle_state`: (.*?)\.", PAGE).group(1)))
-    assert [states[str(number)] for number in range(8)] == list(layout.IDLE_STATES)
+    assert [states[str(number)] for number in range(8)] == schema.DEFAULTS["idle_states"]
     for bit, name in enumerate(COUNTERS):
         assert f"{bit} {name}" in PAGE
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fuzzes the readers of foreign bytes: `python -m tools.log.fuzz_collector [SECONDS] [SEED] [FIRST]`.
 
-A case plays a hostile machine, file or BMC (inventions.py) to one of the launcher's commands, in this process. The command has to
-end in time and within MEMORY_BYTES, with success or with one clear error: no traceback, no control character, no file outside its
-folder, and only files there that the next command finds again.
+A case runs one of the launcher's commands in this process, on data of a hostile machine, file or BMC (inventions.py). The command must end
+in time and within MEMORY_BYTES, with success or with one clear error. It must print no traceback and no control character. It must write
+only inside its folder, and leave only files there that the next command recognises.
 
-Each case is made from the seed and its number alone. A finding names the number; FIRST begins there.
+Each case is made from the seed and its number alone. A finding reports the number; FIRST is the number of the first case.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from tools import boot_machines, control, ctl, power_control, progress, running, top
+from tools import boot_machines, control_client, ctl, machine_registry, power_control, progress, top
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, folder, report, study, summary, synthetic, tables
 from tools.log.inventions import CORES, Inventor
 
 NAME = "fuzz_collector"
-# Of the processor; a busy host may let a case stand still for much longer.
+# CPU time; on a busy host a case may wait for much longer.
 CASE_SECONDS = 10
 CASE_SECONDS_WAITING = 180
 MEMORY_BYTES = 1 << 31
@@ -52,7 +52,7 @@ class Hang(BaseException):
 
 
 class Wrong(Exception):
-    """A command ended, but not as it has to."""
+    """A command ended in a way that is not allowed."""
 
 
 @dataclasses.dataclass
@@ -64,15 +64,15 @@ class Finding:
 
 
 class Socket:
-    """A peer that sends what it was given, in pieces, and then ends, resets or falls silent."""
+    """A peer that sends its data in pieces, and then closes, resets or stops sending."""
 
     def __init__(self, data: bytes, piece: int, end: str) -> None:
         self._data = memoryview(data)
         self._piece = piece
         self._end = end
 
-    def recv(self, most: int) -> bytes:
-        piece = bytes(self._data[: min(most, self._piece)])
+    def recv(self, bytes_max: int) -> bytes:
+        piece = bytes(self._data[: min(bytes_max, self._piece)])
         self._data = self._data[len(piece) :]
         if not piece and self._end == "reset":
             raise ConnectionResetError(104, "Connection reset by peer")
@@ -88,7 +88,7 @@ class Socket:
 
 @contextlib.contextmanager
 def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
-    """Each connection gets the next answer; behind the last one nothing listens."""
+    """Each connection gets the next answer. After the last one, connections are refused."""
     pieces = (1 << 18, 1 << 18, 1000, 63)
 
     def connect(_address: tuple, _seconds: float) -> Socket:
@@ -97,7 +97,7 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
         end = inventor.random.choice(("end", "end", "reset", "silence"))
         return Socket(answers.pop(0), inventor.random.choice(pieces), end)
 
-    with mock.patch.object(control.socket, "create_connection", connect):
+    with mock.patch.object(control_client.socket, "create_connection", connect):
         yield
 
 
@@ -175,7 +175,7 @@ def play_toml(inventor: Inventor, place: Path) -> None:
     path.unlink()
     for one in found.machines:
         if one.bmc:
-            # As `neap power` goes on.
+            # The next step of `neap power`.
             power_control._password(one.bmc)
 
 
@@ -184,7 +184,7 @@ def play_power(inventor: Inventor, place: Path) -> None:
     bmc = boot_machines.Bmc("10.0.0.1", "admin", "ipmi" if ipmi else "redfish", "", "A_VARIABLE")
 
     def output(argv: list[str], given: str, environment: dict | None) -> str:
-        # As Popen converts its arguments.
+        # Converts the arguments like Popen.
         if any("\0" in word for word in [os.fsencode(word).decode("latin-1") for word in argv]):
             raise ValueError("embedded null byte")
         if environment is not None and environment.get("IPMITOOL_PASSWORD", environment.get("IPMI_PASSWORD")) != SECRET:
@@ -207,8 +207,8 @@ def play_running(inventor: Inventor, place: Path) -> None:
     held.mkdir()
     fields = {"application": "memcached", "pid": 7, "ports": {"11211": 2000}, "control_port": 5002}
     (held / "machine.json").write_text(inventor.json_text(fields), "utf-8", "surrogatepass")
-    with mock.patch.object(running.cache, "try_lock", lambda _path: None):
-        for one in running.machines(place, "neap-run-"):
+    with mock.patch.object(machine_registry.cache, "try_lock", lambda _path: None):
+        for one in machine_registry.machines(place, "neap-run-"):
             raise Failure(f"no {one.application}", one.line())
     shutil.rmtree(held)
 
@@ -223,7 +223,7 @@ PLAYS: tuple[Callable[[Inventor, Path], None], ...] = (
 
 
 def require_found_again(out: Path) -> None:
-    """The next collection takes up each file that this one left."""
+    """Raises Wrong for a file that the next collection does not recognise."""
     known = (folder.RUN, folder.UNFINISHED)
     for path in out.iterdir() if out.is_dir() else ():
         if path.name not in known and not folder.PART.fullmatch(path.name) and not folder.LOG.fullmatch(path.name):
@@ -231,7 +231,7 @@ def require_found_again(out: Path) -> None:
 
 
 def require_whole(out: Path) -> None:
-    """A collection that succeeded holds the cores that its headers name, and nothing else."""
+    """Raises Wrong unless a collection that succeeded has the cores that its headers name, and nothing else."""
     if left := [path.name for path in out.iterdir() if path.name != folder.RUN and not folder.LOG.fullmatch(path.name)]:
         raise Wrong(f"succeeded, and left {re.sub('[0-9]+', 'N', left[0])}")
     content = json.loads((out / folder.RUN).read_text())
@@ -270,7 +270,7 @@ def require_printable(text: str, what: str) -> None:
 
 
 def run_case(number: int, seed: int, place: Path) -> None:
-    """Raises whatever is a finding."""
+    """Raises an exception for a finding."""
     inventor = Inventor(seed * 1_000_003 + number)
     play = inventor.random.choice(PLAYS)
     printed = io.StringIO()
@@ -288,14 +288,14 @@ def run_case(number: int, seed: int, place: Path) -> None:
 
 
 def bound_case(processor_seconds: float, seconds: float) -> None:
-    """Raises Hang after so long; 0 and 0: no more."""
+    """Raises Hang after either time; 0 and 0: never."""
     signal.setitimer(signal.ITIMER_PROF, processor_seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 @contextlib.contextmanager
-def surroundings() -> Iterator[Path]:
-    """Bounds, no waiting, and a place for files."""
+def bounded_environment() -> Iterator[Path]:
+    """Sets bounds, replaces waiting, and gives a place for files."""
 
     def expired(_number: int, _frame: object) -> None:
         raise Hang
@@ -314,7 +314,7 @@ def surroundings() -> Iterator[Path]:
         mock.patch.object(os, "fsync", lambda _descriptor: None),
         warnings.catch_warnings(),
     ):
-        # A warning prints lines of source code.
+        # A printed warning contains a line of source code, so warnings are errors here.
         warnings.simplefilter("error")
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))
         try:
@@ -326,13 +326,13 @@ def surroundings() -> Iterator[Path]:
             resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def fuzz(seconds: float, seed: int, first: int = 0, most_cases: int | None = None) -> tuple[int, dict[str, Finding]]:
-    """Plays cases for so long. Gives how many, and the findings: one of each kind, by exception and place."""
+def fuzz(seconds: float, seed: int, first: int = 0, cases_max: int | None = None) -> tuple[int, dict[str, Finding]]:
+    """Runs cases for `seconds`. Gives their number, and the findings: one of each kind, by exception and place."""
     findings: dict[str, Finding] = {}
     start = time.monotonic()
     number = first
-    with surroundings() as base:
-        while time.monotonic() - start < seconds and (most_cases is None or number - first < most_cases):
+    with bounded_environment() as base:
+        while time.monotonic() - start < seconds and (cases_max is None or number - first < cases_max):
             if (number - first) % 1000 == 0:
                 print(f"{NAME}: from case {number} of seed {seed}", file=sys.stderr, flush=True)
             place = base / "case"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The readers of foreign bytes hold against the fuzzer's cases; and the fuzzer finds what such readers got wrong before."""
+"""The readers of foreign bytes pass the fuzzer's cases, and the fuzzer finds errors that such readers had before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.errors import Failure
 from tools.log import about, fuzz_collector, inventions, layout, synthetic
 
 SEED = 20261122
-# `./neap soak` gives more; `./neap soak fuzz` any time.
+# `./neap soak` gives more time, `./neap soak fuzz` any time.
 SECONDS = min(600.0, float(os.environ.get("NEAP_SOAK_SECONDS") or 15))
 
 
@@ -29,17 +29,17 @@ def test_a_case_is_made_from_its_number_alone() -> None:
 
 
 def test_a_field_that_is_believed_unread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As before: the header's text was taken as json.loads gives it."""
+    """An earlier error: the header's values were used without checks."""
     import json
 
     monkeypatch.setattr(layout.about_text, "parse", lambda text: json.loads(text))
-    _, findings = fuzz_collector.fuzz(60, SEED, most_cases=600)
+    _, findings = fuzz_collector.fuzz(60, SEED, cases_max=600)
     assert len(findings) >= 3, sorted(findings)
 
 
 def test_terminal_escapes_in_an_error_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Failure, "report", lambda self: f"neap: error: {self.args[0]}")
-    _, findings = fuzz_collector.fuzz(60, SEED, most_cases=600)
+    _, findings = fuzz_collector.fuzz(60, SEED, cases_max=600)
     assert "an error holds control characters" in findings
 
 
@@ -54,6 +54,10 @@ def test_terminal_escapes_in_an_error_are_found(monkeypatch: pytest.MonkeyPatch)
         ("energy_unit_exponent", 64),
         ("counters", ["\n"]),
         ("counters", ["a"] * 65),
+        *(("idle_states", value) for value in ({}, ["C1"], ["=1"], ["a"] * 65)),
+        *(("flags", value) for value in (None, ["a"] * 17, [7])),
+        *(("fields", value) for value in ([], "", {"record": 7}, {"record": "x" * 2001})),
+        *(("settings", value) for value in ([], {"0": 7})),
     ],
 )
 def test_a_header_with_a_field_that_cannot_be_is_refused_by_its_name(name: str, value: object) -> None:
@@ -88,9 +92,9 @@ def test_names_that_are_not_known_are_left_out_and_kept_in_the_file(tmp_path: Pa
 
 def test_a_header_close_to_4_kb_is_written_anew_byte_for_byte() -> None:
     fields = synthetic.about(synthetic.Shape(), 0)
-    fields["filler"] = "x" * (layout.MAX_JSON_BYTES - len(layout.json.dumps(fields, separators=(",", ":"))) - len(',"filler":""'))
+    fields["filler"] = "x" * (layout.JSON_BYTES_MAX - len(layout.json.dumps(fields, separators=(",", ":"))) - len(',"filler":""'))
     raw = layout.build_header(0, 8, 0, 0, 10**9, fields)
     header = layout.parse_header(raw, "a file")
-    assert len(header.text) == layout.MAX_JSON_BYTES
+    assert len(header.text) == layout.JSON_BYTES_MAX
     again = layout.rebuild_header(header, 8, 0)
     assert again == raw and len(again) == layout.HEADER_BYTES

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a hostile machine, file or BMC says, made up from a random generator: for tools/log/fuzz_collector.py.
+"""Input of hostile machines, files and BMCs from a random generator, for tools/log/fuzz_collector.py.
 
-Each invention begins with something correct and changes a few places, with checksums that fit, so that readers get past their first checks.
+Each input begins with correct data and changes a few places, with checksums that fit, so that readers get past their first checks.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 
-from tools.log import layout, synthetic
+from tools.log import layout, schema, synthetic
 from tools.log.crc32c import crc32c
 
 HEADER = struct.Struct("<8sIIIIQQQQII")
 BLOCK = struct.Struct("<IBBHQQIIQIIQII")
-LINE = layout.LINE_BYTES
+ENTRY = layout.ENTRY_BYTES
 CORES = 2
 NUMBERS = (0, 1, 2, 7, 255, 256, 1 << 16, 1 << 31, (1 << 32) - 1, 1 << 47, (1 << 56) - 1, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
-# JSON as text, so that it need not be what Python would write.
+# JSON as text, so that it may differ from what Python would write.
 VALUES = (
     *("1e999", "-1e999", "NaN", "Infinity", "-Infinity", "-1", "0.5", "1e15", "true", "null", "{}", "[]", '""', "[[[]]]", '"x"', '"0"'),
     *('"\\u0000"', '"\\u001b[31mred\\u001b[0m"', '"a\\u0007\\r\\nb"', '"\\u202ereversed"', '"\\ud800"', '"../../../outside"', '"=1+1"'),
@@ -31,7 +32,7 @@ KINDS = (0, 1, 1, 2, 3, 4, 5, 16, 17, 18, 18, 19, 32, 77, 255)
 
 
 class Inventor:
-    """One case's inventions, from its number alone."""
+    """The input of one case, made from its number only."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -42,7 +43,12 @@ class Inventor:
     # ---- headers, files, streams ----
 
     def text(self, about: dict) -> bytes:
-        """A header's JSON: correct, or with values in some places, or filled up to the end of its room."""
+        """A header's JSON: correct, or with some values changed, or filled up to its maximum size."""
+        if self.chance(2):
+            # The text of an older build is shorter, which leaves room for long values.
+            about = {name: value for name, value in about.items() if name not in schema.NAMES}
+        elif self.chance(2):
+            about = {**about, **self.types(about)}
         fields = {name: json.dumps(value, separators=(",", ":")) for name, value in about.items()}
         for _ in range(self.random.choice((0, 0, 0, 1, 1, 2, 5))):
             name = self.random.choice([*fields, "fields", "new"])
@@ -51,32 +57,58 @@ class Inventor:
             else:
                 fields[name] = self.random.choice(VALUES)
         if self.chance(12):
-            # Written anew, such a text comes out longer than it came in.
+            # Some of these texts get longer when they are parsed and written again.
             filler = self.random.choice(("é", "\\/", "1e15,", "x", " "))
-            room = layout.HEADER_BYTES - layout.JSON_AT - self.random.randrange(3) - len(self._joined(fields).encode()) - 12
+            room = layout.HEADER_BYTES - layout.JSON_OFFSET - self.random.randrange(3) - len(self._joined(fields).encode()) - 12
             count = max(0, room // len(filler.encode()))
             fields["filler"] = f"[{filler * count}0]" if filler == "1e15," else f'"{filler * count}"'
         return self._joined(fields).encode()
+
+    def types(self, about: dict) -> dict:
+        """The types of entries and settings with some words changed, missing, doubled or moved."""
+        name = self.random.choice(("lines", "fields", "settings"))
+        changed = dict(about[name])
+        for _ in range(self.random.choice((1, 1, 2, 5))):
+            key = self.random.choice([*changed])
+            words = str(changed[key]).split(" ")
+            at = self.random.randrange(len(words))
+            change = self.random.randrange(6)
+            if change == 0:
+                words[at] = re.sub(r":u[0-9]+", f":u{self.random.choice((8, 16, 32, 64, 128, '8x3', '8x99', '64x0'))}", words[at])
+            elif change == 1:
+                del words[at]
+            elif change == 2:
+                words.insert(at, self.random.choice(words))
+            elif change == 3:
+                other = self.random.randrange(len(words))
+                words[at], words[other] = words[other], words[at]
+            elif change == 4:
+                words[at] += self.random.choice((":", ":off|on", "::0=off", ":x:9=y|z|w", "|" * 100, "é", "=1+1", ":" * 9))
+            else:
+                changed[self.random.choice(("0", "7", "16", "18", "255", "256", "-1", "x", "record", "idle"))] = changed.pop(key)
+                continue
+            changed[key] = " ".join(words)
+        return {name: changed}
 
     @staticmethod
     def _joined(fields: dict[str, str]) -> str:
         return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
-    def header(self, core: int, lines: int, first: int = 0) -> bytes:
-        text = self.text(synthetic.about(synthetic.Shape(cores=CORES), core))[: layout.HEADER_BYTES - layout.JSON_AT]
-        numbers = [core, lines, first, 0, 2_000_000_000]
+    def header(self, core: int, entries: int, first: int = 0) -> bytes:
+        text = self.text(synthetic.about(synthetic.Shape(cores=CORES), core))[: layout.HEADER_BYTES - layout.JSON_OFFSET]
+        numbers = [core, entries, first, 0, 2_000_000_000]
         if self.chance(8):
             at = self.random.randrange(5)
             numbers[at] = self.random.choice(NUMBERS) & ((1 << 32) - 1 if at == 0 else (1 << 64) - 1)
-        head = HEADER.pack(b"NEAPLOG\n", 1, layout.HEADER_BYTES, LINE, *numbers, len(text), 0)[:-4]
+        head = HEADER.pack(b"NEAPLOG\n", 1, layout.HEADER_BYTES, ENTRY, *numbers, len(text), 0)[:-4]
         raw = head + struct.pack("<I", crc32c(head + text)) + text
         return (raw + b" " * layout.HEADER_BYTES)[: layout.HEADER_BYTES - 1] + b"\n" if len(raw) < layout.HEADER_BYTES else raw
 
-    def lines(self, correct: bytes) -> bytes:
-        """Lines of a run, some of other kinds or with other times and numbers."""
+    def entries(self, correct: bytes) -> bytes:
+        """Entries of a run, some of other kinds or with other times and numbers."""
         data = bytearray(correct)
         for _ in range(self.random.choice((0, 0, 1, 3, 20))):
-            at = LINE * self.random.randrange(max(1, len(data) // LINE))
+            at = ENTRY * self.random.randrange(max(1, len(data) // ENTRY))
             change = self.random.randrange(4)
             if not data:
                 break
@@ -88,13 +120,13 @@ class Inventor:
                 place = at + 8 * self.random.randrange(1, 8)
                 data[place : place + 8] = struct.pack("<Q", self.random.choice(NUMBERS))
             else:
-                data[at : at + LINE] = self.random.randbytes(LINE)
+                data[at : at + ENTRY] = self.random.randbytes(ENTRY)
         return bytes(data)
 
     def file(self, core: int, correct: bytes) -> bytes:
         """A log file, whose size mostly fits its header."""
-        lines = self.lines(correct[layout.HEADER_BYTES :])
-        return self.damaged(self.header(core, len(lines) // LINE) + lines)
+        entries = self.entries(correct[layout.HEADER_BYTES :])
+        return self.damaged(self.header(core, len(entries) // ENTRY) + entries)
 
     def damaged(self, data: bytes) -> bytes:
         if self.chance(16) and data:
@@ -105,15 +137,15 @@ class Inventor:
         return data + self.random.randbytes(5) if self.chance(24) else data
 
     def stream(self, files: list[bytes]) -> bytes:
-        """A connection's blocks: lines, headers and ends, some of them changed, missing, doubled or of unknown cores."""
+        """A connection's blocks: entries, headers and ends, some of them changed, missing, doubled or of unknown cores."""
         blocks: list[list] = []
         for core, file in enumerate(files):
-            lines = self.lines(file[layout.HEADER_BYTES :])
-            count = len(lines) // LINE
+            entries = self.entries(file[layout.HEADER_BYTES :])
+            count = len(entries) // ENTRY
             at = 0
             while at < count:
                 some = min(count - at, self.random.choice((3, 8, 1000)))
-                blocks.append([layout.BLOCK_LINES, core, at, lines[at * LINE : (at + some) * LINE], some])
+                blocks.append([layout.BLOCK_ENTRIES, core, at, entries[at * ENTRY : (at + some) * ENTRY], some])
                 at += some
             blocks.append([layout.BLOCK_HEADER, core, 0, self.header(core, count), 0])
             blocks.append([layout.BLOCK_CORE_END, core, count, b"", count])
@@ -135,7 +167,7 @@ class Inventor:
                 )
             elif change == 5:
                 core = self.random.choice((2, 3, 77, 255))
-                blocks.insert(at, [layout.BLOCK_LINES, core, self.random.choice(NUMBERS), bytes(LINE * 2), 2])
+                blocks.insert(at, [layout.BLOCK_ENTRIES, core, self.random.choice(NUMBERS), bytes(ENTRY * 2), 2])
             else:
                 blocks[at][0] = self.random.choice((0, 1, 2, 3, 4, 5, 6, 7, 255))
             if not blocks:
@@ -152,7 +184,7 @@ class Inventor:
     # ---- answers of control ----
 
     def answer(self, correct: str) -> bytes:
-        """One line of control's, changed by words that a terminal or a parser may stumble over."""
+        """An answer line of the control server, with text that is difficult for a terminal or a parser."""
         text = correct
         for _ in range(self.random.choice((0, 1, 1, 2, 5))):
             at = self.random.randrange(len(text) + 1)
@@ -203,13 +235,13 @@ class Inventor:
         return "\n".join(lines)
 
     def json_text(self, fields: dict) -> str:
-        """A JSON object of another program's."""
+        """A JSON object like those of another program."""
         texts = {name: json.dumps(value) for name, value in fields.items()}
         for _ in range(self.random.choice((0, 1, 2))):
             texts[self.random.choice([*texts])] = self.random.choice(VALUES)
         return self._joined(texts) if not self.chance(12) else self.random.choice(VALUES)
 
     def environment(self) -> dict[str, str]:
-        """Passwords of other machines that a user may have exported."""
+        """Environment variables with passwords of other machines."""
         names = ("IPMITOOL_PASSWORD", "IPMI_PASSWORD", "IPMI_KGKEY")
         return {name: "another" for name in names if self.chance(2)}

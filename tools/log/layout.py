@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The bytes of a log file and of the stream, for those who copy them without looking inside: docs/log-format.md, format version 1.
+"""The bytes of a log file and of the stream, for tools that copy entries without decoding them: docs/log-format.md, format version 1.
 
-A file is a header of 4096 bytes and lines of 64 bytes. The stream carries the same in blocks of its own, each with a header of 64 bytes
-and two checksums. Everything is little-endian.
+A file is a header of 4096 bytes and entries of 64 bytes. The stream carries the same data in blocks, each with a header of 64 bytes and two
+checksums. Everything is little-endian. tools/log/schema.py has the types of the entries.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,60 +17,52 @@ from pathlib import Path
 from tools.errors import Failure
 from tools.foreign import shown
 from tools.log import about as about_text
-from tools.log.about import MAX_CORES as MAX_CORES
+from tools.log.about import CORES_MAX as CORES_MAX
 from tools.log.crc32c import crc32c
+from tools.log.schema import ENTRY_BYTES as ENTRY_BYTES
+from tools.log.schema import Schema, parse
 
 MAGIC = b"NEAPLOG\n"
 VERSION = 1
 HEADER_BYTES = 4096
-LINE_BYTES = 64
-JSON_AT = 64
+JSON_OFFSET = 64
 # Byte 4095 is a line feed.
-MAX_JSON_BYTES = HEADER_BYTES - 1 - JSON_AT
-# Positions of a run's lines lie below this, so that each has at most 17 digits in a file's name.
+JSON_BYTES_MAX = HEADER_BYTES - 1 - JSON_OFFSET
+# Positions of a run's entries are less than this, so that each has at most 17 digits in a file's name.
 POSITIONS_END = 1 << 56
 
 _HEADER = struct.Struct("<8sIIIIQQQQII")
 
 BLOCK_MAGIC = 0x4B4C424E  # "NBLK" in memory
 BLOCK_HEADER_BYTES = 64
-MAX_BLOCK_LINES = 1024
-MAX_PAYLOAD_BYTES = MAX_BLOCK_LINES * LINE_BYTES
+BLOCK_ENTRIES_MAX = 1024
+PAYLOAD_BYTES_MAX = BLOCK_ENTRIES_MAX * ENTRY_BYTES
 _BLOCK = struct.Struct("<IBBHQQIIQIIQII")
 
 BLOCK_TYPES = range(1, 7)
-BLOCK_HEADER, BLOCK_LINES, BLOCK_GAP, BLOCK_CORE_END, BLOCK_END, BLOCK_ALIVE = BLOCK_TYPES
+BLOCK_HEADER, BLOCK_ENTRIES, BLOCK_GAP, BLOCK_CORE_END, BLOCK_END, BLOCK_ALIVE = BLOCK_TYPES
 
-KIND_AT = 8
-KIND_SETTINGS = 18
-IDLE_STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor")
-SETTINGS = (
-    *("idle", "itr", "pstate", "power_limit", "turbo", "poll_budget", "rx_ring", "tx_ring", "rx_budget", "pthresh", "hthresh", "wthresh"),
-    *("head_write_back", "rsc", "promiscuous", "preset", "steer", "epp", "flow_control", "dca", "vlan", "tso"),
-)
-# What held when the run began.
-CHANGED_AT_START = 255
-TURBO = ("off", "on", "unknown")
-_SETTINGS = struct.Struct("<QBBBBIIIQII")
+KIND_OFFSET = 8
 
 
 class Damaged(Failure):
-    """A file that is not, or not wholly, what the format says."""
+    """A file that does not have the format."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The first 4096 bytes of a log file. `first` is the position of the first line that follows, in all lines of the run.
+    """The first 4096 bytes of a log file. `first` is the position of the file's first entry among all entries of the run.
 
-    `about` holds the fields of the header's JSON that tools/log/about.py knows and has checked.
+    `about` holds the members of the header's JSON that tools/log/about.py knows and has checked, `schema` the types of the entries.
     """
 
     core: int
-    lines: int
+    entries: int
     first: int
     unwritten: int
     tsc_hz: int
     about: dict
+    schema: Schema
     raw: bytes
 
     @property
@@ -87,12 +80,12 @@ class Header:
     @property
     def text(self) -> bytes:
         """The JSON as the machine wrote it."""
-        return self.raw[JSON_AT : JSON_AT + _HEADER.unpack_from(self.raw)[-2]]
+        return self.raw[JSON_OFFSET : JSON_OFFSET + _HEADER.unpack_from(self.raw)[-2]]
 
     @property
     def run_of(self) -> tuple:
-        """What the headers of all cores of one run have in common."""
-        return self.boot_id, self.run, self.cores, self.tsc_hz
+        """The values that the headers of all cores of one run share."""
+        return self.boot_id, self.run, self.cores, self.tsc_hz, self.schema
 
 
 def parse_header(raw: bytes, name: str) -> Header:
@@ -102,62 +95,63 @@ def parse_header(raw: bytes, name: str) -> Header:
             said = shown(raw.split(b"\n")[0].decode("ascii", "replace"), 200)
             raise Damaged(f"{name}: not a log but the machine's answer '{said}'")
         raise Damaged(f"{name}: cut off in its header, {len(raw)} of {HEADER_BYTES} bytes are there")
-    magic, version, header_bytes, line_bytes, core, lines, first, unwritten, tsc_hz, json_bytes, crc = _HEADER.unpack_from(raw)
+    magic, version, header_bytes, entry_bytes, core, entries, first, unwritten, tsc_hz, json_bytes, crc = _HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise Damaged(f"{name}: not a Neap log, it begins with {bytes(raw[:8])!r}")
     if version != VERSION:
         raise Damaged(f"{name}: format version {version}, this Neap reads version {VERSION}")
-    if header_bytes != HEADER_BYTES or line_bytes != LINE_BYTES or json_bytes > MAX_JSON_BYTES:
-        raise Damaged(f"{name}: damaged header, it states {header_bytes} and {line_bytes} bytes with a text of {json_bytes}")
-    text = bytes(raw[JSON_AT : JSON_AT + json_bytes])
-    if crc32c(bytes(raw[: JSON_AT - 4]) + text) != crc:
+    if header_bytes != HEADER_BYTES or entry_bytes != ENTRY_BYTES or json_bytes > JSON_BYTES_MAX:
+        raise Damaged(f"{name}: damaged header, it states {header_bytes} and {entry_bytes} bytes with a text of {json_bytes}")
+    text = bytes(raw[JSON_OFFSET : JSON_OFFSET + json_bytes])
+    if crc32c(bytes(raw[: JSON_OFFSET - 4]) + text) != crc:
         raise Damaged(f"{name}: damaged header, its checksum does not fit")
     try:
         about = about_text.parse(text)
-        if tsc_hz == 0 or core >= about["cores"] or lines >= 1 << 48 or first + lines >= POSITIONS_END:
+        if tsc_hz == 0 or core >= about["cores"] or entries >= 1 << 48 or first + entries >= POSITIONS_END:
             raise ValueError("its numbers do not fit together")
+        schema = parse(about)
     except ValueError as error:
         raise Damaged(f"{name}: damaged header, its text is not what the format says: {error}") from None
-    return Header(core, lines, first, unwritten, tsc_hz, about, bytes(raw[:HEADER_BYTES]))
+    return Header(core, entries, first, unwritten, tsc_hz, about, schema, bytes(raw[:HEADER_BYTES]))
 
 
-def build_header(core: int, lines: int, first: int, unwritten: int, tsc_hz: int, about: dict) -> bytes:
+def build_header(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, about: dict) -> bytes:
     """The header of a log file, as the machine makes it."""
-    return _header_of(core, lines, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"))
+    return _header_of(core, entries, first, unwritten, tsc_hz, json.dumps(about, separators=(",", ":")).encode("ascii"))
 
 
-def _header_of(core: int, lines: int, first: int, unwritten: int, tsc_hz: int, text: bytes) -> bytes:
-    assert len(text) <= MAX_JSON_BYTES
-    head = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, LINE_BYTES, core, lines, first, unwritten, tsc_hz, len(text), 0)[:-4]
+def _header_of(core: int, entries: int, first: int, unwritten: int, tsc_hz: int, text: bytes) -> bytes:
+    assert len(text) <= JSON_BYTES_MAX
+    head = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, ENTRY_BYTES, core, entries, first, unwritten, tsc_hz, len(text), 0)[:-4]
     raw = head + struct.pack("<I", crc32c(head + text)) + text
     return raw + b" " * (HEADER_BYTES - 1 - len(raw)) + b"\n"
 
 
-def rebuild_header(header: Header, lines: int, first: int) -> bytes:
-    """The header of a part of the lines that `header` is about.
+def rebuild_header(header: Header, entries: int, first: int) -> bytes:
+    """The header of a file with a part of the entries that `header` names.
 
-    Its JSON is copied: written anew, a text close to 4 KB may come out longer than it came in.
+    The JSON is copied as text. Written again by Python, it may get longer, and a text close to 4 KB would not fit.
     """
-    return _header_of(header.core, lines, first, header.unwritten, header.tsc_hz, header.text)
+    return _header_of(header.core, entries, first, header.unwritten, header.tsc_hz, header.text)
 
 
 def read_header(path: Path) -> Header:
-    """The header of a file, whose size must be what the header says. Raises Damaged, or Failure if it cannot be read."""
+    """The header of a file. Raises Damaged also if the file's size contradicts the header, and Failure if the file cannot be read."""
     try:
         with open(path, "rb") as data:
             header = parse_header(data.read(HEADER_BYTES), str(path))
         there = path.stat().st_size - HEADER_BYTES
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from None
-    if there != header.lines * LINE_BYTES:
-        what = "cut off" if there < header.lines * LINE_BYTES else "longer than it should be"
-        raise Damaged(f"{path}: {what}, {there / LINE_BYTES:g} lines are there of {header.lines}")
+    if there != header.entries * ENTRY_BYTES:
+        what = "cut off" if there < header.entries * ENTRY_BYTES else "longer than it should be"
+        raise Damaged(f"{path}: {what}, {there / ENTRY_BYTES:g} entries are there of {header.entries}")
     return header
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One block of the stream. `position` and `count` are in lines; what they mean depends on `type`, see docs/log-format.md."""
+    """One block of the stream. `position` and `count` are in entries; their meaning depends on `type`, see docs/log-format.md."""
 
     type: int
     core: int
@@ -175,7 +169,7 @@ class Block:
 
 
 class DamagedBlock(Exception):
-    """What came is not a block, or not the one that was sent."""
+    """The received bytes are not a block, or not the block that was sent."""
 
 
 def parse_block(raw: bytes) -> Block:
@@ -186,13 +180,13 @@ def parse_block(raw: bytes) -> Block:
     if crc32c(raw[:-4]) != crc:
         raise DamagedBlock("a block's header does not fit its checksum")
     block = Block(kind, core, number, position, payload_bytes, payload_crc, count, run, boot_id)
-    expected = {BLOCK_HEADER: HEADER_BYTES, BLOCK_LINES: count * LINE_BYTES}.get(kind, 0)
-    if payload_bytes > MAX_PAYLOAD_BYTES or payload_bytes != expected or core >= MAX_CORES:
+    expected = {BLOCK_HEADER: HEADER_BYTES, BLOCK_ENTRIES: count * ENTRY_BYTES}.get(kind, 0)
+    if payload_bytes > PAYLOAD_BYTES_MAX or payload_bytes != expected or core >= CORES_MAX:
         raise DamagedBlock("a block states a size that cannot be")
     if kind not in BLOCK_TYPES:
         raise DamagedBlock(f"a block has the unknown type {kind}")
-    if position + (count if kind in (BLOCK_LINES, BLOCK_GAP) else 0) >= POSITIONS_END:
-        raise DamagedBlock(f"a block states position {position} and {count} lines, which cannot be")
+    if position + (count if kind in (BLOCK_ENTRIES, BLOCK_GAP) else 0) >= POSITIONS_END:
+        raise DamagedBlock(f"a block states position {position} and {count} entries, which cannot be")
     return block
 
 
@@ -202,31 +196,10 @@ def build_block(kind: int, core: int, number: int, position: int, payload: bytes
     return head + struct.pack("<I", crc32c(head)) + payload
 
 
-def settings_lines(lines: bytes) -> Iterator[dict]:
-    """What was set, from the `Settings` among whole lines: raw TSC and the policy that holds from there on."""
-    kinds = lines[KIND_AT::LINE_BYTES]
-    at = kinds.find(KIND_SETTINGS)
-    while at >= 0:
-        yield describe_settings(lines[at * LINE_BYTES : (at + 1) * LINE_BYTES])
-        at = kinds.find(KIND_SETTINGS, at + 1)
-
-
-def describe_settings(line: bytes) -> dict:
-    tsc, _, idle, changed, turbo, generation, itr_us, poll_budget_us, performance, power_limit_mw, card_value = _SETTINGS.unpack_from(line)
-    return {
-        "tsc": tsc,
-        "generation": generation,
-        "changed": "start" if changed == CHANGED_AT_START else name_of(SETTINGS, changed),
-        "idle": name_of(IDLE_STATES, idle),
-        "itr_us": itr_us,
-        "poll_budget_us": poll_budget_us,
-        "pstate": f"0x{performance:x}",
-        "power_limit_mw": power_limit_mw,
-        "turbo": name_of(TURBO, turbo),
-        "card_value": card_value,
-    }
-
-
-def name_of(names: tuple[str, ...], number: int) -> str:
-    """A number's name; the number itself where this version knows none."""
-    return names[number] if number < len(names) else str(number)
+def settings_entries(entries: bytes, schema: Schema) -> Iterator[dict]:
+    """The settings entries among whole entries, as Schema.describe_settings gives them."""
+    wanted = bytes(schema.kinds_of("settings"))
+    kinds = entries[KIND_OFFSET::ENTRY_BYTES]
+    for match in re.finditer(b"[" + re.escape(wanted) + b"]", kinds) if wanted else ():
+        at = match.start() * ENTRY_BYTES
+        yield schema.describe_settings(entries[at : at + ENTRY_BYTES])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""What a machine may make a collection do: fill so many bytes and parts, name so high a position, and only cores that it has."""
+"""Bounds on a machine's effect on a collection: bytes, parts, positions, and the cores that it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, folder, layout, summary, synthetic
 from tools.log.fake_machine import FakeMachine, split
-from tools.log.layout import LINE_BYTES
+from tools.log.layout import ENTRY_BYTES
 
 FILES, _ = synthetic.make(synthetic.Shape(cores=2, records=30, changes=2))
 BOOT = int(synthetic.BOOT_ID, 16)
@@ -31,7 +31,7 @@ def whole(out: Path) -> bool:
 
 
 def inserted(kind: int, core: int, position: int, payload: bytes, count: int):
-    """A stream with one more block, behind the first of them; the numbers fit."""
+    """Gives a function that inserts a block after the first block of a stream; the numbers of the blocks remain consecutive."""
 
     def damage(_number: int, data: bytes) -> bytes:
         blocks = split(data)
@@ -47,12 +47,12 @@ def inserted(kind: int, core: int, position: int, payload: bytes, count: int):
 
 
 def test_a_machine_fills_no_more_than_the_limit_and_what_came_is_kept(tmp_path: Path) -> None:
-    limit = 2 * layout.HEADER_BYTES + 40 * LINE_BYTES
+    limit = 2 * layout.HEADER_BYTES + 40 * ENTRY_BYTES
     with FakeMachine(FILES) as machine, pytest.raises(Failure, match="come to more than") as refused:
         gather(machine, tmp_path / "out", limit_bytes=limit)
     assert "--limit" in (refused.value.hint or "")
     files = [path for path in (tmp_path / "out").iterdir() if path.suffix != ".json"]
-    assert 30 * LINE_BYTES < sum(path.stat().st_size for path in files) <= limit
+    assert 30 * ENTRY_BYTES < sum(path.stat().st_size for path in files) <= limit
     with FakeMachine(FILES) as machine:
         gather(machine, tmp_path / "out")
     assert whole(tmp_path / "out"), "the same command went on"
@@ -64,32 +64,32 @@ def test_a_log_larger_than_the_limit_is_not_fetched(tmp_path: Path) -> None:
         fetch.fetch(machine.address, tmp_path, token=None, as_json=True, limit_bytes=5000)
     assert not list(tmp_path.glob("core*"))
     limit = sum(map(len, FILES))
-    for _ in range(2):  # the second time it replaces the first
+    for _ in range(2):  # the second fetch replaces the log of the first
         with FakeMachine(FILES) as machine:
             fetch.fetch(machine.address, tmp_path, token=None, as_json=True, limit_bytes=limit)
     assert whole(tmp_path)
 
 
 def test_a_machine_opens_no_more_parts_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "MAX_PARTS", 20)
+    monkeypatch.setattr(folder, "PARTS_MAX", 20)
     with folder.Folder(tmp_path) as place, pytest.raises(Failure, match="core 0 has more than 20 gaps"):
         for position in range(0, 1000, 2):
-            place.append(0, position, bytes(LINE_BYTES))
+            place.append(0, position, bytes(ENTRY_BYTES))
     assert len(list(tmp_path.glob("core0.from-*.part"))) == 20
 
 
 @pytest.mark.parametrize("core", [2, 77, 255])
-def test_lines_of_a_core_that_the_machine_has_not_are_refused(tmp_path: Path, core: int) -> None:
-    damage = inserted(layout.BLOCK_LINES, core, 0, bytes(LINE_BYTES), 1)
-    with FakeMachine(FILES, damage=damage) as machine, pytest.raises(Failure, match=f"sent lines of core {core}, but has 2 cores"):
+def test_entries_of_a_core_that_the_machine_lacks_are_refused(tmp_path: Path, core: int) -> None:
+    damage = inserted(layout.BLOCK_ENTRIES, core, 0, bytes(ENTRY_BYTES), 1)
+    with FakeMachine(FILES, damage=damage) as machine, pytest.raises(Failure, match=f"sent entries of core {core}, but has 2 cores"):
         gather(machine, tmp_path / "out")
     assert not (tmp_path / "out/run.json").exists()
 
 
 @pytest.mark.parametrize("position", [1 << 56, 10**18, (1 << 64) - 1])
-@pytest.mark.parametrize("kind", [layout.BLOCK_LINES, layout.BLOCK_GAP])
+@pytest.mark.parametrize("kind", [layout.BLOCK_ENTRIES, layout.BLOCK_GAP])
 def test_a_position_that_no_files_name_holds_is_refused(tmp_path: Path, kind: int, position: int) -> None:
-    damage = inserted(kind, 0, position, bytes(LINE_BYTES) if kind == layout.BLOCK_LINES else b"", 1)
+    damage = inserted(kind, 0, position, bytes(ENTRY_BYTES) if kind == layout.BLOCK_ENTRIES else b"", 1)
     with FakeMachine(FILES, damage=damage) as machine, pytest.raises(Failure, match="which cannot be"):
         gather(machine, tmp_path / "out")
     assert all(folder.PART.fullmatch(path.name) or path.name == "collecting.json" for path in (tmp_path / "out").iterdir())
@@ -101,10 +101,10 @@ def test_a_block_of_unknown_type_is_refused(tmp_path: Path, kind: int) -> None:
         gather(machine, tmp_path / "out")
 
 
-def test_a_machine_that_breaks_off_after_each_line_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "MAX_BREAKS", 5)
-    cut = 64 + 64 + LINE_BYTES
-    with FakeMachine(FILES, block_lines=1, cuts=[cut] * 100) as machine, pytest.raises(Failure, match="ended the stream"):
+def test_a_machine_that_breaks_off_after_each_entry_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "BREAKS_MAX", 5)
+    cut = 64 + 64 + ENTRY_BYTES
+    with FakeMachine(FILES, block_entries=1, cuts=[cut] * 100) as machine, pytest.raises(Failure, match="ended the stream"):
         gather(machine, tmp_path / "out")
     assert 5 <= len(machine.requests) <= 7
 
@@ -119,8 +119,8 @@ def test_headers_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "MAX_SETTINGS", 2)
-    monkeypatch.setattr(decode, "MAX_SETTINGS", 2)
+    monkeypatch.setattr(folder, "SETTINGS_MAX", 2)
+    monkeypatch.setattr(decode, "SETTINGS_MAX", 2)
     with FakeMachine(FILES) as machine:
         gather(machine, tmp_path)
     run = json.loads((tmp_path / "run.json").read_text())

@@ -37,9 +37,9 @@ async function unpackCore(core) {
     units += deltas[i];
     core.seconds[i] = units * core.time_unit;
   }
-  for (const name of Object.keys(core.most)) core.most[name] = await unpack(core.most[name]);
-  for (const name of Object.keys(core.least || {})) core.least[name] = await unpack(core.least[name]);
-  core.least = core.least || core.most;
+  for (const name of Object.keys(core.max)) core.max[name] = await unpack(core.max[name]);
+  for (const name of Object.keys(core.min || {})) core.min[name] = await unpack(core.min[name]);
+  core.min = core.min || core.max;
 }
 
 // The first index whose time is not before `seconds`.
@@ -52,9 +52,9 @@ function indexAt(times, seconds) {
   return low;
 }
 
-// At most 2 * pointsEach points of [from, to]: of each stretch the least and the greatest value, in their order.
+// At most 2 * pointsEach points of [from, to]: of each stretch the minimum and the maximum, in their order.
 function thin(core, name, unit, from, to) {
-  const times = core.seconds, least = core.least[name], most = core.most[name];
+  const times = core.seconds, minimum = core.min[name], maximum = core.max[name];
   const begin = Math.max(0, indexAt(times, from) - 1), end = Math.min(times.length, indexAt(times, to) + 1);
   const stretch = Math.max(1, Math.ceil((end - begin) / pointsEach));
   const x = [], y = [];
@@ -63,15 +63,15 @@ function thin(core, name, unit, from, to) {
     const stop = Math.min(end, i + stretch);
     let low = i, high = i;
     for (let j = i + 1; j < stop; j++) {
-      if (least[j] < least[low]) low = j;
-      if (most[j] > most[high]) high = j;
+      if (minimum[j] < minimum[low]) low = j;
+      if (maximum[j] > maximum[high]) high = j;
     }
-    if (low === high && least === most) {
-      x.push(times[low]); y.push(known(most[low]));
+    if (low === high && minimum === maximum) {
+      x.push(times[low]); y.push(known(maximum[low]));
     } else if (low <= high) {
-      x.push(times[low], times[high]); y.push(known(least[low]), known(most[high]));
+      x.push(times[low], times[high]); y.push(known(minimum[low]), known(maximum[high]));
     } else {
-      x.push(times[high], times[low]); y.push(known(most[high]), known(least[low]));
+      x.push(times[high], times[low]); y.push(known(maximum[high]), known(minimum[low]));
     }
   }
   return { x, y, single: stretch === 1 && core.step === 1 };

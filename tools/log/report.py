@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log report`: one HTML page that holds everything it shows, and opens without a network.
 
-A million interrupts are more than a browser draws. So the page carries the records themselves, packed, and report.js thins them for the
-part of the time that is looked at: of each stretch of records the least and the greatest value, so that no peak is lost, and single
-records as soon as there is room for them. Beyond POINTS_MOST records the page carries the least and greatest of each few.
+A browser cannot draw a million interrupts. So the page holds the records, packed, and report.js thins them for the time that is shown. For
+each stretch of records it draws the minimum and the maximum, so that no peak is lost; if there is room, it draws single records. Beyond
+POINTS_MAX records the page itself holds the minimum and maximum of each group.
 
-A policy in the page's head forbids it every connection, whatever Plotly or a log's text might want.
+A content security policy in the page's head forbids all connections, also those of Plotly or of text from a log.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tools.log.tables import Making
 from tools.log.trim import CoreRun, package_energy, packages, ticks_since, trim
 
 HERE = Path(__file__).parent
-POINTS_MOST = 2_000_000
+POINTS_MAX = 2_000_000
 TIME_BINS = 500
 SERIES_POINTS = 2000
-MARKS_MOST = 200
+MARKS_MAX = 200
 HISTOGRAM_BINS_PER_DECADE = 10
 FIELDS = ("rx_bytes", "tx_bytes", "rx_descriptors", "tx_descriptors")
 
@@ -46,14 +46,14 @@ def build(run: RunLog) -> str:
     cores = [trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     marks = policy_marks(found["settings"])
-    if len(marks) > MARKS_MOST:
-        found["remarks"].append(f"{len(marks)} policy changes; the first {MARKS_MOST} are marked in the plots")
+    if len(marks) > MARKS_MAX:
+        found["remarks"].append(f"{len(marks)} policy changes; the first {MARKS_MAX} are marked in the plots")
     data = {
         "seconds": found["total"]["seconds"],
-        "cores": [_core(core, begin, POINTS_MOST // max(1, len(cores))) for core in cores],
+        "cores": [_core(core, begin, POINTS_MAX // max(1, len(cores))) for core in cores],
         "histogram": _histogram(cores),
         "packages": [_package(run, number, members, begin) for number, members in packages(cores).items()],
-        "marks": marks[:MARKS_MOST],
+        "marks": marks[:MARKS_MAX],
     }
     title = f"run {found['run']} of {found['application']}"
     replacements = {
@@ -65,7 +65,7 @@ def build(run: RunLog) -> str:
         "@SCRIPT@": (HERE / "report.js").read_text(),
     }
     page = (HERE / "report.html").read_text()
-    # In one pass over the page's own text: what is put in may contain anything.
+    # One pass over the page's own text, because the inserted texts may contain placeholders.
     parts = []
     for line in page.splitlines():
         name = line.strip()
@@ -77,22 +77,22 @@ def build(run: RunLog) -> str:
 
 
 def pack(values: np.ndarray) -> dict:
-    """Unsigned integers as base64 of deflated byte planes: all low bytes first, which packs far better than number after number."""
-    most = int(values.max()) if len(values) else 0
-    width = next(width for width in (1, 2, 4) if most < 1 << 8 * width or width == 4)
+    """Unsigned integers as base64 of deflated byte planes: all low bytes first, which compresses better than whole numbers."""
+    maximum = int(values.max()) if len(values) else 0
+    width = next(width for width in (1, 2, 4) if maximum < 1 << 8 * width or width == 4)
     plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")
     planes = np.ascontiguousarray(plain.view(np.uint8).reshape(-1, width).T)
     return {"width": width, "count": len(plain), "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
 
 
-def _core(core: CoreRun, begin: int, points_most: int) -> dict:
+def _core(core: CoreRun, begin: int, points_max: int) -> dict:
     records = core.inside
     ticks = core.interval_ticks[1:] if core.started else core.interval_ticks
     hz = core.log.tsc_hz
     offsets = ticks_since(records["tsc"], begin)
-    step = max(1, -(-len(records) // points_most))
+    step = max(1, -(-len(records) // points_max))
     groups = np.arange(0, len(records), step)
-    # Times as differences, in units that keep the longest in 32 bits.
+    # Times are stored as differences, in a unit for which the longest fits into 32 bits.
     moments = offsets[groups] if len(records) else offsets
     deltas = np.diff(moments, prepend=0)
     unit = max(1, -(-int(deltas.max(initial=1)) // ((1 << 32) - 1)))
@@ -106,24 +106,26 @@ def _core(core: CoreRun, begin: int, points_most: int) -> dict:
         "time_unit": unit / hz,
         "interval_unit": interval_unit * 1e6 / hz,
         "time": pack(rounded),
-        "most": {name: pack(np.maximum.reduceat(values, groups) if len(values) else values) for name, values in columns.items()},
+        "max": {name: pack(np.maximum.reduceat(values, groups) if len(values) else values) for name, values in columns.items()},
         "asleep": _asleep(core, ticks, offsets / hz),
         "non_idle": _ratio_over_time(core, "reference_cycles", begin),
         "residency": {state: _ratio_over_time(core, f"core_{state}", begin) for state in ("c3", "c6", "c7")},
-        "idle_by_state": {summary.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()},
+        "idle_by_state": {
+            core.log.schema.idle_name(state): count / max(1, core.ticks) for state, count in summary.idle_ticks(core).items()
+        },
     }
     if step > 1:
-        found["least"] = {name: pack(np.minimum.reduceat(values, groups)) for name, values in columns.items()}
+        found["min"] = {name: pack(np.minimum.reduceat(values, groups)) for name, values in columns.items()}
     return found
 
 
 def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
-    """The share of time asleep, by stretches of time; a record's interval counts where it ends."""
+    """The share of time asleep, by stretches of time. A record's interval counts in the stretch where it ends."""
     if not len(seconds):
         return {"x": [], "y": []}
     edges = np.linspace(0, max(float(seconds[-1]), 1e-9), TIME_BINS + 1)
     spent, _ = np.histogram(seconds, edges, weights=ticks)
-    asleep = np.where(core.inside["idle_state"] == summary.IDLE_POLL, 0, core.inside["idle_ticks"])
+    asleep = np.where(core.inside["idle_state"] == core.log.schema.idle_poll, 0, core.inside["idle_ticks"])
     slept, _ = np.histogram(seconds, edges, weights=asleep)
     there = spent > 0
     middle = (edges[:-1] + edges[1:]) / 2
@@ -131,7 +133,7 @@ def _asleep(core: CoreRun, ticks: np.ndarray, seconds: np.ndarray) -> dict:
 
 
 def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
-    """What a counter grew by for each TSC tick, between samples; None if this CPU does not have it."""
+    """A counter's increase per TSC tick, between samples; None if this CPU does not have it."""
     at, total = core.sampled(counter)
     if len(at) < 2:
         return None
@@ -142,7 +144,7 @@ def _ratio_over_time(core: CoreRun, counter: str, begin: int) -> dict | None:
 
 
 def _histogram(cores: list[CoreRun]) -> list[dict]:
-    """How often an interval was so long, by core: bins of equal ratio, microseconds."""
+    """Histogram of the intervals by core: bins of equal ratio, microseconds."""
     found = []
     for core in cores:
         ticks = core.interval_ticks[core.interval_ticks > 0]
@@ -166,7 +168,7 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
         if series is None:
             found[name] = None
             continue
-        # Two readings at one moment have no power between them.
+        # Only the last of several readings at the same time is kept, because power needs a time difference.
         tsc, last = np.unique(series.tsc[::-1], return_index=True)
         joules = series.joules[::-1][last]
         chosen = np.unique(np.linspace(0, len(tsc) - 1, min(len(tsc), SERIES_POINTS)).astype(int))
@@ -179,7 +181,8 @@ def _package(run: RunLog, number: int, members: list[CoreRun], begin: int) -> di
 
 
 def policy_marks(settings: list[dict]) -> list[dict]:
-    """One mark a change, where its first core took it: seconds and 'itr=8us', with the core if it was for one alone."""
+    """One mark per change, at the time of the first core that made it: seconds and 'itr=8us', and the core if the change was for one core
+    only."""
     marks: dict[int, dict] = {}
     for row in settings:
         if row["changed"] == "start" or row["seconds"] < 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The page of plots, judged by a browser: what was asked for is really drawn, and nothing leaves the machine."""
+"""The page of plots in a browser: every plot is drawn, and the page makes no connection."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_picture_shows_each_core_and_the_marks(tmp_path: Path) -> None:
     browse(tmp_path, page.as_uri(), f"--screenshot={tmp_path / 'picture.png'}")
     pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("RGB")).reshape(-1, 3)
     for colour in [*CORE_COLOURS, MARK_COLOUR]:
-        # Thin lines are drawn half into their neighbours.
+        # Anti-aliasing spreads thin lines over neighbouring pixels.
         near = np.abs(pixels.astype(int) - colour).sum(axis=1) < 90
         assert np.count_nonzero(near) > 200, colour
     assert np.count_nonzero((pixels == 255).all(axis=1)) < 0.98 * len(pixels), "it is not a blank page"
@@ -93,25 +93,25 @@ def test_text_from_a_log_is_not_taken_for_markup(tmp_path: Path) -> None:
     header = layout.parse_header(files[0][: layout.HEADER_BYTES], "a test")
     about = {**header.about, "application": nasty, "cpu": nasty}
     path = tmp_path / "core0.log"
-    path.write_bytes(layout.build_header(0, header.lines, 0, 0, header.tsc_hz, about) + files[0][layout.HEADER_BYTES :])
+    path.write_bytes(layout.build_header(0, header.entries, 0, 0, header.tsc_hz, about) + files[0][layout.HEADER_BYTES :])
     text = report.build(decode.load([str(path)]))
     assert nasty not in text and "<b>" not in text.replace(report.get_plotlyjs(), "")
 
 
-@pytest.mark.parametrize("most", [0, 1, 255, 256, 65535, 65536, (1 << 32) - 1])
-def test_packed_numbers_come_back(most: int) -> None:
+@pytest.mark.parametrize("maximum", [0, 1, 255, 256, 65535, 65536, (1 << 32) - 1])
+def test_packed_numbers_come_back(maximum: int) -> None:
     import base64
     import zlib
 
-    values = np.array([0, most // 2, most], np.int64)
+    values = np.array([0, maximum // 2, maximum], np.int64)
     packed = report.pack(values)
     planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8).reshape(packed["width"], -1)
     assert sum(planes[plane].astype(np.int64) << 8 * plane for plane in range(packed["width"])).tolist() == values.tolist()
 
 
 def test_more_records_than_the_page_may_hold_keep_their_peaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "POINTS_MOST", 100)
+    monkeypatch.setattr(report, "POINTS_MAX", 100)
     synthetic.write(tmp_path, synthetic.Shape(cores=1, records=1000))
     run = decode.load([str(tmp_path)])
     core = report._core(report.trim(run.cores[0]), int(run.cores[0].records["tsc"][0]), 100)
-    assert core["step"] == 11 and core["most"]["rx_bytes"]["count"] == 91 and "least" in core
+    assert core["step"] == 11 and core["max"]["rx_bytes"]["count"] == 91 and "min" in core

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log csv --study ITR_DVFS_RAPL`: rows as the published studies' scripts read them, a file a core.
+"""`./neap log csv --study ITR_DVFS_RAPL`: rows as the published studies' scripts read them, one file per core.
 
-Columns, separated by spaces, no line of names: `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3
-c6 c7 joules tsc`. Files: `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As there, 0 in a counter's column says "not sampled in this row"; and,
-what those scripts cannot know, also "not on this CPU". Counters are cumulative; c1 to c7 count entries into a state asked for, HLT as
-c1, and are written where the other counters are. `joules` are counts of 15.26 uJ (2^-16 J) whatever the CPU's own unit, and do not wrap.
+Columns, separated by spaces, no line of names: `i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7
+joules tsc`. Files: `APPLICATION.log.i_Core_ITR_DVFS_RAPL`. As in the studies, 0 in a counter's column means "not sampled in this row"; here
+it also means "not on this CPU". Counters are cumulative. c1 to c7 count how often each idle state was requested (HLT counts as c1); a row
+has them if it has the other counters. `joules` are counts of 15.26 uJ (2^-16 J), whatever the CPU's own unit, and do not wrap.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from tools.log.tables import Making
 from tools.log.trim import CoreRun, EnergySeries, package_energy, packages, trim
 
 COLUMNS = tuple("i rx_desc rx_bytes tx_desc tx_bytes instructions cycles ref_cycles llc_miss c1 c1e c3 c6 c7 joules tsc".split())
-# Our `IdleState`s by column.
-ENTRIES = {"c1": (0, 1), "c1e": (2,), "c3": (3,), "c6": (4,), "c7": (5,)}
+# Idle states by column.
+ENTRIES = {"c1": ("halt", "c1"), "c1e": ("c1e",), "c3": ("c3",), "c6": ("c6",), "c7": ("c7",)}
 COUNTERS = {"instructions": "instructions", "cycles": "cycles", "ref_cycles": "reference_cycles", "llc_miss": "llc_misses"}
 UNITS_PER_JOULE = 65536
 NAME = re.compile(r"[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}_[0-9A-Za-z.]{1,20}")
 ROWS_AT_ONCE = 100_000
-# Of a file's name, whose limit is 255.
+# The maximum length of the application's name in a file's name, whose limit is 255.
 APPLICATION_LETTERS = 100
 
 
 def check_name(text: str) -> str:
-    """'8_0x1800_135' as it is. Raises UsageError."""
+    """Gives a name like '8_0x1800_135'. Raises UsageError for others."""
     if not NAME.fullmatch(text):
         raise UsageError(f"--study takes ITR_DVFS_RAPL, like 8_0x1800_135, not '{text}'")
     return text
 
 
 def write(run: RunLog, name: str, repetition: int, folder: Path) -> list[Path]:
-    """Writes one file a core, named by the settings that the user says were in force."""
+    """Writes one file per core, named by the settings that the user gives."""
     cores = [trim(core) for core in run.cores]
     energy = {number: package_energy(run, members, "package_energy") for number, members in packages(cores).items()}
     written = []
@@ -77,9 +77,11 @@ def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
         sampled |= present
         at = np.searchsorted(energy.tsc, records["tsc"][present])
         counts = np.round(energy.joules[np.minimum(at, len(energy.joules) - 1)] * UNITS_PER_JOULE).astype(np.uint64)
-        # From 1 on: 0 would say that nothing was sampled.
+        # From 1 on, because 0 means that nothing was sampled.
         columns["joules"][present] = counts + np.uint64(1)
-    for name, states in ENTRIES.items():
+    idle_states = core.log.schema.idle_states
+    for name, names in ENTRIES.items():
+        states = [state for state, idle_name in enumerate(idle_states) if idle_name in names]
         entries = np.cumsum(np.where(np.isin(records["idle_state"], states), records["idle_entries"], 0).astype(np.uint64))
         columns[name][sampled] = entries[sampled]
     return (

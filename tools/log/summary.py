@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log summary`: what a run came to, a row a core and a row a package, and the figures that studies derive from them.
+"""`./neap log summary`: the figures of a run, one row per core and per package, and the figures that studies derive from them.
 
-None stands for what is not known: on paper "not on this CPU", in JSON null. It is never 0.
+An unknown figure is None: "not on this CPU" in the text, null in JSON. It is never 0.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tools.foreign import shown
-from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog, idle_name
-from tools.log.layout import IDLE_STATES, SETTINGS
+from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
-IDLE_POLL = IDLE_STATES.index("poll")
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
 
@@ -44,8 +42,8 @@ def _core(core: CoreRun) -> dict:
     kinds = inside["kind"]
     instructions, cycles, reference, misses = (core.grown(name) for name in ("instructions", "cycles", "reference_cycles", "llc_misses"))
     idle = idle_ticks(core)
-    shares = {idle_name(state): spent / ticks for state, spent in idle.items()} if ticks else {}
-    polling = core.inside["idle_state"] == IDLE_POLL
+    shares = {core.log.schema.idle_name(state): spent / ticks for state, spent in idle.items()} if ticks else {}
+    polling = core.inside["idle_state"] == core.log.schema.idle_poll
     row = {
         "core": core.log.core,
         "package": core.log.package,
@@ -141,17 +139,17 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
 
 
 def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
-    """None where either is unknown or there is nothing to divide by."""
+    """None if either is unknown or the divisor is 0."""
     return None if part is None or not whole else factor * part / whole
 
 
 def total_or_none(values: list) -> float | int | None:
-    """The sum; None if any is unknown: a sum of some of the cores is nobody's figure."""
+    """The sum; None if any value is unknown, because a sum over some of the cores says nothing about the whole run."""
     return None if not values or any(value is None for value in values) else sum(values)
 
 
 def span_seconds(cores: list[CoreRun]) -> float:
-    """From the first core's begin to the last one's end."""
+    """Time from the first core's begin to the last core's end."""
     there = [core for core in cores if len(core.records)]
     if not there:
         return 0.0
@@ -159,12 +157,13 @@ def span_seconds(cores: list[CoreRun]) -> float:
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core whose state is `poll` does not sleep: its idle ticks are between looks that found nothing."""
-    return sum(spent for state, spent in idle_ticks(core).items() if state != IDLE_POLL)
+    """Ticks asleep in the run. A core whose state is `poll` does not sleep: its idle ticks are the time between polls that found
+    nothing."""
+    return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 
 def idle_ticks(core: CoreRun) -> dict[int, int]:
-    """Idle ticks in the run by state asked for."""
+    """Idle ticks in the run, by requested idle state."""
     states = core.inside["idle_state"]
     return {
         int(state): int(core.inside["idle_ticks"][states == state].sum())
@@ -197,7 +196,7 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
 
 
 def settings(run: RunLog) -> list[dict]:
-    """What was set in the run, by moment: seconds since its begin; the first row of a core may be what held at the start."""
+    """Changes of settings by time, in seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
     rows = [
         {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
@@ -206,43 +205,14 @@ def settings(run: RunLog) -> list[dict]:
 
 
 def change_text(setting: dict) -> str:
-    """'itr=8us': what a change changed."""
-    value = {
-        "idle": setting["idle"],
-        "itr": f"{setting['itr_us']}us",
-        "pstate": setting["pstate"] + (f" granted {setting['card_value']}" if setting["card_value"] else ""),
-        "power_limit": f"{setting['power_limit_mw'] / 1000:g}W" if setting["power_limit_mw"] else "off",
-        "turbo": setting["turbo"],
-        "poll_budget": f"{setting['poll_budget_us']}us",
-    }.get(setting["changed"])
-    if value is None and setting["changed"] in SETTINGS:
-        value = card_value_text(setting["changed"], setting["card_value"])
-    if value is None:
+    """'itr=8us': the setting that a change set, and its value."""
+    if "value" not in setting:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
-    return f"{setting['changed']}={value}"
-
-
-def card_value_text(name: str, value: int) -> str:
-    """A setting of the network card, or `epp`, as it was given."""
-    if name in ("head_write_back", "rsc", "promiscuous", "dca"):
-        return "on" if value else "off"
-    if name == "preset":
-        return "study" if value else "default"
-    if name == "epp":
-        return str(value) if value < 256 else "off"
-    if name == "steer":
-        return f"{'udp' if value >> 16 else 'tcp'}:{value & 0xFFFF}" if value else "off"
-    if name == "flow_control":
-        return ("off", "receive", "transmit", "both")[value & 3]
-    if name == "vlan" and value == 0:
-        return "off"
-    if name == "tso":
-        return ("off", "copy", "chain", "?")[value & 3]
-    return str(value)
+    return f"{setting['changed']}={setting['value']}"
 
 
 def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list[str]:
-    """What a reader of the figures has to know of the log."""
+    """Remarks on the log that a reader of the figures needs."""
     said = []
     expected = run.cores[0].header.cores
     missing = sorted(set(range(expected)) - {core.core for core in run.cores})
@@ -255,10 +225,10 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
         if not core.stopped:
             said.append(f"core {log.core}: no stop anchor, counted to its last record")
         if log.header.unwritten:
-            said.append(f"core {log.core}: {log.header.unwritten:,} lines found the log full and were not written")
-        said += [f"core {log.core}: {count:,} lines from position {first:,} on are missing" for first, count in log.gaps]
+            said.append(f"core {log.core}: {log.header.unwritten:,} entries found the log full and were not written")
+        said += [f"core {log.core}: {count:,} entries from position {first:,} on are missing" for first, count in log.gaps]
         if log.unknown:
-            said.append(f"core {log.core}: {log.unknown:,} lines are of kinds that this version does not know")
+            said.append(f"core {log.core}: {log.unknown:,} entries are of kinds that this version does not know")
         if log.settings_left_out:
             said.append(f"core {log.core}: {log.settings_left_out:,} further changes of settings are not listed")
         if np.any(log.records["tsc"][1:] < log.records["tsc"][:-1]):
@@ -270,7 +240,7 @@ def remarks(run: RunLog, cores: list[CoreRun], package_rows: list[dict]) -> list
 
 
 def head(summary: dict) -> list[str]:
-    """What a run was and came to, in a few lines."""
+    """The run and its main figures, in a few lines."""
     total = summary["total"]
     return [
         f"run {summary['run']} of {shown(summary['application'])} {shown(summary['neap'])} on {summary['cores']} cores, "
@@ -286,7 +256,7 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    """For people."""
+    """The summary as text for people."""
     lines = [
         *head(summary),
         "",

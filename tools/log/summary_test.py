@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Figures against hand-computed ones: wraps, packages, what is missing; and that tables and study files say the same."""
+"""The figures equal those computed by hand: wraps, packages, missing values. Tables and study files have the same figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from pyarrow import parquet
 from tools.conftest import neap
 from tools.errors import UsageError
 from tools.log import decode, layout, study, summary, synthetic
-from tools.log.decode import ANCHOR, ANCHOR_TYPE, COUNTERS, INTERRUPT, POLL, RECORD_TYPE, SAMPLE, SAMPLE_TYPE, START, STOP
+from tools.log.decode import ANCHOR, COUNTERS, INTERRUPT, POLL, SAMPLE, START, STOP
+from tools.log.synthetic import TYPES
 
 HZ = 1_000_000_000
 
 
-def line(dtype: np.dtype, **fields) -> bytes:
-    made = np.zeros(1, dtype)
+def entry(form: str, **fields) -> bytes:
+    made = np.zeros(1, TYPES[form])
     for name, value in fields.items():
         made[name] = value
     return made.tobytes()
@@ -28,14 +29,14 @@ def line(dtype: np.dtype, **fields) -> bytes:
 
 def record(kind: int, tsc: int, sampled: dict | None = None, **fields) -> bytes:
     flags = sum(1 << COUNTERS.index(name) for name in sampled or {})
-    data = line(RECORD_TYPE, kind=kind, tsc=tsc, flags=flags, **fields)
-    return data + (line(SAMPLE_TYPE, kind=SAMPLE, tsc=tsc, flags=flags, **sampled) if sampled else b"")
+    data = entry("record", kind=kind, tsc=tsc, flags=flags, **fields)
+    return data + (entry("sample", kind=SAMPLE, tsc=tsc, flags=flags, **sampled) if sampled else b"")
 
 
-def write_core(folder: Path, core: int, lines: bytes, **about) -> None:
+def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
     text = {**synthetic.about(synthetic.Shape(cores=2, tsc_hz=HZ), core), "package": 0, **about}
-    header = layout.build_header(core, len(lines) // 64, 0, 0, HZ, text)
-    (folder / f"core{core}.log").write_bytes(header + lines)
+    header = layout.build_header(core, len(entries) // 64, 0, 0, HZ, text)
+    (folder / f"core{core}.log").write_bytes(header + entries)
 
 
 @pytest.fixture
@@ -46,20 +47,20 @@ def by_hand(tmp_path: Path) -> Path:
     later = {"instructions": 990, "cycles": 600, "reference_cycles": 500_000_000, "llc_misses": 25}
     first = [
         record(START, 1 * HZ, {**counters, "package_energy": near_wrap}, rx_bytes=777, rx_frames=7, idle_ticks=9),
-        line(ANCHOR_TYPE, kind=ANCHOR, tsc=1 * HZ, requests=100),
+        entry("anchor", kind=ANCHOR, tsc=1 * HZ, requests=100),
         record(INTERRUPT, 1 * HZ + 500_000_000, rx_bytes=1000, rx_frames=10, idle_entries=1, idle_ticks=400_000_000, idle_state=1),
         record(POLL, 2 * HZ, {"package_energy": 65536}, rx_bytes=60, rx_frames=1, control_rx_frames=1, control_rx_bytes=60),
         record(STOP, 3 * HZ, {**later, "package_energy": 131072}, tx_bytes=5, idle_entries=1, idle_ticks=600_000_000, idle_state=5),
-        line(ANCHOR_TYPE, kind=ANCHOR, tsc=3 * HZ, requests=1100),
+        entry("anchor", kind=ANCHOR, tsc=3 * HZ, requests=1100),
         record(INTERRUPT, 4 * HZ, rx_bytes=888),
     ]
     second = [
         record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
-        line(ANCHOR_TYPE, kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
-        # Reads the same counter a moment after the other core wrote down a later value.
+        entry("anchor", kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
+        # An earlier value of the same counter, recorded a moment after the other core's later value.
         record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
         record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
-        line(ANCHOR_TYPE, kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
+        entry("anchor", kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
     ]
     write_core(tmp_path, 0, b"".join(first))
     write_core(tmp_path, 1, b"".join(second))
@@ -71,17 +72,17 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     core = found["cores_detail"][0]
     total = found["total"]
     assert core["seconds"] == 2.0 and total["seconds"] == 2.0
-    # What the start record counted was before the run, what came behind the stop record after it.
+    # The counts of the start record are from before the run. The records behind the stop record are from after it.
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)
     assert core["asleep_share"] == 0.5 and core["idle_share_by_state"] == {"c1": 0.2, "c7": 0.3}
     assert core["polling_in_vain_share"] == 0 and core["sleeps"] == 2
-    # A 48-bit counter that came around; 1000 instructions in 500 cycles.
+    # A 48-bit counter that wrapped; 1000 instructions in 500 cycles.
     assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
     assert core["misses_per_1000_instructions"] == 20.0
     assert core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
-    # 65,536 counts to the wrap and 131,072 behind it: 3 J, once for both cores.
+    # 65,536 counts before the wrap and 131,072 after it: 3 J, counted once for both cores.
     assert [package["joules"] for package in found["packages"]] == [3.0] and total["joules"] == 3.0
     assert total["watts"] == 1.5 and total["requests"] == 1050
     assert total["energy_delay_product_joule_seconds"] == 6.0
@@ -113,8 +114,8 @@ def test_what_the_cpu_does_not_have_is_unknown_and_never_zero(tmp_path: Path) ->
 
 
 def test_a_log_without_its_anchors_is_counted_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
-    lines = b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10))
-    write_core(tmp_path, 0, lines)
+    entries = b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10))
+    write_core(tmp_path, 0, entries)
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["total"]["rx_bytes"] == 10 and found["total"]["requests"] is None
     assert [remark.split(":")[0] for remark in found["remarks"]] == ["1 of 2 cores are not among the files", "core 0", "core 0"]
@@ -128,8 +129,8 @@ def test_a_log_with_no_record_at_all_has_no_figures_and_no_error(tmp_path: Path)
 
 
 def test_a_long_pause_between_energy_readings_is_doubted(tmp_path: Path) -> None:
-    lines = record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536})
-    write_core(tmp_path, 0, lines)
+    entries = record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536})
+    write_core(tmp_path, 0, entries)
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["packages"][0]["joules"] == 1.0 and found["packages"][0]["energy_doubtful"]
     assert "may have come around more than once" in summary.text(found)
@@ -199,7 +200,7 @@ def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampl
     assert [row["rx_bytes"] for row in rows] == [0, 1000, 60, 0]
     assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, 990]
     assert [row["ref_cycles"] for row in rows] == [0, 0, 0, 500_000_000]
-    # Entries so far by the state asked for, where something was sampled.
+    # Entries so far, by requested idle state, in rows with a sample.
     assert [row["c1"] for row in rows] == [0, 0, 1, 1] and [row["c7"] for row in rows] == [0, 0, 0, 1]
     # Counts of 2^-16 J, from 1 on, across the wrap.
     assert [row["joules"] for row in rows] == [1, 0, 131073, 196609]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Logs that no machine wrote, for tests: with energy and residencies, which the emulated CPU does not have, and of any length.
+"""Made-up logs for tests, of any length, with energy and residencies, which the emulated CPU does not have.
 
-Everything that a reader computes is known beforehand: `Truth` says what must come out.
+`Truth` holds the figures that a reader must compute from them.
 """
 
 from __future__ import annotations
@@ -11,42 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tools.log import layout
-from tools.log.decode import (
-    ANCHOR,
-    ANCHOR_TYPE,
-    COUNTERS,
-    IDLE,
-    IDLE_TYPE,
-    IN_SAMPLE,
-    INTERRUPT,
-    POLICY,
-    RECORD_TYPE,
-    RESIDENCY,
-    RESIDENCY_TYPE,
-    SAMPLE,
-    SAMPLE_TYPE,
-    SETTINGS,
-    START,
-    STOP,
-)
+from tools.log import layout, schema
+from tools.log.decode import ANCHOR, COUNTERS, IDLE, INTERRUPT, POLICY, RESIDENCY, SAMPLE, SETTINGS, START, STOP, dtype
 
-SETTINGS_TYPE = np.dtype(
-    [
-        ("tsc", "<u8"),
-        ("kind", "u1"),
-        ("idle_state", "u1"),
-        ("changed", "u1"),
-        ("turbo", "u1"),
-        ("generation", "<u4"),
-        ("itr_us", "<u4"),
-        ("poll_budget_us", "<u4"),
-        ("performance", "<u8"),
-        ("power_limit_mw", "<u4"),
-        ("card_value", "<u4"),
-        ("reserved", "V24"),
-    ]
-)
+SCHEMA = schema.parse({})
+TYPES = {name: dtype(form) for name, form in SCHEMA.form.items()}
 ALL_FLAGS = (1 << len(COUNTERS)) - 1
 BOOT_ID = "0123456789abcdef"
 COUNTER_MASK = (1 << 48) - 1
@@ -54,7 +23,7 @@ COUNTER_MASK = (1 << 48) - 1
 
 @dataclasses.dataclass
 class Shape:
-    """What to make. `counters`: those that this CPU has."""
+    """Size and content of a log. `counters`: those that this CPU has."""
 
     cores: int = 2
     packages: int = 1
@@ -75,7 +44,7 @@ class Shape:
 
 @dataclasses.dataclass
 class Truth:
-    """What a reader must find: by core, and joules by package."""
+    """The figures that a reader must find: by core, and joules by package."""
 
     interrupts: list[int]
     rx_bytes: list[int]
@@ -105,15 +74,15 @@ def about(shape: Shape, core: int) -> dict:
         "energy_unit_exponent": energy,
         "dram_energy_unit_exponent": 16 if "dram_energy" in shape.counters else None,
         "counters": list(shape.counters),
-        "idle_states": list(layout.IDLE_STATES),
         "sample_period_us": 1000,
         "when_full": "stop",
         "control_core": None,
+        **schema.DEFAULTS,
     }
 
 
 def make(shape: Shape) -> tuple[list[bytes], Truth]:
-    """Each core's log file, and what is in it."""
+    """Each core's log file, and the figures of its content."""
     truth = Truth([], [], [], [], [0.0] * shape.packages)
     files = [_core(shape, core, truth) for core in range(shape.cores)]
     if "package_energy" in shape.counters:
@@ -134,7 +103,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     random = np.random.default_rng([shape.seed, core])
     begin = 5_000_000_000
     ticks = int(shape.seconds * shape.tsc_hz)
-    records = np.zeros(shape.records + 2, RECORD_TYPE)  # start, those between, stop
+    records = np.zeros(shape.records + 2, TYPES["record"])  # start, those between, stop
     times = np.sort(random.integers(1, ticks, shape.records, dtype=np.uint64))
     records["tsc"] = begin + np.concatenate([[0], times, [ticks]]).astype(np.uint64)
     records["kind"] = INTERRUPT
@@ -156,7 +125,7 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     records["idle_entries"] = 1
     records["idle_ticks"] = interval * np.uint64(6) // np.uint64(10)
     records["idle_state"] = 5
-    # The start record counts what was before the run.
+    # The counts of the start record are from before the run.
     records["rx_bytes"][0] = 1_000_000
 
     sampled = np.zeros(len(records), bool)
@@ -180,18 +149,18 @@ def _core(shape: Shape, core: int, truth: Truth) -> bytes:
     }
     counts = np.round(elapsed / shape.tsc_hz * shape.watts * 65536).astype(np.uint64)
     values["package_energy"] = (np.uint64(shape.energy_start) + counts) & np.uint64((1 << 32) - 1)
-    lines = _interleave(shape, core, records, sampled, flags, values, change_at)
+    entries = _interleave(shape, core, records, sampled, flags, values, change_at)
 
     inside = records[1:]
     truth.interrupts.append(int(np.count_nonzero(inside["kind"] == INTERRUPT)))
     truth.rx_bytes.append(int(inside["rx_bytes"].sum()))
     truth.control_rx_bytes.append(int(inside["control_rx_bytes"].sum()))
     truth.instructions.append(int(np.floor(ticks * 0.6)))
-    return layout.build_header(core, len(lines), 0, 0, shape.tsc_hz, about(shape, core)) + lines.tobytes()
+    return layout.build_header(core, len(entries), 0, 0, shape.tsc_hz, about(shape, core)) + entries.tobytes()
 
 
 def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: dict, change_at) -> np.ndarray:
-    """Records with the lines that follow them, in the order of the format."""
+    """Records with the entries that follow them, in the order of the format."""
     has_sample = sampled & bool(flags & 0x7F)
     has_residency = sampled & bool(flags >> 7)
     has_settings = np.zeros(len(records), bool)
@@ -202,38 +171,38 @@ def _interleave(shape: Shape, core: int, records, sampled, flags: int, values: d
     has_idle[0] = False
     counts = has_idle.astype(int) + 1 + has_sample + has_residency + has_settings + has_anchor
     at = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    lines = np.zeros(int(counts.sum()), RECORD_TYPE)
+    entries = np.zeros(int(counts.sum()), TYPES["record"])
 
-    idle = np.zeros(int(has_idle.sum()), IDLE_TYPE)
+    idle = np.zeros(int(has_idle.sum()), TYPES["idle"])
     idle["tsc"] = records["tsc"][has_idle]
     idle["tsc_asleep"] = idle["tsc"] - records["idle_ticks"][has_idle]
     idle["kind"], idle["idle_state"], idle["cause"], idle["vector"] = IDLE, 5, 1, 64 + core
-    lines[at[has_idle]] = idle.view(RECORD_TYPE)
+    entries[at[has_idle]] = idle.view(TYPES["record"])
     at = at + has_idle
-    lines[at] = records
+    entries[at] = records
     at = at + 1
-    for mask, dtype, kind, names in (
-        (has_sample, SAMPLE_TYPE, SAMPLE, IN_SAMPLE),
-        (has_residency, RESIDENCY_TYPE, RESIDENCY, COUNTERS[len(IN_SAMPLE) :]),
+    for mask, entry_type, kind, names in (
+        (has_sample, TYPES["sample"], SAMPLE, COUNTERS[:7]),
+        (has_residency, TYPES["residency"], RESIDENCY, COUNTERS[7:]),
     ):
-        rows = np.zeros(int(mask.sum()), dtype)
+        rows = np.zeros(int(mask.sum()), entry_type)
         rows["tsc"], rows["kind"], rows["flags"] = records["tsc"][mask], kind, flags
         for name in names:
             if name in shape.counters:
                 rows[name] = values[name][mask]
-        lines[at[mask]] = rows.view(RECORD_TYPE)
+        entries[at[mask]] = rows.view(TYPES["record"])
         at = at + mask
-    anchors = np.zeros(int(has_anchor.sum()), ANCHOR_TYPE)
+    anchors = np.zeros(int(has_anchor.sum()), TYPES["anchor"])
     anchors["tsc"], anchors["kind"] = records["tsc"][has_anchor], ANCHOR
     anchors["requests"] = [1000, 1000 + shape.records]
     anchors["package"], anchors["run"] = core * shape.packages // shape.cores, shape.run
-    lines[at[has_anchor]] = anchors.view(RECORD_TYPE)
+    entries[at[has_anchor]] = anchors.view(TYPES["record"])
     at = at + has_anchor
-    settings = np.zeros(int(has_settings.sum()), SETTINGS_TYPE)
+    settings = np.zeros(int(has_settings.sum()), TYPES["settings"])
     settings["tsc"], settings["kind"], settings["idle_state"] = records["tsc"][has_settings], SETTINGS, 5
     settings["generation"] = np.arange(1, len(settings) + 1)
     settings["changed"] = [255, *([1] * (len(settings) - 1))]
     settings["itr_us"] = 8 * settings["generation"]
     settings["turbo"] = 2
-    lines[at[has_settings]] = settings.view(RECORD_TYPE)
-    return lines
+    entries[at[has_settings]] = settings.view(TYPES["record"])
+    return entries

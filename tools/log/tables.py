@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log csv` and `parquet`: one table of a run, the same in both, made core by core.
 
-No cell holds text from a log: words come from tables of this version, everything else is a number. So a spreadsheet finds no formula.
+No cell can be a formula for a spreadsheet: a cell holds a number, or a name of small letters, digits and underscores (tools/log/schema.py).
 
-What was not sampled in a record, or what the CPU does not have, is an empty cell (CSV) or null (Parquet).
+A counter that was not sampled in a record, or that the CPU lacks, is an empty cell (CSV) or null (Parquet).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from tools.errors import Failure
-from tools.log.decode import COUNTERS, KIND_NAMES, WAKE_CAUSES, RunLog, idle_name
+from tools.log.decode import COUNTERS, KIND_NAMES, RunLog
+from tools.log.schema import name_of
 from tools.log.trim import COUNTS, CoreRun, package_energy, packages, ticks_since, trim, whole
 
 TABLES = ("records", "settings", "idle")
@@ -28,7 +29,8 @@ ENERGIES = {"package_energy": "package_joules", "dram_energy": "dram_joules"}
 
 
 def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
-    """One table a core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in it."""
+    """One table per core, all of one schema. `seconds` count from the run's begin, `*_joules` from the package's first reading in the
+    run."""
     cores = [whole(core) if untrimmed else trim(core) for core in run.cores]
     begin = min((core.begin_tsc for core in cores if len(core.records)), default=0)
     joules = _joules(run, cores) if which == "records" else {}
@@ -65,8 +67,8 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
         "core": pa.array(np.full(len(records), log.core, np.uint16)),
         "seconds": pa.array(_seconds(records["tsc"], begin, log.tsc_hz)),
         "tsc": pa.array(records["tsc"]),
-        "kind": _names(records["kind"], KIND_NAMES.__getitem__),
-        "idle_state": _names(records["idle_state"], idle_name),
+        "kind": _names(records["kind"], lambda number: KIND_NAMES.get(number, str(number))),
+        "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name])) for name in FIELDS},
     }
     for name in RAW_COUNTERS:
@@ -78,7 +80,7 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
         present = log.counters[counter].present[core.first : core.end] & (series is not None)
         values = np.zeros(len(records))
         if series is not None:
-            # At equal moments of two cores, either reading will do.
+            # If two cores read at the same time, either reading is right.
             values = series.joules[np.minimum(np.searchsorted(series.tsc, records["tsc"]), len(series.tsc) - 1)]
         columns[name] = pa.array(values, mask=~present)
     return pa.table(columns)
@@ -88,14 +90,16 @@ def _idle(core: CoreRun, begin: int) -> pa.Table:
     idle = core.log.idle
     inside = (idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)
     idle = idle[inside]
+    schema = core.log.schema
+    causes = schema.form["idle"].by_name["cause"].choices
     return pa.table(
         {
             "core": pa.array(np.full(len(idle), core.log.core, np.uint16)),
             "seconds": pa.array(_seconds(idle["tsc"], begin, core.log.tsc_hz)),
             "tsc_asleep": pa.array(np.ascontiguousarray(idle["tsc_asleep"])),
             "tsc_awake": pa.array(np.ascontiguousarray(idle["tsc"])),
-            "idle_state": _names(idle["idle_state"], idle_name),
-            "cause": _names(idle["cause"], lambda number: WAKE_CAUSES[number] if number < len(WAKE_CAUSES) else str(number)),
+            "idle_state": _names(idle["idle_state"], schema.idle_name),
+            "cause": _names(idle["cause"], lambda number: name_of(causes, number)),
             "vector": pa.array(np.ascontiguousarray(idle["vector"])),
         }
     )
@@ -164,7 +168,7 @@ def write_parquet(pieces: Iterator[pa.Table], run: RunLog, out: str) -> None:
 
 
 class Making:
-    """A file that has its name only when it is whole. Gives the name to write to; raises Failure for what the disk says."""
+    """A file that gets its final name when it is complete. Gives a temporary name to write to; raises Failure for errors of the disk."""
 
     def __init__(self, path: Path):
         self._path = path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""From records to quantities: a run's bounds, seconds, joules, and counts that neither wrap nor are counted twice.
+"""From records to quantities: a run's bounds, seconds, joules, and counts without wraps and without double counting.
 
-A run lies between its anchors: the `start` record opens the first interval and the `stop` record closes the last one. What the start
-record itself counted happened before. Energy belongs to a package: all its cores read the same counter, so their readings are one series.
+A run is between its anchors: the `start` record opens the first interval and the `stop` record closes the last one. The counts of the
+start record are from before the run. All cores of a package read the same energy counter, so their readings form one series.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from tools.log.decode import START, STOP, CoreLog, RunLog
 
-# What a record counts since the one before it.
+# The counts of a record, since the record before it.
 COUNTS = (
     *("rx_descriptors", "rx_frames", "rx_bytes", "tx_descriptors", "tx_frames", "tx_bytes"),
     *("control_rx_frames", "control_rx_bytes", "control_tx_frames", "control_tx_bytes", "idle_entries", "idle_ticks"),
@@ -23,15 +23,15 @@ COUNTS = (
 # Monitoring"); residencies have 64. Energy counters have 32 (SDM volume 3, "RAPL Interfaces").
 COUNTER_BITS = 48
 ENERGY_BITS = 32
-# Two cores that read the same energy counter at the same moment may note it in the other order: so far back is no wrap.
+# Two cores that read the same energy counter at the same time may record it in either order. A decrease up to this is no wrap.
 ENERGY_DISORDER_COUNTS = 1 << 16
-# No package takes more; a pause in which a counter could come around twice at this power cannot be trusted.
-MOST_WATTS = 500.0
+# No package draws more power. A pause in which a counter could wrap twice at this power makes its energy doubtful.
+WATTS_MAX = 500.0
 
 
 @dataclasses.dataclass
 class CoreRun:
-    """One core between its anchors. Index 0 of all arrays is where the run begins; its own counts are of before the run."""
+    """One core between its anchors. Index 0 of all arrays is the record that the run begins with; its counts are from before the run."""
 
     log: CoreLog
     first: int  # of log.records
@@ -41,7 +41,7 @@ class CoreRun:
 
     @functools.cached_property
     def records(self) -> np.ndarray:
-        """From the start record on, whose own counts are taken away."""
+        """The records from the start record on, with the start record's counts set to 0."""
         records = self.log.records[self.first : self.end]
         if self.started:
             records = records.copy()
@@ -76,7 +76,7 @@ class CoreRun:
 
     @functools.cached_property
     def interval_ticks(self) -> np.ndarray:
-        """From the record before to this one; 0 where that is not known: at the beginning and behind a gap."""
+        """Time from the previous record to this one; 0 where it is unknown: at the beginning and behind a gap."""
         tsc = self.tsc.astype(np.int64)
         ticks = np.zeros(len(tsc), np.int64)
         if len(tsc) > 1:
@@ -88,7 +88,7 @@ class CoreRun:
         return int(self.inside[field].astype(np.uint64).sum())
 
     def sampled(self, counter: str) -> tuple[np.ndarray, np.ndarray]:
-        """Where a counter was sampled (indices into `records`), and what it had grown to by then since the first of these."""
+        """The indices of the records with a sample of the counter, and its increase since the first of them."""
         found = self.log.counters[counter]
         at = np.flatnonzero(found.present[self.first : self.end])
         values = found.values[self.first : self.end][at]
@@ -99,24 +99,24 @@ class CoreRun:
         return at, np.concatenate([[np.uint64(0)], np.cumsum(steps, dtype=np.uint64)])
 
     def grown(self, counter: str) -> int | None:
-        """What a counter grew by in the run; None if the CPU does not have it, or fewer than two samples are there."""
+        """A counter's increase in the run; None if the CPU does not have it or there are fewer than two samples."""
         at, total = self.sampled(counter)
         return int(total[-1]) if len(at) > 1 else None
 
     def requests(self) -> int | None:
-        """What the application counted between the anchors."""
+        """The requests that the application counted between the anchors."""
         inside = (self.log.anchor_of >= self.first) & (self.log.anchor_of < self.end)
         counts = self.log.anchors["requests"][inside]
         return int(counts[-1]) - int(counts[0]) if len(counts) > 1 and self.started and self.stopped else None
 
 
 def ticks_since(tsc: np.ndarray, begin: int) -> np.ndarray:
-    """Signed differences, whatever the TSC's highest bit."""
+    """Signed differences, also if the TSC's highest bit is set."""
     return (tsc - np.uint64(begin)).astype(np.int64)
 
 
 def trim(core: CoreLog) -> CoreRun:
-    """From the start anchor to the stop anchor; from the first, or to the last record, where an anchor is missing."""
+    """The records from the start anchor to the stop anchor. The first or last record takes the place of a missing anchor."""
     kinds = core.records["kind"]
     starts = np.flatnonzero(kinds == START)
     first = int(starts[0]) if len(starts) else 0
@@ -126,13 +126,13 @@ def trim(core: CoreLog) -> CoreRun:
 
 
 def whole(core: CoreLog) -> CoreRun:
-    """All records, what came before the run included."""
+    """All records, also those before the run."""
     return CoreRun(core, 0, len(core.records), False, False)
 
 
 @dataclasses.dataclass
 class EnergySeries:
-    """A package's energy since its first reading in the run: joules at TSC moments, in order. `doubtful`: a wrap may have been missed."""
+    """A package's energy since its first reading in the run: joules at TSC times, in order. `doubtful`: a wrap may have been missed."""
 
     tsc: np.ndarray
     joules: np.ndarray
@@ -144,7 +144,7 @@ class EnergySeries:
 
 
 def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySeries | None:
-    """The readings of all cores of one package as one series. None if the CPU has no such counter or nobody read it twice."""
+    """The readings of all cores of one package as one series. None if the CPU has no such counter or it was read less than twice."""
     unit = run.energy_unit(counter)
     if unit is None:
         return None
@@ -163,7 +163,7 @@ def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySer
     steps = np.where(steps >= (1 << ENERGY_BITS) - ENERGY_DISORDER_COUNTS, steps - (1 << ENERGY_BITS), steps)
     joules = np.concatenate([[0.0], np.cumsum(steps) * unit])
     longest_seconds = float(np.diff(tsc).max()) / cores[0].log.tsc_hz
-    return EnergySeries(tsc, joules, longest_seconds * MOST_WATTS > (1 << ENERGY_BITS) * unit)
+    return EnergySeries(tsc, joules, longest_seconds * WATTS_MAX > (1 << ENERGY_BITS) * unit)
 
 
 def packages(cores: list[CoreRun]) -> dict[int, list[CoreRun]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Boots the image on an emulated machine and asks it: what was sent must come back. Run by ctest: boots_and_answers.py PATH/OF/neap"""
+"""Boots the image on an emulated machine and checks that it echoes. Run by ctest: boots_and_answers.py PATH/OF/neap"""
 
 import re
 import selectors
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-PORT = 7007  # the image's
+PORT = 7007  # of the image
 BOOT_SECONDS = 200
 
 
@@ -23,8 +23,8 @@ def main(launcher: str) -> None:
     try:
         console = wait_for(machine, rb"answers on 127\.0\.0\.1:%d" % port)
         assert b"hello from core 0" in console and b"hello from core 1" in console, "not every core said hello"
-        said = bytes(range(256)) * 1024
-        assert ask(port, said) == said, "what came back is not what was sent"
+        sent = bytes(range(256)) * 1024
+        assert ask(port, sent) == sent, "what came back is not what was sent"
     finally:
         machine.send_signal(signal.SIGINT)
         machine.communicate(timeout=60)
@@ -32,7 +32,7 @@ def main(launcher: str) -> None:
 
 
 def wait_for(machine: subprocess.Popen, pattern: bytes) -> bytes:
-    """What the machine has printed once `pattern` is in it."""
+    """Waits until `pattern` is in the machine's output, and gives the output."""
     console = b""
     deadline = time.monotonic() + BOOT_SECONDS
     with selectors.DefaultSelector() as selector:
@@ -45,13 +45,13 @@ def wait_for(machine: subprocess.Popen, pattern: bytes) -> bytes:
     return console
 
 
-def ask(port: int, said: bytes) -> bytes:
-    """Sends all of it, says that this was all, and gives what came back until the other side closed."""
+def ask(port: int, sent: bytes) -> bytes:
+    """Sends all of `said`, ends the sending side, and gives the answer up to the other side's close."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         back = b""
-        for first in range(0, len(said), 16384):
-            client.sendall(said[first : first + 16384])
-            while len(back) < min(first + 16384, len(said)):
+        for first in range(0, len(sent), 16384):
+            client.sendall(sent[first : first + 16384])
+            while len(back) < min(first + 16384, len(sent)):
                 piece = client.recv(65536)
                 assert piece, "the connection was closed too early"
                 back += piece

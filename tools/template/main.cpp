@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-// Every core says hello; then all of them send back whatever TCP clients send (RFC 862, on a port of our own).
+// Every core prints hello. Then all cores echo the data of TCP clients (RFC 862, on another port).
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "drivers/ixgbe/card.hpp"
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 using namespace neap;
 
-// One for each connection, on the core that the card chose for it. What arrived goes out again from where it lies, without a copy.
+// One object per connection, on the core that the card chose for it. Received data is sent back without a copy.
 class Echo final : public net::ConnectionHandler {
  public:
   void received(net::Buffer data) override {
@@ -31,7 +32,7 @@ class Echo final : public net::ConnectionHandler {
 
  private:
   void send_back() {
-    // What does not fit stays ours until there is room again; meanwhile the receive window closes, and the client waits.
+    // Data that does not fit waits here until there is room. Meanwhile the receive window closes, and the client waits (back-pressure).
     if (!waiting_.empty() && waiting_.bytes() <= connection().send_space_bytes()) {
       net::Buffer now = std::exchange(waiting_, net::Buffer{});
       if (!connection().send(std::move(now))) waiting_ = std::move(now);
@@ -51,10 +52,10 @@ int fail(const char* what, const Error& error) {
 }  // namespace
 
 neap::task<int> neap::application(Arguments& arguments) {
-  // The words of the command line; finish() refuses those that nobody asked for.
+  // The words of the command line; finish() refuses unknown ones.
   const net::AddressSetting address = net::AddressSetting::from(arguments);
-  observe::Options observation = observe::Options::from(arguments);
-  const auto port = static_cast<std::uint16_t>(arguments.number("port", 7007, {1, 65535}, "TCP port on which all is sent back"));
+  observe::Options observation = observe::Options::from(arguments, ixgbe::setting_rows());
+  const auto port = static_cast<std::uint16_t>(arguments.number("port", 7007, {1, 65535}, "TCP port of the echo"));
   arguments.finish();
 
   for (unsigned core = 0; core < core_count(); ++core) {
@@ -72,7 +73,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   if (!listening) co_return fail("cannot listen", listening.error());
   print(application_name, ": listening on ", (*network)->address().to_string(), ":", port);
 
-  Completion<> never;  // the connections' events do the rest
+  Completion<> never;  // the connections' events do the work
   co_await never;
   co_return 0;
 }

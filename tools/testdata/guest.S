@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-# A guest in forty instructions, for tests of the launcher itself: prints its command line on COM1, then does what the line's last letter
-# says: `s` `f` `p` `b` exit with success, failure, panic, bad command line; `r` triple fault; anything else: halt for ever.
+# A guest of forty instructions, for tests of the launcher itself. It prints its command line on COM1. Its last letter selects the end:
+# `s` `f` `p` `b` exit with success, failure, panic, bad command line; `r` triple fault; others: halt for ever.
   .code32
   .section .multiboot, "a"
   .align 4

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! When requests are meant to be sent.
+//! Arrival processes: the times at which requests are intended to be sent.
 //!
-//! In an open loop the moments do not depend on the server: they come from a process with a mean rate, and a request's latency counts
-//! from its moment, however late it really leaves. That is what keeps a stalled server from hiding its own stall ("coordinated omission").
-//! A gap is a random number scaled to the rate, except where the rate itself changes over time: there a moment is found by the time at
-//! which the expected number of requests has grown by an exponential number, which is exact for any course of the rate.
+//! In an open loop these times do not depend on the server: they come from a process with a mean rate. A request's latency counts from its
+//! intended time, however late it was sent. So a stalled server cannot hide its own stall ("coordinated omission").
+//!
+//! A gap is a random number scaled to the rate. If the rate changes over time, an exponential random number is drawn for each arrival. The
+//! arrival is the time at which the expected number of requests has grown by this number. This gives an exact Poisson process for any
+//! course of the rate.
 
 use crate::distributions::{Distribution, Rng};
 use rand::Rng as _;
@@ -13,17 +15,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const SECOND_NS: f64 = 1e9;
-/// Longer than any run: a moment beyond it never comes.
+/// Longer than any run: a later arrival is never sent.
 const NEVER_NS: f64 = 1e18;
 
-/// The shape of the process; its rate is given apart.
+/// The shape of the process. Its rate is given separately.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Process {
-    /// One after another at equal distance.
+    /// Equal gaps.
     Fixed,
     /// Poisson: exponential gaps.
     Exponential,
-    /// Bursts of so many requests at one moment, the bursts themselves Poisson.
+    /// Bursts of this many requests at one time. The bursts are a Poisson process.
     Bursts { requests: u32 },
     /// Gaps from a generalised Pareto distribution, scaled to the rate: (0, 16.0292, 0.154971) is ETC's.
     Pareto(Distribution),
@@ -67,15 +69,15 @@ impl fmt::Display for Process {
     }
 }
 
-/// A rate that changes over time: straight lines between points.
+/// A rate that changes over time: linear between points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Seconds and requests a second; times rise, the first is 0.
+    /// Seconds and requests a second. Times rise, the first is 0.
     points: Vec<(f64, f64)>,
 }
 
 impl Course {
-    /// Lines of `seconds,rate`; a first line that is no numbers is a heading, lines that start with `#` are remarks.
+    /// Parses lines of `seconds,rate`. A first line without numbers is a heading; lines that start with `#` are comments.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
         let mut points: Vec<(f64, f64)> = Vec::new();
@@ -101,7 +103,7 @@ impl Course {
         self.points.last().map_or(0.0, |&(time, _)| time)
     }
 
-    /// Requests a second at a time; after the end: none.
+    /// Requests a second at a time; none after the end.
     pub fn rate(&self, seconds: f64) -> f64 {
         self.points
             .windows(2)
@@ -109,14 +111,14 @@ impl Course {
             .map_or(0.0, |pair| pair[0].1 + (pair[1].1 - pair[0].1) * (seconds - pair[0].0) / (pair[1].0 - pair[0].0))
     }
 
-    /// How many requests `share` of this rate means over the whole course.
+    /// The number of requests over the whole course.
     pub fn requests(&self) -> f64 {
         self.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum()
     }
 }
 
 enum Kind {
-    /// `gap`: nanoseconds a unit of what `draw` gives.
+    /// `gap`: nanoseconds per unit of a drawn number.
     Scaled {
         gaps: Distribution,
         gap: f64,
@@ -133,7 +135,7 @@ enum Kind {
     },
 }
 
-/// The moments of one worker, in nanoseconds from the start of the run, in order.
+/// The intended times of one worker, in order, in nanoseconds from the start of the run.
 pub struct Arrivals {
     kind: Kind,
     rng: Rng,
@@ -147,7 +149,7 @@ impl Arrivals {
         let mut at = 0.0;
         let kind = match process {
             Process::Fixed => {
-                // Workers of one rate must not beat in step.
+                // A random phase, so that workers with the same rate do not send at the same times.
                 at = -rng.random::<f64>() * mean_gap;
                 Kind::Scaled { gaps: Distribution::Fixed { value: 1.0 }, gap: mean_gap }
             }
@@ -158,12 +160,12 @@ impl Arrivals {
         Self { kind, rng, at }
     }
 
-    /// Arrivals at `share` of a rate that changes over time, Poisson; they end with the course.
+    /// Poisson arrivals at `share` of a rate that changes over time. They end with the course.
     pub fn over(course: Arc<Course>, share: f64, rng: Rng) -> Self {
         Self { kind: Kind::Course { course, share, segment: 0 }, rng, at: 0.0 }
     }
 
-    /// None: no more will come.
+    /// None: there are no more arrivals.
     pub fn next_ns(&mut self) -> Option<u64> {
         match &mut self.kind {
             Kind::Scaled { gaps, gap } => self.at += gaps.draw(&mut self.rng) * *gap,
@@ -183,14 +185,14 @@ impl Arrivals {
     }
 }
 
-/// The time at which `requests` more than at `from` have been expected. `segment` is where the search begins, and is moved along.
+/// The time by which `requests` more requests are expected than by `from`. The search begins at `segment`, which is advanced.
 fn after(course: &Course, segment: &mut usize, mut from: f64, mut requests: f64) -> Option<f64> {
     while let [(start, low), (end, high), ..] = course.points[*segment..] {
         let slope = (high - low) / (end - start);
         let now = low + slope * (from - start);
         let left = (end - from) * (now + high) / 2.0;
         if requests <= left {
-            // now t + slope t^2 / 2 = requests, in the form that does not lose digits for a small slope.
+            // Solves now t + slope t^2 / 2 = requests, by the formula that loses no digits if the slope is small.
             let root = (now * now + 2.0 * slope * requests).max(0.0).sqrt();
             return Some((from + 2.0 * requests / (now + root)).min(end));
         }
@@ -204,7 +206,7 @@ fn after(course: &Course, segment: &mut usize, mut from: f64, mut requests: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::distributions::tests::{bound, distance};
+    use crate::test_statistics::{bound, distance};
     use rand::SeedableRng as _;
 
     fn moments(process: &str, rate: f64, count: usize) -> Vec<f64> {
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn gaps_follow_their_formulas() {
-        // Slow enough that rounding to nanoseconds does not show.
+        // At this low rate the rounding to nanoseconds does not matter.
         let exponential = gaps(&moments("exponential", 1000.0, 100_001));
         assert!(distance(exponential, |x| Distribution::Exponential { mean: 1e6 }.cdf(x)) < bound(100_000));
         let scale = 1e6 / ETC_GAPS.mean().unwrap();
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_comes_at_one_moment() {
+    fn a_burst_arrives_at_one_time() {
         let moments = moments("bursts:5", 1000.0, 50);
         for burst in moments.chunks(5) {
             assert!(burst.iter().all(|&at| at == burst[0]));
@@ -246,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_over_time_is_followed() {
-        // Up, level, nothing, down: with times made uniform by the course's own integral.
+    fn arrivals_follow_a_rate_over_time() {
+        // Rising, constant, zero and falling rates. The course's own integral maps the times to a uniform distribution.
         let course = Arc::new(Course::parse("seconds,rate\n0,0\n10,20000\n20,20000\n20.001,0\n30,0\n40,10000\n50,0\n").unwrap());
         let mut arrivals = Arrivals::over(course.clone(), 0.5, Rng::seed_from_u64(2));
         let times: Vec<f64> = std::iter::from_fn(|| arrivals.next_ns()).map(|at| at as f64 / SECOND_NS).collect();
@@ -260,20 +262,20 @@ mod tests {
             sum * x / f64::from(steps) / total
         };
         let sample: Vec<f64> = times.iter().copied().step_by(100).collect();
-        // Taking each hundredth makes the sample more even than a random one, never less: the bound holds.
+        // Every hundredth arrival is a more even sample than independent draws are. So the bound for independent draws holds.
         assert!(distance(sample.clone(), reached) < bound(sample.len()));
         assert!(!times.iter().any(|time| (20.01..30.0).contains(time)));
     }
 
     #[test]
-    fn moments_never_go_back() {
+    fn arrival_times_never_decrease() {
         for process in ["fixed", "exponential", "bursts:3", "gpareto"] {
             assert!(gaps(&moments(process, 3e6, 100_000)).iter().all(|&gap| gap >= 0.0), "{process}");
         }
     }
 
     #[test]
-    fn refuses_what_makes_no_sense_and_names_it() {
+    fn invalid_texts_are_refused_and_named() {
         for (text, named) in [
             ("", "known are"),
             ("bursts:0", "burst"),

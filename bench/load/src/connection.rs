@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One connection to the server: requests out, replies in, each with what was asked.
+//! One connection to the server: it sends requests and matches each reply with its request.
 //!
-//! Nothing here waits: a socket that would block is left until the kernel says that it is ready. A connection never holds more requests
-//! than its depth, and never more bytes than these need, so a server that stalls cannot make this program grow.
+//! Nothing here blocks: if a socket would block, the program returns to it when the kernel reports it ready. A connection never holds more
+//! requests than its depth, nor more bytes than these requests need. So this program's memory stays bounded when a server stalls.
 
 use crate::protocol::udp::{self, Datagram, Reassembly};
 use crate::protocol::{Checks, Outcome, Protocol};
@@ -21,14 +21,14 @@ pub enum Transport {
     Udp,
 }
 
-/// How all connections of a run talk.
+/// Settings that all connections of a run share.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct ConnectionSettings {
     pub server: SocketAddr,
     pub transport: Transport,
     pub protocol: Protocol,
     pub checks: Checks,
-    /// Requests that may be out on one connection.
+    /// Requests that may be in flight on one connection.
     pub depth: usize,
 }
 
@@ -36,13 +36,13 @@ struct Outstanding {
     request: Request,
     opaque: u32,
     times: Times,
-    /// UDP: the parts of its reply that are there.
+    /// UDP: the parts of the reply that have arrived.
     parts: Reassembly,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// `retry_ns`: not before.
+    /// `retry_ns`: the earliest time of the next attempt.
     Closed {
         retry_ns: u64,
     },
@@ -56,7 +56,7 @@ pub struct Connection {
     socket: Option<OwnedFd>,
     state: State,
     output: Vec<u8>,
-    /// Of `output`.
+    /// Bytes of `output` that were sent.
     sent_bytes: usize,
     input: Vec<u8>,
     outstanding: VecDeque<Outstanding>,
@@ -64,25 +64,25 @@ pub struct Connection {
     waits_to_write: bool,
 }
 
-/// A connection attempt that failed, as text of the operating system.
+/// A failed connection attempt with the error of the operating system.
 #[derive(Debug)]
 pub struct NotConnected(pub Errno);
 
-/// Told of each request's end.
+/// Receives the outcome of each request.
 pub trait Sink {
-    /// The kernel has handed over bytes: the replies in them have come by now, not by the moment at which it was asked for them.
+    /// Called when a read has returned bytes. Their arrival time is the current time, not the time at which the poll began.
     fn read(&mut self);
     fn answered(&mut self, request: &Request, outcome: Outcome, times: Times);
     fn failed(&mut self, failure: Failure, times: Times);
 }
 
-/// More than any reply to what this program asks: the longest value with its line around it. What goes on beyond is noise.
+/// The longest value and its first line: no reply to this program's requests is longer. A longer reply is noise.
 const REPLY_BYTES_MAX: usize = 2 << 20;
-/// What an idle connection may keep of the memory that a long reply needed.
+/// Buffer capacity that an idle connection keeps after a long reply.
 const KEPT_BYTES: usize = 64 << 10;
-/// Read at a time, so that one connection cannot keep the others from being read.
+/// Datagrams read in one call, so that one connection cannot starve the others.
 const DATAGRAMS_MAX: usize = 64;
-/// After a failure, before the next attempt.
+/// Time from a failure to the next attempt.
 const RETRY_NS: u64 = 100_000_000;
 
 impl Default for Connection {
@@ -110,27 +110,27 @@ impl Connection {
     pub fn may_retry(&self, now_ns: u64) -> bool {
         matches!(self.state, State::Closed { retry_ns } if now_ns >= retry_ns)
     }
-    pub fn has_room(&self, manner: &Manner) -> bool {
-        self.is_open() && self.outstanding.len() < manner.depth
+    pub fn has_room(&self, settings: &ConnectionSettings) -> bool {
+        self.is_open() && self.outstanding.len() < settings.depth
     }
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
-    /// Something is to be sent still.
+    /// Some output has not been sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Begins to connect; `token` comes back with the poll's events. Once it is connected, `ready_to_write` says so.
-    pub fn connect(&mut self, manner: &Manner, poll: &OwnedFd, token: u64, now_ns: u64) -> Result<(), NotConnected> {
-        let family = if manner.server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let kind = if manner.transport == Transport::Tcp { SocketType::STREAM } else { SocketType::DGRAM };
+    /// Begins to connect. The poll's events carry `token`; `ready_to_write` completes the attempt.
+    pub fn connect(&mut self, settings: &ConnectionSettings, poll: &OwnedFd, token: u64, now_ns: u64) -> Result<(), NotConnected> {
+        let family = if settings.server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let kind = if settings.transport == Transport::Tcp { SocketType::STREAM } else { SocketType::DGRAM };
         let attempt = || -> Result<(OwnedFd, State), Errno> {
             let socket = net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
-            if manner.transport == Transport::Tcp {
+            if settings.transport == Transport::Tcp {
                 net::sockopt::set_tcp_nodelay(&socket, true)?;
             }
-            let state = match net::connect(&socket, &manner.server) {
+            let state = match net::connect(&socket, &settings.server) {
                 Ok(()) => State::Open,
                 Err(Errno::INPROGRESS) => State::Connecting { since_ns: now_ns },
                 Err(error) => return Err(error),
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// The poll says that the socket can be written: a connection attempt has ended, or waiting output can go.
+    /// The socket is writable: a connection attempt has ended, or waiting output can be sent.
     pub fn ready_to_write(&mut self, poll: &OwnedFd, token: u64, now_ns: u64) -> Result<(), NotConnected> {
         if let (State::Connecting { .. }, Some(socket)) = (self.state, &self.socket) {
             let result = net::sockopt::socket_error(socket).and_then(|error| error);
@@ -169,7 +169,7 @@ impl Connection {
         Ok(())
     }
 
-    /// An attempt that has lasted too long is given up.
+    /// Gives up an attempt that has lasted too long.
     pub fn expire_attempt(&mut self, seen_ns: u64, time_out_ns: u64) -> Result<(), NotConnected> {
         match self.state {
             State::Connecting { since_ns } if seen_ns.saturating_sub(since_ns) > time_out_ns => {
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     fn close(&mut self, now_ns: u64) {
-        // Closing takes the socket out of the poll.
+        // Closing removes the socket from the poll.
         self.socket = None;
         self.state = State::Closed { retry_ns: now_ns + RETRY_NS };
         self.output.clear();
@@ -190,29 +190,29 @@ impl Connection {
         self.waits_to_write = false;
     }
 
-    /// Takes a request; `flush` sends it. Needs room.
-    pub fn submit(&mut self, manner: &Manner, request: Request, times: Times, sink: &mut impl Sink) {
+    /// Queues a request; `flush` sends it. The connection MUST have room.
+    pub fn submit(&mut self, settings: &ConnectionSettings, request: Request, times: Times, sink: &mut impl Sink) {
         let opaque = self.next_opaque;
         self.next_opaque = self.next_opaque.wrapping_add(1);
-        if manner.transport == Transport::Udp {
+        if settings.transport == Transport::Udp {
             self.output.clear();
             udp::write_header(opaque as u16, &mut self.output);
-            manner.protocol.encode(&request, opaque, &mut self.output);
+            settings.protocol.encode(&request, opaque, &mut self.output);
             if self.output.len() > udp::REQUEST_BYTES_MAX + udp::HEADER_BYTES {
                 return sink.failed(Failure::TooLong, times);
             }
             if let Some(socket) = &self.socket {
-                // A datagram that the kernel does not take is lost as one that the network loses: its time-out tells.
+                // If the kernel refuses a datagram, its request times out, as if the network had lost it.
                 let _ = net::send(socket, &self.output, SendFlags::NOSIGNAL);
             }
             self.output.clear();
         } else {
-            manner.protocol.encode(&request, opaque, &mut self.output);
+            settings.protocol.encode(&request, opaque, &mut self.output);
         }
         self.outstanding.push_back(Outstanding { request, opaque, times, parts: Reassembly::default() });
     }
 
-    /// Sends what the socket takes, and has the poll tell when it takes the rest.
+    /// Sends as much as the socket accepts. The poll reports when the socket accepts the rest.
     pub fn flush(&mut self, poll: &OwnedFd, token: u64) -> Result<(), Failure> {
         let Some(socket) = &self.socket else { return Ok(()) };
         while self.sent_bytes < self.output.len() {
@@ -236,51 +236,52 @@ impl Connection {
         let waits = !self.output.is_empty();
         if let Some(socket) = self.socket.as_ref().filter(|_| waits != self.waits_to_write) {
             let interest = if waits { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            // The socket is in the poll since it was made: this cannot fail but for memory, and then the time-out ends the wait.
+            // The socket was added to the poll when it was created, so this call fails only for lack of memory. In that case the time-out
+            // ends the wait.
             let _ = epoll::modify(poll, socket, epoll::EventData::new_u64(token), interest);
             self.waits_to_write = waits;
         }
     }
 
-    /// Reads what is there and hands on each reply. Err: the connection must go, see `lose`.
-    pub fn receive(&mut self, manner: &Manner, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
+    /// Reads the available bytes and reports each reply to the sink. Err: the connection must be closed, see `lose`.
+    pub fn receive(&mut self, settings: &ConnectionSettings, buffer: &mut [u8], sink: &mut impl Sink) -> Result<(), Failure> {
         for _ in 0..DATAGRAMS_MAX {
             let Some(socket) = &self.socket else { return Ok(()) };
             let bytes = match net::recv(socket.as_fd(), &mut *buffer, RecvFlags::empty()) {
                 Ok((bytes, _)) => bytes,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
-                // UDP: nobody listens there, which ICMP told; the requests time out.
-                Err(Errno::CONNREFUSED) if manner.transport == Transport::Udp => return Ok(()),
+                // UDP: an ICMP message says that the port is closed. The requests time out.
+                Err(Errno::CONNREFUSED) if settings.transport == Transport::Udp => return Ok(()),
                 Err(_) => return Err(Failure::Reset),
             };
             sink.read();
-            match manner.transport {
-                Transport::Udp => self.take_datagram(manner, &buffer[..bytes], sink)?,
+            match settings.transport {
+                Transport::Udp => self.take_datagram(settings, &buffer[..bytes], sink)?,
                 Transport::Tcp if bytes == 0 => {
                     return Err(if self.input.is_empty() { Failure::Closed } else { Failure::HalfReply });
                 }
                 Transport::Tcp => {
-                    self.take_bytes(manner, &buffer[..bytes], sink)?;
-                    // A short read has emptied the socket: no need to hear that from the kernel once more.
+                    self.take_bytes(settings, &buffer[..bytes], sink)?;
+                    // The read returned fewer bytes than requested, so the socket is empty and needs no second read.
                     if bytes < buffer.len() {
                         return Ok(());
                     }
                 }
             }
         }
-        // The poll tells again of what is left.
+        // The poll reports the rest again.
         Ok(())
     }
 
-    fn take_bytes(&mut self, manner: &Manner, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
+    fn take_bytes(&mut self, settings: &ConnectionSettings, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
         if self.input.is_empty() {
-            // The common case: whole replies, read where they are.
-            let used = take_replies(&mut self.outstanding, manner, bytes, sink)?;
+            // The common case: complete replies are parsed in the read buffer.
+            let used = take_replies(&mut self.outstanding, settings, bytes, sink)?;
             self.input.extend_from_slice(&bytes[used..]);
         } else {
             self.input.extend_from_slice(bytes);
-            let used = take_replies(&mut self.outstanding, manner, &self.input, sink)?;
+            let used = take_replies(&mut self.outstanding, settings, &self.input, sink)?;
             self.input.drain(..used);
             if self.input.is_empty() {
                 self.input.shrink_to(KEPT_BYTES);
@@ -292,27 +293,27 @@ impl Connection {
         Ok(())
     }
 
-    fn take_datagram(&mut self, manner: &Manner, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
+    fn take_datagram(&mut self, settings: &ConnectionSettings, bytes: &[u8], sink: &mut impl Sink) -> Result<(), Failure> {
         let Some(datagram) = Datagram::parse(bytes) else { return Err(Failure::Garbage) };
-        // A reply to a request that has timed out meanwhile finds nobody, which is right.
+        // The request of this reply has already timed out.
         let Some(at) = self.outstanding.iter().position(|waiting| waiting.opaque as u16 == datagram.number) else { return Ok(()) };
         let Some(reply) = self.outstanding[at].parts.add(&datagram) else { return Ok(()) };
         let waiting = self.outstanding.remove(at).expect("it was found there");
-        match manner.protocol.decode(&reply, &waiting.request, waiting.opaque, manner.checks) {
+        match settings.protocol.decode(&reply, &waiting.request, waiting.opaque, settings.checks) {
             Ok(Some(decoded)) if decoded.bytes == reply.len() => sink.answered(&waiting.request, decoded.outcome, waiting.times),
             _ => sink.failed(Failure::Garbage, waiting.times),
         }
         Ok(())
     }
 
-    /// Ends requests that have waited too long. Err: the connection must go, since replies come in order. `seen_ns`: until when all that
-    /// has come was read. A request is not late because this program was.
-    pub fn expire(&mut self, manner: &Manner, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
+    /// Ends requests that have waited too long. Err: the connection must be closed, because replies come in order. `seen_ns`: all bytes
+    /// that arrived before this time have been read. Only time up to `seen_ns` counts, so a slow client causes no time-outs.
+    pub fn expire(&mut self, settings: &ConnectionSettings, seen_ns: u64, time_out_ns: u64, sink: &mut impl Sink) -> Result<(), Failure> {
         while let Some(first) = self.outstanding.front() {
             if seen_ns.saturating_sub(first.times.sent_ns) <= time_out_ns {
                 break;
             }
-            if manner.transport == Transport::Tcp {
+            if settings.transport == Transport::Tcp {
                 return Err(Failure::TimedOut);
             }
             sink.failed(Failure::TimedOut, first.times);
@@ -321,8 +322,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the connection. The request whose reply had begun, or that was first in line, failed for this reason; those behind it as
-    /// well, but for a half reply or noise, which only one can have had.
+    /// Closes the connection. `failure` is the failure of the first request, whose reply was expected or had begun. The other requests have
+    /// the same failure, unless it is a half reply or noise, which can concern only one request.
     pub fn lose(&mut self, failure: Failure, now_ns: u64, sink: &mut impl Sink) {
         for (place, waiting) in self.outstanding.drain(..).enumerate() {
             let why = match failure {
@@ -335,13 +336,18 @@ impl Connection {
     }
 }
 
-/// Hands on the replies that stand whole at the beginning of the input; gives how many bytes they have.
-fn take_replies(outstanding: &mut VecDeque<Outstanding>, manner: &Manner, input: &[u8], sink: &mut impl Sink) -> Result<usize, Failure> {
+/// Reports the complete replies at the beginning of the input. Returns their length in bytes.
+fn take_replies(
+    outstanding: &mut VecDeque<Outstanding>,
+    settings: &ConnectionSettings,
+    input: &[u8],
+    sink: &mut impl Sink,
+) -> Result<usize, Failure> {
     let mut used = 0;
     while used < input.len() {
-        // A reply to nothing is noise too.
+        // A reply without a request is noise too.
         let waiting = outstanding.front().ok_or(Failure::Garbage)?;
-        match manner.protocol.decode(&input[used..], &waiting.request, waiting.opaque, manner.checks) {
+        match settings.protocol.decode(&input[used..], &waiting.request, waiting.opaque, settings.checks) {
             Ok(Some(reply)) => {
                 used += reply.bytes;
                 sink.answered(&waiting.request, reply.outcome, waiting.times);

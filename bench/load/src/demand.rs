@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One worker's share of the load: what it asks for and when.
+//! One worker's share of the load: its requests and their intended times.
 //!
-//! In an open loop each request has its moment, from a process or a trace. In a closed loop there are no moments: the next request leaves
-//! when a reply has come, which measures what a server can do, but hides from latency what it does not.
+//! In an open loop each request has an intended time, from an arrival process or a trace. In a closed loop there are no intended times: the
+//! next request is sent when a reply has arrived. A closed loop measures the server's capacity, but its latencies do not show stalls.
 
 use crate::arrivals::Arrivals;
 use crate::trace::Line;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 pub enum Demand {
     Open(Box<Open>),
-    /// None: there is no more to ask for.
+    /// None: there are no more requests.
     Closed(Box<dyn FnMut() -> Option<Request> + Send>),
 }
 
 pub struct Open {
     kind: Kind,
     requests: Requests,
-    /// The next moment, if it has been drawn already.
+    /// The next request and its time, if already drawn.
     next: Option<(u64, Request)>,
 }
 
 enum Kind {
     Process(Arrivals),
-    /// Each `stride`-th line from `next` on.
+    /// Every `stride`-th line from `next` on.
     Trace {
         lines: Arc<Vec<Line>>,
         next: usize,
@@ -42,7 +42,7 @@ impl Open {
         Self { kind: Kind::Trace { lines, next: worker, stride: workers }, requests, next: None }
     }
 
-    /// The moment of the next request, in nanoseconds from the start; None: no more will come.
+    /// The intended time of the next request, in nanoseconds from the start. None: there are no more.
     pub fn next_ns(&mut self) -> Option<u64> {
         if self.next.is_none() {
             self.next = match &mut self.kind {
@@ -56,7 +56,7 @@ impl Open {
         self.next.map(|(at, _)| at)
     }
 
-    /// Takes the next request, with its moment, if that is not after `now_ns`.
+    /// Takes the next request and its intended time, if that is not after `now_ns`.
     pub fn take_due(&mut self, now_ns: u64) -> Option<(u64, Request)> {
         self.next_ns().filter(|&at| at <= now_ns)?;
         self.next.take()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_at_its_moment_and_once() {
+    fn a_request_is_taken_once_at_its_intended_time() {
         let arrivals = Arrivals::new(&"fixed".parse().unwrap(), 1000.0, Rng::seed_from_u64(1));
         let mut open = Open::process(arrivals, requests());
         let at = open.next_ns().unwrap();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Numbers as real requests have them: sizes and gaps drawn from named distributions.
+//! Distributions of request sizes and gaps, as in published workloads.
 //!
-//! Studies of key-value stores state their load as distributions (ETC's value sizes are a table with a heavy tail, its key sizes a
-//! generalised extreme value distribution; Atikoglu et al., SIGMETRICS 2012). Here each has a formula to draw by and, so that tests can
-//! hold the two against each other, a cumulative distribution function. All are drawn by inverting it: one uniform number a draw.
+//! Studies of key-value stores describe their load by distributions. ETC's value sizes are a table with a heavy tail, its key sizes a
+//! generalised extreme value distribution (Atikoglu et al., SIGMETRICS 2012). Each distribution here has a cumulative distribution function
+//! and its inverse, the quantile function; tests compare the two. A draw is the quantile of one uniform number.
 //!
-//! On the command line a distribution is written as its name and parameters: `fixed:19`, `gev:30.7984:8.20449:0.078688`.
+//! On the command line a distribution is its name and parameters: `fixed:19`, `gev:30.7984:8.20449:0.078688`.
 
 use rand::Rng as _;
 use std::fmt;
 use std::str::FromStr;
 
-/// The one generator of this program. Named, so that a seed means the same numbers in every version of it.
+/// The only random number generator of this program. It is a fixed algorithm, so that a seed gives the same numbers in every version.
 pub type Rng = rand_xoshiro::Xoshiro256PlusPlus;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,22 +43,23 @@ pub enum Distribution {
     EtcValue,
 }
 
-/// Probabilities of value sizes 0 to 14 bytes in ETC, as mutilate has them.
+/// Probabilities of value sizes 0 to 14 bytes in ETC, from mutilate.
 const ETC_SMALL_VALUES: [f64; 15] =
     [0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989, 0.00092, 0.00326, 0.01980];
 const ETC_TAIL: Distribution = Distribution::GeneralisedPareto { location: 15.0, scale: 214.476, shape: 0.348238 };
 
-/// Below this a shape counts as zero and the limit of the formula is used: the power would lose all its digits.
-const SMALLEST_SHAPE: f64 = 1e-9;
+/// If the shape is closer to zero than this, the formula's limit for zero is used, because the power would lose all its digits.
+const SHAPE_MIN: f64 = 1e-9;
 
 impl Distribution {
     pub fn draw(&self, rng: &mut Rng) -> f64 {
-        // From (0, 1]: the logarithm and the power below need it above zero.
+        // In (0, 1]: the logarithm and the power below need a number above zero.
         let u = 1.0 - rng.random::<f64>();
         self.quantile(u)
     }
 
-    /// The draw for a uniform number. `u`: above 0, at most 1. For distributions without an upper end small `u` gives large numbers.
+    /// The number drawn for a uniform number `u`, above 0 and at most 1. For distributions without an upper end, small `u` gives large
+    /// numbers.
     pub fn quantile(&self, u: f64) -> f64 {
         match *self {
             Self::Fixed { value } => value,
@@ -66,7 +67,7 @@ impl Distribution {
             Self::Exponential { mean } => -mean * u.ln(),
             Self::GeneralisedPareto { location, scale, shape } => location + scale * power_ratio(u, shape),
             Self::GeneralisedExtremeValue { location, scale, shape } => {
-                // 1 - u, as for the others: large numbers for small u. Kept off zero, whose logarithm has no end.
+                // 1 - u, so that small u gives large numbers as above. It is kept above zero, whose logarithm is infinite.
                 location + scale * power_ratio(-(1.0 - u).max(f64::MIN_POSITIVE).ln(), shape)
             }
             Self::EtcValue => {
@@ -99,7 +100,7 @@ impl Distribution {
         }
     }
 
-    /// None if it has none (a shape of 1 or more) or no formula here.
+    /// None: the mean is infinite (a shape of 1 or more) or has no formula here.
     pub fn mean(&self) -> Option<f64> {
         match *self {
             Self::Fixed { value } => Some(value),
@@ -113,16 +114,16 @@ impl Distribution {
 
 /// (u^-shape - 1) / shape, and its limit -ln u for a shape of zero.
 fn power_ratio(u: f64, shape: f64) -> f64 {
-    if shape.abs() < SMALLEST_SHAPE {
+    if shape.abs() < SHAPE_MIN {
         -u.ln()
     } else {
         (-shape * u.ln()).exp_m1() / shape
     }
 }
 
-/// (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. Outside the distribution's range: its value at the end of it.
+/// (1 + shape y)^(-1 / shape), and its limit e^-y for a shape of zero. Outside the distribution's range: the value at the nearest end.
 fn inverse_power(y: f64, shape: f64) -> f64 {
-    if shape.abs() < SMALLEST_SHAPE {
+    if shape.abs() < SHAPE_MIN {
         (-y).exp()
     } else if 1.0 + shape * y <= 0.0 {
         // Below the lower end for a positive shape, above the upper end for a negative one.
@@ -151,7 +152,7 @@ impl FromStr for Distribution {
             .collect::<Result<_, _>>()?;
         let wrong = |why: &str| Err(format!("{text}: {why}"));
         match (name, numbers.as_slice()) {
-            // A bare number is the commonest case.
+            // A bare number is the most common case.
             (value, []) if value.parse::<f64>().is_ok_and(|value| value.is_finite() && value >= 0.0) => {
                 Ok(Self::Fixed { value: value.parse().unwrap_or_default() })
             }
@@ -184,33 +185,12 @@ impl fmt::Display for Distribution {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::test_statistics::{bound, distance};
     use rand::SeedableRng as _;
 
     const DRAWS: usize = 200_000;
-
-    /// The Kolmogorov-Smirnov distance between draws and a distribution function that may have steps.
-    pub(crate) fn distance(mut draws: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
-        draws.sort_by(f64::total_cmp);
-        let n = draws.len() as f64;
-        let mut largest: f64 = 0.0;
-        let mut at = 0;
-        while at < draws.len() {
-            let x = draws[at];
-            let before = at as f64 / n;
-            while at < draws.len() && draws[at] == x {
-                at += 1;
-            }
-            largest = largest.max((at as f64 / n - cdf(x)).abs()).max((before - cdf(x.next_down())).abs());
-        }
-        largest
-    }
-
-    /// The distance that draws of the right distribution stay below in all but one of a million tests (Kolmogorov's asymptotic formula).
-    pub(crate) fn bound(draws: usize) -> f64 {
-        (-0.5 * (1e-6f64 / 2.0).ln() / draws as f64).sqrt()
-    }
 
     fn drawn(distribution: &Distribution, seed: u64) -> Vec<f64> {
         let mut rng = Rng::seed_from_u64(seed);
@@ -238,9 +218,9 @@ pub(crate) mod tests {
         }
     }
 
-    // What the test above would not be worth without.
+    // Checks the power of the test above.
     #[test]
-    fn the_test_tells_a_slightly_wrong_parameter() {
+    fn the_test_detects_a_slightly_wrong_parameter() {
         let drawn = drawn(&"gev:30.7984:8.20449:0.078688".parse().unwrap(), 1);
         let other: Distribution = "gev:30.7984:8.4:0.078688".parse().unwrap();
         assert!(distance(drawn, |x| other.cdf(x)) > bound(DRAWS));
@@ -267,7 +247,7 @@ pub(crate) mod tests {
     const FIRST_OF_SEED_ONE: [u32; 3] = [811_612, 747_104, 100_150];
 
     #[test]
-    fn is_finite_at_both_ends() {
+    fn quantiles_are_finite_at_both_ends() {
         for text in ALL {
             let distribution: Distribution = text.parse().unwrap();
             for u in [f64::EPSILON / 2.0, 1.0 - f64::EPSILON / 2.0, 1.0] {
@@ -277,7 +257,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn is_read_as_it_is_written() {
+    fn display_and_parse_are_inverse() {
         for text in ALL.into_iter().chain(["fixed:19"]) {
             assert_eq!(text.parse::<Distribution>().unwrap().to_string(), text);
         }
@@ -285,7 +265,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn refuses_what_makes_no_sense_and_names_it() {
+    fn invalid_texts_are_refused_and_named() {
         for (text, named) in [
             ("", "known are"),
             ("normal:1:2", "known are"),

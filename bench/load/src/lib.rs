@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Offers load to a memcached, Neap's or any other, and measures how long each request waits.
+//! Offers load to a memcached, Neap's or any other, and measures the latency of each request.
 
 pub mod agent;
 pub mod arrivals;
@@ -17,6 +17,8 @@ pub mod run;
 pub mod search;
 pub mod team;
 pub mod terminal;
+#[cfg(test)]
+mod test_statistics;
 pub mod trace;
 pub mod worker;
 pub mod workload;

@@ -11,7 +11,7 @@ use load::run::Outcomes;
 use load::search::Search;
 use load::team::Team;
 use load::terminal::shown;
-use load::worker::{Clock, Surroundings};
+use load::worker::{Clock, Environment};
 use serde_json::{json, Value};
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,8 +23,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 const SEARCH_PRECISION: f64 = 0.02;
-/// Between looks at whether waiting is still wanted.
-const LOOK_NS: u64 = 10_000_000;
+/// Time between two checks for a stop while waiting.
+const CHECK_INTERVAL_NS: u64 = 10_000_000;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -37,19 +37,19 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            say_aside(&format!("neap-load: {why}"));
+            print_status(&format!("neap-load: {why}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// To standard error, as long as somebody reads it.
-fn say_aside(line: &str) {
+/// Prints a line to standard error. An error is ignored.
+fn print_status(line: &str) {
     let _ = writeln!(io::stderr(), "{}", shown(line));
 }
 
 fn work(options: &Options) -> Result<(), String> {
-    // A wrong word or file is told before anything is sent.
+    // Wrong arguments or files are reported before anything is sent.
     let load = options.load((0, options.loaders()))?;
     let first = options.order(options.scan.and_then(|scan| scan.rates().next()))?;
     options.run_of(&first)?;
@@ -57,7 +57,7 @@ fn work(options: &Options) -> Result<(), String> {
     for file in [&options.json, &options.histogram].into_iter().flatten() {
         write_file(file, |_| Ok(()))?;
     }
-    let around = Surroundings {
+    let environment = Environment {
         clock: Clock::default(),
         stop: Arc::new(AtomicBool::new(false)),
         time_out_ns: options.time_out_ns(),
@@ -65,37 +65,38 @@ fn work(options: &Options) -> Result<(), String> {
     };
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // The second Ctrl-C ends the program at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, around.stop.clone()).map_err(|error| format!("signals: {error}"))?;
-        signal_hook::flag::register(signal, around.stop.clone()).map_err(|error| format!("signals: {error}"))?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, environment.stop.clone())
+            .map_err(|error| format!("signals: {error}"))?;
+        signal_hook::flag::register(signal, environment.stop.clone()).map_err(|error| format!("signals: {error}"))?;
     }
     let control = match &options.control {
         Some(name) => Some(NeapControl::connect(name, token(options)?.as_deref())?),
         None => None,
     };
-    let agents = hire(options, &around)?;
-    let mut team = Team::new(load, around.clone(), agents)?;
+    let agents = attach_agents(options, &environment)?;
+    let mut team = Team::new(load, environment.clone(), agents)?;
     let (open, asked) = team.connect()?;
     if open < asked {
-        say_aside(&format!("{open} of {asked} connections are open; the rest is tried again while it runs"));
+        print_status(&format!("{open} of {asked} connections are open; the rest is retried during the run"));
     }
     if !options.no_preload {
         let stored = team.preload()?;
         if !options.quiet {
-            say_aside(&format!("{stored} keys stored"));
+            print_status(&format!("{stored} keys stored"));
         }
     }
-    let mut bench = Bench { options, team, control, around, results: Vec::new() };
-    // What there is, is written, even if a later run failed.
+    let mut bench = Bench { options, team, control, environment, results: Vec::new() };
+    // Completed runs are written even if a later run failed.
     let done = bench.runs();
     bench.write_files()?;
     done
 }
 
-fn hire(options: &Options, around: &Surroundings) -> Result<Vec<Remote>, String> {
-    // The master comes first if it loads as well.
+fn attach_agents(options: &Options, environment: &Environment) -> Result<Vec<Remote>, String> {
+    // The master has index 0 if it also generates load.
     let loaders = options.loaders();
     let first = loaders - options.agents.len() as u64;
-    (first..).zip(&options.agents).map(|(place, name)| Remote::hire(name, options.for_agents(), (place, loaders), around)).collect()
+    (first..).zip(&options.agents).map(|(place, name)| Remote::attach(name, options.for_agents(), (place, loaders), environment)).collect()
 }
 
 fn token(options: &Options) -> Result<Option<String>, String> {
@@ -108,7 +109,7 @@ struct Bench<'o> {
     options: &'o Options,
     team: Team,
     control: Option<NeapControl>,
-    around: Surroundings,
+    environment: Environment,
     results: Vec<(Outcomes, Option<f64>, Value)>,
 }
 
@@ -129,10 +130,10 @@ impl Bench<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.around.stop.load(Ordering::Relaxed)
+        self.environment.stop.load(Ordering::Relaxed)
     }
 
-    /// One run with its report.
+    /// Performs one run and prints its report.
     fn run(&mut self, rate: Option<f64>) -> Result<&Outcomes, String> {
         let order = self.options.order(rate)?;
         let run = self.options.run_of(&order)?;
@@ -140,34 +141,37 @@ impl Bench<'_> {
         let asked = run.asked_rate().map(|rate| rate + measuring_rate);
         let quiet = self.options.quiet;
         if !quiet {
-            say_aside(report::SECOND_HEADING);
+            print_status(report::SECOND_HEADING);
         }
         let clock = self.control.as_mut().map(NeapControl::clock_offset).transpose()?;
-        let Self { team, control, around, .. } = self;
+        let Self { team, control, environment, .. } = self;
         let starts_at_once = run.warm_up_ns == 0;
         let mut started = match control.as_mut().filter(|_| starts_at_once) {
-            // No request may come before the log's start.
+            // No request may precede the log's start.
             Some(control) => Some(control.start()?),
             None => None,
         };
         let start_ns = team.next_start_ns();
         let outcomes = std::thread::scope(|scope| {
-            let starter =
-                control.as_mut().filter(|_| !starts_at_once).map(|control| start_log(scope, control, around, start_ns + run.warm_up_ns));
+            let starter = control
+                .as_mut()
+                .filter(|_| !starts_at_once)
+                .map(|control| start_log(scope, control, environment, start_ns + run.warm_up_ns));
             let outcomes = team.run(&run, &order, start_ns, |second| {
                 if !quiet {
-                    say_aside(&report::second(second));
+                    print_status(&report::second(second));
                 }
             });
             if let Some(starter) = starter {
                 let answer = starter.join().unwrap_or_else(|_| Err("the thread that starts the log ended".into()));
-                // A run that was stopped has started none.
+                // None: the run was stopped before its window, so the log was not started. If the run failed, its error is reported instead
+                // of the log's.
                 started = answer.or_else(|why| if outcomes.is_ok() { Err(why) } else { Ok(None) })?;
             }
             outcomes
         });
-        // All replies are in: what the log holds from its start on are the window's requests and those of the drain. A run that failed
-        // must not leave the log on either.
+        // All replies have arrived, so the log has every request of the window and of the drain since the log's start. The log must also
+        // stop after a failed run.
         let stopped = match (control, &started) {
             (Some(control), Some(_)) => Some(control.stop()),
             _ => None,
@@ -225,25 +229,25 @@ impl Bench<'_> {
     }
 }
 
-/// Starts the log as the window begins. Ok(None): the run was stopped before.
+/// Starts the log when the window begins. Ok(None): the run was stopped before.
 fn start_log<'scope, 'control: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     control: &'control mut NeapControl,
-    around: &'control Surroundings,
+    environment: &'control Environment,
     window_start_ns: u64,
 ) -> ScopedJoinHandle<'scope, Result<Option<String>, String>> {
     scope.spawn(move || loop {
-        if around.stop.load(Ordering::Relaxed) {
+        if environment.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match window_start_ns.saturating_sub(around.clock.now_ns()) {
+        match window_start_ns.saturating_sub(environment.clock.now_ns()) {
             0 => return control.start().map(Some),
-            left_ns => std::thread::sleep(Duration::from_nanos(left_ns.min(LOOK_NS))),
+            left_ns => std::thread::sleep(Duration::from_nanos(left_ns.min(CHECK_INTERVAL_NS))),
         }
     })
 }
 
-/// To standard output. Err: nobody reads it.
+/// Prints a line to standard output. Err: it cannot be written.
 fn print(text: &str) -> Result<(), String> {
     writeln!(io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A Neap's log, started and stopped around the measured window, so that log and load describe the same seconds.
+//! Starts and stops the log of a Neap machine with the measured window, so that log and load cover the same seconds.
 //!
-//! The control connection takes a line and gives a line (docs/control.md). Before the run the machine's clock is read a few times; the
-//! reading that came back soonest is the best, and half its way is how wrong the noted offset may be.
+//! The control connection answers each line with one line (docs/control.md). Before a run the machine's clock is read several times. The
+//! reading with the shortest round trip is kept; half that round trip bounds the error of the offset.
 
 use crate::reach;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -18,14 +18,14 @@ pub struct NeapControl {
     lines: BufReader<TcpStream>,
 }
 
-/// The machine's clock beside ours.
+/// The machine's clock and ours.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ClockOffset {
     pub tsc: u64,
     pub tsc_hz: u64,
-    /// Our wall clock when the machine read its own, in nanoseconds since 1970.
+    /// Our wall clock at the machine's reading, in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// How far from that it may have been.
+    /// The largest error of `unix_ns`, in nanoseconds.
     pub uncertainty_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl NeapControl {
         }
     }
 
-    /// One line, within TIME_OUT as a whole. Empty: the connection ended.
+    /// Reads one line within TIME_OUT. Empty: the connection ended.
     fn read_answer(&mut self) -> std::io::Result<String> {
         let until = Instant::now() + TIME_OUT;
         let mut answer = Vec::new();
@@ -81,7 +81,7 @@ impl NeapControl {
         String::from_utf8(answer).map_err(|_| ErrorKind::InvalidData.into())
     }
 
-    /// Begins a run of the log; gives the answer (`run=1 …`).
+    /// Starts a run of the log. Returns the answer (`run=1 …`).
     pub fn start(&mut self) -> Result<String, String> {
         self.ask("start")
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that gives each line the next answer.
+    /// A server that answers each line with the next of `answers`.
     fn server(answers: &'static [&'static str]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let name = listener.local_addr().unwrap().to_string();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_sends_a_byte_now_and_then_is_given_up_in_time() {
+    fn a_machine_that_sends_single_bytes_does_not_extend_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let name = listener.local_addr().unwrap().to_string();
         let writer = std::thread::spawn(move || {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_one_line_without_the_token() {
+    fn an_error_is_one_line_without_the_token() {
         let name = server(&["error: wrong token\n"]);
         let message = NeapControl::connect(&name, Some("secret")).err().unwrap();
         assert!(message.contains("token") && !message.contains("secret"), "{message}");

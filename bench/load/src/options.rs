@@ -3,7 +3,7 @@
 
 use crate::agent::PaceOrder;
 use crate::arrivals::{self, Course, Process};
-use crate::connection::{Manner, Transport};
+use crate::connection::{ConnectionSettings, Transport};
 use crate::distributions::{self, Distribution};
 use crate::protocol::{Checks, Protocol};
 use crate::reach;
@@ -17,27 +17,27 @@ use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 11211;
 const SECOND_NS: f64 = 1e9;
-/// For an address of several.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// Time-out per address, if a name has several.
+const CONNECT_TIME_OUT: Duration = Duration::from_secs(2);
 
-const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine one that loads on the word of a master (see --agents).";
+const AGENT_HELP: &str = "`neap-load agent LISTEN` makes this machine an agent, which generates load for a master (see --agents).";
 /// Of a program that loads alone, and of each agent.
 const CONNECTIONS: u32 = 16;
 
-/// `neap-load agent`: loads on the word of a master, one at a time.
+/// `neap-load agent`: generates load for a master, one at a time.
 ///
-/// Whoever can reach it can have it load any server: listen only where masters are. It writes and reads no files.
+/// A master can make an agent load any server: listen only on networks where every machine is trusted. An agent writes and reads no files.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "neap-load agent", version, max_term_width = 120)]
 pub struct AgentOptions {
-    /// Where to listen for a master: ADDRESS:PORT
+    /// The address to listen on: ADDRESS:PORT
     pub listen: String,
 }
 
-/// Offers load to a memcached and measures how long each request waits.
+/// Offers load to a memcached and measures the latency of each request.
 ///
-/// Latency counts from the moment at which a request was meant to be sent. Without --rate, --rate-file, --trace, --scan, --search or
-/// --closed the rate is 1000 requests a second. Lines go to standard error while it runs, the table to standard output.
+/// Latency counts from the intended send time of a request. Without --rate, --rate-file, --trace, --scan, --search or --closed the rate is
+/// 1000 requests a second. Progress is printed to standard error, the table to standard output.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "neap-load", version, max_term_width = 120, after_help = AGENT_HELP)]
 pub struct Options {
@@ -50,26 +50,26 @@ pub struct Options {
     /// Number of keys
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
-    /// Which keys are asked for: uniform, zipf (0.99), zipf:EXPONENT
+    /// Popularity of the keys: uniform, zipf (0.99), zipf:EXPONENT
     #[arg(long)]
     pub popularity: Option<Popularity>,
-    /// Bytes of keys: a number or a distribution
-    #[arg(long, value_name = "SIZE", long_help = format!("Bytes of keys: a number or a distribution: {}", distributions::GRAMMAR))]
+    /// Key size in bytes: a number or a distribution
+    #[arg(long, value_name = "SIZE", long_help = format!("Key size in bytes: a number or a distribution: {}", distributions::GRAMMAR))]
     pub key_size: Option<Distribution>,
-    /// Bytes of values: a number or a distribution
+    /// Value size in bytes: a number or a distribution
     #[arg(long, value_name = "SIZE")]
     pub value_size: Option<Distribution>,
     /// Share of requests that are sets, 0 to 1; or GET:SET, like 30:1
     #[arg(long, value_name = "RATIO", value_parser = update_ratio)]
     pub update: Option<f64>,
-    /// Seconds after which what is set expires; 0: never
+    /// Seconds until a stored value expires; 0: never
     #[arg(long, value_name = "SECONDS")]
     pub expiry: Option<u32>,
 
-    /// Language: text, meta, binary
+    /// Protocol: text, meta, binary
     #[arg(long, default_value = "text")]
     pub protocol: Protocol,
-    /// By UDP instead of TCP
+    /// Use UDP instead of TCP
     #[arg(long)]
     pub udp: bool,
 
@@ -85,17 +85,17 @@ pub struct Options {
     /// One run for each rate: LOW:HIGH:STEP
     #[arg(long, group = "pace")]
     pub scan: Option<Scan>,
-    /// The highest rate at which this holds, like 'p99<500us'
+    /// Find the highest rate at which this holds, like 'p99<500us'
     #[arg(long, value_name = "PROMISE", group = "pace")]
     pub search: Option<Promise>,
-    /// Closed loop: the next request leaves when a reply has come
+    /// Closed loop: the next request is sent when a reply has arrived
     #[arg(long, group = "pace")]
     pub closed: bool,
-    /// The rate with which --search begins
+    /// The first rate of --search
     #[arg(long, value_name = "PER_SECOND", default_value = "1000", value_parser = positive)]
     pub search_from: f64,
-    /// Gaps between requests
-    #[arg(long, long_help = format!("Gaps between requests: {}", arrivals::GRAMMAR))]
+    /// Distribution of the gaps between requests
+    #[arg(long, long_help = format!("Distribution of the gaps between requests: {}", arrivals::GRAMMAR))]
     pub arrivals: Option<Process>,
 
     /// Connections, over all threads (16; with --agents 0: this machine only measures)
@@ -104,11 +104,11 @@ pub struct Options {
     /// Threads
     #[arg(short = 't', long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Requests that may be out on one connection
+    /// Requests in flight on one connection
     #[arg(short = 'd', long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub depth: u32,
 
-    /// Connections of a measuring client apart from the loading ones, whose latency is then the one that counts; 0: none
+    /// Connections of a separate measuring client; if there is one, its latencies are the result; 0: none
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub measure_connections: u32,
     /// Requests a second of the measuring client
@@ -124,30 +124,30 @@ pub struct Options {
     /// Seconds of the measured window
     #[arg(short = 's', long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
     pub seconds: f64,
-    /// Keys are there already: store none beforehand
+    /// Do not store the keys before the run: they are already there
     #[arg(long)]
     pub no_preload: bool,
     /// Compare each byte of each value, not only key and length
     #[arg(long)]
     pub check_bytes: bool,
-    /// The same seed gives the same requests at the same moments
+    /// The same seed gives the same requests at the same times
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// A request or a connection attempt that takes longer has failed; after the end, what waits is still sent for so long
+    /// Time limit of a request and of a connection attempt; after the end, waiting requests are still sent for as long
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = positive)]
     pub time_out: f64,
-    /// Ask the kernel again and again instead of sleeping: exacter moments, a core for each thread
+    /// Poll the kernel instead of sleeping: more exact times, but each thread uses a core
     #[arg(long)]
     pub busy: bool,
 
-    /// Start and stop the log of a Neap around the measured window: HOST:PORT of its control
+    /// Start and stop the log of a Neap machine at the measured window: HOST:PORT of its control
     #[arg(long, value_name = "HOST:PORT")]
     pub control: Option<String>,
     /// File with the control's token
     #[arg(long, value_name = "FILE", requires = "control")]
     pub control_token_file: Option<PathBuf>,
 
-    /// Machines that load as this one does: HOST:PORT of each `neap-load agent`, separated by commas
+    /// Machines that generate the load: HOST:PORT of each `neap-load agent`, separated by commas
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// Connections of each agent, over all its threads
@@ -158,10 +158,10 @@ pub struct Options {
     /// Write all figures to a file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write latencies to a file that HdrHistogram's tools read
+    /// Write latencies to a file in HdrHistogram's log format
     #[arg(long, value_name = "FILE")]
     pub histogram: Option<PathBuf>,
-    /// No line a second
+    /// Print no progress lines
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
@@ -186,7 +186,7 @@ fn update_ratio(text: &str) -> Result<f64, String> {
         }
         None => not_negative(text)?,
     };
-    // 0:0 is not a number and lies in no range.
+    // The ratio 0:0 gives NaN, which is outside of every range.
     if (0.0..=1.0).contains(&ratio) {
         Ok(ratio)
     } else {
@@ -211,7 +211,7 @@ impl Options {
         }
     }
 
-    /// ETC's published gaps are generalised Pareto; everybody else's here are exponential.
+    /// ETC's published gaps are generalised Pareto. The other presets have exponential gaps.
     pub fn process(&self) -> Process {
         let usual = if self.preset == "etc" { Process::Pareto(arrivals::ETC_GAPS) } else { Process::Exponential };
         self.arrivals.clone().unwrap_or(usual)
@@ -221,22 +221,22 @@ impl Options {
         self.connections.unwrap_or(if self.agents.is_empty() { CONNECTIONS } else { 0 })
     }
 
-    /// How many programs load, this one included if it does.
+    /// The number of programs that generate load, including this one if it does.
     pub fn loaders(&self) -> u64 {
         self.agents.len() as u64 + u64::from(self.connections() != 0)
     }
 
-    /// `share`: this program's place among those that load, and their number.
+    /// `share`: this program's index among those that generate load, and their number.
     pub fn load(&self, share: (u64, u64)) -> Result<Load, String> {
         let mix = self.mix();
         if mix.keys == 0 {
             return Err("--keys 0: a workload needs at least one key".into());
         }
         if self.loaders() == 0 {
-            return Err("--connections 0: without agents nothing would load".into());
+            return Err("--connections 0: without agents there would be no load".into());
         }
         Ok(Load {
-            manner: Manner {
+            settings: ConnectionSettings {
                 server: address(&self.server)?,
                 transport: if self.udp { Transport::Udp } else { Transport::Tcp },
                 protocol: self.protocol,
@@ -259,7 +259,8 @@ impl Options {
         })
     }
 
-    /// The words that make an agent load as this program would; without the measuring client, which is the master's.
+    /// The arguments with which an agent generates the load that this program would. They do not include the measuring client, which
+    /// belongs to the master.
     pub fn for_agents(&self) -> Vec<String> {
         let (mix, process) = (self.mix(), self.process());
         let mut words = vec![self.server.clone()];
@@ -287,7 +288,7 @@ impl Options {
         words
     }
 
-    /// What an agent does not do on a master's word: anything with files, or with other machines than the server.
+    /// Refuses options that a master may not set on an agent: files, and machines other than the server.
     pub fn refuse_files(&self) -> Result<(), String> {
         let files = [&self.rate_file, &self.trace, &self.control_token_file, &self.json, &self.histogram];
         if files.iter().any(|file| file.is_some()) || self.control.is_some() || !self.agents.is_empty() {
@@ -296,7 +297,7 @@ impl Options {
         Ok(())
     }
 
-    /// What paces the one run that is asked for, or the run of a scan or search at a rate.
+    /// The requested pace if there is only one run. In a scan or a search: the pace of the run at `rate`.
     pub fn order(&self, rate: Option<f64>) -> Result<PaceOrder, String> {
         let read = |file: &Path| std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
         Ok(match (rate, &self.rate_file, &self.trace) {
@@ -314,7 +315,7 @@ impl Options {
             None => why,
         };
         let (pace, measured_ns) = match order {
-            PaceOrder::Rate(rate) if !(rate.is_finite() && *rate > 0.0) => return Err(format!("a rate of {rate} makes no sense")),
+            PaceOrder::Rate(rate) if !(rate.is_finite() && *rate > 0.0) => return Err(format!("a rate of {rate} is invalid")),
             PaceOrder::Rate(rate) => (Pace::Rate(self.process(), *rate), nanoseconds(self.seconds)),
             PaceOrder::Course(text) => {
                 let course = Course::parse(text).map_err(|why| named(&self.rate_file, why))?;
@@ -328,7 +329,7 @@ impl Options {
             }
             PaceOrder::Closed => (Pace::Closed, nanoseconds(self.seconds)),
         };
-        // A course and a trace are measured whole.
+        // A rate file and a trace are measured from their beginning to their end, without a warm-up.
         let whole = matches!(pace, Pace::Course(_) | Pace::Trace(_));
         Ok(Run { pace, warm_up_ns: if whole { 0 } else { nanoseconds(self.warm_up) }, measured_ns })
     }
@@ -339,7 +340,7 @@ impl Options {
 }
 
 impl Run {
-    /// Requests a second that this run means, on average; None in a closed loop.
+    /// The mean rate of this run in requests a second. None in a closed loop.
     pub fn asked_rate(&self) -> Option<f64> {
         match &self.pace {
             Pace::Rate(_, rate) => Some(*rate),
@@ -350,7 +351,8 @@ impl Run {
     }
 }
 
-/// HOST, HOST:PORT or [IPv6]:PORT. Of several addresses the first that answers, or the first if none does.
+/// Resolves HOST, HOST:PORT or [IPv6]:PORT. If there are several addresses, chooses the first one that answers, or the first of all if none
+/// answers.
 fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     let with_port = if text.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_ipv6()) {
         format!("[{text}]:{DEFAULT_PORT}")
@@ -363,7 +365,7 @@ fn address(text: &str) -> Result<std::net::SocketAddr, String> {
     if let [only] = addresses[..] {
         return Ok(only);
     }
-    let reached = reach::connect(&with_port, CONNECT_PATIENCE).ok().and_then(|stream| stream.peer_addr().ok());
+    let reached = reach::connect(&with_port, CONNECT_TIME_OUT).ok().and_then(|stream| stream.peer_addr().ok());
     Ok(reached.unwrap_or(addresses[0]))
 }
 
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_are_changed_by_single_options() {
+    fn single_options_override_a_preset() {
         let options = options("127.0.0.1 --preset etc --keys 50 --update 30:1 --value-size 64").unwrap();
         let mix = options.mix();
         assert_eq!((mix.keys, mix.value_size.to_string(), mix.update_ratio), (50, "fixed:64".into(), 1.0 / 31.0));
@@ -385,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_pace_and_only_sense() {
+    fn conflicting_paces_and_invalid_values_are_refused() {
         for line in [
             "",
             "h --rate 0",
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_lack_its_port() {
+    fn the_port_of_an_address_is_optional() {
         assert_eq!(address("127.0.0.1").unwrap().to_string(), "127.0.0.1:11211");
         assert_eq!(address("127.0.0.1:5").unwrap().to_string(), "127.0.0.1:5");
         assert_eq!(address("::1").unwrap().to_string(), "[::1]:11211");
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_loads_as_the_master_was_told() {
+    fn an_agent_loads_as_its_master_would() {
         let line =
             "127.0.0.1 --preset etc --keys 50 --popularity zipf:1.2 --agents a:1,b:2 --measure-connections 32 -d 4 -t 2 --seed 9 --udp \
                     --protocol binary --arrivals bursts:8 --agent-connections 24 -s 3.5 --json j --histogram h --control c:1";
@@ -428,9 +430,9 @@ mod tests {
         assert!(agent.refuse_files().is_ok() && master.refuse_files().is_err());
         let (ours, theirs) = (master.load((0, 2)).unwrap(), agent.load((0, 2)).unwrap());
         assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
-        assert_eq!(format!("{:?}", ours.manner), format!("{:?}", theirs.manner));
+        assert_eq!(format!("{:?}", ours.settings), format!("{:?}", theirs.settings));
         assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
-        // The master has no connections of its own but the measuring client's.
+        // The master has no connections except those of the measuring client.
         assert_eq!((ours.connections, theirs.connections), (0, 24));
         assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
         assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));

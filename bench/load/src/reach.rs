@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! From a name to somebody who answers.
+//! Connects to a name.
 //!
-//! A name may stand for several addresses (localhost for ::1 and 127.0.0.1), and a server need not listen on all of them.
+//! A name may have several addresses (localhost is ::1 and 127.0.0.1), and a server may listen on some of them only.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Of NAME:PORT, at least one. Err: why there are none.
+/// The addresses of NAME:PORT, at least one. Err: the reason why there are none.
 pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
     let found: Vec<SocketAddr> = name.to_socket_addrs().map_err(|error| error.to_string())?.collect();
     if found.is_empty() {
@@ -15,11 +15,11 @@ pub fn addresses(name: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(found)
 }
 
-/// Connects to the first address that answers, each within `patience`. Err: why the last one did not.
-pub fn connect(name: &str, patience: Duration) -> Result<TcpStream, String> {
+/// Connects to the first address that answers; `time_out` is the limit for each attempt. Err: the error of the last address.
+pub fn connect(name: &str, time_out: Duration) -> Result<TcpStream, String> {
     let mut reached = Err(String::new());
     for address in addresses(name)? {
-        reached = TcpStream::connect_timeout(&address, patience).map_err(|error| error.to_string());
+        reached = TcpStream::connect_timeout(&address, time_out).map_err(|error| error.to_string());
         if reached.is_ok() {
             break;
         }
@@ -33,7 +33,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_name_is_reached_by_whichever_of_its_addresses_answers() {
+    fn connecting_to_a_name_tries_all_its_addresses() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let stream = connect(&format!("localhost:{port}"), Duration::from_secs(30)).unwrap();

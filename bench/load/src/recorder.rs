@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What happened: latencies as histograms, outcomes and failures as counts.
+//! Recorded results: latencies as histograms, outcomes and failures as counts.
 //!
-//! A latency counts from the moment at which the request was meant to be sent. Beside it stand the time from its real sending, and how
-//! late that was: so a reader sees whether the server was slow or this program. HDR histograms (three significant digits) can be added
-//! up, over workers and machines, without losing a percentile, which averages of percentiles would.
+//! A latency counts from the intended send time of the request. The time from the real send and the lateness of that send are recorded too.
+//! They show whether the server or this program was slow.
+//!
+//! HDR histograms (three significant digits) of several workers and machines can be added without losing percentiles. Averages of
+//! percentiles cannot replace that.
 
 use crate::protocol::Outcome;
 use crate::workload::Operation;
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
-/// In nanoseconds; what took longer counts as this.
+/// In nanoseconds. A longer latency is recorded as this value.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
-/// A request that left later than this after its moment counts as behind schedule.
-pub const BEHIND_NS: u64 = 1_000_000;
+/// A request is behind schedule if it was sent more than this time after its intended time.
+pub const BEHIND_NS_MIN: u64 = 1_000_000;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The server closed the connection.
@@ -26,13 +28,13 @@ pub enum Failure {
     /// The connection was reset or broke otherwise.
     Reset,
     TimedOut,
-    /// Something came that is no reply.
+    /// The received bytes are not a reply.
     Garbage,
-    /// It waited for a connection with room, and the queue for that was full.
+    /// No connection had room, and the queue was full.
     QueueFull,
-    /// It was still waiting for a connection with room at the end.
+    /// It was still waiting for a connection with room when the run ended.
     NeverSent,
-    /// It was sent, and the end came before its answer.
+    /// It was sent, but not answered before the end.
     Unanswered,
     /// It does not fit into a datagram.
     TooLong,
@@ -66,7 +68,7 @@ impl Failure {
     }
 }
 
-/// Counts of what became of requests.
+/// Counts of request outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// By operation, then by outcome.
@@ -92,7 +94,7 @@ impl Tally {
         self.outcomes.iter().map(|counts| counts[outcome as usize]).sum()
     }
 
-    /// Requests that a store in order would have served otherwise.
+    /// Requests that a working server would have served differently.
     pub fn errors(&self) -> u64 {
         let bad: u64 = Outcome::ALL.into_iter().filter(|outcome| !outcome.is_good()).map(|outcome| self.of(outcome)).sum();
         bad + self.failures.iter().sum::<u64>()
@@ -104,24 +106,25 @@ pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("three digits from 1 ns to an hour")
 }
 
-/// The requests that were meant for one window of time, whenever they were answered.
+/// The requests whose intended time is in a window of time. The time of their answers does not matter.
 #[derive(Clone)]
 pub struct Measurement {
-    /// Nanoseconds from the intended moment to the reply, by operation; good outcomes only.
+    /// Nanoseconds from the intended time to the reply, by operation; good outcomes only.
     pub latency: [Histogram<u64>; Operation::ALL.len()],
-    /// Nanoseconds from the real sending to the reply.
+    /// Nanoseconds from the real send to the reply.
     pub from_sending: Histogram<u64>,
-    /// Nanoseconds from the intended moment to the real sending.
+    /// Nanoseconds from the intended time to the real send.
     pub lateness: Histogram<u64>,
     pub tally: Tally,
-    /// Requests whose moment lay in the window.
+    /// Requests whose intended time is in the window.
     pub intended: u64,
-    /// Good answers that came within the window, whenever their requests were meant: what the server did in that time. (Answers to the
-    /// window's requests would flatter a server that falls behind: it goes on answering them after the end.)
+    /// Good answers that arrived within the window, whatever the intended times of their requests. This is the server's throughput.
+    /// (Counting the answers to the window's requests instead would give an overloaded server too high a rate, because it answers some of
+    /// these requests after the window's end.)
     pub answered_in_window: u64,
-    /// Of them, those that had to wait until a connection had room: the server (or the depth) held them up, not this program.
+    /// The window's requests that waited for a connection with room. The server (or the depth) delayed them, not this program.
     pub waited_for_room: u64,
-    /// Of those that had not to wait, those that left more than BEHIND_NS late: this program was too slow.
+    /// The window's requests that did not wait and were sent more than BEHIND_NS_MIN late. This program was too slow.
     pub behind: u64,
 }
 
@@ -142,7 +145,7 @@ impl Default for Measurement {
 
 impl Measurement {
     pub fn add(&mut self, other: &Self) {
-        // Histograms of equal bounds: adding cannot fail.
+        // The histograms have equal bounds, so adding cannot fail.
         for (sum, part) in self.latency.iter_mut().zip(&other.latency) {
             sum.add(part).expect("equal bounds");
         }
@@ -155,7 +158,7 @@ impl Measurement {
         self.behind += other.behind;
     }
 
-    /// Of all operations together.
+    /// The latencies of all operations.
     pub fn all_latencies(&self) -> Histogram<u64> {
         let mut all = new_histogram();
         for part in &self.latency {
@@ -165,26 +168,26 @@ impl Measurement {
     }
 }
 
-/// What was answered in one second of the run, for the lines that are printed while it lasts.
+/// The answers of one second of the run, for the progress lines.
 pub struct Interval {
     /// From the start of the run.
     pub second: u64,
     pub latency: Histogram<u64>,
     pub tally: Tally,
-    /// Requests out or waiting at the second's end.
+    /// Requests in flight or queued at the second's end.
     pub backlog: u64,
 }
 
-/// The times that a request has been through, in the clock's nanoseconds.
+/// The times of a request, in nanoseconds of the run clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     pub intended_ns: u64,
     pub sent_ns: u64,
-    /// It found no connection with room at its moment.
+    /// No connection had room at its intended time.
     pub waited: bool,
 }
 
-/// One worker's book.
+/// Records the results of one worker.
 pub struct Recorder {
     window: Range<u64>,
     start_ns: u64,
@@ -192,13 +195,13 @@ pub struct Recorder {
     pub measurement: Measurement,
     latency: Histogram<u64>,
     tally: Tally,
-    /// Requests from the beginning on, measured or not, and those that have come to their end.
+    /// The number of requests since the start, measured or not, and the number of those that have ended.
     begun: u64,
     ended: u64,
 }
 
 impl Recorder {
-    /// `window`: the moments that are measured, in the clock's nanoseconds.
+    /// `window`: the intended times that are measured, in the clock's nanoseconds.
     pub fn new(start_ns: u64, window: Range<u64>) -> Self {
         Self {
             window,
@@ -216,7 +219,7 @@ impl Recorder {
         self.window.contains(&intended_ns)
     }
 
-    /// The run ended before its time: what was meant for later is not part of the window.
+    /// The run ended early: requests with a later intended time are not part of the window.
     pub fn end_early(&mut self, now_ns: u64) {
         self.window.end = self.window.end.min(now_ns);
     }
@@ -224,7 +227,7 @@ impl Recorder {
         self.window.clone()
     }
 
-    /// Requests that are out or waiting.
+    /// Requests that are in flight or queued.
     pub fn backlog(&self) -> u64 {
         self.begun - self.ended
     }
@@ -250,7 +253,7 @@ impl Recorder {
         let late_ns = times.sent_ns.saturating_sub(times.intended_ns);
         measurement.lateness.saturating_record(late_ns);
         measurement.waited_for_room += u64::from(times.waited);
-        measurement.behind += u64::from(!times.waited && late_ns > BEHIND_NS);
+        measurement.behind += u64::from(!times.waited && late_ns > BEHIND_NS_MIN);
         if outcome.is_good() {
             measurement.latency[operation as usize].saturating_record(latency_ns);
             measurement.from_sending.saturating_record(now_ns.saturating_sub(times.sent_ns));
@@ -265,12 +268,12 @@ impl Recorder {
         }
     }
 
-    /// When the running second ends.
+    /// The end of the current second.
     pub fn second_ends_ns(&self) -> u64 {
         self.start_ns + (self.second + 1) * SECOND_NS
     }
 
-    /// Closes the running second, which must be over, and begins the next.
+    /// Closes the current second, which MUST be over, and begins the next.
     pub fn close_second(&mut self) -> Interval {
         let interval = Interval {
             second: self.second,
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_counts_from_the_intended_moment() {
+    fn latency_counts_from_the_intended_time() {
         let mut recorder = Recorder::new(0, 0..SECOND_NS);
         recorder.answer(Operation::Get, Outcome::Hit, times(10 * MS, 60 * MS), 61 * MS);
         let measurement = &recorder.measurement;
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_meant_for_the_window_is_measured() {
+    fn only_requests_intended_for_the_window_are_measured() {
         let mut recorder = Recorder::new(0, SECOND_NS..2 * SECOND_NS);
         for intended in [SECOND_NS - 1, SECOND_NS, 2 * SECOND_NS - 1, 2 * SECOND_NS] {
             recorder.intend(intended);
@@ -318,9 +321,9 @@ mod tests {
         assert_eq!(recorder.close_second().tally.answered(), 4);
     }
 
-    // A server that falls behind answers the window's requests after its end: that is no rate that it kept.
+    // An overloaded server answers the window's requests after the window's end. Those answers do not count for the rate.
     #[test]
-    fn the_rate_is_what_was_answered_within_the_window() {
+    fn the_achieved_rate_counts_answers_within_the_window() {
         let mut recorder = Recorder::new(0, SECOND_NS..2 * SECOND_NS);
         for (intended, answered) in [(0, SECOND_NS), (SECOND_NS, 2 * SECOND_NS - 1), (SECOND_NS, 2 * SECOND_NS)] {
             recorder.intend(intended);
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_outcome_is_counted_and_has_no_latency() {
+    fn a_bad_outcome_is_counted_but_has_no_latency() {
         let mut recorder = Recorder::new(0, 0..SECOND_NS);
         recorder.answer(Operation::Get, Outcome::WrongBytes, times(0, 0), MS);
         assert_eq!(recorder.measurement.all_latencies().len(), 0);
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_workers_are_those_of_one() {
+    fn adding_two_recorders_equals_recording_in_one() {
         let mut sum = Measurement::default();
         for worker in 1..=4 {
             let mut recorder = Recorder::new(0, 0..SECOND_NS);
@@ -347,12 +350,12 @@ mod tests {
             sum.add(&recorder.measurement);
         }
         let all = sum.all_latencies();
-        // A histogram rounds down to a thousandth.
+        // A histogram rounds values down, by at most a thousandth.
         assert_eq!((all.len(), all.max() / MS, (all.min() + MS / 2) / MS, sum.intended), (4, 4, 1, 4));
     }
 
     #[test]
-    fn seconds_come_one_by_one_and_each_once() {
+    fn each_second_is_reported_once_in_order() {
         let mut recorder = Recorder::new(5, 0..1);
         assert_eq!(recorder.second_ends_ns(), SECOND_NS + 5);
         recorder.intend(0);

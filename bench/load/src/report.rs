@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a person and a program read: a line a second, a table, JSON, a histogram file.
+//! The reports: one line per second, a table, JSON and a histogram file.
 //!
 //! The histogram file is an HdrHistogram interval log (format 1.3, compressed V2 histograms, nanoseconds), which HdrHistogram's own tools
 //! read and plot.
 
 use crate::protocol::Outcome;
-use crate::recorder::{Failure, Measurement, Tally, BEHIND_NS, SECOND_NS};
+use crate::recorder::{Failure, Measurement, Tally, BEHIND_NS_MIN, SECOND_NS};
 use crate::run::{Outcomes, Second};
 use crate::workload::Operation;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Microseconds with a digit that means something.
+/// Microseconds with one decimal.
 fn us(nanoseconds: u64) -> String {
     format!("{:.1}", nanoseconds as f64 / 1000.0)
 }
@@ -103,7 +103,7 @@ fn gets(tally: &Tally) -> u64 {
     tally.outcomes[Operation::Get as usize].iter().sum()
 }
 
-/// What left later than it was meant to, and for whose sake.
+/// Reports the requests that were sent later than intended, by cause.
 fn behind(outcomes: &Outcomes) -> Option<String> {
     let (loading, measuring) = (&outcomes.loading, outcomes.measuring.clone().unwrap_or_default());
     let (behind, waited) = (loading.behind + measuring.behind, loading.waited_for_room + measuring.waited_for_room);
@@ -115,7 +115,7 @@ fn behind(outcomes: &Outcomes) -> Option<String> {
         "behind schedule: {behind} ({:.3}%) left more than {} ms late because this client was too slow; {waited} ({:.3}%) waited because \
          all connections had their depth of requests out; lateness p99 {} us, max {} us",
         percent(behind),
-        BEHIND_NS / 1_000_000,
+        BEHIND_NS_MIN / 1_000_000,
         percent(waited),
         us(loading.lateness.value_at_quantile(0.99)),
         us(loading.lateness.max()),
@@ -158,7 +158,7 @@ fn measurement_json(measurement: &Measurement) -> Value {
     })
 }
 
-/// All of it, for programs; times in nanoseconds, rates in requests a second.
+/// All figures, for programs. Times are in nanoseconds, rates in requests a second.
 pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     json!({
         "seconds": outcomes.measured_ns as f64 / SECOND_NS as f64,
@@ -174,12 +174,12 @@ pub fn json(outcomes: &Outcomes, asked: Option<f64>) -> Value {
     })
 }
 
-/// Writes the windows' histograms, an interval for each run and tag: `measured` (if there is a measuring client), `get`, `set`, `delete`.
+/// Writes the windows' histograms, one interval for each run and tag: `measured` (with a measuring client), `get`, `set`, `delete`.
 pub fn write_histograms(runs: &[&Outcomes], out: &mut impl Write) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let began = runs.first().map_or(UNIX_EPOCH, |outcomes| outcomes.began);
     let mut log = IntervalLogWriterBuilder::new()
-        .add_comment("latency in nanoseconds from the moment a request was meant to be sent")
+        .add_comment("latency in nanoseconds from the intended send time of the request")
         .with_start_time(began)
         .with_base_time(began)
         .with_max_value_divisor(1000.0)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a run is, and what came of it.
+//! A run and its outcomes.
 //!
-//! A run has a warm-up, whose requests count for nothing, a measured window, and a drain in which replies that are still out may come. The
-//! threads that carry it out are in team.rs.
+//! A run has a warm-up, whose requests are not measured, a measured window, and a drain for replies that are still in flight. The threads
+//! that perform it are in team.rs.
 
 use crate::arrivals::{Course, Process};
-use crate::connection::Manner;
+use crate::connection::ConnectionSettings;
 use crate::recorder::{Interval, Measurement, SECOND_NS};
 use crate::trace::Line;
 use crate::worker::ConnectionCounts;
@@ -13,14 +13,14 @@ use crate::workload::Mix;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// When the loading workers ask.
+/// The pace of the loading workers.
 #[derive(Clone)]
 pub enum Pace {
     /// Requests a second, all workers together.
     Rate(Process, f64),
     Course(Arc<Course>),
     Trace(Arc<Vec<Line>>),
-    /// As fast as replies come.
+    /// As fast as replies arrive.
     Closed,
 }
 
@@ -28,22 +28,23 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
     pub connections: usize,
-    /// Requests a second, exponential gaps.
+    /// Requests a second, with exponential gaps.
     pub rate: f64,
     pub depth: usize,
 }
 
-/// What stays the same over all runs of a program.
+/// The settings of a program that are the same in all its runs.
 #[derive(Clone)]
 pub struct Load {
-    pub manner: Manner,
+    pub settings: ConnectionSettings,
     pub mix: Mix,
     pub threads: usize,
-    /// Over all threads; none: this program does not load itself.
+    /// Over all threads. Zero: this program generates no load.
     pub connections: usize,
     pub measuring: Option<Measuring>,
     pub seed: u64,
-    /// This program's place among those that load, and their number: rates and preloading are shared.
+    /// This program's index among the programs that generate load, and their number. They divide the rate and the preloading among
+    /// themselves.
     pub share: (u64, u64),
 }
 
@@ -56,8 +57,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// By how much one that loads may begin later than the others. In an open loop what was due meanwhile keeps its moments, leaves late,
-    /// and is counted as behind schedule. A closed loop has no moments, so it has to be under way when the window begins.
+    /// The largest delay with which a loading program may begin. In an open loop the requests that were due during the delay keep their
+    /// intended times. They are sent late and count as behind schedule. A closed loop has no intended times, so it MUST be running when the
+    /// window begins.
     pub fn late_start_max_ns(&self) -> u64 {
         match self.pace {
             Pace::Closed => self.warm_up_ns,
@@ -71,9 +73,9 @@ pub struct Outcomes {
     pub loading: Measurement,
     pub measuring: Option<Measurement>,
     pub connections: ConnectionCounts,
-    /// How long the window really was.
+    /// The real length of the window.
     pub measured_ns: u64,
-    /// When it began.
+    /// The start of the window.
     pub began: SystemTime,
 }
 
@@ -89,7 +91,7 @@ impl Default for Outcomes {
     }
 }
 
-/// A second of all workers together.
+/// One second of all workers.
 pub struct Second {
     pub number: u64,
     pub latency: hdrhistogram::Histogram<u64>,
@@ -103,7 +105,7 @@ impl Second {
     }
 
     pub fn add(&mut self, interval: &Interval) {
-        // Equal bounds: adding cannot fail.
+        // The histograms have equal bounds, so adding cannot fail.
         self.latency.add(&interval.latency).expect("equal bounds");
         self.tally.add(&interval.tally);
         self.backlog += interval.backlog;
@@ -111,7 +113,7 @@ impl Second {
 }
 
 impl Outcomes {
-    /// The latencies that count: the measuring client's if there is one.
+    /// The measurement whose latencies are the result: that of the measuring client, if there is one.
     pub fn counted(&self) -> &Measurement {
         self.measuring.as_ref().unwrap_or(&self.loading)
     }
@@ -121,7 +123,7 @@ impl Outcomes {
         self.rate(|measurement| measurement.answered_in_window)
     }
 
-    /// Requests a second that were meant for the window. Random arrivals scatter around what was asked.
+    /// The rate of the requests that were intended for the window. With random arrivals it differs a little from the requested rate.
     pub fn intended_rate(&self) -> f64 {
         self.rate(|measurement| measurement.intended)
     }

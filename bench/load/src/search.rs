@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Which rates to run: a row of them, or a search for the highest that keeps a promise.
+//! The rates to run: a scan, or a search for the highest rate that keeps a promise.
 //!
-//! The promise is a percentile below a time, as studies state it (`p99<500us`). The search doubles the rate until it is broken, then halves
-//! the interval between what held and what did not until that is small. A rate that the server did not reach, or that brought errors, has
-//! not held, whatever its percentiles say.
+//! The promise is a percentile below a time, as studies state it (`p99<500us`). The search doubles the rate until the promise breaks. Then
+//! it repeatedly halves the interval between the highest rate that kept the promise and the lowest that broke it, until the interval is
+//! small. If the server did not reach the rate, or if there were errors, the promise is broken, whatever the percentiles are.
 
 use crate::run::Outcomes;
 use std::str::FromStr;
@@ -37,13 +37,13 @@ impl FromStr for Scan {
 
 impl Scan {
     pub fn rates(self) -> impl Iterator<Item = f64> {
-        // By index, so that small errors do not add up; the last one may be HIGH itself.
+        // Each rate is computed from its index, so that rounding errors do not add up. The last rate may be HIGH itself.
         let count = ((self.high - self.low) / self.step + 1e-9) as u64 + 1;
         (0..count).map(move |index| self.low + index as f64 * self.step)
     }
 }
 
-/// A percentile of latency and the time that it has to stay below.
+/// A percentile of latency and its upper bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
     pub percentile: f64,
@@ -71,25 +71,26 @@ impl FromStr for Promise {
     }
 }
 
-/// Below this share of what was asked the server has not kept up.
-pub const KEPT_UP: f64 = 0.98;
-/// Requests that may be meant for the window and answered just after it without a sign of falling behind.
+/// The server has kept up if it achieved at least this share of the intended rate.
+pub const KEPT_UP_SHARE_MIN: f64 = 0.98;
+/// The number of the window's requests whose answers may arrive after the window although the server keeps up.
 const CROSSING_REQUESTS: f64 = 3.0;
 
 impl Promise {
-    /// Ok, or why it was not kept.
+    /// Err: the reason why the promise was not kept.
     pub fn judge(&self, outcomes: &Outcomes, asked: f64) -> Result<(), String> {
         let latency = outcomes.counted().all_latencies();
         let value = latency.value_at_quantile(self.percentile / 100.0);
         let errors = outcomes.loading.tally.errors() + outcomes.measuring.as_ref().map_or(0, |measuring| measuring.tally.errors());
-        // What was really asked: at low rates the number of arrivals itself is random. A few may cross the window's end.
+        // The achieved rate is compared with the lower one of requested and intended rate, because at low rates the number of arrivals is
+        // random. A few answers may arrive after the window's end.
         let meant = outcomes.intended_rate().min(asked);
         let crossing = CROSSING_REQUESTS / outcomes.length().as_secs_f64().max(1e-9);
         if latency.is_empty() {
             Err("no answer".into())
         } else if errors != 0 {
             Err(format!("{errors} errors"))
-        } else if outcomes.achieved_rate() + crossing < KEPT_UP * meant {
+        } else if outcomes.achieved_rate() + crossing < KEPT_UP_SHARE_MIN * meant {
             Err(format!("{:.0} requests/s achieved", outcomes.achieved_rate()))
         } else if value >= self.below_ns {
             Err(format!("p{} is {:.1} us", self.percentile, value as f64 / 1000.0))
@@ -105,7 +106,7 @@ pub struct Search {
     held: f64,
     broken: Option<f64>,
     next: f64,
-    /// Share of the rate to which it is found.
+    /// Relative precision of the found rate.
     precision: f64,
     left: u32,
 }
@@ -113,18 +114,18 @@ pub struct Search {
 const SEARCH_RUNS_MAX: u32 = 40;
 
 impl Search {
-    /// `first`: the rate to begin with, above zero.
+    /// `first`: the first rate, above zero.
     pub fn new(first: f64, precision: f64) -> Self {
         Self { held: 0.0, broken: None, next: first, precision, left: SEARCH_RUNS_MAX }
     }
 
-    /// The next rate to try; None when it is found.
+    /// The next rate to try. None: the search has ended.
     pub fn next_rate(&self) -> Option<f64> {
         let close = self.broken.is_some_and(|broken| broken - self.held <= self.precision * broken);
         (!close && self.left != 0 && self.next >= 1.0).then_some(self.next)
     }
 
-    /// What became of the rate that `next_rate` gave.
+    /// Records the result of the rate that `next_rate` returned.
     pub fn tried(&mut self, held: bool) {
         self.left -= 1;
         if held {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_comes_close_from_either_side_and_ends() {
+    fn the_search_converges_from_either_side() {
         for (first, limit) in [(1000.0, 123_456.0), (1e6, 123_456.0), (123_456.0, 123_456.0)] {
             let (found, runs) = search(first, limit);
             assert!(found <= limit && found >= limit * 0.985, "{found}");

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Who carries a run out: threads of this program, and agents on other machines.
+//! The members of a run: threads of this program, and agents on other machines.
 //!
-//! Workers are threads that live as long as the program and keep their connections from one run to the next, so a scan over rates does not
-//! measure connecting. One of them may be the measuring client: few connections at a low rate of their own, whose latency is not made by
-//! waiting behind this program's own load. Agents stand beside the threads: they are told the same, and their books are added to ours.
+//! Workers are threads that run until the program ends. They keep their connections between runs, so a scan over rates does not measure the
+//! setup of connections. One of them may be the measuring client: few connections at a low rate, whose requests do not queue behind this
+//! program's own load. Agents receive the same runs as the threads, and their measurements are added.
 
 use crate::agent::{PaceOrder, Remote, RemoteEnd};
 use crate::arrivals::{Arrivals, Process};
-use crate::connection::{Manner, Transport};
+use crate::connection::{ConnectionSettings, Transport};
 use crate::demand::{Demand, Open};
 use crate::distributions::Rng;
 use crate::recorder::{Interval, Measurement};
 use crate::run::{Load, Outcomes, Pace, Run, Second};
-use crate::worker::{ConnectionCounts, Plan, Surroundings, Worker};
+use crate::worker::{ConnectionCounts, Environment, Plan, Worker};
 use crate::workload::{Requests, Sizes};
 use rand::SeedableRng as _;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ enum Event {
 struct End {
     measurement: Measurement,
     counts: ConnectionCounts,
-    /// What was measured, by our clock.
+    /// The measured window, by our clock.
     window: Range<u64>,
 }
 
@@ -48,28 +48,28 @@ struct Handle {
 
 pub struct Team {
     load: Load,
-    around: Surroundings,
+    environment: Environment,
     workers: Vec<Handle>,
     agents: Vec<Remote>,
     sizes: Arc<Sizes>,
-    /// Each run draws other numbers.
+    /// The number of runs so far. It is part of the random seed, so each run draws different numbers.
     runs: u64,
 }
 
-/// Until the first request, so that all workers are there in time.
-const START_NS: u64 = 20_000_000;
-/// The same for agents, beside the way there.
-const AGENTS_START_NS: u64 = 300_000_000;
-/// An agent that has not ended by so much after all others should have is broken.
-const LATE_NS: u64 = 5_000_000_000;
+/// Delay before the first request, so that all workers are ready in time.
+const START_DELAY_NS: u64 = 20_000_000;
+/// The same for agents, in addition to the round trip.
+const AGENTS_START_DELAY_NS: u64 = 300_000_000;
+/// An agent is considered broken if it ends this much later than all others.
+const END_DELAY_NS_MAX: u64 = 5_000_000_000;
 const PRELOAD_DEPTH: usize = 32;
-/// The measuring client's place among the streams of random numbers: no loading worker has it.
+/// The measuring client's index among the random streams. No loading worker has this index.
 const MEASURING_STREAM: u64 = 100_002;
 
 impl Drop for Team {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // A worker without a sender of jobs ends.
+            // The worker ends because its job channel is closed here.
             worker.jobs = channel().0;
             if let Some(thread) = worker.thread.take() {
                 let _ = thread.join();
@@ -79,34 +79,34 @@ impl Drop for Team {
 }
 
 impl Team {
-    /// Err: a line that says what this machine does not give.
-    pub fn new(load: Load, around: Surroundings, agents: Vec<Remote>) -> Result<Self, String> {
+    /// Err: a line that says which resource of this machine is missing.
+    pub fn new(load: Load, environment: Environment, agents: Vec<Remote>) -> Result<Self, String> {
         let threads = load.threads.min(load.connections);
         let sizes = Arc::new(Sizes::new(&load.mix));
-        let mut team = Self { around, workers: Vec::new(), agents, sizes, runs: 0, load: Load { threads, ..load } };
+        let mut team = Self { environment, workers: Vec::new(), agents, sizes, runs: 0, load: Load { threads, ..load } };
         for thread in 0..threads {
-            // What does not divide goes to the first ones.
+            // The remainder of the division is spread over the first threads.
             let connections = team.load.connections / threads + usize::from(thread < team.load.connections % threads);
-            team.hire(team.load.manner, connections)?;
+            team.start_worker(team.load.settings, connections)?;
         }
         if let Some(measuring) = team.load.measuring {
-            team.hire(Manner { depth: measuring.depth, ..team.load.manner }, measuring.connections)?;
+            team.start_worker(ConnectionSettings { depth: measuring.depth, ..team.load.settings }, measuring.connections)?;
         }
         Ok(team)
     }
 
-    fn hire(&mut self, manner: Manner, connections: usize) -> Result<(), String> {
-        let mut worker = Worker::new(manner, self.around.clone(), connections)?;
+    fn start_worker(&mut self, settings: ConnectionSettings, connections: usize) -> Result<(), String> {
+        let mut worker = Worker::new(settings, self.environment.clone(), connections)?;
         let number = self.workers.len();
         let (jobs, inbox) = channel();
         let thread = std::thread::Builder::new().name(format!("load-{number}")).spawn(move || {
             for job in inbox {
                 match job {
-                    // Who asked may have gone: then nobody wants to know.
+                    // The receiver may be gone. Then the reply is not needed.
                     Job::Connect(reply) => drop(reply.send(worker.connect())),
                     Job::Run(plan, events) => {
-                        let book = worker.run(*plan, |interval| drop(events.send((number, Event::Second(Box::new(interval))))));
-                        let end = End { window: book.window(), measurement: book.measurement, counts: worker.counts.clone() };
+                        let recorder = worker.run(*plan, |interval| drop(events.send((number, Event::Second(Box::new(interval))))));
+                        let end = End { window: recorder.window(), measurement: recorder.measurement, counts: worker.counts.clone() };
                         let _ = events.send((number, Event::End(Box::new(end))));
                     }
                 }
@@ -121,7 +121,7 @@ impl Team {
         &self.agents
     }
 
-    /// Opens all connections; gives how many are open and how many should be. Err: a worker has none at all.
+    /// Opens all connections. Returns the numbers of open and of requested connections. Err: a worker has none at all.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let replies: Vec<Receiver<_>> = self
             .workers
@@ -132,7 +132,7 @@ impl Team {
                 answer
             })
             .collect();
-        let theirs = each(&mut self.agents, Remote::connect)?;
+        let theirs = ask_all(&mut self.agents, Remote::connect)?;
         let mut open = theirs.iter().map(|(open, _)| open).sum::<usize>();
         for reply in replies {
             open += reply.recv().map_err(|_| "a worker ended")??;
@@ -141,13 +141,13 @@ impl Team {
         Ok((open, self.load.connections + measuring + theirs.iter().map(|(_, asked)| asked).sum::<usize>()))
     }
 
-    /// Stores each key once, each member its share. Err: a line that says how many could not be stored.
+    /// Stores each key once; each member stores its share. Err: a line that says how many were stored.
     pub fn preload(&mut self) -> Result<u64, String> {
-        let Self { load, around, agents, .. } = self;
-        let (load, around) = (&*load, &*around);
+        let Self { load, environment, agents, .. } = self;
+        let (load, environment) = (&*load, &*environment);
         std::thread::scope(|scope| {
-            let ours: Vec<_> = (0..load.threads).map(|thread| scope.spawn(move || preload_share(load, around, thread))).collect();
-            let theirs = each(agents, Remote::preload)?.into_iter().sum::<u64>();
+            let ours: Vec<_> = (0..load.threads).map(|thread| scope.spawn(move || preload_share(load, environment, thread))).collect();
+            let theirs = ask_all(agents, Remote::preload)?.into_iter().sum::<u64>();
             let mut sum = Measurement::default();
             for thread in ours {
                 sum.add(&thread.join().map_err(|_| "a preloading thread ended")??);
@@ -160,18 +160,18 @@ impl Team {
         })
     }
 
-    /// When a run can begin that is asked for now, by our clock.
+    /// The earliest start of a run that is requested now, by our clock.
     pub fn next_start_ns(&self) -> u64 {
-        let way_ns = self.agents.iter().map(|agent| agent.clock.rtt_ns).max().map_or(0, |rtt_ns| AGENTS_START_NS + 2 * rtt_ns);
-        self.around.clock.now_ns() + START_NS + way_ns
+        let round_trip_ns = self.agents.iter().map(|agent| agent.clock.rtt_ns).max().map_or(0, |rtt_ns| AGENTS_START_DELAY_NS + 2 * rtt_ns);
+        self.environment.clock.now_ns() + START_DELAY_NS + round_trip_ns
     }
 
-    /// One run; tells of each second when all have closed it. `order`: the same for the agents. Err: an agent is gone; the run is over
-    /// then.
-    pub fn run(&mut self, run: &Run, order: &PaceOrder, start_ns: u64, mut tell: impl FnMut(&Second)) -> Result<Outcomes, String> {
+    /// Performs one run. Reports each second when all members have sent its figures. `order`: the pace for the agents. Err: an agent
+    /// failed, which has ended the run.
+    pub fn run(&mut self, run: &Run, order: &PaceOrder, start_ns: u64, mut report: impl FnMut(&Second)) -> Result<Outcomes, String> {
         let window_start_ns = start_ns + run.warm_up_ns;
         let end_ns = window_start_ns.saturating_add(run.measured_ns);
-        let until_window = Duration::from_nanos(window_start_ns.saturating_sub(self.around.clock.now_ns()));
+        let until_window = Duration::from_nanos(window_start_ns.saturating_sub(self.environment.clock.now_ns()));
         let began = SystemTime::now() + until_window;
         let (events, inbox) = channel();
         for number in 0..self.workers.len() {
@@ -179,15 +179,15 @@ impl Team {
             let _ = self.workers[number].jobs.send(Job::Run(Box::new(plan), events.clone()));
         }
         self.runs += 1;
-        let Self { workers, agents, around, load, .. } = self;
-        let gathering = Gathering { workers: workers.len(), measuring: load.measuring.is_some(), members: workers.len() + agents.len() };
+        let Self { workers, agents, environment, load, .. } = self;
+        let collector = Collector { workers: workers.len(), measuring: load.measuring.is_some(), members: workers.len() + agents.len() };
         let outcomes = std::thread::scope(|scope| {
             for (index, agent) in agents.iter_mut().enumerate() {
-                let (events, clock, number) = (events.clone(), around.clock, gathering.workers + index);
-                let late_ns = end_ns.saturating_add(2 * around.time_out_ns).saturating_add(LATE_NS);
+                let (events, clock, number) = (events.clone(), environment.clock, collector.workers + index);
+                let late_ns = end_ns.saturating_add(2 * environment.time_out_ns).saturating_add(END_DELAY_NS_MAX);
                 scope.spawn(move || {
-                    let tell = |interval| drop(events.send((number, Event::Second(Box::new(interval)))));
-                    let end = agent.run(order, (start_ns, late_ns), &clock, tell);
+                    let report = |interval| drop(events.send((number, Event::Second(Box::new(interval)))));
+                    let end = agent.run(order, (start_ns, late_ns), &clock, report);
                     let event = end.map_or_else(Event::Failed, |RemoteEnd { measurement, counts, measured_ns }| {
                         let window = window_start_ns..window_start_ns.saturating_add(measured_ns);
                         Event::End(Box::new(End { measurement, counts, window }))
@@ -196,10 +196,10 @@ impl Team {
                 });
             }
             drop(events);
-            let outcomes = gathering.gather(&inbox, &mut tell);
+            let outcomes = collector.collect(&inbox, &mut report);
             if outcomes.is_err() {
-                // What has failed ends the run for all.
-                around.stop.store(true, Ordering::Relaxed);
+                // A failure of one member ends the run for all.
+                environment.stop.store(true, Ordering::Relaxed);
             }
             outcomes
         })?;
@@ -210,7 +210,8 @@ impl Team {
         let (share, shares) = self.load.share;
         let threads = self.load.threads;
         let measuring = self.load.measuring.filter(|_| worker == threads);
-        // Streams of their own for each program, run and worker, two each: SplitMix64 inside makes unrelated states of neighbouring seeds.
+        // Each program, run and worker has two random streams of its own. The generator is seeded by SplitMix64, so adjacent seeds give
+        // unrelated states.
         let place = if measuring.is_some() { MEASURING_STREAM } else { worker as u64 };
         let stream = ((share * 1_000_003 + self.runs) * 100_003 + place) * 2;
         let seed = self.load.seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -232,54 +233,54 @@ impl Team {
     }
 }
 
-/// Asks all agents at the same time.
-fn each<T: Send>(agents: &mut [Remote], ask: impl Fn(&mut Remote) -> Result<T, String> + Sync) -> Result<Vec<T>, String> {
+/// Sends the question to all agents at the same time.
+fn ask_all<T: Send>(agents: &mut [Remote], ask: impl Fn(&mut Remote) -> Result<T, String> + Sync) -> Result<Vec<T>, String> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = agents.iter_mut().map(|agent| scope.spawn(|| ask(agent))).collect();
         asked.into_iter().map(|thread| thread.join().map_err(|_| "a thread ended".to_string())?).collect()
     })
 }
 
-fn preload_share(load: &Load, around: &Surroundings, thread: usize) -> Result<Measurement, String> {
-    // Datagrams are too short for larger values and get lost: what is stored beforehand goes by TCP.
-    let manner = Manner { transport: Transport::Tcp, depth: PRELOAD_DEPTH, ..load.manner };
-    let mut worker = Worker::new(manner, around.clone(), 1)?;
+fn preload_share(load: &Load, environment: &Environment, thread: usize) -> Result<Measurement, String> {
+    // Larger values do not fit into a datagram, and datagrams get lost. So preloading uses TCP.
+    let settings = ConnectionSettings { transport: Transport::Tcp, depth: PRELOAD_DEPTH, ..load.settings };
+    let mut worker = Worker::new(settings, environment.clone(), 1)?;
     worker.connect()?;
     let (share, shares) = load.share;
     let threads = load.threads as u64;
     let mut requests = load.mix.clone().preload(share * threads + thread as u64, shares * threads);
     let demand = Demand::Closed(Box::new(move || requests.next()));
-    let start_ns = around.clock.now_ns();
+    let start_ns = environment.clock.now_ns();
     Ok(worker.run(Plan { start_ns, window: start_ns..u64::MAX, end_ns: u64::MAX, demand, strict: true }, |_| {}).measurement)
 }
 
-/// What comes from the members of a run, in the order in which they happen to be heard.
-struct Gathering {
+/// Collects the events of a run's members, in order of arrival.
+struct Collector {
     workers: usize,
-    /// The last worker measures.
+    /// The last worker is the measuring client.
     measuring: bool,
     /// Workers, then agents.
     members: usize,
 }
 
-impl Gathering {
-    fn gather(&self, inbox: &Receiver<(usize, Event)>, tell: &mut impl FnMut(&Second)) -> Result<Outcomes, String> {
+impl Collector {
+    fn collect(&self, inbox: &Receiver<(usize, Event)>, report: &mut impl FnMut(&Second)) -> Result<Outcomes, String> {
         let mut outcomes = Outcomes::default();
-        // Seconds that not all members have closed yet, the oldest first, and how many each has closed.
+        // Seconds whose figures are not complete, the oldest first; and the number of seconds that each member has closed.
         let mut seconds: VecDeque<Second> = VecDeque::new();
         let mut closed = vec![0; self.members];
-        let mut told = 0;
+        let mut reported = 0;
         for (number, event) in inbox {
             match event {
                 Event::Second(interval) if interval.second == closed[number] => {
-                    let at = (interval.second - told) as usize;
+                    let at = (interval.second - reported) as usize;
                     while seconds.len() <= at {
-                        seconds.push_back(Second::new(told + seconds.len() as u64));
+                        seconds.push_back(Second::new(reported + seconds.len() as u64));
                     }
                     seconds[at].add(&interval);
                     closed[number] += 1;
                 }
-                Event::Second(_) => return Err("a second came out of its turn".into()),
+                Event::Second(_) => return Err("a second came out of order".into()),
                 Event::End(end) => {
                     closed[number] = u64::MAX;
                     outcomes.connections.add(&end.counts);
@@ -292,9 +293,9 @@ impl Gathering {
                 }
                 Event::Failed(why) => return Err(why),
             }
-            while !seconds.is_empty() && closed.iter().all(|&closed| closed > told) {
-                seconds.pop_front().iter().for_each(&mut *tell);
-                told += 1;
+            while !seconds.is_empty() && closed.iter().all(|&closed| closed > reported) {
+                seconds.pop_front().iter().for_each(&mut *report);
+                reported += 1;
             }
         }
         if closed.iter().any(|&closed| closed != u64::MAX) {
@@ -319,30 +320,30 @@ mod tests {
         Event::End(Box::new(End { measurement: Measurement::default(), counts: ConnectionCounts::default(), window: 0..7 }))
     }
 
-    fn gathered(events: Vec<(usize, Event)>) -> (Result<Outcomes, String>, Vec<u64>) {
+    fn gather_all(events: Vec<(usize, Event)>) -> (Result<Outcomes, String>, Vec<u64>) {
         let (sender, inbox) = channel();
         events.into_iter().for_each(|event| sender.send(event).unwrap());
         drop(sender);
-        let mut told = Vec::new();
-        let gathering = Gathering { workers: 2, measuring: true, members: 2 };
-        (gathering.gather(&inbox, &mut |second| told.push(second.number)), told)
+        let mut reported = Vec::new();
+        let collector = Collector { workers: 2, measuring: true, members: 2 };
+        (collector.collect(&inbox, &mut |second| reported.push(second.number)), reported)
     }
 
-    // One that has ended must not stand for another one that has not closed its second yet.
+    // A member that has ended must not be mistaken for another member that has not closed its second.
     #[test]
-    fn a_second_is_told_once_all_have_closed_it_or_ended() {
+    fn a_second_is_reported_when_all_members_have_closed_it_or_ended() {
         let events = vec![(0, second(0)), (0, second(1)), (0, end()), (1, second(0)), (1, second(1)), (1, second(2)), (1, end())];
-        let (outcomes, told) = gathered(events);
-        assert_eq!(told, [0, 1, 2]);
+        let (outcomes, reported) = gather_all(events);
+        assert_eq!(reported, [0, 1, 2]);
         let outcomes = outcomes.unwrap();
         assert_eq!(outcomes.measured_ns, 7);
         assert!(outcomes.measuring.is_some());
     }
 
     #[test]
-    fn a_member_that_fails_or_vanishes_ends_the_run() {
-        assert_eq!(gathered(vec![(0, end()), (1, Event::Failed("gone".into()))]).0.err(), Some("gone".into()));
-        assert!(gathered(vec![(0, end())]).0.is_err());
-        assert!(gathered(vec![(0, second(5))]).0.is_err());
+    fn a_member_that_fails_or_disappears_ends_the_run() {
+        assert_eq!(gather_all(vec![(0, end()), (1, Event::Failed("gone".into()))]).0.err(), Some("gone".into()));
+        assert!(gather_all(vec![(0, end())]).0.is_err());
+        assert!(gather_all(vec![(0, second(5))]).0.is_err());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Text for the terminal. An agent, a master or a machine wrote part of it, so nothing in it may move the cursor.
+//! Text for the terminal. Parts of it come from an agent, a master or a machine, so it must not contain control sequences.
 
-/// The text with its control characters as escapes, but for line feeds.
+/// Escapes all control characters except line feeds.
 pub fn shown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(shown("a\x1b[2J\r\u{9b}\0b\nc µs"), "a\\u{1b}[2J\\r\\u{9b}\\u{0}b\nc µs");
     }
 }

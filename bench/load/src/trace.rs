@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A recorded load, replayed: a CSV file with time, operation, key size and value size in each line.
+//! A recorded load: a CSV file with time, operation, key size and value size in each line.
 //!
-//! Traces of production stores seldom give keys away, only their sizes. So line by line an operation and the sizes come from the file,
-//! and which key it is comes from the workload's popularity. What a get should bring back is then not known by length, but byte for byte
-//! as far as it goes (workload.rs).
+//! Traces of production stores seldom contain keys, only their sizes. So the file gives operation and sizes, and the workload's popularity
+//! chooses the key. The length of a value that a get returns is then unknown, but its bytes are checked (workload.rs).
 
 use crate::workload::{Key, Operation, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A line of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// From the first line's time on.
+    /// Relative to the first line's time.
     pub at_ns: u64,
     pub operation: Operation,
     pub key_bytes: u16,
-    /// Of a set.
+    /// Only used for a set.
     pub value_bytes: u32,
 }
 
-/// Lines of `seconds,operation,key bytes,value bytes`, times in rising order; a first line that is none of these is a heading, lines that
-/// start with `#` are remarks.
+/// Parses lines of `seconds,operation,key bytes,value bytes` with rising times. A first line without a number is a heading; lines that
+/// start with `#` are comments.
 pub fn parse(input: impl std::io::Read) -> Result<Vec<Line>, String> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).comment(Some(b'#')).trim(csv::Trim::All).from_reader(input);
     let mut lines: Vec<Line> = Vec::new();
@@ -37,16 +36,16 @@ pub fn parse(input: impl std::io::Read) -> Result<Vec<Line>, String> {
                     .at_ns
                     .checked_sub(first_ns)
                     .filter(|&at| lines.last().is_none_or(|last| at >= last.at_ns))
-                    .ok_or_else(|| format!("line {number}: its time lies before that of the line above"))?;
+                    .ok_or_else(|| format!("line {number}: its time is before that of the line above"))?;
                 lines.push(line);
             }
-            // A heading has no number where the time stands.
+            // A heading does not begin with a number.
             Err(_) if index == 0 && words[0].parse::<f64>().is_err() => {}
             Err(why) => return Err(format!("line {number}: {why}")),
         }
     }
     if lines.is_empty() {
-        return Err("holds no request".into());
+        return Err("contains no request".into());
     }
     Ok(lines)
 }
@@ -55,7 +54,7 @@ fn line(words: &[&str]) -> Result<Line, String> {
     let &[time, operation, key, value] = words else {
         return Err("not four columns (seconds, operation, key bytes, value bytes)".into());
     };
-    // A hundred years are more than any trace and fit into 64 bits of nanoseconds.
+    // A hundred years: longer than any trace, and as nanoseconds it fits into 64 bits.
     let seconds =
         time.parse().ok().filter(|seconds: &f64| (0.0..=3e9).contains(seconds)).ok_or(format!("{time} is not a time in seconds"))?;
     let key_bytes = key.parse().ok().filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes));
@@ -69,7 +68,7 @@ fn line(words: &[&str]) -> Result<Line, String> {
 }
 
 impl Line {
-    /// The request that this line becomes for the key of this number.
+    /// The request of this line for key `number`.
     pub fn request(&self, number: u64, expiry_s: u32) -> crate::workload::Request {
         crate::workload::Request {
             operation: self.operation,
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_read_with_heading_and_remarks_and_starts_at_zero() {
+    fn headings_and_comments_are_skipped_and_times_start_at_zero() {
         let text = "time,op,key,value\n# recorded somewhere\n5.5, get, 19, 2\n5.5,SET,30,1000\n 6,delete,250,0\n";
         let lines = parse(text.as_bytes()).unwrap();
         assert_eq!(lines.iter().map(|line| line.at_ns).collect::<Vec<_>>(), [0, 0, 500_000_000]);
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_with_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         for (text, named) in [
             ("", "no request"),
             ("time,op,key,value\n", "no request"),

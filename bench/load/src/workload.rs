@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What is asked for: operations, keys and values.
+//! The workload: operations, keys and values.
 //!
-//! A reply can only be checked if the asker knows what must come back, without asking a table of everything that was ever stored. So a key
-//! and the size of its value are pure functions of the key's number, and a value is the beginning of a stream of bytes that belongs to
-//! its key: any number of clients, agents and earlier runs agree on all of them. Sizes over all keys follow the asked distributions.
+//! To check replies, a client needs the expected value of each key, but a table of all stored values would be too large. So a key and the
+//! size of its value are pure functions of the key's number. A value is the beginning of a byte stream that belongs to its key. So all
+//! clients, agents and earlier runs have the same values. The sizes over all keys follow the requested distributions.
 
 use crate::distributions::{Distribution, Rng};
 use crate::trace::Line;
@@ -49,17 +49,17 @@ impl FromStr for Operation {
 pub struct Request {
     pub operation: Operation,
     pub key: Key,
-    /// Of a set: what is stored. Of a get: what must come back if anything does; None if any length may.
+    /// Of a set: the value to store. Of a get: the expected value, if it is a hit; None if any length is right.
     pub value_bytes: Option<u32>,
     /// Of a set, in seconds; 0: never.
     pub expiry_s: u32,
 }
 
-/// A key: its number in decimal, filled up with zeros in front to its length.
+/// A key: its number in decimal, padded with leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub number: u64,
-    /// At least as many as the number has digits, at most KEY_BYTES_MAX.
+    /// The key's length: at least its number of digits, at most KEY_BYTES_MAX.
     pub bytes: u16,
 }
 
@@ -91,7 +91,7 @@ impl Key {
             })
     }
 
-    /// Appends the first `bytes` of this key's values.
+    /// Appends the first `bytes` of this key's value.
     pub fn write_value(&self, bytes: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + bytes as usize, 0);
@@ -100,7 +100,7 @@ impl Key {
         }
     }
 
-    /// Whether the bytes, which stand at `offset` in a value of this key, are the right ones.
+    /// True if `bytes` are right at `offset` of this key's value.
     pub fn matches_value(&self, offset: usize, bytes: &[u8]) -> bool {
         let mut at = offset;
         let mut rest = bytes;
@@ -121,19 +121,19 @@ impl Key {
     }
 }
 
-// What keeps the three uses of `mix` apart. Part of the agreement between clients: a new number is a new set of values.
+// Distinct salts for the three uses of `mix`. All clients must use the same salts: with a new salt, the expected values differ.
 const VALUE_SALT: u64 = 0x7661_6c75_6500_0001;
 const KEY_SIZE_SALT: u64 = 0x6b65_7900_0000_0002;
 const VALUE_SIZE_SALT: u64 = 0x7369_7a65_0000_0003;
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): neighbouring numbers give unrelated ones.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): adjacent numbers give unrelated results.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-/// The value of a distribution that belongs to a number, the same for everybody.
+/// The value that a distribution assigns to a number. It is the same in all clients.
 fn assigned(distribution: &Distribution, number: u64, salt: u64) -> f64 {
     // 53 bits, as a double has, and never zero: `quantile` takes (0, 1].
     let u = ((mix(number ^ salt) >> 11) + 1) as f64 / (1u64 << 53) as f64;
@@ -143,7 +143,7 @@ fn assigned(distribution: &Distribution, number: u64, salt: u64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     Uniform,
-    /// Key number r (from 0) is asked for in proportion to 1 / (r + 1)^exponent.
+    /// Key number r (from 0) is requested in proportion to 1 / (r + 1)^exponent.
     Zipf {
         exponent: f64,
     },
@@ -185,7 +185,7 @@ pub struct Mix {
     pub expiry_s: u32,
 }
 
-/// mutilate's presets and its defaults for the rest.
+/// mutilate's presets; `fixed` has its defaults.
 pub const PRESETS: [&str; 3] = ["fixed", "etc", "usr"];
 
 impl Mix {
@@ -212,7 +212,7 @@ impl Mix {
         }
     }
 
-    /// The key with this number; its length lies between what the largest number needs and KEY_BYTES_MAX.
+    /// The key with this number. Its length is at least the number of digits of the largest key number, and at most KEY_BYTES_MAX.
     pub fn key(&self, number: u64) -> Key {
         let largest = Key::new(self.keys - 1, 0).bytes;
         let drawn = assigned(&self.key_size, number, KEY_SIZE_SALT).clamp(f64::from(largest), f64::from(KEY_BYTES_MAX));
@@ -227,16 +227,16 @@ impl Mix {
         Request { operation, key: self.key(number), value_bytes: Some(self.value_bytes(number)), expiry_s: self.expiry_s }
     }
 
-    /// Sets for the keys from `first` on, each `stride`-th: what one of `stride` workers stores before the run.
+    /// Sets for every `stride`-th key from `first` on: the keys that one of `stride` workers stores before the run.
     pub fn preload(self, first: u64, stride: u64) -> impl Iterator<Item = Request> + Send {
         (first..self.keys).step_by(stride as usize).map(move |number| self.request(Operation::Set, number))
     }
 }
 
-/// The keys of a mix with the sizes of their values, worked out beforehand: drawing them costs logarithms, each time they are asked for.
+/// Precomputed sizes of keys and values. Computing them costs logarithms for each request.
 #[derive(Default)]
 pub struct Sizes {
-    /// By number; keys beyond are worked out when they are asked for.
+    /// By number. Sizes of further keys are computed on request.
     keys: Vec<(u16, u32)>,
 }
 
@@ -249,7 +249,7 @@ impl Sizes {
     }
 }
 
-/// An endless row of requests of a mix.
+/// An endless sequence of requests of a mix.
 pub struct Requests {
     mix: Mix,
     sizes: Arc<Sizes>,
@@ -258,14 +258,14 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Err: the mix makes no sense; a line that says why.
-    /// `sizes`: those of this mix, or none.
+    /// Err: a line that says why the mix is invalid.
+    /// `sizes`: those of this mix, or empty.
     pub fn new(mix: Mix, sizes: Arc<Sizes>, rng: Rng) -> Result<Self, String> {
         if mix.keys == 0 {
             return Err("a workload needs at least one key".into());
         }
         if !(0.0..=1.0).contains(&mix.update_ratio) {
-            return Err(format!("an update ratio of {} does not lie between 0 and 1", mix.update_ratio));
+            return Err(format!("an update ratio of {} is not between 0 and 1", mix.update_ratio));
         }
         let zipf = match mix.popularity {
             Popularity::Uniform => None,
@@ -284,7 +284,7 @@ impl Requests {
         }
     }
 
-    /// A line of a trace, for a key of this mix.
+    /// The request of a line of a trace, for a key of this mix.
     pub fn next_of(&mut self, line: &Line) -> Request {
         line.request(self.next_number(), self.mix.expiry_s)
     }
@@ -305,7 +305,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::distributions::tests::{bound, distance};
+    use crate::test_statistics::{bound, distance};
     use rand::SeedableRng as _;
 
     fn etc(keys: u64) -> Mix {
@@ -316,7 +316,7 @@ mod tests {
     fn sizes_over_all_keys_follow_their_distributions() {
         let mix = etc(200_000);
         let values: Vec<f64> = (0..mix.keys).map(|key| f64::from(mix.value_bytes(key))).collect();
-        // Sizes are whole bytes, rounded down.
+        // Drawn sizes are rounded down to whole bytes.
         let whole = |x: f64| mix.value_size.cdf((x.floor() + 1.0).next_down());
         assert!(distance(values, whole) < bound(mix.keys as usize));
         let keys: Vec<f64> = (0..mix.keys).map(|key| f64::from(mix.key(key).bytes)).collect();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ_and_know_their_text() {
+    fn keys_differ_and_match_their_text() {
         let mix = etc(20_000);
         let mut seen = std::collections::HashSet::new();
         for number in 0..mix.keys {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_known_from_any_part_of_it() {
+    fn a_value_matches_from_any_offset() {
         let key = Key::new(7, 30);
         let mut value = Vec::new();
         key.write_value(1001, &mut value);
@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn updates_come_as_often_as_asked() {
+    fn sets_have_the_requested_share() {
         let mut requests = Requests::new(etc(1000), Arc::default(), Rng::seed_from_u64(3)).unwrap();
         let sets = (0..100_000).filter(|_| requests.next_request().operation == Operation::Set).count();
         assert!((24_000..26_000).contains(&sets), "{sets}");
     }
 
     #[test]
-    fn sizes_worked_out_beforehand_are_the_same() {
+    fn precomputed_sizes_are_the_same() {
         let rng = || Rng::seed_from_u64(3);
         let mut plain = Requests::new(etc(1000), Arc::default(), rng()).unwrap();
         let mut quick = Requests::new(etc(1000), Arc::new(Sizes::new(&etc(1000))), rng()).unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_that_makes_no_sense_is_refused() {
+    fn an_invalid_mix_is_refused() {
         for mix in [Mix { keys: 0, ..etc(1) }, Mix { update_ratio: 1.5, ..etc(1) }, Mix { update_ratio: f64::NAN, ..etc(1) }] {
             assert!(Requests::new(mix, Arc::default(), Rng::seed_from_u64(0)).is_err());
         }

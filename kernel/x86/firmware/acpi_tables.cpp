@@ -9,7 +9,7 @@ void add_core(Madt& madt, std::uint32_t apic_id, std::uint32_t flags) {
   constexpr std::uint32_t enabled = 1;
   if (!(flags & enabled)) return;
   for (std::size_t i = 0; i < madt.core_count; ++i) {
-    if (madt.cores[i].apic_id == apic_id) return;  // the same core as xAPIC and as x2APIC entry
+    if (madt.cores[i].apic_id == apic_id) return;  // the same core, listed as xAPIC and as x2APIC
   }
   if (madt.core_count == madt.cores.size()) {
     ++madt.cores_refused;
@@ -18,7 +18,7 @@ void add_core(Madt& madt, std::uint32_t apic_id, std::uint32_t flags) {
   madt.cores[madt.core_count++] = {.apic_id = apic_id, .node = 0};
 }
 
-/// Calls `visit(type, entry)` for the entries of type and length that follow each other from `at` on.
+/// Calls `visit(type, entry)` for the consecutive entries of type and length from `at` on.
 template <typename Visit>
 void for_each_entry(const Bytes& table, std::size_t at, Visit visit) {
   while (at + 2 <= table.size()) {
@@ -75,7 +75,7 @@ std::uint32_t node_of_domain(const Nodes& nodes, std::uint32_t domain) {
 // --- Power
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-// The 64-bit description of a register if there is one, else the 32-bit port number (5.2.9).
+// The 64-bit description of a register if present, otherwise the 32-bit port number (5.2.9).
 Register fadt_register(const Bytes& fadt, std::size_t port_offset, std::size_t general_offset) {
   const auto space = fadt.read<std::uint8_t>(general_offset);
   const auto address = fadt.read<std::uint64_t>(general_offset + 4);
@@ -135,9 +135,9 @@ void read_slit(const Bytes& table, Nodes& nodes) {
 }
 
 unsigned Nodes::distance(unsigned from, unsigned to) const {
-  constexpr unsigned own = 10, other = 20, least = 10;  // 5.2.17: below 10 is reserved
+  constexpr unsigned own = 10, other = 20, distance_min = 10;  // 5.2.17: below 10 is reserved
   if (from == to) return own;
-  if (from >= count || to >= count || distances[from][to] < least) return other;
+  if (from >= count || to >= count || distances[from][to] < distance_min) return other;
   return distances[from][to];
 }
 
@@ -155,7 +155,7 @@ Fadt read_fadt(const Bytes& fadt) {
   if (flags & reset_supported) {
     found.reset = {.space = static_cast<Register::Space>(fadt.read<std::uint8_t>(116)), .address = fadt.read<std::uint64_t>(120)};
     found.reset_value = fadt.read<std::uint8_t>(128);
-    if (fadt.read<std::uint8_t>(116) > 1) found.reset.address = 0;  // in PCI configuration space: the other ways will do
+    if (fadt.read<std::uint8_t>(116) > 1) found.reset.address = 0;  // in PCI configuration space: the other ways to reset suffice
   }
   const auto dsdt64 = fadt.read<std::uint64_t>(140);
   found.dsdt = dsdt64 != 0 ? dsdt64 : fadt.read<std::uint32_t>(40);
@@ -171,7 +171,7 @@ SoftOff find_soft_off(const Bytes& aml) {
                                    (at >= 2 && all[at - 1] == '\\' && aml.read<std::uint8_t>(at - 2) == name_op));
     if (!named || aml.read<std::uint8_t>(at + 4) != package_op) continue;
     auto next = at + 5;
-    next += 1 + (aml.read<std::uint8_t>(next) >> 6);  // package length: the top bits say how many more bytes it has
+    next += 1 + (aml.read<std::uint8_t>(next) >> 6);  // package length: the top two bits give the number of further bytes
     const auto elements = aml.read<std::uint8_t>(next++);
     const auto element = [&](std::uint8_t& value) {
       const auto code = aml.read<std::uint8_t>(next++);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What ACPI's tables say, as plain computation (ACPI 6.5, chapter 5).
+// Parses ACPI's tables as plain computation (ACPI 6.5, chapter 5).
 //
-// Firmware is somebody else's code, and a table with a wrong length must not stop a machine that could run. So nothing in a table is
-// trusted: reads beyond its end give 0, every list has a bound, an entry that makes no sense ends the list that it stands in. Where the
-// tables lie is acpi.cpp's business; so tests can bring their own.
+// A table with a wrong length must not stop a machine that could run. So nothing in a table is trusted: reads beyond its end give 0, every
+// list has a bound, and an invalid entry ends its list. acpi.cpp finds the tables, so that tests can supply their own.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@
 
 namespace neap::x86::acpi {
 
-/// Bytes of a table, with reads that cannot leave it: beyond the end everything is 0.
+/// Bytes of a table, with bounded reads: beyond the end everything is 0.
 class Bytes {
  public:
   Bytes() = default;
@@ -59,9 +58,9 @@ struct Core {
 
 /// The MADT (5.2.12).
 struct Madt {
-  std::array<Core, machine::cores_max> cores{};  ///< usable ones, each APIC id once, in firmware's order
+  std::array<Core, machine::cores_max> cores{};  ///< usable ones, each APIC id once, in the order of the table
   std::size_t core_count = 0;
-  std::size_t cores_refused = 0;  ///< beyond the array
+  std::size_t cores_refused = 0;  ///< beyond the array's size
   std::uint64_t local_apic = 0;
   bool legacy_devices = false;
 };
@@ -73,24 +72,24 @@ struct NodeMemory {
   std::uint32_t node;
 };
 
-/// SRAT and SLIT (5.2.16, 5.2.17), with firmware's numbers of nodes ("proximity domains") made dense, in their order.
+/// SRAT and SLIT (5.2.16, 5.2.17). Firmware's numbers of nodes ("proximity domains") are made dense, in the same order.
 struct Nodes {
   static constexpr std::size_t memory_max = 256;
   std::array<NodeMemory, memory_max> memory{};
   std::size_t memory_count = 0;
   std::array<std::uint32_t, machine::nodes_max> domains{};                                   ///< firmware's number of each node
-  std::size_t count = 0;                                                                     ///< 0: firmware says nothing
-  std::size_t refused = 0;                                                                   ///< entries beyond what the arrays hold
+  std::size_t count = 0;                                                                     ///< 0: no table
+  std::size_t refused = 0;                                                                   ///< entries beyond the arrays' sizes
   std::array<std::array<std::uint8_t, machine::nodes_max>, machine::nodes_max> distances{};  ///< 0: unknown
 
   [[nodiscard]] unsigned distance(unsigned from, unsigned to) const;
 };
-/// `cores` get their nodes.
+/// Sets the nodes of `cores`.
 void read_srat(const Bytes& table, std::span<Core> cores, Nodes& nodes);
-/// After `read_srat`.
+/// MUST be called after `read_srat`.
 void read_slit(const Bytes& table, Nodes& nodes);
 
-/// A register as ACPI describes it (5.2.3.2); `address` 0: there is none.
+/// A register as ACPI describes it (5.2.3.2); `address` 0: absent.
 struct Register {
   enum class Space : std::uint8_t { memory = 0, port = 1 };
   Space space;
@@ -102,7 +101,7 @@ struct Fadt {
   Register power_timer;  ///< 3.579545 MHz
   bool power_timer_32_bits;
   Register power_control_a, power_control_b;
-  std::uint16_t smi_command_port;  ///< 0: ACPI mode needs no switching on
+  std::uint16_t smi_command_port;  ///< 0: ACPI mode is always on
   std::uint8_t acpi_enable_value;
   Register reset;
   std::uint8_t reset_value;
@@ -111,7 +110,7 @@ struct Fadt {
 };
 [[nodiscard]] Fadt read_fadt(const Bytes& table);
 
-/// How to switch off, from a DSDT or SSDT.
+/// The power-off values of a DSDT or SSDT.
 struct SoftOff {
   bool soft_off_known = false;
   std::uint8_t soft_off_type_a = 0, soft_off_type_b = 0;

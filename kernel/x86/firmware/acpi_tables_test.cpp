@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// ACPI tables as firmware writes them, and as it should not.
+// Well-formed and damaged ACPI tables.
 #include "kernel/x86/firmware/acpi_tables.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace neap::x86::acpi {
 namespace {
 
-/// A table in the making, little-endian; its memory ends where the table does, so that the address sanitizer sees a read beyond.
+/// A table under construction, little-endian. Its memory ends with the table, so that the address sanitizer finds a read beyond it.
 class TableWriter {
  public:
   explicit TableWriter(std::size_t bytes_before_entries) : bytes_(bytes_before_entries) {}
@@ -21,7 +21,7 @@ class TableWriter {
     std::memcpy(bytes_.data() + offset, &value, sizeof value);
     return *this;
   }
-  /// An entry of `length` bytes, whose fields are then put at its begin plus their offset.
+  /// Adds an entry of `length` bytes. Its fields are then written at its start plus their offset.
   std::size_t entry(std::uint8_t type, std::uint8_t length) {
     const std::size_t at = bytes_.size();
     bytes_.resize(at + std::max<std::size_t>(length, 2));
@@ -64,13 +64,13 @@ void with_table(const std::vector<std::byte>& bytes, Use use) {
 
 constexpr std::size_t madt_entries = 44, srat_entries = 48;
 
-TEST(Madt, UsableCoresEachOnceInFirmwaresOrder) {
+TEST(Madt, UsableCoresAreListedOnceInTheTablesOrder) {
   TableWriter table(madt_entries);
   table.put(36, 0xfee00000).put(40, std::uint32_t{1});
   table.core(4);
   table.core(2);
   table.core(7, 0);      // disabled
-  table.x2apic_core(2);  // named twice
+  table.x2apic_core(2);  // listed twice
   table.x2apic_core(300);
   const std::size_t at = table.entry(5, 12);
   table.put(at + 4, std::uint64_t{0x1'0000'0000});
@@ -80,11 +80,11 @@ TEST(Madt, UsableCoresEachOnceInFirmwaresOrder) {
   EXPECT_EQ(madt.cores[0].apic_id, 4U);
   EXPECT_EQ(madt.cores[1].apic_id, 2U);
   EXPECT_EQ(madt.cores[2].apic_id, 300U);
-  EXPECT_EQ(madt.local_apic, 0x1'0000'0000U) << "the 64-bit address replaces the other";
+  EXPECT_EQ(madt.local_apic, 0x1'0000'0000U) << "the 64-bit address replaces the 32-bit one";
   EXPECT_TRUE(madt.legacy_devices);
 }
 
-TEST(Madt, MoreCoresThanWeKeepAreCounted) {
+TEST(Madt, CoresBeyondTheLimitAreCounted) {
   TableWriter table(madt_entries);
   for (std::uint32_t i = 0; i < machine::cores_max + 5; ++i) table.x2apic_core(1000 + i);
   Madt madt;
@@ -93,7 +93,7 @@ TEST(Madt, MoreCoresThanWeKeepAreCounted) {
   EXPECT_EQ(madt.cores_refused, 5U);
 }
 
-TEST(Madt, AnEntryOfNoLengthOrBeyondTheEndEndsTheList) {
+TEST(Madt, AnEntryWithoutLengthOrBeyondTheEndEndsTheList) {
   for (const std::uint8_t length : {0, 1, 200}) {
     TableWriter table(madt_entries);
     table.core(1);
@@ -114,15 +114,15 @@ struct TwoNodes {
   }
 };
 
-// Firmware numbers nodes as it likes; ours have no gaps, in the same order.
-TEST(Srat, NodesAreDenseAndCoresAndMemoryFindTheirs) {
+// Firmware's node numbers may have gaps. Ours have none, in the same order.
+TEST(Srat, NodesAreDenseAndAssignedToCoresAndMemory) {
   TableWriter table(srat_entries);
   table.near_core(0x1'00'02, 0);
   table.near_core(7, 1);
   table.near_x2apic_core(0x1'00'02, 300);
   table.near_memory(0x1'00'02, 0x1'0000'0000, 0x1000);
   table.near_memory(7, 0, 0x8000'0000);
-  table.near_memory(9, 0x10'0000'0000, 0x1000, 0);  // not enabled: place for memory to be plugged in
+  table.near_memory(9, 0x10'0000'0000, 0x1000, 0);  // not enabled: for memory that may be plugged in
   table.near_memory(7, 0xffff'ffff'ffff'f000, ~std::uint64_t{0});
   const TwoNodes read(table.bytes());
   ASSERT_EQ(read.nodes.count, 2U);
@@ -137,7 +137,7 @@ TEST(Srat, NodesAreDenseAndCoresAndMemoryFindTheirs) {
   EXPECT_EQ(read.nodes.memory[2].end, ~std::uint64_t{0}) << "a length that wraps around ends at the top";
 }
 
-TEST(Srat, MoreNodesThanWeKeepAreCountedAndTheirCoresOnNodeZero) {
+TEST(Srat, NodesBeyondTheLimitAreCountedAndTheirCoresGetNodeZero) {
   TableWriter table(srat_entries);
   for (std::uint32_t domain = 0; domain < machine::nodes_max + 3; ++domain) table.near_memory(domain, domain * 0x1000ULL, 0x1000);
   table.near_core(machine::nodes_max + 1, 1);
@@ -147,7 +147,7 @@ TEST(Srat, MoreNodesThanWeKeepAreCountedAndTheirCoresOnNodeZero) {
   EXPECT_EQ(read.cores[1].node, 0U);
 }
 
-TEST(Slit, DistancesAreFirmwaresOrAGuessWhereItSaysNothing) {
+TEST(Slit, DistancesAreTheTablesOrADefault) {
   TableWriter srat(srat_entries);
   for (const std::uint32_t domain : {0U, 2U, 5U}) srat.near_memory(domain, domain * 0x1000ULL, 0x1000);
   TwoNodes read(srat.bytes());
@@ -162,10 +162,10 @@ TEST(Slit, DistancesAreFirmwaresOrAGuessWhereItSaysNothing) {
   EXPECT_EQ(read.nodes.distance(0, 2), 20U) << "the matrix has no domain 5";
   slit.put(36, ~std::uint64_t{0});
   with_table(slit.bytes(), [&](const Bytes& bytes) { read_slit(bytes, read.nodes); });
-  EXPECT_EQ(read.nodes.distance(1, 0), 22U) << "an absurd count changes nothing";
+  EXPECT_EQ(read.nodes.distance(1, 0), 22U) << "an invalid count changes nothing";
 }
 
-TEST(Fadt, RegistersInTheirWideFormWinAndUnknownSpacesAreNotUsed) {
+TEST(Fadt, WideRegistersHavePriorityAndUnknownSpacesAreNotUsed) {
   TableWriter table(244);
   table.put(76, std::uint32_t{0x608}).put(64, std::uint32_t{0x604}).put(112, std::uint32_t{1U << 8 | 1U << 10});
   table.put(208, std::uint8_t{0}).put(212, std::uint64_t{0xfed0'0000});
@@ -188,7 +188,7 @@ std::vector<std::byte> aml(std::initializer_list<int> values) {
   return bytes;
 }
 
-TEST(SoftOff, IsTheConstantPackageAndNothingThatLooksSimilar) {
+TEST(SoftOff, IsOnlyTheConstantPackage) {
   with_table(aml({0x08, '_', 'S', '5', '_', 0x12, 0x06, 0x04, 0x0a, 0x05, 0x0a, 0x07, 0x00, 0x00}), [](const Bytes& bytes) {
     const SoftOff off = find_soft_off(bytes);
     EXPECT_TRUE(off.soft_off_known);
@@ -206,9 +206,9 @@ TEST(SoftOff, IsTheConstantPackageAndNothingThatLooksSimilar) {
   });
 }
 
-// Good tables with some bytes changed or the end cut off: nothing is read beyond the end (the address sanitizer looks), every list stays in
+// Valid tables with some bytes changed or the end cut off. The address sanitizer finds reads beyond the end, and every list stays within
 // its bounds.
-TEST(AcpiTables, DamageIsSurvived) {
+TEST(AcpiTables, DamagedTablesAreReadWithinBounds) {
   TableWriter madt_table(madt_entries), srat_table(srat_entries), fadt_table(244), slit_table(44 + 4);
   for (std::uint8_t core = 0; core < 20; ++core) madt_table.core(core);
   for (std::uint8_t core = 0; core < 20; ++core) srat_table.near_core(core % 3, core);

@@ -50,7 +50,7 @@ Identity identify(power::CpuAccess& cpu) noexcept {
 
 std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept {
   const bool intel = is_intel(cpu);
-  // Intel's register holds what CPUID last put there.
+  // On Intel CPUs the register holds the value of the last CPUID, after a write of zero.
   if (intel) {
     if (!cpu.write_msr(signature_msr, 0)) return std::nullopt;
     (void)cpu.cpuid(1, 0);
@@ -64,11 +64,11 @@ std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept {
 bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexcept {
   if (!identity.intel || identity.family != 6 || identity.hypervisor) return false;
   constexpr std::uint16_t any_stepping = 0xffff;
-  struct Mended {
+  struct FixedIn {
     std::uint16_t model, stepping;
     std::uint32_t microcode;  // the first revision without the erratum
   };
-  constexpr Mended list[] = {
+  constexpr FixedIn list[] = {
       {0x3c, any_stepping, 0x22},        // Haswell
       {0x3f, 2, 0x3a},                   // Haswell-EP
       {0x3f, 4, 0x0f},                   // Haswell-EX
@@ -88,7 +88,7 @@ bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexce
       {0x8e, any_stepping, 0x52},  // Kaby Lake
       {0x9e, any_stepping, 0x52},
   };
-  return std::ranges::any_of(list, [&](const Mended& entry) {
+  return std::ranges::any_of(list, [&](const FixedIn& entry) {
     return entry.model == identity.model && (entry.stepping == any_stepping || entry.stepping == identity.stepping) &&
            microcode < entry.microcode;
   });

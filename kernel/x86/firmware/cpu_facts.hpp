@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// What one wants to know of a CPU before one believes a measurement: which one it is, its microcode, and how often firmware took it away.
+// CPU identity, microcode revision and SMI count: the context of any measurement.
 //
-// A system management interrupt stops a core for tens or hundreds of microseconds without a trace in any log of ours; the CPU counts them.
+// A system management interrupt stops a core for tens or hundreds of microseconds and leaves no trace in our logs, but the CPU counts them.
 #pragma once
 
 #include <array>
@@ -13,21 +13,20 @@
 namespace neap::x86::cpu_facts {
 
 struct Identity {
-  std::array<char, 49> name{};  ///< the brand string, without blanks around it; empty if there is none
+  std::array<char, 49> name{};  ///< the brand string without surrounding blanks; empty if there is none
   std::uint16_t family = 0, model = 0, stepping = 0;
   bool intel = false, amd = false, hypervisor = false;
 };
 [[nodiscard]] Identity identify(power::CpuAccess& cpu) noexcept;
 
-/// Revision of the microcode that is loaded (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). None where nothing sensible
-/// answers.
+/// Revision of the loaded microcode (SDM 3A, 10.11.7.1; AMD has it in the low half of the same MSR). None if the value makes no sense.
 [[nodiscard]] std::optional<std::uint32_t> microcode(power::CpuAccess& cpu) noexcept;
 
-/// True if the timer's TSC-deadline mode may fail once IA32_TSC_ADJUST was written, which cores do as they start: an erratum that later
-/// microcode mends. Models, steppings and revisions as Linux has them (arch/x86/kernel/apic/apic.c, deadline_match).
+/// True if the timer's TSC-deadline mode may fail once IA32_TSC_ADJUST was written, which every core does when it starts. Later microcode
+/// fixes this erratum. Models, steppings and revisions are Linux's (arch/x86/kernel/apic/apic.c, deadline_match).
 [[nodiscard]] bool deadline_may_fail(const Identity& identity, std::uint32_t microcode) noexcept;
 
-/// System management interrupts since reset that this core took (SDM 4, MSR_SMI_COUNT, 34h). None on CPUs that are not Intel's, on models
+/// System management interrupts that this core took since reset (SDM 4, MSR_SMI_COUNT, 34h). None on CPUs not made by Intel, on models
 /// before Nehalem, and under a hypervisor, which answers zero.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts(power::CpuAccess& cpu) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What firmware leaves behind, in tables: CPU, MTRRs, PCI Express, IOMMUs.
+// Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, as tables.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ void name_cpu(FakeCpu& cpu, std::string text) {
   }
 }
 
-TEST(CpuFacts, NamesTheCpuWithoutItsBlanks) {
+TEST(CpuFacts, NameHasNoSurroundingBlanks) {
   auto cpu = power::test::sandy_bridge_ep();
   name_cpu(cpu, "  Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
   const auto found = cpu_facts::identify(cpu);
@@ -42,7 +42,7 @@ TEST(CpuFacts, NamesTheCpuWithoutItsBlanks) {
   EXPECT_FALSE(found.hypervisor);
 }
 
-TEST(CpuFacts, ANameOfFullLengthAndOneWithControlBytesAreKeptInBounds) {
+TEST(CpuFacts, NamesOfFullLengthAndWithControlBytesStayInBounds) {
   auto cpu = power::test::sandy_bridge_ep();
   name_cpu(cpu, std::string(48, 'x'));
   EXPECT_EQ(std::string(cpu_facts::identify(cpu).name.data()), std::string(48, 'x'));
@@ -59,7 +59,7 @@ TEST(CpuFacts, IntelsMicrocodeRevisionIsTheUpperHalfAfterAWriteOfZero) {
   EXPECT_EQ(cpu.writes[0], (std::pair<std::uint32_t, std::uint64_t>{0x8b, 0}));
 }
 
-TEST(CpuFacts, OthersHaveItInTheLowerHalfAndItIsNotWritten) {
+TEST(CpuFacts, OtherCpusHaveTheRevisionInTheLowerHalfAndNoWrite) {
   FakeCpu cpu;
   cpu.vendor("AuthenticAMD", 13);
   cpu.msrs[0x8b] = 0x0a20'1210;
@@ -74,14 +74,14 @@ TEST(CpuFacts, AZeroOrAFaultIsNoRevision) {
   EXPECT_EQ(cpu_facts::microcode(cpu), std::nullopt);
 }
 
-TEST(CpuFacts, SystemManagementInterruptsAreCountedWhereTheCpuCountsThem) {
+TEST(CpuFacts, SystemManagementInterruptsAreReadOnlyFromCpusThatCountThem) {
   auto cpu = power::test::sandy_bridge_ep();
   EXPECT_EQ(cpu_facts::system_management_interrupts(cpu), std::nullopt) << "the MSR faults";
   cpu.msrs[0x34] = 0xffff'ffff'0000'0011;  // the upper half is reserved
   EXPECT_EQ(cpu_facts::system_management_interrupts(cpu), 0x11U);
   auto emulated = power::test::emulated("GenuineIntel");
   emulated.msrs[0x34] = 0;
-  EXPECT_EQ(cpu_facts::system_management_interrupts(emulated), std::nullopt) << "an emulator's zero is no count";
+  EXPECT_EQ(cpu_facts::system_management_interrupts(emulated), std::nullopt) << "an emulator's zero is not a count";
   FakeCpu other;
   other.vendor("AuthenticAMD", 13);
   other.msrs[0x34] = 5;
@@ -107,8 +107,8 @@ FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64
 
 constexpr std::uint64_t on_uncached = 0xc00, on_write_back = 0xc06;
 
-// 16 GiB as firmware with uncached as default covers them: 0 to 2 GiB, and 4 to 18 GiB by pieces.
-TEST(MemoryTypes, RamThatIsCoveredIsWriteBack) {
+// 16 GiB covered as by firmware whose default is uncached: 0 to 2 GiB, and 4 to 18 GiB in pieces.
+TEST(MemoryTypes, CoveredRamIsWriteBack) {
   auto cpu = with_mtrrs(on_uncached, {{0 | 6, mask_of(2 * gibibyte)},
                                       {4 * gibibyte | 6, mask_of(4 * gibibyte)},
                                       {8 * gibibyte | 6, mask_of(8 * gibibyte)},
@@ -123,7 +123,7 @@ TEST(MemoryTypes, RamThatIsCoveredIsWriteBack) {
   }
 }
 
-TEST(MemoryTypes, APieceThatWasLeftOutIsFound) {
+TEST(MemoryTypes, AMissingPieceIsFound) {
   auto cpu = with_mtrrs(on_uncached, {{0 | 6, mask_of(2 * gibibyte)}, {4 * gibibyte | 6, mask_of(4 * gibibyte)}});
   const auto slow = mtrr::first_slow(mtrr::read(cpu), 4 * gibibyte, 9 * gibibyte);
   EXPECT_EQ(slow.first, 8 * gibibyte);
@@ -131,7 +131,7 @@ TEST(MemoryTypes, APieceThatWasLeftOutIsFound) {
   EXPECT_EQ(slow.type, mtrr::Type::uncached);
 }
 
-TEST(MemoryTypes, AnUncachedHoleWinsOverThePieceAroundIt) {
+TEST(MemoryTypes, AnUncachedHoleOverridesThePieceAroundIt) {
   auto cpu = with_mtrrs(on_uncached, {{0 | 6, mask_of(4 * gibibyte)}, {3 * gibibyte | 0, mask_of(gibibyte)}});
   const auto ranges = mtrr::read(cpu);
   const auto slow = mtrr::first_slow(ranges, 1 << 20, 4 * gibibyte);
@@ -140,12 +140,12 @@ TEST(MemoryTypes, AnUncachedHoleWinsOverThePieceAroundIt) {
   EXPECT_EQ(mtrr::first_slow(ranges, 1 << 20, 3 * gibibyte).first, 3 * gibibyte);
 }
 
-TEST(MemoryTypes, WriteThroughWinsOverWriteBack) {
+TEST(MemoryTypes, WriteThroughOverridesWriteBack) {
   auto cpu = with_mtrrs(on_write_back, {{0 | 6, mask_of(4 * gibibyte)}, {gibibyte | 4, mask_of(gibibyte)}});
   EXPECT_EQ(mtrr::type_at(mtrr::read(cpu), gibibyte), mtrr::Type::write_through);
 }
 
-TEST(MemoryTypes, MtrrsThatAreOffMakeAllUncached) {
+TEST(MemoryTypes, DisabledMtrrsMakeAllMemoryUncached) {
   auto cpu = with_mtrrs(0x006, {{0 | 6, mask_of(4 * gibibyte)}});
   const auto ranges = mtrr::read(cpu);
   EXPECT_TRUE(ranges.there);
@@ -153,20 +153,20 @@ TEST(MemoryTypes, MtrrsThatAreOffMakeAllUncached) {
   EXPECT_EQ(mtrr::type_at(ranges, gibibyte), mtrr::Type::uncached);
 }
 
-TEST(MemoryTypes, TwoCoresDifferWhereOneRangeDoes) {
+TEST(MemoryTypes, CoresDifferIfOneRangeDiffers) {
   auto one = with_mtrrs(on_uncached, {{0 | 6, mask_of(4 * gibibyte)}});
   auto other = with_mtrrs(on_uncached, {{0 | 6, mask_of(2 * gibibyte)}});
   EXPECT_EQ(mtrr::read(one).fingerprint, mtrr::read(one).fingerprint);
   EXPECT_NE(mtrr::read(one).fingerprint, mtrr::read(other).fingerprint);
 }
 
-TEST(MemoryTypes, NoFeatureNoFaultNoClaim) {
+TEST(MemoryTypes, WithoutTheFeatureNothingIsReported) {
   auto cpu = power::test::sandy_bridge_ep();
   EXPECT_FALSE(mtrr::read(cpu).there);
   cpu.leaves[{1, 0}].edx |= 1 << 12;
   EXPECT_FALSE(mtrr::read(cpu).there) << "the MSRs fault";
   auto many = with_mtrrs(on_write_back, {});
-  many.msrs[0xfe] = 0xff;  // as many as the field can say
+  many.msrs[0xfe] = 0xff;  // the field's maximum
   EXPECT_LE(mtrr::read(many).count, mtrr::variable_max);
 }
 
@@ -178,7 +178,7 @@ std::string text_of(const pcie::Link& link) {
   return std::string(line.text());
 }
 
-TEST(Pcie, ACardInAGoodSlot) {
+TEST(Pcie, AGoodSlotIsDescribed) {
   // Payload 256 of 512, read requests of 512, x8 at 5 GT/s.
   const auto link =
       pcie::decode({.device_capabilities = 0x10008cc2, .device_control = 0x2830, .link_control = 0x40, .link_status = 0x1082});
@@ -186,26 +186,26 @@ TEST(Pcie, ACardInAGoodSlot) {
   EXPECT_EQ(pcie::megabits_per_second(link), 32'000U);
 }
 
-TEST(Pcie, ANarrowSlotAndALinkThatSleeps) {
+TEST(Pcie, ANarrowSlotWithAspmIsDescribed) {
   const auto link = pcie::decode({.device_capabilities = 2, .device_control = 0, .link_control = 3, .link_status = 0x41});
   EXPECT_EQ(text_of(link), "x4 at 2.5 GT/s, payload 128 of 512 bytes, read requests of 128 bytes, ASPM L0s and L1");
   EXPECT_EQ(pcie::megabits_per_second(link), 8'000U);
 }
 
-TEST(Pcie, AVirtualLinkClaimsNothing) {
+TEST(Pcie, AVirtualLinkHasNoSpeed) {
   const auto link = pcie::decode({});
   EXPECT_EQ(pcie::megabits_per_second(link), 0U);
-  EXPECT_TRUE(text_of(link).starts_with("no link speed given"));
+  EXPECT_TRUE(text_of(link).starts_with("no link speed reported"));
   EXPECT_EQ(pcie::megabits_per_second(pcie::decode({.link_status = 0x8f})), 0U) << "a speed that nobody has defined yet";
 }
 
-TEST(Pcie, APayloadLargerThanThePortsIsBroughtDownAndNothingElseIs) {
+TEST(Pcie, OnlyAPayloadLargerThanThePortsIsReduced) {
   EXPECT_EQ(pcie::payload_matched(0x2850, 0x0020), 0x2830) << "512 to 256";
   EXPECT_EQ(pcie::payload_matched(0x2830, 0x0020), 0x2830);
   EXPECT_EQ(pcie::payload_matched(0x2810, 0x00a0), 0x2810) << "smaller is allowed";
 }
 
-TEST(Pcie, WindowsThatMakeNoSenseAreRefused) {
+TEST(Pcie, InvalidWindowsAreRefused) {
   const std::vector<machine::MemoryRange> ram{{.physical = 1 << 20, .bytes = 2 * gibibyte, .node = 0}};
   const pcie::Window good{.base = 0xb0000000, .segment = 0, .first_bus = 0, .last_bus = 255};
   EXPECT_EQ(pcie::window_problem(good, {}, ram), nullptr);
@@ -220,7 +220,7 @@ TEST(Pcie, WindowsThatMakeNoSenseAreRefused) {
                           pcie::Window{.base = 0xffff'ffff'fff0'0000, .segment = 0, .first_bus = 0, .last_bus = 255}}) {
     EXPECT_NE(pcie::window_problem(bad, {}, ram), nullptr) << std::hex << bad.base;
   }
-  // The piece of the window that is used counts, not where bus 0 would be.
+  // The used part of the window counts, not the address of bus 0.
   const pcie::Window high{.base = 0x40000000, .segment = 0, .first_bus = 0xf0, .last_bus = 0xff};
   EXPECT_NE(pcie::window_problem(high, {}, ram), nullptr);
   const std::vector<machine::MemoryRange> little{{.physical = 1 << 20, .bytes = 1025 << 20, .node = 0}};
@@ -257,7 +257,7 @@ TEST(Remapping, UnitsAreFoundAmongOtherStructures) {
   EXPECT_EQ(units.refused, 0U);
 }
 
-TEST(Remapping, ATableThatLiesIsReadToItsEndAndNoFurther) {
+TEST(Remapping, ADamagedTableIsReadWithinBounds) {
   EXPECT_EQ(remapping::find_units({}).count, 0U);
   auto endless = table_of({{0, unit_at(0xfed90000)}, {0, {}}});
   endless[endless.size() - 2] = std::byte{0};  // a length of 0
@@ -275,7 +275,7 @@ TEST(Remapping, ATableThatLiesIsReadToItsEndAndNoFurther) {
   EXPECT_EQ(remapping::find_units(many).refused, 3U);
 }
 
-// A unit that does what it is told some looks later, and notes what it must not be told.
+// A unit that executes a command after some reads, and records invalid commands.
 class FakeUnit final : public remapping::Registers {
  public:
   std::uint32_t status = 0, protected_memory = 0;
@@ -296,7 +296,7 @@ class FakeUnit final : public remapping::Registers {
   void write(std::uint32_t offset, std::uint32_t value) noexcept override {
     writes.emplace_back(offset, value);
     looks_ = 0;
-    if (offset == 0x18) pending_ = (status & 0x69000000) | value;  // the one-shot bits of the status stay what they are
+    if (offset == 0x18) pending_ = (status & 0x69000000) | value;  // the one-shot bits of the status keep their values
     if (offset == 0x64 && !stuck) protected_memory = value & 0x80000000 ? protected_memory : 0;
   }
   void pause() noexcept override { ++pauses; }
@@ -308,7 +308,7 @@ class FakeUnit final : public remapping::Registers {
 
 constexpr std::uint32_t translation_on = 1U << 31, root_set = 1U << 30, queue_on = 1U << 26, interrupts_on = 1U << 25, table_set = 1U << 24;
 
-TEST(Remapping, AUnitThatIsOffIsNotWrittenTo) {
+TEST(Remapping, ADisabledUnitIsNotWritten) {
   FakeUnit unit;
   unit.status = root_set | table_set;
   const auto found = remapping::turn_off(unit);
@@ -316,7 +316,7 @@ TEST(Remapping, AUnitThatIsOffIsNotWrittenTo) {
   EXPECT_TRUE(unit.writes.empty());
 }
 
-TEST(Remapping, WhatFirmwareLeftOnGoesOffOneByOneTranslationFirst) {
+TEST(Remapping, FeaturesAreTurnedOffOneByOneTranslationFirst) {
   FakeUnit unit;
   unit.status = translation_on | root_set | queue_on | interrupts_on | table_set;
   unit.protected_memory = 0x80000001;
@@ -327,10 +327,10 @@ TEST(Remapping, WhatFirmwareLeftOnGoesOffOneByOneTranslationFirst) {
   EXPECT_EQ(unit.protected_memory, 0U);
   const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected{
       {0x18, queue_on | interrupts_on}, {0x18, queue_on}, {0x18, 0}, {0x64, 0x00000001}};
-  EXPECT_EQ(unit.writes, expected) << "no command bit that does something once may be set again";
+  EXPECT_EQ(unit.writes, expected) << "a one-shot command bit must not be set again";
 }
 
-TEST(Remapping, AUnitThatDoesNotObeyIsGivenUp) {
+TEST(Remapping, AUnitThatDoesNotRespondIsGivenUp) {
   FakeUnit unit;
   unit.status = translation_on;
   unit.stuck = true;
@@ -339,7 +339,7 @@ TEST(Remapping, AUnitThatDoesNotObeyIsGivenUp) {
   EXPECT_EQ(unit.pauses, remapping::waits_max);
 }
 
-TEST(Remapping, WhereNothingAnswersNothingIsWritten) {
+TEST(Remapping, AnAbsentUnitIsNotWritten) {
   FakeUnit unit;
   unit.gone = true;
   const auto found = remapping::turn_off(unit);
@@ -348,7 +348,7 @@ TEST(Remapping, WhereNothingAnswersNothingIsWritten) {
   EXPECT_TRUE(unit.writes.empty());
 }
 
-TEST(CpuFacts, DeadlineAlarmsFailUntilTheMicrocodeIsMended) {
+TEST(CpuFacts, DeadlineAlarmsFailUntilTheMicrocodeIsFixed) {
   const auto may_fail = [](std::uint16_t model, std::uint16_t stepping, std::uint32_t microcode) {
     cpu_facts::Identity identity;
     identity.intel = true;
@@ -365,9 +365,9 @@ TEST(CpuFacts, DeadlineAlarmsFailUntilTheMicrocodeIsMended) {
   EXPECT_FALSE(may_fail(0x4f, 1, 0x0b000020));
   EXPECT_TRUE(may_fail(0x55, 4, 0x02000013));
   EXPECT_FALSE(may_fail(0x55, 7, 0)) << "Cascade Lake";
-  EXPECT_FALSE(may_fail(0x2d, 7, 0)) << "Sandy Bridge-EP has no such erratum";
+  EXPECT_FALSE(may_fail(0x2d, 7, 0)) << "Sandy Bridge-EP does not have this erratum";
   cpu_facts::Identity guest{.family = 6, .model = 0x3c, .intel = true, .hypervisor = true};
-  EXPECT_FALSE(cpu_facts::deadline_may_fail(guest, 0)) << "its timer is the hypervisor's";
+  EXPECT_FALSE(cpu_facts::deadline_may_fail(guest, 0)) << "the hypervisor provides its timer";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/panic.hpp"
 #include "kernel/x86/firmware/cpu_facts.hpp"
 #include "kernel/x86/power/encodings.hpp"
 
@@ -19,7 +20,10 @@ constexpr std::uint64_t status_valid = bit(63), status_overflow = bit(62), statu
 constexpr std::uint64_t all_ones = ~std::uint64_t{0};
 constexpr std::uint32_t registers_of_bank = 4;
 
-std::uint32_t of_bank(std::uint32_t first, unsigned bank) { return first + registers_of_bank * bank; }
+std::uint32_t of_bank(std::uint32_t first, unsigned bank) {
+  require(bank < banks_max, "machine check: no such bank", bank);
+  return first + registers_of_bank * bank;
+}
 
 }  // namespace
 
@@ -29,7 +33,7 @@ Banks find_banks(power::CpuAccess& cpu) noexcept {
   const auto capabilities = cpu.read_msr(msr::global_capabilities);
   if (!capabilities) return {};
   const auto identity = cpu_facts::identify(cpu);
-  // 16.8: before Nehalem bank 0's control register is the platform's.
+  // 16.8: before Nehalem, bank 0's control register belongs to the platform.
   constexpr std::uint16_t nehalem = 0x1a;
   const bool platform_bank = identity.intel && identity.family == 6 && identity.model < nehalem;
   return {.count = std::min(static_cast<unsigned>(bits(*capabilities, 0, 8)), banks_max),
@@ -49,7 +53,7 @@ std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept {
   return error;
 }
 
-// Any other value than 0 faults (16.3.2.2).
+// Any value except 0 faults (16.3.2.2).
 void clear_bank(power::CpuAccess& cpu, unsigned bank) noexcept { (void)cpu.write_msr(of_bank(msr::status, bank), 0); }
 
 void turn_on(power::CpuAccess& cpu, const Banks& banks) noexcept {
@@ -65,7 +69,7 @@ void turn_on(power::CpuAccess& cpu, const Banks& banks) noexcept {
 
 bool Error::uncorrected() const noexcept { return (status & status_uncorrected) != 0; }
 
-// 16.6.3: with software recovery an error that was not signalled is left to a look like ours ("UCNA").
+// 16.6.3: with software recovery, an error that was not signalled is found only by polling ("UCNA").
 bool Error::belongs_to_exception(const Banks& banks) const noexcept {
   return uncorrected() && (!banks.software_recovery || (status & (status_signalled | status_context_corrupt)) != 0);
 }
@@ -78,7 +82,7 @@ std::uint64_t Error::times(const Banks& banks) const noexcept {
 void Error::describe(Line& line) const noexcept {
   line << "bank " << bank << ": " << kind_of(static_cast<std::uint16_t>(status)) << (uncorrected() ? ", uncorrected" : ", corrected");
   if ((status & status_context_corrupt) != 0) line << ", the core's state is corrupt";
-  if ((status & status_overflow) != 0) line << ", others were lost";
+  if ((status & status_overflow) != 0) line << ", further errors were lost";
   line << ", status " << hex(status);
   if ((status & status_has_address) != 0) line << ", address " << hex(address);
   if ((status & status_has_misc) != 0) line << ", misc " << hex(misc);

@@ -41,10 +41,10 @@ TEST(MachineCheck, AllBanksAreTurnedOn) {
   EXPECT_EQ(cpu.writes, (Writes{{0x17b, everything}, {0x400, everything}, {0x404, everything}}));
 }
 
-TEST(MachineCheck, WhatACpuLacksOrKeepsForFirmwareIsLeftAlone) {
+TEST(MachineCheck, MissingAndPlatformBanksAreNotWritten) {
   FakeCpu cpu = two_banks();
   cpu.msrs[0x179] = 2;  // no IA32_MCG_CTL
-  cpu.model(0x0f, 0);   // Core 2: bank 0's control is the platform's
+  cpu.model(0x0f, 0);   // Core 2: bank 0's control register belongs to the platform
   cpu.leaves[{1, 0}].edx = machine_check_features;
   turn_on(cpu, find_banks(cpu));
   EXPECT_EQ(cpu.writes, (Writes{{0x404, everything}}));
@@ -55,7 +55,7 @@ TEST(MachineCheck, WhatACpuLacksOrKeepsForFirmwareIsLeftAlone) {
   }
   cpu.leaves[{1, 0}].edx = machine_check_features;
   cpu.msrs[0x179] = 0xff;
-  EXPECT_EQ(find_banks(cpu).count, 32U) << "the MSRs behind them are others";
+  EXPECT_EQ(find_banks(cpu).count, 32U) << "the MSRs after them have another purpose";
   cpu.msrs.clear();
   cpu.writes.clear();
   EXPECT_EQ(find_banks(cpu).count, 0U);
@@ -72,7 +72,7 @@ TEST(MachineCheck, WhatACpuLacksOrKeepsForFirmwareIsLeftAlone) {
   EXPECT_EQ(opteron.msrs[0x40c], everything);
 }
 
-TEST(MachineCheck, AnErrorIsReadWithWhatItsStatusPromises) {
+TEST(MachineCheck, AnErrorIsReadWithTheFieldsThatItsStatusMarksValid) {
   FakeCpu cpu = two_banks();
   EXPECT_FALSE(read_bank(cpu, 1).has_value());
   cpu.msrs[0x405] = 0x3e00'0000'0000'009f;  // not valid
@@ -83,7 +83,7 @@ TEST(MachineCheck, AnErrorIsReadWithWhatItsStatusPromises) {
   const auto error = read_bank(cpu, 1);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(text_of(*error),
-            "bank 1: memory error, uncorrected, the core's state is corrupt, others were lost, status 0xfe0000000000009f, address "
+            "bank 1: memory error, uncorrected, the core's state is corrupt, further errors were lost, status 0xfe0000000000009f, address "
             "0x12345000, misc 0x86");
   cpu.msrs[0x405] = 0x8000'0000'0000'0135;
   EXPECT_EQ(text_of(*read_bank(cpu, 1)), "bank 1: cache error, corrected, status 0x8000000000000135");
@@ -91,7 +91,7 @@ TEST(MachineCheck, AnErrorIsReadWithWhatItsStatusPromises) {
   EXPECT_EQ(cpu.writes, (Writes{{0x405, 0}}));
 }
 
-TEST(MachineCheck, SilentErrorsAreTakenAndThoseOfAnExceptionAreLeft) {
+TEST(MachineCheck, PollingTakesOnlyErrorsWithoutAnException) {
   FakeCpu cpu = two_banks();
   const Banks banks = find_banks(cpu);
   const auto taken = [&] {
@@ -99,18 +99,18 @@ TEST(MachineCheck, SilentErrorsAreTakenAndThoseOfAnExceptionAreLeft) {
     take_silent_errors(cpu, banks, [&](const Error& error) { (error.uncorrected() ? uncorrected : corrected) += error.times(banks); });
     return std::pair{corrected, uncorrected};
   };
-  cpu.msrs[0x401] = 0x8000'0140'0000'0090;  // five corrected ones
+  cpu.msrs[0x401] = 0x8000'0140'0000'0090;  // five corrected errors
   cpu.msrs[0x405] = 0xb200'0000'0000'0175;  // uncorrected, context corrupt
   EXPECT_EQ(taken(), (std::pair<std::uint64_t, std::uint64_t>{5, 0}));
   EXPECT_EQ(cpu.msrs[0x401], 0U);
   EXPECT_EQ(cpu.msrs[0x405], 0xb200'0000'0000'0175U) << "the exception's";
   EXPECT_EQ(taken(), (std::pair<std::uint64_t, std::uint64_t>{0, 0}));
-  cpu.msrs[0x405] = 0xa000'0000'0000'0090;  // not signalled: no exception comes
+  cpu.msrs[0x405] = 0xa000'0000'0000'0090;  // not signalled, so there is no exception
   EXPECT_EQ(taken(), (std::pair<std::uint64_t, std::uint64_t>{0, 1}));
   cpu.msrs[0x405] = 0xb100'0000'0000'0090;  // signalled
   EXPECT_EQ(taken(), (std::pair<std::uint64_t, std::uint64_t>{0, 0}));
   cpu.msrs[0x405] = 0x8000'0000'0000'0090;
-  EXPECT_EQ(taken().first, 1U) << "a count of 0 is one";
+  EXPECT_EQ(taken().first, 1U) << "a count of 0 means one error";
 }
 
 TEST(MachineCheck, CodesHaveNames) {
@@ -125,7 +125,7 @@ TEST(MachineCheck, CodesHaveNames) {
 }
 
 // Registers may hold anything, and any access may fault.
-TEST(MachineCheck, AnyContentsAreBorne) {
+TEST(MachineCheck, AnyContentsAreHandled) {
   std::minstd_rand random(5);
   const auto any = [&] { return std::uint64_t{random()} << 40 ^ std::uint64_t{random()} << 20 ^ random(); };
   for (int round = 0; round < 200; ++round) {

@@ -36,7 +36,8 @@ Ranges read(power::CpuAccess& cpu) noexcept {
     if (!(*mask & valid_bit)) continue;
     const auto address_mask = *mask & ~page_mask;
     if (address_mask == 0) continue;
-    // 12.11.3: a mask without gaps gives one piece, as long as its lowest bit says. One with gaps would give several; firmware sets none.
+    // 12.11.3: a mask without gaps describes one piece, whose length is the mask's lowest bit. A mask with gaps describes several pieces;
+    // no firmware sets such a mask.
     const auto first = *base & address_mask;
     found.ranges[found.count++] = {
         .first = first, .end = first + (address_mask & ~(address_mask - 1)), .type = static_cast<Type>(*base & type_mask)};
@@ -54,7 +55,7 @@ Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept {
     if (!any) {
       type = range.type;
     } else if (type != range.type) {
-      // Uncached wins; write-through wins over write-back; all else is undefined, so not what anybody wants.
+      // Uncached has priority, and write-through over write-back. Other combinations are undefined and treated as bad.
       const bool through = (type == Type::write_through || type == Type::write_back) &&
                            (range.type == Type::write_through || range.type == Type::write_back);
       type = through ? Type::write_through : Type::uncached;
@@ -65,7 +66,7 @@ Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept {
 }
 
 Piece first_slow(const Ranges& ranges, std::uint64_t first, std::uint64_t end) noexcept {
-  // The type changes only where a range begins or ends.
+  // The type changes only at the start or end of a range.
   const auto next_change = [&](std::uint64_t at) {
     auto next = end;
     for (unsigned i = 0; i < ranges.count; ++i) {

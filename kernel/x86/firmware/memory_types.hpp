@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// Whether firmware made all memory cacheable.
+// Checks whether firmware made all memory cacheable.
 //
-// The MTRRs say for each physical address how it is cached (SDM 3A, 12.11), and they win over our page tables wherever they say uncached.
-// There are few of them, and firmware with much memory or a large hole below 4 GiB has been known to leave a piece out: an image that then
-// gets its memory from there runs a hundred times slower, and nothing says why. So it is looked at, and said; changing MTRRs on a running
-// machine is not ours.
+// The MTRRs state how each physical address is cached (SDM 3A, 12.11). Uncached in an MTRR overrides our page tables. There are few MTRRs,
+// and firmware with much memory or a large hole below 4 GiB sometimes leaves a piece uncovered. An image that uses that memory runs a
+// hundred times slower, without any error. So the boot checks and reports it. Neap does not change MTRRs.
 #pragma once
 
 #include <array>
@@ -17,10 +16,10 @@ namespace neap::x86::mtrr {
 enum class Type : std::uint8_t { uncached = 0, write_combining = 1, write_through = 4, write_protected = 5, write_back = 6 };
 constexpr unsigned variable_max = 32;
 
-/// One core's MTRRs, as far as they matter above 1 MiB.
+/// One core's MTRRs above 1 MiB.
 struct Ranges {
   bool there = false;  ///< the CPU has MTRRs
-  bool on = false;     ///< and they are on; off, all memory is uncached
+  bool on = false;     ///< the MTRRs are on; off, all memory is uncached
   Type otherwise = Type::uncached;
   struct Range {
     std::uint64_t first, end;
@@ -28,15 +27,15 @@ struct Ranges {
   };
   std::array<Range, variable_max> ranges{};
   unsigned count = 0;
-  std::uint64_t fingerprint = 0;  ///< equal on all cores, if firmware did its work
+  std::uint64_t fingerprint = 0;  ///< equal on all cores unless firmware has a defect
 };
 
 [[nodiscard]] Ranges read(power::CpuAccess& cpu) noexcept;
 
-/// The type at an address above 1 MiB (12.11.4.1 on ranges that overlap).
+/// The type at an address above 1 MiB (12.11.4.1 for overlapping ranges).
 [[nodiscard]] Type type_at(const Ranges& ranges, std::uint64_t physical) noexcept;
 
-/// The first piece of `first` to `end` that is not write-back: where it begins and ends. `first == end`: there is none.
+/// The first piece of `first` to `end` that is not write-back. `first == end`: there is none.
 struct Piece {
   std::uint64_t first = 0, end = 0;
   Type type = Type::write_back;

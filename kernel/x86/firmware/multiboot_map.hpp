@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// The memory maps of Multiboot 1 and 2, entry by entry.
+// Reads the memory maps of Multiboot 1 and 2 entry by entry.
 //
-// A length that makes no sense ends the list. It must not stop the boot: nothing could be printed yet.
+// An invalid length ends the list. It must not stop the boot, because nothing could be printed yet.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace neap::x86::multiboot {
 
-/// Calls `visit(first, bytes, type)` for each entry. Multiboot 1, 3.3: the size of an entry stands before it and does not count itself.
+/// Calls `visit(first, bytes, type)` for each entry. Multiboot 1, 3.3: the size of an entry precedes it and does not include itself.
 template <typename Visit>
 void for_each_range_1(const acpi::Bytes& map, Visit visit) {
   constexpr std::size_t size_bytes = 4, entry_bytes = 20;
@@ -23,12 +23,12 @@ void for_each_range_1(const acpi::Bytes& map, Visit visit) {
   }
 }
 
-/// Multiboot 2, 3.6.8: the tag's body says how long each entry is.
+/// Multiboot 2, 3.6.8: the tag's body states the length of an entry.
 template <typename Visit>
 void for_each_range_2(const acpi::Bytes& body, Visit visit) {
-  constexpr std::size_t head_bytes = 8, entry_bytes_least = 20;
+  constexpr std::size_t head_bytes = 8, entry_bytes_min = 20;
   const std::size_t entry_bytes = body.read<std::uint32_t>(0);
-  if (entry_bytes < entry_bytes_least) return;
+  if (entry_bytes < entry_bytes_min) return;
   for (std::size_t at = head_bytes; at + entry_bytes <= body.size(); at += entry_bytes) {
     visit(body.read<std::uint64_t>(at), body.read<std::uint64_t>(at + 8), body.read<std::uint32_t>(at + 16));
   }

@@ -43,7 +43,7 @@ Ranges ranges_2(const acpi::Bytes& body) {
 
 TEST(MultibootMap, EntriesOfBothFormatsAreRead) {
   Map first;
-  first.add32(24);  // longer than what is known of it
+  first.add32(24);  // longer than the known fields
   first.add_range(0x100000, 0x7ee0000, 1);
   first.add32(0);
   first.add32(20);
@@ -61,7 +61,7 @@ TEST(MultibootMap, EntriesOfBothFormatsAreRead) {
 }
 
 // 32 bits of size and the four of its own field would wrap to 0, and the list would never end.
-TEST(MultibootMap, ASizeThatMakesNoSenseEndsTheList) {
+TEST(MultibootMap, AnInvalidSizeEndsTheList) {
   for (const std::uint32_t size : {0xfffffffcU, 0xffffffffU, 0U, 19U}) {
     Map map;
     map.add32(size);
@@ -79,7 +79,7 @@ TEST(MultibootMap, ASizeThatMakesNoSenseEndsTheList) {
   }
 }
 
-TEST(MultibootMap, AnyBytesAreBorne) {
+TEST(MultibootMap, AnyBytesAreReadWithinBounds) {
   std::minstd_rand random(11);
   for (int round = 0; round < 2000; ++round) {
     Map map;

@@ -7,7 +7,7 @@ namespace neap::x86::pcie {
 
 namespace {
 
-// 7.5.3.4: both fields of device control count powers of two from 128 bytes on.
+// 7.5.3.4: both fields of device control are exponents of two, starting at 128 bytes.
 constexpr unsigned payload_shift = 5, read_request_shift = 12;
 constexpr std::uint16_t size_mask = 7;
 constexpr unsigned smallest_bytes = 128;
@@ -22,7 +22,7 @@ Link decode(const Words& words) noexcept {
   return {.lanes = words.link_status >> 4 & 0x3fU,
           .speed_100mtps = speed < speeds.size() ? speeds[speed] : 0,
           .payload_bytes = smallest_bytes << (words.device_control >> payload_shift & size_mask),
-          .payload_bytes_most = smallest_bytes << (words.device_capabilities & size_mask),
+          .payload_bytes_max = smallest_bytes << (words.device_capabilities & size_mask),
           .read_request_bytes = smallest_bytes << (words.device_control >> read_request_shift & size_mask),
           .sleeps_l0s = (words.link_control & 1) != 0,
           .sleeps_l1 = (words.link_control & 2) != 0};
@@ -36,11 +36,11 @@ std::uint64_t megabits_per_second(const Link& link) noexcept {
 
 void describe(const Link& link, Line& line) noexcept {
   if (link.lanes == 0 || link.speed_100mtps == 0) {
-    line << "no link speed given";
+    line << "no link speed reported";
   } else {
     line << "x" << link.lanes << " at " << link.speed_100mtps / 10 << "." << link.speed_100mtps % 10 << " GT/s";
   }
-  line << ", payload " << link.payload_bytes << " of " << link.payload_bytes_most << " bytes, read requests of " << link.read_request_bytes
+  line << ", payload " << link.payload_bytes << " of " << link.payload_bytes_max << " bytes, read requests of " << link.read_request_bytes
        << " bytes";
   line << ", ASPM " << (link.sleeps_l0s && link.sleeps_l1 ? "L0s and L1" : link.sleeps_l0s ? "L0s" : link.sleeps_l1 ? "L1" : "off");
 }
@@ -53,14 +53,14 @@ std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_cont
 }
 
 const char* window_problem(const Window& window, std::span<const Window> before, std::span<const machine::MemoryRange> ram) noexcept {
-  if (window.first_bus > window.last_bus) return "its buses are in no order";
+  if (window.first_bus > window.last_bus) return "its bus range is empty";
   if (window.base == 0 || window.base % bus_bytes != 0) return "its base is not aligned";
-  // PCI Firmware 3.3, 4.1.2: the base is that of bus 0, whether or not the window begins there.
+  // PCI Firmware 3.3, 4.1.2: the base belongs to bus 0, even if the window begins at a later bus.
   const auto first = window.base + window.first_bus * bus_bytes;
   const auto end = window.base + (std::uint64_t{window.last_bus} + 1) * bus_bytes;
-  if (window.base >= addresses_end || end > addresses_end) return "it lies beyond what can be addressed";
+  if (window.base >= addresses_end || end > addresses_end) return "it is beyond the addressable range";
   for (const auto& range : ram) {
-    if (first < range.physical + range.bytes && range.physical < end) return "it lies in RAM";
+    if (first < range.physical + range.bytes && range.physical < end) return "it overlaps RAM";
   }
   for (const auto& other : before) {
     if (other.segment == window.segment && window.first_bus <= other.last_bus && other.first_bus <= window.last_bus) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// How a card hangs on PCI Express, and configuration windows that can be believed.
+// PCI Express links of cards, and plausibility of configuration windows.
 //
-// Firmware settles the width, the speed, the payload and the link's sleep states, and a card in the wrong slot or with ASPM on is slow
-// without any error. So a driver says at start-up what it got. Only one thing can be wrong rather than slow: a card that sends larger
-// packets than the port above it takes (PCIe 6.0, 7.5.3.4: all on a path must agree).
+// Firmware configures the width, speed, payload and power states of a link. A card in the wrong slot or with ASPM on is slow without any
+// error, so a driver prints its link at start-up. Only one setting can cause errors instead of low speed: the card's payload size, if the
+// port above accepts only smaller packets (PCIe 6.0, 7.5.3.4: all devices on a path must agree).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr std::uint8_t capability_id = 0x10;
 // In the capability (PCIe 6.0, 7.5.3).
 constexpr std::uint16_t device_capabilities = 0x04, device_control = 0x08, device_status = 0x0a, link_control = 0x10, link_status = 0x12;
 
-/// Registers of the capability as they were read.
+/// Values read from registers of the capability.
 struct Words {
   std::uint32_t device_capabilities = 0;
   std::uint16_t device_control = 0, link_control = 0, link_status = 0;
@@ -26,28 +26,28 @@ struct Words {
 
 struct Link {
   unsigned lanes = 0;
-  unsigned speed_100mtps = 0;  ///< per lane, in hundreds of megatransfers a second: 25, 50, 80 …; 0: unknown
-  unsigned payload_bytes = 0, payload_bytes_most = 0, read_request_bytes = 0;
+  unsigned speed_100mtps = 0;  ///< of each lane, in units of 100 megatransfers a second: 25, 50, 80 …; 0: unknown
+  unsigned payload_bytes = 0, payload_bytes_max = 0, read_request_bytes = 0;
   bool sleeps_l0s = false, sleeps_l1 = false;  ///< ASPM
 };
 [[nodiscard]] Link decode(const Words& words) noexcept;
 
-/// What goes over it one way, after the line code (8b/10b up to 5 GT/s, then 128b/130b); packet headers not taken off.
+/// Rate in one direction after the line code (8b/10b up to 5 GT/s, then 128b/130b), including packet headers.
 [[nodiscard]] std::uint64_t megabits_per_second(const Link& link) noexcept;
 
 /// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
 void describe(const Link& link, Line& line) noexcept;
 
-/// Device control with the payload brought down to the port's, or as it was if that is not smaller.
+/// Device control with the payload reduced to the port's; unchanged if that is not smaller.
 [[nodiscard]] std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_control) noexcept;
 
-/// A configuration window as MCFG lists it.
+/// A configuration window from MCFG.
 struct Window {
   std::uint64_t base;
   std::uint16_t segment;
   std::uint8_t first_bus, last_bus;
 };
-/// Why a window is not to be used, null if it may be. `before`: those already taken.
+/// The reason why a window must not be used; null if it may be. `before`: the accepted windows.
 [[nodiscard]] const char* window_problem(const Window& window, std::span<const Window> before,
                                          std::span<const machine::MemoryRange> ram) noexcept;
 

@@ -10,8 +10,8 @@ namespace {
 // Registers (11.4) and their bits.
 constexpr std::uint32_t version = 0x00, global_command = 0x18, global_status = 0x1c, protected_memory_enable = 0x64;
 constexpr std::uint32_t translation = 1U << 31, interrupts = 1U << 25, queued_invalidation = 1U << 26;
-// 11.4.4.1: bits of the status that are commands when they are written back: set root table, set fault log, flush write buffer, set
-// interrupt table. All others must be written as they are.
+// 11.4.4.1: these status bits are commands when they are written back: set root table, set fault log, flush write buffer, set interrupt
+// table. All other bits must be written with their present values.
 constexpr std::uint32_t one_shot = 1U << 30 | 1U << 29 | 1U << 27 | 1U << 24;
 constexpr std::uint32_t protection_on = 1U << 31, protection_status = 1U << 0;
 constexpr std::uint32_t all_ones = 0xffffffff;
@@ -24,7 +24,7 @@ bool wait_until_clear(Registers& unit, std::uint32_t offset, std::uint32_t bit) 
   return false;
 }
 
-// One at a time: 11.4.4.1 forbids to change two of them by one write.
+// One bit at a time, because 11.4.4.1 forbids changing two of them by one write.
 bool turn_bit_off(Registers& unit, std::uint32_t bit, bool& was_on) noexcept {
   const auto status = unit.read(global_status);
   was_on = status & bit;
@@ -66,8 +66,8 @@ Found turn_off(Registers& unit) noexcept {
     found.absent = true;
     return found;
   }
-  // Translation first: from then on DMA goes where the card says. The queue serves both, so it goes last (6.5.2: it may be turned off once
-  // nothing uses it).
+  // Translation first: from then on the card's DMA addresses are physical. The queue serves both other features, so it is turned off last
+  // (6.5.2 allows that once it is unused).
   const bool done = turn_bit_off(unit, translation, found.translation) && turn_bit_off(unit, interrupts, found.interrupts) &&
                     turn_bit_off(unit, queued_invalidation, found.queued_invalidation);
   const auto protection = unit.read(protected_memory_enable);

@@ -21,9 +21,9 @@ namespace neap::x86::firmware {
 namespace {
 
 constinit std::uint64_t first_core_fingerprint = 0;
-constinit std::atomic<bool> difference_said{false};
+constinit std::atomic<bool> difference_reported{false};
 
-void say_cpu() {
+void print_cpu() {
   auto& cpu = power::cpu_access();
   const auto identity = cpu_facts::identify(cpu);
   Line line;
@@ -35,21 +35,21 @@ void say_cpu() {
   line.print();
 }
 
-void look_at_memory_types() {
+void check_memory_types() {
   const auto ranges = mtrr::read(power::cpu_access());
   if (!ranges.there) return;
   first_core_fingerprint = ranges.fingerprint;
   if (!ranges.on) {
-    print("neap: firmware left the MTRRs off: no memory is cached, all will be very slow");
+    print("neap: firmware left the MTRRs off: no memory is cached, everything will be very slow");
     return;
   }
   for (const auto& range : memory::installed()) {
-    // The first MiB has MTRRs of its own, and is not used.
+    // The first MiB has its own MTRRs and is not used.
     const auto first = std::max(range.physical, std::uint64_t{1} << 20), end = range.physical + range.bytes;
     const auto slow = mtrr::first_slow(ranges, first, end);
     if (slow.first >= slow.end) continue;
     print("neap: firmware made RAM from ", hex(slow.first), " to ", hex(slow.end), " ", mtrr::name_of(slow.type),
-          " by its MTRRs: what lies there will be slow");
+          " by its MTRRs: access to it will be slow");
   }
 }
 
@@ -70,7 +70,7 @@ class UnitPage final : public remapping::Registers {
 
 void turn_off_remapping() {
   const auto& units = acpi::tables().remapping;
-  if (units.refused != 0) print("neap: ", units.refused, " IOMMUs that ACPI lists make no sense or are too many, not looked at");
+  if (units.refused != 0) print("neap: ", units.refused, " IOMMUs that ACPI lists are invalid or too many and were not checked");
   for (std::size_t i = 0; i < units.count; ++i) {
     constexpr std::uint64_t page_bytes = 4096;
     const auto page = paging::map(units.bases[i], page_bytes, paging::Access::read_write, paging::Cache::uncached);
@@ -80,29 +80,29 @@ void turn_off_remapping() {
     }
     UnitPage registers(*page);
     const auto found = remapping::turn_off(registers);
-    if (found.absent) print("neap: nothing answers at ", hex(units.bases[i]), ", where ACPI lists an IOMMU");
+    if (found.absent) print("neap: no device responds at ", hex(units.bases[i]), ", where ACPI lists an IOMMU");
     if (!found.anything()) continue;
     print("neap: firmware left the IOMMU at ", hex(units.bases[i]), " on:", found.translation ? " DMA" : "",
           found.interrupts ? " interrupts" : "", found.queued_invalidation ? " queue" : "",
           found.protected_memory ? " protected memory" : "",
-          found.stuck ? "; it did not go off, the card may stay deaf: turn VT-d off in the BIOS" : "; turned off");
+          found.stuck ? "; it could not be turned off, and the card may not work: turn VT-d off in the BIOS" : "; turned off");
   }
 }
 
 }  // namespace
 
-void look_at_machine() {
-  say_cpu();
-  look_at_memory_types();
+void check_machine() {
+  print_cpu();
+  check_memory_types();
   turn_off_remapping();
 }
 
-void look_at_core(unsigned core) {
-  // A real core's MTRRs outlive the INIT that starts it (SDM 3A, table 10-1); QEMU's do not.
+void check_core(unsigned core) {
+  // A real core's MTRRs survive the INIT that starts it (SDM 3A, table 10-1); QEMU's do not.
   if (features().hypervisor) return;
   const auto ranges = mtrr::read(power::cpu_access());
   if (!ranges.there || ranges.fingerprint == first_core_fingerprint) return;
-  if (!difference_said.exchange(true)) print("neap: the MTRRs of core ", core, " are not those of core 0: a fault of firmware's");
+  if (!difference_reported.exchange(true)) print("neap: the MTRRs of core ", core, " differ from those of core 0: a firmware defect");
 }
 
 }  // namespace neap::x86::firmware

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// CPUID and MSRs as something that can be handed over.
+// An interface to CPUID and MSRs.
 //
-// What there is to know about power is knowledge about numbers: which leaf, which MSR, which bits. It goes wrong on machines that nobody
-// has at hand. So all of it is written against this interface: on the CPU the instructions are behind it, in a test a table.
+// Power management is mostly knowledge about numbers: which leaf, which MSR, which bits. Errors in it appear on machines that are not
+// available for tests. So all of it is written against this interface: the CPU implements it by instructions, a test by a table.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CpuidWords {
 class CpuAccess {
  public:
   [[nodiscard]] virtual CpuidWords cpuid(std::uint32_t leaf, std::uint32_t subleaf) noexcept = 0;
-  /// Errors: `unsupported`, with the MSR's number as detail, where the access faults.
+  /// Errors: `unsupported` if the access faults, with the MSR's number as detail.
   [[nodiscard]] virtual Result<std::uint64_t> read_msr(std::uint32_t msr) noexcept = 0;
   [[nodiscard]] virtual Result<void> write_msr(std::uint32_t msr, std::uint64_t value) noexcept = 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a CPU does on its own, and what it does wrong: requests of parked threads, demotion, timers that stop, MONITOR that misses writes.
+// The CPU's own behaviour and its errata: requests of parked threads, demotion, timers that stop, MONITOR that misses writes.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -23,7 +23,7 @@ CpuPower found_on(FakeCpu& cpu) {
   const std::size_t before = cpu.writes.size();
   CpuPower power;
   power.find(cpu);
-  EXPECT_EQ(cpu.writes.size(), before) << "looking changes nothing";
+  EXPECT_EQ(cpu.writes.size(), before) << "finding abilities writes nothing";
   return power;
 }
 CpuPower found_on_copy(FakeCpu cpu) { return found_on(cpu); }
@@ -33,8 +33,8 @@ constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
   return mask;
 }
 
-// The highest request of a core's threads, and on many CPUs of a package's cores, is granted. A parked one keeps firmware's, mostly the
-// highest, unless it asks for less.
+// The CPU grants the highest request of a core's threads, on many models the highest of all cores of the package. A parked core keeps
+// firmware's request, usually the highest, unless it requests less.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;
@@ -46,16 +46,16 @@ TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   cpu.leaves[{6, 0}].eax |= 1 << 7 | 1 << 10;
   cpu.msrs[msr::hwp_enable] = 1;
   cpu.msrs[msr::hwp_capabilities] = 0x05'0a'1d'27;
-  cpu.msrs[msr::hwp_request] = 0x400'8030'2701;  // bit 42: firmware lets the package's request rule
+  cpu.msrs[msr::hwp_request] = 0x400'8030'2701;  // bit 42: firmware gives the package's request priority
   cpu.writes.clear();
   const CpuPower by_hwp = found_on(cpu);
   ASSERT_TRUE(by_hwp.park_core(cpu).has_value());
-  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xff00'0505}})) << "least and most are the lowest, desired none, preference 255";
+  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xff00'0505}})) << "minimum and maximum are the lowest, desired is zero, the preference is 255";
 
   cpu.leaves[{6, 0}].eax &= ~(1U << 10);
   cpu.writes.clear();
   ASSERT_TRUE(found_on(cpu).park_core(cpu).has_value());
-  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xff00'0505}})) << "a reserved field stays as it was";
+  EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xff00'0505}})) << "a reserved field is not changed";
   cpu.msrs.erase(msr::hwp_request);
   EXPECT_FALSE(by_hwp.park_core(cpu).has_value());
 
@@ -64,8 +64,8 @@ TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   EXPECT_EQ(nothing.writes, Writes{});
 }
 
-TEST(CpuHabits, TheCpusOwnDemotionIsTurnedOffUnlessItIsToBeKept) {
-  constexpr std::uint64_t left = 0x1e00'8407;  // locked, as the lock is for bits 15:0
+TEST(CpuHabits, DemotionByTheCpuIsTurnedOffByDefault) {
+  constexpr std::uint64_t left = 0x1e00'8407;  // locked, but the lock covers bits 15:0 only
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::package_cstate_control] = left;
   const CpuPower power = found_on(cpu);
@@ -78,7 +78,7 @@ TEST(CpuHabits, TheCpusOwnDemotionIsTurnedOffUnlessItIsToBeKept) {
 
   cpu.msrs[msr::package_cstate_control] = left;
   cpu.swallows.insert(msr::package_cstate_control);
-  EXPECT_TRUE(power.start_core(cpu).demotes) << "what was written is read back";
+  EXPECT_TRUE(power.start_core(cpu).demotes) << "the write is verified";
   cpu.swallows.clear();
 
   CpuPower keeping;
@@ -99,8 +99,8 @@ TEST(CpuHabits, TheCpusOwnDemotionIsTurnedOffUnlessItIsToBeKept) {
   }
 }
 
-// Without ARAT the APIC timer stops in C3 and deeper, so the alarm of a core would come when something else wakes it.
-TEST(CpuHabits, WithoutATimerThatRunsOnTheDeepestStateIsC1E) {
+// Without ARAT the APIC timer stops in C3 and deeper states, so a core's alarm would be late.
+TEST(CpuHabits, WithoutAratTheDeepestStateIsC1E) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.leaves[{6, 0}].eax &= ~4U;
   const CpuPower power = found_on(cpu);
@@ -112,7 +112,7 @@ TEST(CpuHabits, WithoutATimerThatRunsOnTheDeepestStateIsC1E) {
   EXPECT_FALSE(found_on_copy(test::sandy_bridge_ep()).abilities().timer_stops);
 
   cpu.leaves[{5, 0}].edx = 0x20;
-  EXPECT_FALSE(found_on(cpu).abilities().timer_stops) << "nothing had to be left out";
+  EXPECT_FALSE(found_on(cpu).abilities().timer_stops) << "no state was left out";
 
   FakeCpu old = sandy_bridge_ep();
   old.vendor("GenuineIntel", 5);
@@ -142,7 +142,7 @@ TEST(CpuHabits, AMonitorThatMissesWritesNeedsInterrupts) {
   amd.vendor("AuthenticAMD", 13);
   amd.leaves[{1, 0}] = {.eax = 0x000506c0, .ebx = 0, .ecx = test::monitor_feature, .edx = 0};
   amd.leaves[{5, 0}] = {.eax = 64, .ebx = 64, .ecx = 3, .edx = 0x11};
-  EXPECT_FALSE(found_on(amd).abilities().writes_missed) << "the numbers are Intel's";
+  EXPECT_FALSE(found_on(amd).abilities().writes_missed) << "the models are Intel's";
 }
 
 // AMD's erratum 400: HLT becomes C1E, in which the timer stops.

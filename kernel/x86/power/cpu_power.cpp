@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::x86::power {
 
@@ -41,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU goes on demoting. The lock bit is for the bits below it, so an attempt is made in any case; it may fault.
+/// False: the CPU continues to demote. The lock bit covers only the bits below it, so the write is tried even if it is set. It may fault.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -66,8 +67,8 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
   find_residencies(cpu, identity);
 }
 
-// A hypervisor may pass MWAIT through and show leaf 5 empty, as KVM hands it to a monitor. Who knows that says so, and then the states of
-// a known model count as listed, of others the first.
+// A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
+// All states of a known model then count as listed. For an unknown model, only the first one does.
 void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
@@ -83,7 +84,7 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
     const std::uint8_t hint = known[static_cast<unsigned>(state)];
     if (hint != no_hint && is_there(state, hint)) ways_.hints[static_cast<unsigned>(state)] = hint;
   }
-  // An MWAIT for which the CPU lists no state to go to has none to sleep in; so it is where a hypervisor or QEMU's emulator handles it.
+  // An MWAIT without any state in CPUID cannot sleep. That is the case where a hypervisor or QEMU's emulator handles MWAIT.
   const std::uint8_t c1_hint = known[static_cast<unsigned>(IdleState::c1)];
   mwait_lack_ = identity.hypervisor && is_tcg(cpu)    ? MwaitLack::emulated
                 : !hint_is_listed(c1_hint, leaf5.edx) ? MwaitLack::no_states
@@ -109,8 +110,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
 }
 
-// Where CPUID does not say that the APIC's timer runs on (ARAT: leaf 6, EAX bit 2), it stops in C3 and deeper, in TSC-deadline mode too
-// (SDM 3A, 11.5.4). The alarm is that timer, so a core may go as deep as C1E. A parked core has no alarm.
+// If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), it stops in C3 and deeper, also in TSC-deadline
+// mode (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;
@@ -126,7 +127,7 @@ void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& id
 
 void CpuPower::find_demotion(const Identity& identity, bool keep) noexcept {
   if (identity.hypervisor) return;
-  // AMD's erratum 400: in C1E, which firmware may have HLT mean, the timer stops on families 0Fh and 10h. FreeBSD turns it off likewise.
+  // AMD's erratum 400: firmware may turn HLT into C1E, in which the timer stops on families 0Fh and 10h. FreeBSD turns that off, too.
   amd_c1e_ = identity.amd && (identity.family == 0x0f || identity.family == 0x10);
   if (!keep) demotion_ = demotion_bits(model_);
 }
@@ -136,25 +137,26 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
   const auto info = cpu.read_msr(msr::platform_info);
   if (!info) return;
   // MSR_PLATFORM_INFO: 15:8 the highest ratio without turbo, 47:40 the most efficient one (volume 4).
-  const auto most = static_cast<std::uint8_t>(bits(*info, 8, 8));
-  const auto least = static_cast<std::uint8_t>(bits(*info, 40, 8));
-  if (most == 0 || least == 0 || least > most) return;
-  std::uint8_t turbo = most;
-  if (const auto limits = cpu.read_msr(msr::turbo_ratio_limit)) turbo = std::max(most, static_cast<std::uint8_t>(bits(*limits, 0, 8)));
+  const auto highest = static_cast<std::uint8_t>(bits(*info, 8, 8));
+  const auto lowest = static_cast<std::uint8_t>(bits(*info, 40, 8));
+  if (highest == 0 || lowest == 0 || lowest > highest) return;
+  std::uint8_t turbo = highest;
+  if (const auto limits = cpu.read_msr(msr::turbo_ratio_limit)) turbo = std::max(highest, static_cast<std::uint8_t>(bits(*limits, 0, 8)));
 
   constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7), preference_bit = bit(10);
   const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
   if (hwp != 0) {
-    // 15.4.3: highest performance in bits 7:0; on servers in the same ratios. Once on it stays on until reset, and PERF_CTL is ignored.
+    // 15.4.3: highest performance in bits 7:0; on servers it is in the same ratios. Once on, HWP stays on until reset, and PERF_CTL is
+    // ignored.
     if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
     abilities_.hwp = true;
     abilities_.energy_preference = (cpu.cpuid(6, 0).eax & preference_bit) != 0;
   } else if ((identity.leaf1.ecx & speed_step_bit) == 0 || !cpu.read_msr(msr::perf_ctl)) {
     return;
   }
-  abilities_.performance = true;
-  abilities_.ratio_min = least;
-  abilities_.ratio_max = most;
+  abilities_.pstates = true;
+  abilities_.ratio_min = lowest;
+  abilities_.ratio_max = highest;
   abilities_.ratio_turbo_max = turbo;
   abilities_.ratio_khz = ratio_step_khz(identity.model);
 }
@@ -162,7 +164,7 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
 void CpuPower::find_turbo(CpuAccess& cpu, const Identity& identity) noexcept {
   if (!identity.intel || identity.largest_leaf < 6) return;
   const auto control = cpu.read_msr(msr::misc_enable);
-  // While it is off the CPU denies having it (SDM 2A, CPUID leaf 6, EAX bit 1).
+  // While turbo is off, CPUID reports it as absent (SDM 2A, CPUID leaf 6, EAX bit 1).
   constexpr std::uint64_t turbo_bit = bit(1);
   abilities_.turbo =
       control && ((cpu.cpuid(6, 0).eax & turbo_bit) != 0 || (!identity.hypervisor && (*control & misc_enable_turbo_off) != 0));
@@ -175,7 +177,7 @@ void CpuPower::find_rapl(CpuAccess& cpu, const Identity& identity) noexcept {
   const RaplUnits units = rapl_units(*raw_units);
   if (units.power == 0 || units.energy == 0 || units.time == 0) return;
   units_ = units;
-  // A meter that stands at zero after the machine has booted does not run.
+  // An energy counter that reads zero after the boot is not running.
   if (cpu.read_msr(msr::package_energy).value_or(0) != 0) {
     abilities_.counters |= counter::package_energy;
     abilities_.energy_unit_exponent = units.energy;
@@ -184,25 +186,25 @@ void CpuPower::find_rapl(CpuAccess& cpu, const Identity& identity) noexcept {
     abilities_.counters |= counter::dram_energy;
     abilities_.dram_energy_unit_exponent = model_->dram_unit_exponent != 0 ? model_->dram_unit_exponent : units.energy;
   }
-  // Where firmware set no limit and none can be set, all bits are zero.
+  // All bits are zero if firmware set no limit and none can be set.
   const auto limit = cpu.read_msr(msr::package_power_limit);
   const auto info = cpu.read_msr(msr::package_power_info);
   if (!limit || !info || (*limit == 0 && *info == 0)) return;
   abilities_.power_limit = true;
   abilities_.power_limit_locked = (*limit & power_limit_lock) != 0;
-  abilities_.power_limit_least_mw = milliwatts_of(power_info_least(*info), units);
-  abilities_.power_limit_most_mw = milliwatts_of(power_info_most(*info), units);
+  abilities_.power_limit_min_mw = milliwatts_of(power_info_min(*info), units);
+  abilities_.power_limit_max_mw = milliwatts_of(power_info_max(*info), units);
 }
 
 void CpuPower::find_counters(CpuAccess& cpu, const Identity& identity) noexcept {
   if (identity.largest_leaf < 10) return;
   const CpuidWords leaf = cpu.cpuid(10, 0);
   const auto version = bits(leaf.eax, 0, 8);
-  if (version < 2 || !cpu.read_msr(msr::perf_global_control)) return;  // from 2 on one register turns all on (20.2.2)
+  if (version < 2 || !cpu.read_msr(msr::perf_global_control)) return;  // from version 2 on, one register enables all counters (20.2.2)
   fixed_counters_ = static_cast<std::uint8_t>(std::min<std::uint64_t>(bits(leaf.edx, 0, 5), 3));
   constexpr std::array in_order{counter::instructions, counter::cycles, counter::reference_cycles};
   for (unsigned i = 0; i < fixed_counters_; ++i) abilities_.counters |= in_order[i];
-  // EBX has a bit for each architectural event that is NOT there, as many as EAX 31:24 says.
+  // EBX has a bit for each architectural event that is NOT available; EAX 31:24 is the number of valid bits.
   constexpr unsigned llc_misses_event = 4;
   const bool misses = bits(leaf.eax, 8, 8) != 0 && bits(leaf.eax, 24, 8) > llc_misses_event && (leaf.ebx & bit(llc_misses_event)) == 0;
   if (misses) abilities_.counters |= counter::llc_misses;
@@ -217,9 +219,9 @@ void CpuPower::find_residencies(CpuAccess& cpu, const Identity& identity) noexce
 
 CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
   CoreAtBoot at_boot;
-  if (abilities_.performance) at_boot.performance = cpu.read_msr(abilities_.hwp ? msr::hwp_request : msr::perf_ctl).value_or(0);
+  if (abilities_.pstates) at_boot.performance = cpu.read_msr(abilities_.hwp ? msr::hwp_request : msr::perf_ctl).value_or(0);
   if (abilities_.power_limit) at_boot.power_limit = cpu.read_msr(msr::package_power_limit).value_or(0);
-  if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // else C1 is C1E, as firmware wished
+  if (c1e_promotion_) (void)change_msr(cpu, msr::power_ctl, power_ctl_c1e_promotion, 0);  // otherwise C1 is C1E, as firmware set it
   if (amd_c1e_) (void)change_msr(cpu, msr::amd_interrupt_pending, amd_c1e_on_halt, 0);
   at_boot.demotes = !turn_off_demotion(cpu, demotion_);
 
@@ -238,7 +240,7 @@ CoreAtBoot CpuPower::start_core(CpuAccess& cpu) const noexcept {
 
 Result<void> CpuPower::park_core(CpuAccess& cpu) const noexcept {
   (void)turn_off_demotion(cpu, demotion_);
-  if (!abilities_.performance) return {};
+  if (!abilities_.pstates) return {};
   if (!abilities_.hwp) {
     (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
     return cpu.write_msr(msr::perf_ctl, perf_ctl_of(abilities_.ratio_min));
@@ -250,8 +252,8 @@ Result<void> CpuPower::park_core(CpuAccess& cpu) const noexcept {
   return cpu.write_msr(msr::hwp_request, hwp_request_lowest(*before, *range, abilities_.energy_preference));
 }
 
-Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept {
-  if (!abilities_.performance) return failure(ErrorCode::unsupported, "this CPU has no P-states that can be set");
+Result<void> CpuPower::set_pstate(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept {
+  if (!abilities_.pstates) return failure(ErrorCode::unsupported, "this CPU has no P-states to set");
   if (abilities_.hwp) {
     const auto before = cpu.read_msr(msr::hwp_request);
     if (!before) return std::unexpected(before.error());
@@ -259,31 +261,32 @@ Result<void> CpuPower::set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot
         raw == 0 ? hwp_request_with_preference(at_boot.performance, *before) : hwp_request_value(*before, ratio_of(raw));
     return cpu.write_msr(msr::hwp_request, value);
   }
-  // Firmware may leave P-states switched off; the bit may be locked, then this does nothing.
+  // Firmware may leave P-states off. If the bit is locked, this has no effect.
   (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
 }
 
 Result<std::uint8_t> CpuPower::granted_ratio(CpuAccess& cpu) const noexcept {
-  if (!abilities_.performance) return failure(ErrorCode::unsupported, "this CPU has no P-states");
+  if (!abilities_.pstates) return failure(ErrorCode::unsupported, "this CPU has no P-states");
   const auto status = cpu.read_msr(msr::perf_status);
   if (!status) return std::unexpected(status.error());
   const std::uint8_t ratio = ratio_of(*status);
-  if (ratio == 0) return failure(ErrorCode::unsupported, "the CPU does not tell its ratio");
+  if (ratio == 0) return failure(ErrorCode::unsupported, "the CPU does not report its ratio");
   return ratio;
 }
 
 Result<void> CpuPower::set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept {
-  if (!abilities_.energy_preference) return failure(ErrorCode::unsupported, "this CPU has no energy preference that can be set");
+  if (!abilities_.energy_preference) return failure(ErrorCode::unsupported, "this CPU has no energy preference to set");
   const auto before = cpu.read_msr(msr::hwp_request);
   if (!before) return std::unexpected(before.error());
+  require(preference <= 255 || preference == machine::firmwares_preference, "set_energy_preference: more than 255", preference);
   const std::uint64_t bits =
       preference == machine::firmwares_preference ? at_boot.performance : std::uint64_t{preference} << hwp_preference_shift;
   return cpu.write_msr(msr::hwp_request, hwp_request_with_preference(*before, bits));
 }
 
 Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept {
-  if (!abilities_.power_limit) return failure(ErrorCode::unsupported, "this CPU has no power limit that can be set");
+  if (!abilities_.power_limit) return failure(ErrorCode::unsupported, "this CPU has no power limit to set");
   const auto before = cpu.read_msr(msr::package_power_limit);
   if (!before) return std::unexpected(before.error());
   if ((*before & power_limit_lock) != 0) return failure(ErrorCode::unsupported, "firmware has locked the power limit", *before);
@@ -292,21 +295,22 @@ Result<std::uint32_t> CpuPower::set_power_limit(CpuAccess& cpu, const CoreAtBoot
       return std::unexpected(written.error());
     return 0;
   }
-  const auto least = std::max(abilities_.power_limit_least_mw, milliwatts_of(1, units_));
-  const auto most = abilities_.power_limit_most_mw != 0 ? abilities_.power_limit_most_mw : milliwatts_of(power_units_most, units_);
-  if (milliwatts < least || milliwatts > most) return failure(ErrorCode::invalid, "power limit out of the CPU's range", milliwatts);
+  const auto lowest = std::max(abilities_.power_limit_min_mw, milliwatts_of(1, units_));
+  const auto highest = abilities_.power_limit_max_mw != 0 ? abilities_.power_limit_max_mw : milliwatts_of(power_units_max, units_);
+  if (milliwatts < lowest || milliwatts > highest) return failure(ErrorCode::invalid, "power limit out of the CPU's range", milliwatts);
   const std::uint32_t power_units = power_units_of(milliwatts, units_);
+  require(power_units != 0 && power_units <= power_units_max, "set_power_limit: outside of the field", power_units);
   const std::uint64_t value = power_limit_value(*before, power_units, units_);
   if (const auto written = cpu.write_msr(msr::package_power_limit, value); !written) return std::unexpected(written.error());
-  // A hypervisor may swallow the write.
+  // A hypervisor may ignore the write.
   const auto after = cpu.read_msr(msr::package_power_limit);
   if (!after || (*after & limit1_mask) != power_units)
-    return failure(ErrorCode::unsupported, "the CPU did not take the power limit", value);
+    return failure(ErrorCode::unsupported, "the CPU did not accept the power limit", value);
   return milliwatts_of(power_units, units_);
 }
 
 Result<void> CpuPower::set_turbo(CpuAccess& cpu, bool on) const noexcept {
-  if (!abilities_.turbo) return failure(ErrorCode::unsupported, "this CPU has no turbo that can be set");
+  if (!abilities_.turbo) return failure(ErrorCode::unsupported, "this CPU has no turbo to set");
   return on ? change_msr(cpu, msr::misc_enable, misc_enable_turbo_off, 0) : change_msr(cpu, msr::misc_enable, 0, misc_enable_turbo_off);
 }
 
@@ -325,7 +329,7 @@ CounterSample CpuPower::sample(CpuAccess& cpu) const noexcept {
   return sample;
 }
 
-// --- In words ----------------------------------------------------------------------------------------------------------------------------
+// --- Text --------------------------------------------------------------------------------------------------------------------------------
 
 void CpuPower::describe(Line& line) const noexcept {
   line << "power: ";
@@ -354,7 +358,7 @@ void CpuPower::describe(Line& line) const noexcept {
   line << "; ";
   const char* lacks[3];
   unsigned lacking = 0;
-  if (abilities_.performance) {
+  if (abilities_.pstates) {
     line << "P-states " << abilities_.ratio_min << " to " << abilities_.ratio_max << " (turbo " << abilities_.ratio_turbo_max << ") x "
          << abilities_.ratio_khz / 1000 << " MHz by " << (abilities_.hwp ? "HWP; " : "PERF_CTL; ");
   } else {
@@ -364,8 +368,8 @@ void CpuPower::describe(Line& line) const noexcept {
     line << "package limit ";
     if (abilities_.power_limit_locked) {
       line << "locked by firmware; ";
-    } else if (abilities_.power_limit_most_mw != 0) {
-      line << abilities_.power_limit_least_mw / 1000 << " to " << abilities_.power_limit_most_mw / 1000 << " W; ";
+    } else if (abilities_.power_limit_max_mw != 0) {
+      line << abilities_.power_limit_min_mw / 1000 << " to " << abilities_.power_limit_max_mw / 1000 << " W; ";
     } else {
       line << "without stated bounds; ";
     }
@@ -392,19 +396,19 @@ void CpuPower::describe(Line& line) const noexcept {
 
 unsigned package_shift(CpuAccess& cpu) noexcept {
   const std::uint32_t largest = cpu.cpuid(0, 0).eax;
-  constexpr unsigned levels_most = 8;
+  constexpr unsigned levels_max = 8;
   for (const std::uint32_t leaf : {0x1fU, 0x0bU}) {
     if (largest < leaf || cpu.cpuid(leaf, 0).ebx == 0) continue;
-    // EAX 4:0 of the last valid level shifts to what lies above it: the package. ECX 15:8 of 0 ends the list.
+    // EAX 4:0 of the last valid level is the shift to the next level, the package. ECX 15:8 of 0 ends the list.
     unsigned shift = 0;
-    for (unsigned level = 0; level < levels_most; ++level) {
+    for (unsigned level = 0; level < levels_max; ++level) {
       const CpuidWords words = cpu.cpuid(leaf, level);
       if (bits(words.ecx, 8, 8) == 0) break;
       shift = words.eax & 31;
     }
     return shift;
   }
-  // Leaf 1: EBX 23:16 ids reserved for a package, if EDX 28 says that there may be more than one.
+  // Leaf 1: EBX 23:16 is the number of ids reserved for a package, if EDX 28 says that there may be more than one.
   const CpuidWords leaf1 = cpu.cpuid(1, 0);
   if ((leaf1.edx & bit(28)) == 0) return 0;
   const auto ids = static_cast<std::uint32_t>(bits(leaf1.ebx, 16, 8));

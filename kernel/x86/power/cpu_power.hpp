@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// What this CPU can be told about power, and telling it.
+// The power features of this CPU, and their control.
 //
-// None of this is architecture: it differs by model, by what firmware locked and by what a hypervisor lets through, and an emulator answers
-// reads with zeros instead of faults. So nothing is believed because a read succeeded. A feature counts as there when its bit in CPUID says
-// so, or where there is no bit when the vendor has it, no hypervisor is in between, and the value read makes sense. What is not there is
-// `unsupported`, never a made-up number.
+// None of this is architectural. It differs by model, by firmware's locks and by hypervisor, and an emulator answers reads with zeros
+// instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
+// counts as present if this vendor's CPUs have it, no hypervisor runs, and the value read is plausible. A missing feature is `unsupported`,
+// never an invented number.
 #pragma once
 
 #include <cstdint>
@@ -20,45 +20,45 @@
 
 namespace neap::x86::power {
 
-/// What the command line says of the CPU.
+/// Boot options about the CPU.
 struct FindOptions {
-  bool assume_mwait = false;   ///< MWAIT sleeps, whatever CPUID says of its states
+  bool assume_mwait = false;   ///< MWAIT sleeps, even if CPUID lists no states for it
   bool keep_demotion = false;  ///< the CPU may demote C-states where firmware allows it to
 };
 
-/// How a core stood when it was started, to go back to.
+/// A core's registers before Neap changed them, for restoring them.
 struct CoreAtBoot {
   std::uint64_t performance = 0;  ///< IA32_PERF_CTL or IA32_HWP_REQUEST
   std::uint64_t power_limit = 0;  ///< MSR_PKG_POWER_LIMIT of its package
-  bool demotes = false;           ///< C-states, although it was told not to
+  bool demotes = false;           ///< the CPU still demotes C-states after it was turned off
 };
 
 class CpuPower {
  public:
   constexpr CpuPower() = default;
 
-  /// Looks at the CPU, changes nothing. Once, on the first core.
+  /// Finds the CPU's abilities and changes nothing. Once, on the first core.
   void find(CpuAccess& cpu, FindOptions options = {}) noexcept;
 
-  /// On each core as it starts: turns its counters on, and off what the CPU makes of C-states on its own: promotion of C1 to C1E where both
-  /// can be asked for, and demotion of deeper ones.
+  /// On each core as it starts. Turns its counters on. Turns off two decisions of the CPU: promotion of C1 to C1E if both can be requested,
+  /// and demotion of deeper states.
   [[nodiscard]] CoreAtBoot start_core(CpuAccess& cpu) const noexcept;
-  /// On each core that is parked: it asks for the lowest P-state. The highest request of the threads of a core wins, and on many CPUs that
-  /// of a package; firmware's request would stand for ever. Errors: the MSR faults.
+  /// On each parked core: requests the lowest P-state. Otherwise firmware's request would stay for ever, and the CPU grants the highest
+  /// request of a core's threads, on many models of a package's cores. Errors: the MSR faults.
   Result<void> park_core(CpuAccess& cpu) const noexcept;
 
   [[nodiscard]] const PowerAbilities& abilities() const noexcept { return abilities_; }
   [[nodiscard]] const SleepWays& sleep_ways() const noexcept { return ways_; }
 
-  // machine.hpp says what these do; `cpu` is the core that is meant, or one of its package.
-  [[nodiscard]] Result<void> set_performance(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept;
+  // Documented in machine.hpp. `cpu` is the core to change, or any core of the package to change.
+  [[nodiscard]] Result<void> set_pstate(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint64_t raw) const noexcept;
   [[nodiscard]] Result<std::uint8_t> granted_ratio(CpuAccess& cpu) const noexcept;
   [[nodiscard]] Result<void> set_energy_preference(CpuAccess& cpu, const CoreAtBoot& at_boot, unsigned preference) const noexcept;
   [[nodiscard]] Result<std::uint32_t> set_power_limit(CpuAccess& cpu, const CoreAtBoot& at_boot, std::uint32_t milliwatts) const noexcept;
   [[nodiscard]] Result<void> set_turbo(CpuAccess& cpu, bool on) const noexcept;
   [[nodiscard]] CounterSample sample(CpuAccess& cpu) const noexcept;
 
-  /// The line that is said at boot.
+  /// Appends the boot line.
   void describe(Line& line) const noexcept;
 
  private:
@@ -83,12 +83,12 @@ class CpuPower {
   RaplUnits units_;
   MwaitLack mwait_lack_ = MwaitLack::missing;
   bool c1e_promotion_ = false;  // can be turned off
-  bool amd_c1e_ = false;        // likewise: C1E, which stops the timer (erratum 400)
+  bool amd_c1e_ = false;        // the same for C1E, which stops the timer (erratum 400)
   std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;
 };
 
-/// How far an x2APIC id is to be shifted right to give the package's number (SDM 3A, 9.9.3: leaf 1Fh, 0Bh, or 1).
+/// The right shift that turns an x2APIC id into the package's number (SDM 3A, 9.9.3: leaf 1Fh, 0Bh, or 1).
 [[nodiscard]] unsigned package_shift(CpuAccess& cpu) noexcept;
 
 }  // namespace neap::x86::power

@@ -23,7 +23,7 @@ using Writes = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 CpuPower found_on(FakeCpu& cpu) {
   CpuPower power;
   power.find(cpu);
-  EXPECT_EQ(cpu.writes, Writes{}) << "looking changes nothing";
+  EXPECT_EQ(cpu.writes, Writes{}) << "finding abilities writes nothing";
   return power;
 }
 std::string description(const CpuPower& power) {
@@ -38,14 +38,14 @@ constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
 }
 using enum IdleState;
 
-TEST(CpuPower, SandyBridgeHasEverything) {
+TEST(CpuPower, SandyBridgeHasAllFeatures) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   const PowerAbilities& has = power.abilities();
   EXPECT_EQ(has.idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
   EXPECT_EQ(has.deepest, c7);
   EXPECT_TRUE(has.mwait_sleeps);
-  EXPECT_TRUE(has.performance);
+  EXPECT_TRUE(has.pstates);
   EXPECT_FALSE(has.hwp);
   EXPECT_EQ(has.ratio_min, 12);
   EXPECT_EQ(has.ratio_max, 29);
@@ -53,8 +53,8 @@ TEST(CpuPower, SandyBridgeHasEverything) {
   EXPECT_EQ(has.ratio_khz, 100'000U);
   EXPECT_TRUE(has.power_limit);
   EXPECT_FALSE(has.power_limit_locked);
-  EXPECT_EQ(has.power_limit_least_mw, 51'000U);
-  EXPECT_EQ(has.power_limit_most_mw, 200'000U);
+  EXPECT_EQ(has.power_limit_min_mw, 51'000U);
+  EXPECT_EQ(has.power_limit_max_mw, 200'000U);
   EXPECT_TRUE(has.turbo);
   EXPECT_EQ(has.counters, 0x1fff);
   EXPECT_EQ(has.energy_unit_exponent, 16);
@@ -66,20 +66,20 @@ TEST(CpuPower, SandyBridgeHasEverything) {
       "C2, package C3, package C6, package C7");
 }
 
-// Whatever vendor the emulator names: its zeros are no answers.
-TEST(CpuPower, TheEmulatedCpuHasNothingAndSaysSo) {
+// The emulator's zeros mean nothing, for any vendor that it names.
+TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   for (const char* vendor : {"GenuineIntel", "AuthenticAMD"}) {
     FakeCpu cpu = emulated(vendor);
     const CpuPower power = found_on(cpu);
     const PowerAbilities& has = power.abilities();
     EXPECT_EQ(has.idle_states, states({halt, poll}));
     EXPECT_EQ(has.deepest, halt);
-    EXPECT_FALSE(has.mwait_sleeps || has.performance || has.power_limit || has.turbo);
+    EXPECT_FALSE(has.mwait_sleeps || has.pstates || has.power_limit || has.turbo);
     EXPECT_EQ(has.counters, 0);
     EXPECT_EQ(description(power),
               "power: idle states halt; MWAIT returns at once here, so halt is used; no P-states, no power limit, no counters on this CPU");
     const CoreAtBoot at_boot = power.start_core(cpu);
-    EXPECT_EQ(power.set_performance(cpu, at_boot, 0x1800).error().code, ErrorCode::unsupported);
+    EXPECT_EQ(power.set_pstate(cpu, at_boot, 0x1800).error().code, ErrorCode::unsupported);
     EXPECT_EQ(power.set_power_limit(cpu, at_boot, 35'000).error().code, ErrorCode::unsupported);
     EXPECT_EQ(power.set_turbo(cpu, false).error().code, ErrorCode::unsupported);
     EXPECT_EQ(power.sample(cpu).present, 0);
@@ -87,8 +87,9 @@ TEST(CpuPower, TheEmulatedCpuHasNothingAndSaysSo) {
   }
 }
 
-// As KVM hands a machine MWAIT and an empty leaf 5: the user knows better. Without MONITOR in CPUID, MWAIT would be an invalid instruction.
-TEST(CpuPower, AnMwaitThatIsAssumedToSleepHasTheStatesOfAKnownModelAndElseC1) {
+// KVM gives a guest MWAIT and an empty leaf 5, and the boot options correct that. If CPUID lacks MONITOR, MWAIT would be an invalid
+// instruction.
+TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   const auto assumed_on = [](FakeCpu& cpu) {
     CpuPower power;
     power.find(cpu, {.assume_mwait = true});
@@ -98,7 +99,7 @@ TEST(CpuPower, AnMwaitThatIsAssumedToSleepHasTheStatesOfAKnownModelAndElseC1) {
   FakeCpu known = sandy_bridge_ep();
   known.model(0x2d, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);
   EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, c1, c1e, c3, c6, c7, poll, monitor}));
-  EXPECT_EQ(description(assumed_on(known)), description(found_on(known))) << "nothing had to be assumed";
+  EXPECT_EQ(description(assumed_on(known)), description(found_on(known))) << "no assumption was needed";
   known.leaves[{5, 0}].edx = 0;
   EXPECT_EQ(found_on(known).abilities().idle_states, states({halt, poll}));
   const CpuPower power = assumed_on(known);
@@ -117,31 +118,31 @@ TEST(CpuPower, AnMwaitThatIsAssumedToSleepHasTheStatesOfAKnownModelAndElseC1) {
   EXPECT_EQ(assumed_on(known).abilities().idle_states, states({halt, poll}));
 }
 
-TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsNoError) {
+TEST(CpuPower, ACpuOnWhichEveryMsrFaultsIsHandled) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs.clear();
   const CpuPower power = found_on(cpu);
-  EXPECT_FALSE(power.abilities().performance || power.abilities().power_limit || power.abilities().turbo);
-  EXPECT_EQ(power.abilities().counters, 0) << "whatever CPUID promises";
+  EXPECT_FALSE(power.abilities().pstates || power.abilities().power_limit || power.abilities().turbo);
+  EXPECT_EQ(power.abilities().counters, 0) << "although CPUID lists them";
   EXPECT_EQ(power.abilities().deepest, c7) << "MWAIT needs no MSR";
 }
 
-// As KVM shows a Sandy Bridge without its power management: RAPL and ratios read as zero.
-TEST(CpuPower, ZerosOfAHypervisorAreNotBelieved) {
+// KVM shows a Sandy Bridge without its power management: RAPL and ratios read as zero.
+TEST(CpuPower, ZerosOfAHypervisorAreIgnored) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x2d, test::speed_step_feature | test::hypervisor_feature);
   for (const std::uint32_t number : {msr::platform_info, msr::rapl_power_unit, msr::package_energy, msr::package_power_limit})
     cpu.msrs[number] = 0;
   const CpuPower power = found_on(cpu);
-  EXPECT_FALSE(power.abilities().performance);
+  EXPECT_FALSE(power.abilities().pstates);
   EXPECT_FALSE(power.abilities().power_limit);
   EXPECT_EQ(power.abilities().counters, counter::instructions | counter::cycles | counter::reference_cycles | counter::llc_misses)
-      << "counters that CPUID promises, and no residencies";
+      << "the counters that CPUID lists, and no residencies";
   EXPECT_EQ(power.abilities().idle_states, states({halt, poll}));
   EXPECT_NE(description(power).find("MWAIT is missing, so halt is used"), std::string::npos);
 }
 
-TEST(CpuPower, IdleStatesAreTheModelsThatLeaf5Lists) {
+TEST(CpuPower, IdleStatesAreThoseOfTheModelThatLeaf5Lists) {
   struct Case {
     std::uint8_t model;
     std::uint32_t leaf5;
@@ -164,7 +165,7 @@ TEST(CpuPower, IdleStatesAreTheModelsThatLeaf5Lists) {
            Case{0x56, 0x00002120, states({halt, c1, c1e, c3, c6, poll, monitor}), c6},
            Case{0x3c, 0x00042120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
            Case{0x9e, 0x00142120, states({halt, c1, c1e, c3, c6, c7, poll, monitor}), c7},
-           Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID alone
+           Case{0x97, 0x00002020, states({halt, c1, c1e, c6, poll, monitor}), c6},  // not in the table: CPUID only
        }) {
     FakeCpu cpu = sandy_bridge_ep();
     cpu.model(now.model, test::monitor_feature);
@@ -189,7 +190,7 @@ TEST(CpuPower, DramEnergyHasItsOwnUnitOnLaterServers) {
   EXPECT_EQ(power.abilities().dram_energy_unit_exponent, 16);
 }
 
-TEST(CpuPower, CoreStartsItsCountersAndGivesC1ItsOwnMeaning) {
+TEST(CpuPower, StartingACoreEnablesCountersAndSeparatesC1FromC1E) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   const CoreAtBoot at_boot = power.start_core(cpu);
@@ -206,20 +207,20 @@ TEST(CpuPower, CoreStartsItsCountersAndGivesC1ItsOwnMeaning) {
                                 {0x38f, 0x7'0000'0001}}));
 }
 
-TEST(CpuPower, PerfCtlIsWrittenAsItIsAndZeroIsFirmwares) {
+TEST(CpuPower, PerfCtlIsWrittenAndZeroRestoresFirmwaresValue) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   const CoreAtBoot at_boot = power.start_core(cpu);
   cpu.writes.clear();
-  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x1800).has_value());
-  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0).has_value());
+  ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0).has_value());
   EXPECT_EQ(cpu.writes, (Writes{{0x199, 0x1800}, {0x199, 0x1d00}})) << "SpeedStep was on already";
   cpu.msrs[msr::misc_enable] = 0;
-  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x0c00).has_value());
+  ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0x0c00).has_value());
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x1'0000U) << "firmware had left P-states off";
 }
 
-TEST(CpuPower, WhatIsGrantedIsRead) {
+TEST(CpuPower, TheGrantedRatioIsRead) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   EXPECT_FALSE(power.granted_ratio(cpu).has_value()) << "the MSR faults";
@@ -243,8 +244,8 @@ TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
   EXPECT_EQ(power.abilities().ratio_turbo_max, 39);
   const CoreAtBoot at_boot = power.start_core(cpu);
   cpu.writes.clear();
-  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0x1800).has_value());
-  ASSERT_TRUE(power.set_performance(cpu, at_boot, 0).has_value());
+  ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(power.set_pstate(cpu, at_boot, 0).has_value());
   EXPECT_EQ(cpu.writes, (Writes{{0x774, 0x8000'1818}, {0x774, 0x8000'2701}}));
 
   EXPECT_FALSE(power.abilities().energy_preference) << "not every HWP has one";
@@ -256,23 +257,23 @@ TEST(CpuPower, WithHwpOnTheRequestIsWritten) {
   EXPECT_TRUE(preferring.abilities().energy_preference);
   cpu.writes.clear();
   ASSERT_TRUE(preferring.set_energy_preference(cpu, at_boot, 192).has_value());
-  ASSERT_TRUE(preferring.set_performance(cpu, at_boot, 0x1800).has_value());
-  ASSERT_TRUE(preferring.set_performance(cpu, at_boot, 0).has_value());
+  ASSERT_TRUE(preferring.set_pstate(cpu, at_boot, 0x1800).has_value());
+  ASSERT_TRUE(preferring.set_pstate(cpu, at_boot, 0).has_value());
   ASSERT_TRUE(preferring.set_energy_preference(cpu, at_boot, machine::firmwares_preference).has_value());
   EXPECT_EQ(cpu.writes, (Writes{{0x774, 0xc000'2701}, {0x774, 0xc000'1818}, {0x774, 0xc000'2701}, {0x774, 0x8000'2701}}));
   cpu.msrs.erase(msr::hwp_request);
   EXPECT_FALSE(preferring.set_energy_preference(cpu, at_boot, 0).has_value()) << "a hypervisor without it";
   cpu.msrs[msr::hwp_request] = 0;
 
-  cpu.msrs[msr::hwp_enable] = 0;  // there, but firmware left it off: PERF_CTL rules
+  cpu.msrs[msr::hwp_enable] = 0;  // present, but firmware left it off: PERF_CTL is used
   CpuPower without;
   without.find(cpu);
   EXPECT_FALSE(without.abilities().hwp);
   EXPECT_FALSE(without.abilities().energy_preference);
-  EXPECT_TRUE(without.abilities().performance);
+  EXPECT_TRUE(without.abilities().pstates);
 }
 
-TEST(CpuPower, PowerLimitIsRoundedCheckedAndGivenBack) {
+TEST(CpuPower, PowerLimitIsRoundedCheckedAndRestored) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   const CoreAtBoot at_boot = power.start_core(cpu);
@@ -288,7 +289,7 @@ TEST(CpuPower, PowerLimitIsRoundedCheckedAndGivenBack) {
   EXPECT_EQ(cpu.writes, Writes{});
 }
 
-TEST(CpuPower, ALockedOrSwallowedPowerLimitIsRefused) {
+TEST(CpuPower, ALockedOrIgnoredPowerLimitIsRefused) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::package_power_limit] |= power_limit_lock;
   const CpuPower power = found_on(cpu);
@@ -301,7 +302,7 @@ TEST(CpuPower, ALockedOrSwallowedPowerLimitIsRefused) {
 
   cpu.msrs[msr::package_power_limit] &= ~power_limit_lock;
   cpu.swallows.insert(msr::package_power_limit);
-  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).error().code, ErrorCode::unsupported) << "what was written is read back";
+  EXPECT_EQ(power.set_power_limit(cpu, at_boot, 60'000).error().code, ErrorCode::unsupported) << "the write is verified";
 }
 
 TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
@@ -309,7 +310,7 @@ TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
   const CpuPower power = found_on(cpu);
   ASSERT_TRUE(power.set_turbo(cpu, false).has_value());
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x40'0085'0089U);
-  cpu.leaves[{6, 0}].eax &= ~2U;  // what the CPU says of itself then
+  cpu.leaves[{6, 0}].eax &= ~2U;  // CPUID then reports turbo as absent
   cpu.writes.clear();
   const CpuPower again = found_on(cpu);
   EXPECT_TRUE(again.abilities().turbo);
@@ -317,7 +318,7 @@ TEST(CpuPower, TurboIsBit38AndIsFoundWhileItIsOff) {
   EXPECT_EQ(cpu.msrs[msr::misc_enable], 0x85'0089U);
 }
 
-TEST(CpuPower, EveryCounterIsSampledAndWhatCannotBeReadIsZero) {
+TEST(CpuPower, EveryCounterIsSampledAndAFaultReadsAsZero) {
   FakeCpu cpu = sandy_bridge_ep();
   const CpuPower power = found_on(cpu);
   cpu.msrs[msr::package_energy] = 0xdead'beef'0000'0005;
@@ -331,13 +332,13 @@ TEST(CpuPower, EveryCounterIsSampledAndWhatCannotBeReadIsZero) {
   EXPECT_EQ(all.package_c2, 202U);
   cpu.msrs.erase(msr::core_c6_residency);
   const CounterSample without = power.sample(cpu);
-  EXPECT_EQ(without.present, 0x1fff & ~counter::core_c6) << "a fault is an absent counter";
+  EXPECT_EQ(without.present, 0x1fff & ~counter::core_c6) << "a counter that faults is absent";
   EXPECT_EQ(without.core_c6, 0U);
   EXPECT_EQ(without.core_c7, 107U);
 }
 
-// Registers and leaves may hold anything on a machine that nobody has seen, and any access may fault: the sanitizers judge.
-TEST(CpuPower, AnyContentsAreBorne) {
+// Registers and leaves may hold any value on an unknown machine, and any access may fault. The sanitizers find errors.
+TEST(CpuPower, AnyContentsAreHandled) {
   std::minstd_rand random(3);
   const auto any = [&] { return std::uint64_t{random()} << 40 ^ std::uint64_t{random()} << 20 ^ random(); };
   const auto word = [&] { return static_cast<std::uint32_t>(any()); };
@@ -350,7 +351,7 @@ TEST(CpuPower, AnyContentsAreBorne) {
     std::erase_if(cpu.msrs, [&](const auto&) { return random() % 8 == 0; });
     const CpuPower power = found_on(cpu);
     const CoreAtBoot at_boot = power.start_core(cpu);
-    (void)power.set_performance(cpu, at_boot, any());
+    (void)power.set_pstate(cpu, at_boot, any());
     if (const auto set = power.set_power_limit(cpu, at_boot, word() % 300'000)) {
       EXPECT_LE(*set, 400'000U);
     }
@@ -371,7 +372,7 @@ TEST(CpuPower, BrandIsTrimmed) {
   EXPECT_STREQ(found_on(cpu).abilities().cpu, "Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
 }
 
-TEST(PackageShift, ComesFromTheBestLeafThereIs) {
+TEST(PackageShift, ComesFromTheBestAvailableLeaf) {
   FakeCpu cpu;
   cpu.vendor("GenuineIntel", 0x1f);
   cpu.leaves[{0x1f, 0}] = {.eax = 1, .ebx = 2, .ecx = 0x100, .edx = 0};

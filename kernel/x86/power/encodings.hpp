@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// The MSRs of power management, and how values stand in them.
+// The MSRs of power management and the encodings of their values.
 //
-// Nothing here touches a CPU: a number goes in, a number comes out, and a test compares with what the manual says. Section numbers are
-// those of Intel's Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
+// This code does not access a CPU. It converts numbers, and a test compares them with the manual. Section numbers are those of Intel's
+// Software Developer's Manual (SDM), volume 3B, chapter 15 "Power and thermal management", and volume 4 (MSR tables).
 #pragma once
 
 #include <algorithm>
@@ -55,17 +55,17 @@ constexpr std::uint64_t bit(unsigned number) { return std::uint64_t{1} << number
 
 // --- Frequency ---------------------------------------------------------------------------------------------------------------------------
 
-/// IA32_PERF_CTL and, for the ratio that is granted, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
+/// IA32_PERF_CTL and, for the granted ratio, IA32_PERF_STATUS (15.1.1; the ratio's place: volume 4, tables of each model).
 constexpr std::uint64_t perf_ctl_of(std::uint8_t ratio) { return std::uint64_t{ratio} << 8; }
 constexpr std::uint8_t ratio_of(std::uint64_t perf_ctl) { return static_cast<std::uint8_t>(bits(perf_ctl, 8, 8)); }
 
-/// IA32_HWP_REQUEST (15.4.4): least and most performance are `ratio`, nothing is desired beyond that; the energy preference and the
-/// activity window stay as they were. Package control and its valid bits (15.4.4.2) go: the core's own request counts.
+/// IA32_HWP_REQUEST (15.4.4). Minimum and maximum performance become `ratio`, the desired value becomes zero. The energy preference and the
+/// activity window are kept. Package control and its valid bits (15.4.4.2) are cleared, so that the core's own request counts.
 constexpr std::uint64_t hwp_request_value(std::uint64_t before, std::uint8_t ratio) {
   constexpr std::uint64_t preference_and_window = 0x3'ffff'000000;  // bits 41:24
   return (before & preference_and_window) | std::uint64_t{ratio} << 8 | ratio;
 }
-/// Bits 31:24, the energy preference: 0 is for speed, 255 for saving. Its place, and the request with another one; the rest as above.
+/// The energy preference in bits 31:24: 0 prefers speed, 255 saving. Replaces it in a request and keeps the other fields as above.
 constexpr unsigned hwp_preference_shift = 24;
 constexpr std::uint64_t hwp_preference_mask = std::uint64_t{0xff} << hwp_preference_shift;
 constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::uint64_t preference_bits) {
@@ -73,18 +73,18 @@ constexpr std::uint64_t hwp_request_with_preference(std::uint64_t before, std::u
   return (before & own_request & ~hwp_preference_mask) | (preference_bits & hwp_preference_mask);
 }
 
-/// The lowest request that a thread can make: least and most performance are the CPU's lowest, and the preference is for saving. Without a
-/// preference in CPUID its field is reserved and stays. IA32_HWP_CAPABILITIES (15.4.3): lowest performance in bits 31:24.
+/// A thread's lowest request: minimum and maximum are the CPU's lowest performance, and the preference is for saving. If CPUID lists no
+/// preference, its field is reserved and kept. IA32_HWP_CAPABILITIES (15.4.3) has the lowest performance in bits 31:24.
 constexpr std::uint64_t hwp_request_lowest(std::uint64_t before, std::uint64_t capabilities, bool has_preference) {
   const std::uint64_t lowest = hwp_request_value(before, static_cast<std::uint8_t>(bits(capabilities, 24, 8)));
   return has_preference ? hwp_request_with_preference(lowest, hwp_preference_mask) : lowest;
 }
 
-/// IA32_MISC_ENABLE: 16 enhanced SpeedStep on, 38 turbo off (volume 4, table 2-2).
+/// IA32_MISC_ENABLE: bit 16 turns enhanced SpeedStep on, bit 38 turns turbo off (volume 4, table 2-2).
 constexpr std::uint64_t misc_enable_speed_step = bit(16);
 constexpr std::uint64_t misc_enable_turbo_off = bit(38);
 
-/// MSR_POWER_CTL: 1 the CPU makes C1E of every C1 (volume 4, table 2-20).
+/// MSR_POWER_CTL: bit 1 makes the CPU turn every C1 into C1E (volume 4, table 2-20).
 constexpr std::uint64_t power_ctl_c1e_promotion = bit(1);
 
 // --- Power limit and energy: RAPL (15.10) ------------------------------------------------------------------------------------------------
@@ -99,21 +99,21 @@ constexpr RaplUnits rapl_units(std::uint64_t raw) {
           .time = static_cast<std::uint8_t>(bits(raw, 16, 4))};
 }
 
-constexpr std::uint32_t power_units_most = 0x7fff;  // 15 bits
+constexpr std::uint32_t power_units_max = 0x7fff;  // 15 bits
 
-/// Milliwatts of so many power units, rounded to the nearest.
+/// Power units in milliwatts, rounded to the nearest.
 constexpr std::uint32_t milliwatts_of(std::uint32_t power_units, RaplUnits units) {
   const std::uint64_t half = std::uint64_t{1} << units.power >> 1;
   return static_cast<std::uint32_t>((std::uint64_t{power_units} * 1000 + half) >> units.power);
 }
-/// The nearest number of power units, at least one (a limit of zero is not what anybody means), at most what the field holds.
+/// The nearest number of power units. At least one, because a limit of zero is never meant, and at most the field's maximum.
 constexpr std::uint32_t power_units_of(std::uint32_t milliwatts, RaplUnits units) {
   const std::uint64_t nearest = ((std::uint64_t{milliwatts} << units.power) + 500) / 1000;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(nearest, 1, power_units_most));
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(nearest, 1, power_units_max));
 }
 
-/// A time window stands as 2^Y * (1 + Z/4) time units, Y in bits 4:0, Z in bits 6:5 of its field (15.10.3). This is the field whose window
-/// is nearest to `milliseconds` (from below or above), at least one unit.
+/// A time window is encoded as 2^Y * (1 + Z/4) time units, Y in bits 4:0, Z in bits 6:5 of its field (15.10.3). Returns the field with the
+/// window nearest to `milliseconds`, at least one unit.
 constexpr std::uint8_t window_field(std::uint32_t milliseconds, RaplUnits units) {
   const std::uint64_t quarters = std::max<std::uint64_t>((std::uint64_t{milliseconds} << (units.time + 2)) / 1000, 4);
   auto y = static_cast<unsigned>(63 - std::countl_zero(quarters)) - 2;
@@ -125,30 +125,30 @@ constexpr std::uint8_t window_field(std::uint32_t milliseconds, RaplUnits units)
   return y > 31 ? std::uint8_t{0x7f} : static_cast<std::uint8_t>((z - 4) << 5 | y);
 }
 
-/// MSR_PKG_POWER_LIMIT (15.10.3). Limit 1 is the sustained one; limit 2, the short one, has the same fields from bit 32 on.
+/// MSR_PKG_POWER_LIMIT (15.10.3). Limit 1 is the sustained limit. Limit 2, the short-term one, has the same fields from bit 32 on.
 constexpr std::uint64_t limit1_mask = 0x7fff;
 constexpr std::uint64_t limit1_enable = bit(15);
-constexpr std::uint64_t limit1_clamp = bit(16);  // may go below the frequency that the system asked for
+constexpr std::uint64_t limit1_clamp = bit(16);  // may reduce the frequency below the requested one
 constexpr unsigned limit1_window_shift = 17;
 constexpr std::uint64_t limit1_window_mask = std::uint64_t{0x7f} << limit1_window_shift;
 constexpr std::uint64_t power_limit_lock = bit(63);
-/// Where firmware left no window.
+/// Used if firmware left no window.
 constexpr std::uint32_t window_default_ms = 1000;
 
-/// The register with `power_units` as sustained limit, in force. Everything else (limit 2, the window unless there is none) stays.
+/// The register with `power_units` as enabled sustained limit. All else is kept (limit 2, and the window unless there is none).
 constexpr std::uint64_t power_limit_value(std::uint64_t before, std::uint32_t power_units, RaplUnits units) {
   std::uint64_t value = (before & ~limit1_mask) | (power_units & limit1_mask) | limit1_enable | limit1_clamp;
   if ((value & limit1_window_mask) == 0) value |= std::uint64_t{window_field(window_default_ms, units)} << limit1_window_shift;
   return value;
 }
 
-/// MSR_PKG_POWER_INFO (15.10.3): least and most that the package takes as a limit, in power units; 0 where it does not say.
-constexpr std::uint32_t power_info_least(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 16, 15)); }
-constexpr std::uint32_t power_info_most(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 32, 15)); }
+/// MSR_PKG_POWER_INFO (15.10.3): the minimum and maximum package limit in power units; 0 if not stated.
+constexpr std::uint32_t power_info_min(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 16, 15)); }
+constexpr std::uint32_t power_info_max(std::uint64_t raw) { return static_cast<std::uint32_t>(bits(raw, 32, 15)); }
 
 // --- Performance counters (chapter 20) ---------------------------------------------------------------------------------------------------
 
-/// Fixed counters 0 to `count` - 1 count at every privilege level and raise nothing (20.2.2, figure 20-2: four bits each).
+/// Fixed counters 0 to `count` - 1 count at every privilege level and raise no interrupt (20.2.2, figure 20-2: four bits each).
 constexpr std::uint64_t fixed_control_value(unsigned count) {
   constexpr std::uint64_t all_levels = 3;
   std::uint64_t value = 0;
@@ -163,9 +163,9 @@ constexpr std::uint64_t global_control_value(unsigned fixed, bool programmable0)
 
 // --- MWAIT (CPUID leaf 5; SDM 2B, MWAIT) -------------------------------------------------------------------------------------------------
 
-/// Bits 7:4 of a hint name the C-state less one (15: C0), bits 3:0 the sub-state; leaf 5 counts each C-state's sub-states in four bits of
+/// Bits 7:4 of a hint are the C-state minus one (15: C0), bits 3:0 the sub-state. Leaf 5 counts each C-state's sub-states in four bits of
 /// EDX. True if the CPU lists this one. Beyond C1, sub-states from 2 on are numbered with gaps (Haswell's C7s is 2, Sierra Forest's C6SP
-/// 3): for them the C-state must have some, as Linux's intel_idle has it for all.
+/// 3). For them any sub-state of the C-state suffices; Linux's intel_idle applies that rule to all.
 constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
   const unsigned state = (hint >> 4) + 1U, sub_state = hint & 0xfU;
   if (state > 7) return false;
@@ -173,23 +173,23 @@ constexpr bool hint_is_listed(std::uint8_t hint, std::uint32_t leaf5_edx) {
   return sub_state < listed || (state > 1 && sub_state >= 2 && listed != 0);
 }
 
-// --- What firmware allows (volume 4) -----------------------------------------------------------------------------------------------------
+// --- Limits set by firmware (volume 4) ---------------------------------------------------------------------------------------------------
 
-/// MSR_PKG_CST_CONFIG_CONTROL: 2:0 how deep the package may go, 15 the register is locked.
+/// MSR_PKG_CST_CONFIG_CONTROL: bits 2:0 limit the package's C-state, bit 15 locks the register.
 constexpr unsigned package_cstate_code(std::uint64_t raw) { return static_cast<unsigned>(bits(raw, 0, 3)); }
 constexpr std::uint64_t package_cstate_lock = bit(15);
-/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may take that back ("undemotion"): bits 25 to 28, in
-/// each table of volume 4 from Sandy Bridge on.
+/// The CPU demotes requests for deeper states to C3 or C1 by its own forecast, and may undo that ("undemotion"): bits 25 to 28, in each
+/// table of volume 4 from Sandy Bridge on.
 constexpr std::uint64_t demote_to_c3 = bit(25), demote_to_c1 = bit(26), undemote_c3 = bit(27), undemote_c1 = bit(28);
 
-/// MSRC001_0055 of AMD's families 0Fh and 10h: 27 an SMI, 28 C1E when all cores halt (AMD 31116, "Interrupt Pending and CMP-Halt").
+/// MSRC001_0055 of AMD's families 0Fh and 10h: bit 27 an SMI, bit 28 C1E when all cores halt (AMD 31116, "Interrupt Pending and CMP-Halt").
 constexpr std::uint64_t amd_c1e_on_halt = bit(27) | bit(28);
 
-/// MSR_PKG_POWER_LIMIT's second limit, for milliseconds; 0: off.
+/// MSR_PKG_POWER_LIMIT's second limit, which applies for milliseconds; 0: off.
 constexpr std::uint32_t limit2_power_units(std::uint64_t raw) {
   return (raw & bit(47)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 32, 15));
 }
-/// MSR_DRAM_POWER_LIMIT and MSR_PP0_POWER_LIMIT: 14:0 units, 15 on, 31 locked.
+/// MSR_DRAM_POWER_LIMIT and MSR_PP0_POWER_LIMIT: bits 14:0 the limit in units, bit 15 on, bit 31 locked.
 constexpr std::uint32_t domain_limit_power_units(std::uint64_t raw) {
   return (raw & bit(15)) == 0 ? 0 : static_cast<std::uint32_t>(bits(raw, 0, 15));
 }

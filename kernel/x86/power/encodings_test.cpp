@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// What stands in the manual against what we would write. The expected words were put together by hand from the SDM's bit tables.
+// Compares the encoded words with words composed by hand from the SDM's bit tables.
 #include "kernel/x86/power/encodings.hpp"
 
 #include <gtest/gtest.h>
@@ -13,20 +13,20 @@ constexpr RaplUnits units = rapl_units(unit_register);
 
 TEST(PerfCtl, HoldsTheRatioInBits15To8) {
   EXPECT_EQ(ratio_of(0x1d00), 29);
-  EXPECT_EQ(ratio_of(0x1'0000'1800), 24) << "bit 32, turbo disengage, is no part of it";
+  EXPECT_EQ(ratio_of(0x1'0000'1800), 24) << "bit 32, turbo disengage, is not part of it";
 }
 
-TEST(HwpRequest, LeastAndMostAreTheRatioAndDesiredIsNone) {
+TEST(HwpRequest, MinimumAndMaximumAreTheRatioAndDesiredIsZero) {
   EXPECT_EQ(hwp_request_value(0, 24), 0x0000'1818U);
-  EXPECT_EQ(hwp_request_value(0x8000'2a08, 24), 0x8000'1818U) << "the energy preference stays";
-  EXPECT_EQ(hwp_request_value(0x3'ff80'ff'2a'08, 20), 0x3'ff80'00'14'14U) << "the activity window stays, the desired value goes";
-  EXPECT_EQ(hwp_request_value(0xf800'0400'8000'2a08, 24), 0x8000'1818U) << "package control and its valid bits go";
+  EXPECT_EQ(hwp_request_value(0x8000'2a08, 24), 0x8000'1818U) << "the energy preference is kept";
+  EXPECT_EQ(hwp_request_value(0x3'ff80'ff'2a'08, 20), 0x3'ff80'00'14'14U) << "the activity window is kept, the desired value is cleared";
+  EXPECT_EQ(hwp_request_value(0xf800'0400'8000'2a08, 24), 0x8000'1818U) << "package control and its valid bits are cleared";
 }
 
-TEST(HwpRequest, ThePreferenceStandsInBits31To24) {
+TEST(HwpRequest, ThePreferenceIsInBits31To24) {
   EXPECT_EQ(hwp_request_with_preference(0x8000'2a08, 0xc000'0000), 0xc000'2a08U);
-  EXPECT_EQ(hwp_request_with_preference(0x3ff'0014'2a08, 0xff12'3456), 0x3ff'ff14'2a08U) << "nothing else of either changes";
-  EXPECT_EQ(hwp_request_with_preference(0xf800'0400'8000'2a08, 0), 0x2a08U) << "package control and its valid bits go";
+  EXPECT_EQ(hwp_request_with_preference(0x3ff'0014'2a08, 0xff12'3456), 0x3ff'ff14'2a08U) << "no other field changes";
+  EXPECT_EQ(hwp_request_with_preference(0xf800'0400'8000'2a08, 0), 0x2a08U) << "package control and its valid bits are cleared";
 }
 
 TEST(RaplUnits, AreRead) {
@@ -50,10 +50,10 @@ TEST(PowerLimit, RoundsToTheNearestUnit) {
   for (std::uint32_t i = 1; i <= 0x7fff; ++i) ASSERT_EQ(power_units_of(milliwatts_of(i, units), units), i);
 }
 
-TEST(PowerLimit, ChangesTheSustainedLimitAlone) {
-  // Firmware's: limit 1 of 135 W, enabled, window 1 s; limit 2 of 162 W, enabled and clamped, window 7.8 ms.
+TEST(PowerLimit, ChangesOnlyTheSustainedLimit) {
+  // Firmware's value: limit 1 of 135 W, enabled, window 1 s; limit 2 of 162 W, enabled and clamped, window 7.8 ms.
   constexpr std::uint64_t firmware = 0x0007'8510'0014'8438;
-  // 60 W = 480 units = 0x1e0, enable and clamp set, its window and limit 2 as before.
+  // 60 W = 480 units = 0x1e0, enable and clamp set, its window and limit 2 kept.
   EXPECT_EQ(power_limit_value(firmware, 480, units), 0x0007'8510'0015'81e0U);
   EXPECT_EQ(power_limit_value(0, 480, units), 0x0000'0000'0015'81e0U) << "without a window: one second";
 }
@@ -72,11 +72,11 @@ TEST(PowerLimit, WindowIsAPowerOfTwoAndQuarters) {
   EXPECT_EQ(window_field(0, units), 0x00) << "at least one unit";
 }
 
-TEST(PowerInfo, GivesLeastAndMost) {
-  // Thermal 130 W, least 51 W, most 200 W.
+TEST(PowerInfo, HasMinimumAndMaximum) {
+  // Thermal 130 W, minimum 51 W, maximum 200 W.
   constexpr std::uint64_t raw = 0x0000'0640'0198'0410;
-  EXPECT_EQ(milliwatts_of(power_info_least(raw), units), 51'000U);
-  EXPECT_EQ(milliwatts_of(power_info_most(raw), units), 200'000U);
+  EXPECT_EQ(milliwatts_of(power_info_min(raw), units), 51'000U);
+  EXPECT_EQ(milliwatts_of(power_info_max(raw), units), 200'000U);
 }
 
 TEST(Counters, AreTurnedOnAtAllLevelsWithoutInterrupts) {
@@ -100,10 +100,10 @@ TEST(MwaitHints, CountOnlyIfLeaf5ListsTheirSubState) {
   EXPECT_FALSE(hint_is_listed(0x10, skylake_sp));
   EXPECT_TRUE(hint_is_listed(0x21, skylake_sp));
   EXPECT_TRUE(hint_is_listed(0x23, skylake_sp)) << "numbered with gaps";
-  EXPECT_FALSE(hint_is_listed(0x33, skylake_sp)) << "no C7 at all";
+  EXPECT_FALSE(hint_is_listed(0x33, skylake_sp)) << "no C7";
   EXPECT_TRUE(hint_is_listed(0x20, skylake_sp));
   EXPECT_FALSE(hint_is_listed(0x70, 0xffffffff)) << "leaf 5 ends with C7 in its own numbering";
-  EXPECT_FALSE(hint_is_listed(0xf0, 0xffffffff)) << "C0 is no sleep";
+  EXPECT_FALSE(hint_is_listed(0xf0, 0xffffffff)) << "C0 is not a sleep state";
 }
 
 }  // namespace

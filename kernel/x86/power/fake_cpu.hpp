@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A CPU for tests: CPUID leaves and MSRs in tables. An MSR that is not in the table faults, as on the CPU; writes are remembered in order.
+// A CPU for tests: CPUID leaves and MSRs in tables. An MSR that is not in the table faults, as on a CPU. Writes are recorded in order.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class FakeCpu final : public CpuAccess {
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, CpuidWords> leaves;
   std::map<std::uint32_t, std::uint64_t> msrs;
-  std::set<std::uint32_t> swallows;  ///< writes to these are taken and forgotten, as hypervisors do
+  std::set<std::uint32_t> swallows;  ///< writes to these have no effect, as with some hypervisors
   std::vector<std::pair<std::uint32_t, std::uint64_t>> writes;
 };
 

@@ -34,7 +34,7 @@ constexpr std::uint16_t c2_to_c7 = counter::core_c3 | counter::core_c6 | counter
 constexpr std::uint16_t c2_to_c6 = counter::core_c3 | counter::core_c6 | counter::package_c2 | counter::package_c3 | counter::package_c6;
 constexpr std::uint16_t c2_and_c6 = counter::core_c6 | counter::package_c2 | counter::package_c6;
 
-// 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers; MSR_RAPL_POWER_UNIT holds for their package alone.
+// 1/65536 J, "15.3 uJ" in the datasheets of the E5 v3 and later servers. MSR_RAPL_POWER_UNIT applies only to their package.
 constexpr std::uint8_t dram_15uj = 16;
 
 using enum PackageLimits;
@@ -43,7 +43,7 @@ constexpr Hints to_c7 = hints_of(0x00, 0x01, 0x10, 0x20, 0x30);
 constexpr Hints to_c6 = hints_of(0x00, 0x01, 0x10, 0x20, no_hint);
 constexpr Hints without_c3 = hints_of(0x00, 0x01, no_hint, 0x20, no_hint);
 
-// E5, E7 and Scalable; then D; then E3 and E, which are client dies.
+// Order of the rows: E5, E7 and Scalable; then D; then E3 and E, which are client dies.
 constexpr std::array models{
     // intel_idle snb_cstates; turbostat snx_features, perf snb_cstates
     Model{0x2d, "Sandy Bridge-EP", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, true, 0, false, sandy_bridge},
@@ -60,8 +60,8 @@ constexpr std::array models{
     // intel_idle spr_cstates; turbostat spr_features, perf icx_cstates; likewise Emerald Rapids
     Model{0x8f, "Sapphire Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
     Model{0xcf, "Emerald Rapids", without_c3, wakes(1, 2, 0, 290, 0), c2_and_c6, true, 0, true, skylake_server},
-    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is the core's C6 alone; the package follows only after 21h,
-    // "C6P", which is what c6 does on the models before.
+    // intel_idle gnr_cstates; turbostat spr_features, perf icx_cstates. 20h is the core's C6 only. The package follows only after 21h,
+    // "C6P", which corresponds to c6 on the earlier models.
     Model{0xad, "Granite Rapids", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 210, 0), c2_and_c6, true, 0, true, skylake_server},
     // intel_idle srf_cstates; turbostat srf_features, perf srf_cstates. 22h is "C6S", 23h "C6SP", after which the package follows.
     Model{0xaf, "Sierra Forest", hints_of(0, 1, no_hint, 0x23, no_hint), wakes(1, 2, 0, 310, 0), c2_and_c6, true, 0, true, skylake_server},
@@ -74,9 +74,9 @@ constexpr std::array models{
     Model{0xae, "Granite Rapids-D", hints_of(0, 1, no_hint, 0x21, no_hint), wakes(1, 4, 0, 240, 0), c2_and_c6, true, 0, true,
           skylake_server},
 
-    // intel_idle snb_cstates; turbostat and perf as Sandy Bridge-EP; intel_rapl gives it no DRAM
+    // intel_idle snb_cstates; turbostat and perf as Sandy Bridge-EP; intel_rapl lists no DRAM counter
     Model{0x2a, "Sandy Bridge", to_c7, wakes(2, 10, 80, 104, 109), c2_to_c7, false, 0, false, sandy_bridge},
-    // intel_idle ivb_cstates; perf snb_cstates; intel_rapl gives it no DRAM
+    // intel_idle ivb_cstates; perf snb_cstates; intel_rapl lists no DRAM counter
     Model{0x3a, "Ivy Bridge", to_c7, wakes(1, 10, 59, 80, 87), c2_to_c7, false, 0, false, sandy_bridge},
     // intel_idle hsw_cstates, whose C7 is C7s; perf snb_cstates; C8 and deeper are left out here and below
     Model{0x3c, "Haswell", hints_of(0, 1, 0x10, 0x20, 0x32), wakes(2, 10, 33, 133, 166), c2_to_c7, true, 0, false, unknown},
@@ -106,7 +106,7 @@ MonitorErrata monitor_errata(std::uint8_t family, std::uint8_t model) noexcept {
       return {.flush_before = true};
     case 0x5c:  // Goldmont: APL30
     case 0x6a:  // Ice Lake-SP: ICX143
-    case 0x6c:  // Ice Lake-D has the same core. Linux does not list it; an interrupt too many is harmless, a wake-up too few is not.
+    case 0x6c:  // Ice Lake-D has the same core. Linux does not list it; an extra interrupt is harmless, a lost wake-up is not.
     case 0xbd:  // Lunar Lake
       return {.writes_missed = true};
     default:

@@ -9,7 +9,7 @@ namespace neap::x86::power {
 
 namespace {
 
-// What separates the parts of a line.
+// Separates the parts of a line.
 class Separator {
  public:
   explicit Separator(const char* first, const char* others = ", ") : next_(first), others_(others) {}
@@ -49,7 +49,7 @@ Report::Report(CpuAccess& cpu, const PowerAbilities& abilities) noexcept {
 void Report::wake_times(const Model& model, const PowerAbilities& abilities) noexcept {
   constexpr std::uint16_t deeper_than_halt = 0b0011'1110;
   if (!abilities.mwait_sleeps || (abilities.idle_states & deeper_than_halt) == 0) return;
-  Line& line = next() << "waking takes some";
+  Line& line = next() << "wake-up times";
   Separator between(" ");
   for (unsigned state = 0; state < idle_states; ++state) {
     if ((abilities.idle_states & deeper_than_halt & 1U << state) == 0 || model.wake_us[state] == 0) continue;
@@ -64,7 +64,7 @@ void Report::hwp(CpuAccess& cpu) noexcept {
   if ((leaf.eax & hwp_bit) == 0) return;
   const auto enabled = cpu.read_msr(msr::hwp_enable);
   if (!enabled || (*enabled & 1) == 0) {
-    next() << "HWP is there, left off by firmware";
+    next() << "HWP is available but off";
     return;
   }
   const auto has = cpu.read_msr(msr::hwp_capabilities);
@@ -78,7 +78,7 @@ void Report::hwp(CpuAccess& cpu) noexcept {
 void Report::turbo(CpuAccess& cpu, const Model& model) noexcept {
   constexpr unsigned steps = 8;
   const auto ratios = cpu.read_msr(msr::turbo_ratio_limit);
-  // As many cores as each ratio is for: counted, or told.
+  // The number of cores for which each ratio applies: by position, or from the register.
   const auto sizes = model.turbo_by_group ? cpu.read_msr(msr::turbo_group_sizes) : Result<std::uint64_t>(0x08'07'06'05'04'03'02'01);
   if (!ratios || !sizes || *ratios == 0) return;
   Line& line = next() << "turbo ratio";
@@ -101,7 +101,7 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
       if ((*package & limit1_enable) != 0) {
         line << between() << "package ";
         add_watts(line, static_cast<std::uint32_t>(*package & limit1_mask), units);
-        if (const auto short_units = limit2_power_units(*package)) add_watts(line << ", for moments ", short_units, units);
+        if (const auto short_units = limit2_power_units(*package)) add_watts(line << ", short-term ", short_units, units);
         if (locked) line << ", locked";
       } else if (locked) {
         line << between() << "package none, locked";
@@ -123,7 +123,7 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
   }
   if (const auto control = cpu.read_msr(msr::package_cstate_control); model != nullptr && control) {
     const unsigned code = package_cstate_code(*control);
-    line << between() << "package sleeps to ";
+    line << between() << "package C-state limit ";
     if (model->package_limits == PackageLimits::unknown) {
       line << "code " << code;
     } else {
@@ -134,7 +134,7 @@ void Report::limits(CpuAccess& cpu, const Model* model) noexcept {
   if (!line.text().empty()) next() << "firmware's limits: " << line.text();
 }
 
-// As firmware left it: each core turns it off as it starts, unless the command line says demotion=kept.
+// As set by firmware. Each core turns demotion off as it starts, unless the boot option demotion=kept is set.
 void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
   const std::uint64_t left = cpu.read_msr(msr::package_cstate_control).value_or(0) & demotion_bits(model);
   if (left == 0) return;
@@ -147,10 +147,10 @@ void Report::demotion(CpuAccess& cpu, const Model* model) noexcept {
 
 void Report::left_out(const PowerAbilities& abilities) noexcept {
   if (abilities.timer_stops) {
-    next() << "this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so they are not used but by parked cores";
+    next() << "this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so only parked cores use them";
   }
   if (abilities.writes_missed) {
-    next() << "this CPU's MONITOR may miss a write (erratum): cores are called by interrupts, and idle=monitor is not offered";
+    next() << "this CPU's MONITOR may miss a write (erratum): cores are woken by interrupts, and idle=monitor is not available";
   }
 }
 
@@ -167,7 +167,7 @@ void Report::counters(CpuAccess& cpu, std::uint32_t largest_leaf) noexcept {
          << " bits";
     if (version >= 2) line << " and " << bits(leaf.edx, 0, 5) << " fixed of " << bits(leaf.edx, 5, 8);
   }
-  if (threads > 1) line << between() << threads << " threads a core share its frequency and its sleep";
+  if (threads > 1) line << between() << threads << " threads of a core share its frequency and C-state";
 }
 
 unsigned threads_of_core(CpuAccess& cpu) noexcept {

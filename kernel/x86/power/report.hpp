@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What else this CPU has, in words.
+// Further power features of this CPU, in words.
 //
-// One line at boot says what can be set (CpuPower::describe). Who compares two machines wants to know more: how far turbo goes with how
-// many cores, what firmware has limited and locked, how long waking takes. Nothing is changed here, and what a CPU lacks, or a hypervisor
-// keeps to itself, is left out.
+// One line at boot lists the settings (CpuPower::describe). A comparison of two machines needs more: turbo by number of cores, firmware's
+// limits and locks, wake-up times. This code changes nothing, and leaves out features that the CPU lacks or a hypervisor hides.
 #pragma once
 
 #include <array>
@@ -20,7 +19,7 @@ namespace neap::x86::power {
 class Report {
  public:
   Report(CpuAccess& cpu, const PowerAbilities& abilities) noexcept;
-  /// Each begins with `power: `.
+  /// Each line begins with `power: `.
   [[nodiscard]] std::span<Line> lines() noexcept { return std::span(lines_).first(count_); }
 
  private:
@@ -38,7 +37,7 @@ class Report {
   unsigned count_ = 0;
 };
 
-/// Logical processors of a core, 1 without simultaneous multithreading, as CPUID leaf 1Fh or 0Bh counts them; 1 where neither is there.
+/// Hardware threads of a core from CPUID leaf 1Fh or 0Bh; 1 without simultaneous multithreading or without these leaves.
 [[nodiscard]] unsigned threads_of_core(CpuAccess& cpu) noexcept;
 
 }  // namespace neap::x86::power

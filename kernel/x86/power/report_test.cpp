@@ -25,7 +25,7 @@ Lines report_of(FakeCpu& cpu) {
   Report report(cpu, power.abilities());
   Lines lines;
   for (const Line& line : report.lines()) lines.emplace_back(line.text());
-  EXPECT_TRUE(cpu.writes.empty()) << "telling changes nothing";
+  EXPECT_TRUE(cpu.writes.empty()) << "reporting writes nothing";
   return lines;
 }
 
@@ -49,74 +49,75 @@ FakeCpu skylake_sp() {
   return cpu;
 }
 
-TEST(Report, TellsWhatASandyBridgeHas) {
+TEST(Report, DescribesASandyBridge) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::package_cstate_control] = 0x1e000407;
   cpu.msrs[msr::cores_power_limit] = 1 << 16;
   EXPECT_EQ(report_of(cpu),
             (Lines{
-                "power: waking takes some 2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7",
+                "power: wake-up times 2 us from c1, 10 us from c1e, 80 us from c3, 104 us from c6, 109 us from c7",
                 "power: turbo ratio 38 to 3 cores, 37 to 4 cores, 36 to 5 cores, 35 to 6 cores, 34 to 7 cores, 33 to 8 cores",
-                "power: firmware's limits: package 135 W, for moments 162 W; cores none; package sleeps to the deepest",
+                "power: firmware's limits: package 135 W, short-term 162 W; cores none; package C-state limit the deepest",
                 "power: firmware lets the CPU demote C-states: to C3, to C1, with undemotion",
                 "power: performance counters version 3, 4 of 48 bits and 3 fixed of 48",
             }));
 }
 
-TEST(Report, TellsOfLocksGroupsHwpAndThreads) {
+TEST(Report, DescribesLocksGroupsHwpAndThreads) {
   FakeCpu cpu = skylake_sp();
-  EXPECT_EQ(report_of(cpu),
-            (Lines{
-                "power: waking takes some 2 us from c1, 10 us from c1e, 133 us from c6",
-                "power: HWP is on, its performance 8 lowest, 10 efficient, 21 guaranteed, 37 highest; energy preference 128 of 255",
-                "power: turbo ratio 37 to 4 cores, 35 to 8 cores, 33 to 12 cores, 32 to 16 cores, 31 to 20 cores, 28 to 24 cores",
-                "power: firmware's limits: package 135 W, for moments 162 W, locked; DRAM 40 W, locked; package sleeps to C6, locked",
-                "power: performance counters version 4, 8 of 48 bits and 3 fixed of 48, 2 threads a core share its frequency and its sleep",
-            }));
+  EXPECT_EQ(
+      report_of(cpu),
+      (Lines{
+          "power: wake-up times 2 us from c1, 10 us from c1e, 133 us from c6",
+          "power: HWP is on, its performance 8 lowest, 10 efficient, 21 guaranteed, 37 highest; energy preference 128 of 255",
+          "power: turbo ratio 37 to 4 cores, 35 to 8 cores, 33 to 12 cores, 32 to 16 cores, 31 to 20 cores, 28 to 24 cores",
+          "power: firmware's limits: package 135 W, short-term 162 W, locked; DRAM 40 W, locked; package C-state limit C6, locked",
+          "power: performance counters version 4, 8 of 48 bits and 3 fixed of 48, 2 threads of a core share its frequency and C-state",
+      }));
   cpu.msrs[msr::hwp_enable] = 0;
   cpu.msrs.erase(msr::hwp_capabilities);
-  EXPECT_EQ(report_of(cpu)[1], "power: HWP is there, left off by firmware");
+  EXPECT_EQ(report_of(cpu)[1], "power: HWP is available but off");
 }
 
-TEST(Report, TellsWhyStatesAreLeftOut) {
+TEST(Report, ExplainsWhyStatesAreLeftOut) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.leaves[{6, 0}].eax &= ~4U;
   EXPECT_EQ(report_of(cpu)[1],
-            "power: this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so they are not used but by parked cores");
+            "power: this CPU's APIC timer stops in C3 and deeper (no ARAT in CPUID leaf 6), so only parked cores use them");
   FakeCpu ice_lake = skylake_sp();
   ice_lake.model(0x6a, test::monitor_feature | test::speed_step_feature);
   EXPECT_EQ(report_of(ice_lake)[1],
-            "power: this CPU's MONITOR may miss a write (erratum): cores are called by interrupts, and idle=monitor is not offered");
+            "power: this CPU's MONITOR may miss a write (erratum): cores are woken by interrupts, and idle=monitor is not available");
 }
 
-// Where two public sources differ the number is told as it is.
+// If two public sources differ, the number is printed without a name.
 TEST(Report, APackageLimitOfUnknownMeaningIsACode) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.model(0x3f, test::monitor_feature);
   cpu.msrs[msr::package_cstate_control] = 0x8002;
-  EXPECT_TRUE(report_of(cpu)[2].ends_with("; package sleeps to code 2, locked")) << report_of(cpu)[2];
+  EXPECT_TRUE(report_of(cpu)[2].ends_with("; package C-state limit code 2, locked")) << report_of(cpu)[2];
 }
 
-TEST(Report, AnEmulatedCpuHasNothingToTell) {
+TEST(Report, AnEmulatedCpuHasNoLines) {
   for (const char* vendor : {"GenuineIntel", "AuthenticAMD"}) {
     FakeCpu cpu = emulated(vendor);
     EXPECT_EQ(report_of(cpu), Lines{});
   }
 }
 
-TEST(Report, WhatFaultsIsLeftOut) {
+TEST(Report, FaultingRegistersAreLeftOut) {
   FakeCpu cpu = skylake_sp();
   cpu.msrs.clear();
   cpu.leaves.erase({0x0b, 0});
   EXPECT_EQ(report_of(cpu), (Lines{
-                                "power: waking takes some 2 us from c1, 10 us from c1e, 133 us from c6",
-                                "power: HWP is there, left off by firmware",
+                                "power: wake-up times 2 us from c1, 10 us from c1e, 133 us from c6",
+                                "power: HWP is available but off",
                                 "power: performance counters version 4, 8 of 48 bits and 3 fixed of 48",
                             }));
 }
 
-// A hypervisor's numbers are not the machine's: only what CPUID promises the guest.
-TEST(Report, UnderAHypervisorMsrsAreNotAsked) {
+// Under a hypervisor the MSRs are not the machine's, so only what CPUID states for the guest is reported.
+TEST(Report, UnderAHypervisorMsrsAreNotRead) {
   FakeCpu cpu = skylake_sp();
   cpu.model(0x55, test::monitor_feature | test::speed_step_feature | test::hypervisor_feature);
   for (const std::string& line : report_of(cpu)) {
@@ -126,8 +127,8 @@ TEST(Report, UnderAHypervisorMsrsAreNotAsked) {
   }
 }
 
-// Registers may hold anything on a machine that nobody has seen.
-TEST(Report, AnyContentsAreToldWithoutTrouble) {
+// Registers may hold any value on an unknown machine.
+TEST(Report, AnyContentsAreHandled) {
   std::minstd_rand random(7);
   const auto any = [&] { return static_cast<std::uint64_t>(random()) << 40 ^ static_cast<std::uint64_t>(random()) << 20 ^ random(); };
   const auto word = [&] { return static_cast<std::uint32_t>(any()); };

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSL-1.0
-// Lying down without missing the call to get up.
+// How a core sleeps without missing a wake-up.
 //
-// A core that finds nothing to do sleeps, and between its last look and the instruction that sleeps somebody may hand it work. Three ways
-// of sleeping close that gap differently:
+// A core with nothing to do sleeps. Another core may hand over work after the sleeping core's last check and before the instruction that
+// sleeps. Three ways of sleeping close that gap differently:
 //
-// - halt: the sender sees `halted` in the core's word and sends an interrupt, which HLT takes, because STI opens interrupts only after it.
-// - mwait: the core's word is the monitored line, so the sender's write to it is the call. It comes before MONITOR, and then the look after
-//   MONITOR finds it; or after, and then MWAIT ends or falls through (SDM 2B, MWAIT).
-// - watch: the monitored line is the card's next descriptor, so others send an interrupt as for halt.
+// - halt: the sender sees `halted` in the core's word and sends an interrupt. HLT takes it, because STI opens interrupts only after HLT
+//   begins.
+// - mwait: the core's word is the monitored line, so the sender's write to it is the wake-up. A write before MONITOR is found by the check
+//   after MONITOR. A later write makes MWAIT end or fall through (SDM 2B, MWAIT).
+// - watch: the monitored line is the card's next descriptor, so other cores send an interrupt as for halt.
 //
-// In all three the word changes before the last look, by a sequentially consistent exchange; and a sender queues its work before it looks
-// at the word. So either the look finds the work or the sender finds the word.
+// In all three the word changes before the last check, by a sequentially consistent exchange, and a sender queues its work before it reads
+// the word. So either the check finds the work or the sender sees the word.
 //
-// QEMU's emulator has an MWAIT that returns at once. Where the command line says that MWAIT is to be taken for one that sleeps, it is
-// executed there again and again until what it waits for has come, and nothing else is looked at: so a line that nobody writes any more, or
-// a call by the wrong means, is slept through there as on a CPU.
+// QEMU's emulator has an MWAIT that returns at once. With the boot option `mwait=assumed`, it is repeated until the monitored line or an
+// interrupt ends it, and nothing else is checked. So if the line is never written, or the wrong kind of wake-up is sent, the core sleeps
+// on, as on a real CPU.
 //
-// On some CPUs MONITOR misses writes (`MonitorErrata`). There a core in MWAIT is called by an interrupt as well, as one in HLT is, and
-// `watch` is not offered: the card's write would have to be seen.
+// On some CPUs MONITOR misses writes (`MonitorErrata`). There an interrupt also wakes a core in MWAIT, as for HLT. `watch` is not offered,
+// because MONITOR would have to see the card's write.
 //
-// The instructions are behind `Cpu`, so that tests can put a wake-up into every gap.
+// The instructions are behind `Cpu`, so that tests can insert a wake-up into every gap.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include "kernel/panic.hpp"
 #include "kernel/power.hpp"
 #include "kernel/watched_line.hpp"
 #include "kernel/x86/power/models.hpp"
@@ -36,23 +38,25 @@ enum class Way : std::uint8_t { halt, mwait, watch };
 struct SleepPlan {
   Way way = Way::halt;
   std::uint8_t hint = 0;             ///< EAX of MWAIT
-  bool returns_at_once = false;      ///< MWAIT does, so it is repeated
-  bool flush_line = false;           ///< before MONITOR: an erratum (models.hpp)
-  bool called_by_interrupt = false;  ///< `mwait`: a write alone may not end the sleep, likewise
+  bool returns_at_once = false;      ///< MWAIT returns at once, so it is repeated
+  bool flush_line = false;           ///< flush the line before MONITOR: an erratum (models.hpp)
+  bool called_by_interrupt = false;  ///< `mwait`: a write alone may not end the sleep, another erratum
 };
 
-/// What this CPU can sleep in; found once at boot.
+/// The ways in which this CPU can sleep; found once at boot.
 struct SleepWays {
   bool mwait_sleeps = false;
-  bool mwait_returns_at_once = false;  ///< and is to be repeated until it may end
+  bool mwait_returns_at_once = false;  ///< MWAIT must be repeated until it may end
   MonitorErrata errata{};
-  Hints hints{};                       ///< only those that the CPU lists, and that leave the core's timer running
-  std::uint8_t parked_hint = no_hint;  ///< the deepest that the CPU lists: a parked core has no timer to miss
+  Hints hints{};                       ///< only those that the CPU lists and in which the core's timer runs
+  std::uint8_t parked_hint = no_hint;  ///< the deepest that the CPU lists: a parked core needs no timer
 
-  /// Halt for everything that is not there: a core must sleep somehow. `monitor` sleeps as lightly as MWAIT can: it is for quick answers.
+  /// Halts for every state that is missing, because a core must have some way to sleep. `monitor` uses MWAIT's lightest state, for quick
+  /// answers.
   [[nodiscard]] constexpr SleepPlan plan(IdleState asked, bool watched) const noexcept {
     if (!mwait_sleeps) return {};
     const bool watch = asked == IdleState::monitor;
+    require(static_cast<unsigned>(asked) < hints.size(), "SleepWays::plan: no such idle state", static_cast<unsigned>(asked));
     const std::uint8_t hint = hints[static_cast<unsigned>(watch ? IdleState::c1 : asked)];
     if (hint == no_hint || (watch && !watched)) return {};
     return {.way = watch ? Way::watch : Way::mwait,
@@ -61,27 +65,27 @@ struct SleepWays {
             .flush_line = errata.flush_before,
             .called_by_interrupt = errata.writes_missed};
   }
-  /// For a core that runs nothing and waits for nothing. Halt where MWAIT would return at once: nothing ends this sleep.
+  /// For a core that runs nothing and waits for nothing. Halts if MWAIT would return at once, because nothing ends this sleep.
   [[nodiscard]] constexpr SleepPlan plan_parked() const noexcept {
     if (!mwait_sleeps || mwait_returns_at_once || parked_hint == no_hint) return {};
     return {.way = Way::mwait, .hint = parked_hint};
   }
 };
 
-/// One core's word. A cache line of its own: writes to neighbours would end its sleep.
+/// One core's word, on its own cache line, because writes to other data on the line would end the sleep.
 class alignas(64) WakeWord {
  public:
-  /// Own core. False: somebody called since it got up last.
-  [[nodiscard]] bool lie_down(SleepPlan plan) noexcept {
+  /// Own core. False: another core has called `wake` since the last `mark_awake`. The core MUST NOT sleep then.
+  [[nodiscard]] bool announce_sleep(SleepPlan plan) noexcept {
     auto expected = State::awake;
     const bool write_ends_it = plan.way == Way::mwait && !plan.called_by_interrupt;
     return state_.compare_exchange_strong(expected, write_ends_it ? State::dozing : State::halted, std::memory_order_seq_cst);
   }
   [[nodiscard]] bool was_called() const noexcept { return state_.load(std::memory_order_seq_cst) == State::woken; }
-  /// Own core; true if somebody called.
-  bool get_up() noexcept { return state_.exchange(State::awake, std::memory_order_seq_cst) == State::woken; }
+  /// Own core. True if another core called `wake`.
+  bool mark_awake() noexcept { return state_.exchange(State::awake, std::memory_order_seq_cst) == State::woken; }
 
-  /// Any core. True: the write alone does not end the sleep, send an interrupt too.
+  /// Any core. True: the write alone does not end the sleep, and the caller MUST send an interrupt, too.
   [[nodiscard]] bool wake() noexcept { return state_.exchange(State::woken, std::memory_order_seq_cst) == State::halted; }
 
   [[nodiscard]] const volatile void* line() const noexcept { return this; }
@@ -92,12 +96,12 @@ class alignas(64) WakeWord {
 };
 static_assert(sizeof(WakeWord) == 64);
 
-/// The vectors that the judgement knows by name.
+/// The vectors with a meaning for `judge`.
 struct OwnVectors {
   std::uint8_t alarm, wake;
 };
 
-/// What ended a sleep: the first interrupt taken (`vector`, 0: none), else a call by memory.
+/// The cause that ended a sleep: the first interrupt taken (`vector`, 0: none), otherwise a wake-up by memory.
 constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept {
   if (vector == own.alarm) return {.cause = WakeCause::timer, .vector = vector};
   if (vector == own.wake) return {.cause = WakeCause::wake_up, .vector = vector};
@@ -105,13 +109,14 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// `Cpu`: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), `first_vector_taken()`
-/// in the last of these two, 0 if none.
+/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), and
+/// `first_vector_taken()` during the last two, 0 if none.
 template <typename Cpu>
-Sleep lie_down_and_sleep(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
-                         OwnVectors own) noexcept {
+Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
+                        OwnVectors own) noexcept {
+  require(plan.way != Way::watch || watched != nullptr, "a core would sleep on no line");
   bool slept = false;
-  if (word.lie_down(plan)) {
+  if (word.announce_sleep(plan)) {
     const volatile void* const line = plan.way == Way::mwait ? word.line() : watched;
     if (plan.flush_line) [[unlikely]]
       cpu.flush(line);
@@ -127,7 +132,7 @@ Sleep lie_down_and_sleep(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatil
       }
     }
   }
-  const bool called = word.get_up();
+  const bool called = word.mark_awake();
   return slept ? judge(cpu.first_vector_taken(), called, own) : Sleep{};
 }
 

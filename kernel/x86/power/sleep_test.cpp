@@ -22,7 +22,7 @@ SleepWays all_ways() {
   return ways;
 }
 
-TEST(SleepWays, EachStateHasItsHintAndWhatIsMissingHalts) {
+TEST(SleepWays, EachStateHasItsHintAndMissingStatesHalt) {
   const SleepWays ways = all_ways();
   const auto expect = [&](IdleState asked, bool watched, Way way, unsigned hint) {
     const SleepPlan plan = ways.plan(asked, watched);
@@ -38,13 +38,13 @@ TEST(SleepWays, EachStateHasItsHintAndWhatIsMissingHalts) {
   expect(halt, false, Way::halt, 0);
 }
 
-TEST(SleepWays, WhereMwaitDoesNotSleepEverythingHalts) {
+TEST(SleepWays, WithoutMwaitEveryStateHalts) {
   SleepWays ways = all_ways();
   ways.mwait_sleeps = false;
   for (const IdleState asked : {halt, c1, c1e, c3, c6, c7, monitor}) EXPECT_EQ(ways.plan(asked, true).way, Way::halt);
 }
 
-TEST(SleepWays, AParkedCoreSleepsAsDeepAsItCan) {
+TEST(SleepWays, AParkedCoreUsesTheDeepestState) {
   SleepWays ways = all_ways();
   ways.parked_hint = 0x30;
   EXPECT_EQ(ways.plan_parked().way, Way::mwait);
@@ -54,7 +54,7 @@ TEST(SleepWays, AParkedCoreSleepsAsDeepAsItCan) {
   EXPECT_EQ(SleepWays{}.plan_parked().way, Way::halt);
 }
 
-TEST(SleepWays, AnMwaitThatReturnsAtOnceIsToBeRepeated) {
+TEST(SleepWays, AnMwaitThatReturnsAtOnceIsRepeated) {
   SleepWays ways = all_ways();
   ways.mwait_returns_at_once = true;
   EXPECT_TRUE(ways.plan(c6, false).returns_at_once && ways.plan(monitor, true).returns_at_once);
@@ -63,7 +63,7 @@ TEST(SleepWays, AnMwaitThatReturnsAtOnceIsToBeRepeated) {
 
 constexpr OwnVectors own{.alarm = 0xf0, .wake = 0xf1};
 
-TEST(Judge, NamesTheFirstInterruptElseTheCall) {
+TEST(Judge, NamesTheFirstInterruptOtherwiseTheWakeUp) {
   EXPECT_EQ(judge(0xf0, true, own).cause, WakeCause::timer);
   EXPECT_EQ(judge(0xf1, true, own).cause, WakeCause::wake_up);
   EXPECT_EQ(judge(0x31, true, own).cause, WakeCause::interrupt);
@@ -72,7 +72,7 @@ TEST(Judge, NamesTheFirstInterruptElseTheCall) {
   EXPECT_EQ(judge(0, false, own).cause, WakeCause::unknown);
 }
 
-/// A core that really would sleep for ever if a call were lost: its two sleeping instructions end only by what the CPU promises.
+/// A core that would sleep for ever if a wake-up were lost. The two sleep instructions return only for reasons that the CPU guarantees.
 struct Model {
   WakeWord word;
   alignas(64) std::uint64_t card_line[8] = {};
@@ -84,25 +84,25 @@ struct Model {
   const volatile void* monitored = nullptr;
   std::uint8_t taken = 0;
   std::string steps;
-  std::function<void(const std::string&)> at = [](const std::string&) {};  // what others do in each gap
+  std::function<void(const std::string&)> at = [](const std::string&) {};  // actions of other cores and the card in each gap
 
   void step(const std::string& name) {
     steps += name + ' ';
     at(name);
   }
-  // Another core.
+  // Another core's wake-up.
   void call() {
     work_queued = true;
     const bool interrupt = word.wake();
     if (monitored == word.line() && !misses_writes) monitored_line_written = true;
     if (interrupt) interrupt_pending = true;
   }
-  // The card.
+  // The card's write.
   void write_line() {
     card_line[0] = 1;
     if (monitored == card_line) monitored_line_written = true;
   }
-  // The core's instructions.
+  // The sleeping core's instructions.
   void flush(const volatile void* line) {
     EXPECT_EQ(line, word.line());
     steps += "flush ";
@@ -137,8 +137,8 @@ Model* model = nullptr;
 
 Sleep sleep_once(Model& now, SleepPlan plan) {
   model = &now;
-  now.step("before-lying-down");
-  return lie_down_and_sleep(
+  now.step("before-announcing");
+  return sleep_until_woken(
       now, now.word, plan, now.card_line,
       []() noexcept {
         model->step("before-look");
@@ -149,10 +149,10 @@ Sleep sleep_once(Model& now, SleepPlan plan) {
       own);
 }
 
-// Whichever gap the call falls into, the core does not stay asleep, and finds the work.
-TEST(Sleep, NoCallIsLostInAnyGap) {
+// In whichever gap the wake-up occurs, the core does not stay asleep, and finds the work.
+TEST(Sleep, NoWakeUpIsLostInAnyGap) {
   for (const SleepPlan plan : {SleepPlan{Way::halt, 0}, SleepPlan{Way::mwait, 0x20}, SleepPlan{Way::watch, 0}}) {
-    for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+    for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
       if (plan.way == Way::halt && std::string(gap).ends_with("monitor")) continue;
       Model now;
       bool called = false;
@@ -165,7 +165,7 @@ TEST(Sleep, NoCallIsLostInAnyGap) {
       const Sleep how = sleep_once(now, plan);
       EXPECT_TRUE(called && now.work_queued) << gap;
       if (plan.way == Way::mwait) {
-        EXPECT_FALSE(now.interrupt_pending) << "a write is enough, no interrupt was to be sent: " << gap;
+        EXPECT_FALSE(now.interrupt_pending) << "a write suffices, so no interrupt is sent: " << gap;
       }
       const bool slept = now.steps.find("before-sleep") != std::string::npos;
       const WakeCause expected = !slept ? WakeCause::not_asleep : plan.way == Way::mwait ? WakeCause::memory : WakeCause::wake_up;
@@ -176,7 +176,7 @@ TEST(Sleep, NoCallIsLostInAnyGap) {
 }
 
 TEST(Sleep, NoWriteOfTheCardIsLostInAnyGap) {
-  for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+  for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
     Model now;
     now.at = [&](const std::string& step) {
       if (step == gap) now.write_line();
@@ -186,18 +186,18 @@ TEST(Sleep, NoWriteOfTheCardIsLostInAnyGap) {
   }
 }
 
-TEST(Sleep, TheOrderIsMonitorLookSleep) {
+TEST(Sleep, TheOrderIsMonitorCheckSleep) {
   Model now;
   now.at = [&](const std::string& step) {
     if (step == "before-sleep") now.call();
   };
   static_cast<void>(sleep_once(now, {Way::mwait, 0}));
-  EXPECT_EQ(now.steps, "before-lying-down before-monitor after-monitor before-look after-look before-sleep ");
+  EXPECT_EQ(now.steps, "before-announcing before-monitor after-monitor before-look after-look before-sleep ");
 }
 
-// Where a write may be missed, the caller's interrupt ends the sleep.
-TEST(Sleep, NoCallIsLostWhereMonitorMissesWrites) {
-  for (const char* gap : {"before-lying-down", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
+// If MONITOR may miss a write, the sender's interrupt ends the sleep.
+TEST(Sleep, NoWakeUpIsLostWhereMonitorMissesWrites) {
+  for (const char* gap : {"before-announcing", "before-monitor", "after-monitor", "before-look", "after-look", "before-sleep"}) {
     Model now;
     now.misses_writes = true;
     bool called = false;
@@ -214,11 +214,11 @@ TEST(Sleep, TheLineIsFlushedBeforeMonitorWhereItMustBe) {
   Model now;
   now.interrupt_pending = true;
   static_cast<void>(sleep_once(now, {.way = Way::mwait, .hint = 0, .flush_line = true}));
-  EXPECT_TRUE(now.steps.starts_with("before-lying-down flush before-monitor ")) << now.steps;
+  EXPECT_TRUE(now.steps.starts_with("before-announcing flush before-monitor ")) << now.steps;
 }
 
-// Where MWAIT returns at once it is repeated until the watched line has changed or an interrupt came; nothing else ends the sleep, not even
-// work that was queued without a call.
+// An MWAIT that returns at once is repeated until the watched line changes or an interrupt arrives. Nothing else ends the sleep, not even
+// work that was queued without a wake-up.
 TEST(Sleep, AnMwaitThatReturnsAtOnceEndsByTheLineOrAnInterruptAlone) {
   static constexpr unsigned rounds = 20;
   const auto slept_until = [](Way way, void (*end)(Model&)) {

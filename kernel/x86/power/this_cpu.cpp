@@ -6,6 +6,7 @@
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/x86/apic.hpp"
 #include "kernel/x86/cpu.hpp"
 #include "kernel/x86/msr.hpp"
@@ -29,11 +30,12 @@ class ThisCpu final : public CpuAccess {
 constinit ThisCpu this_cpu;
 constinit CpuPower cpu_power;
 constinit thread_local CoreAtBoot at_boot;
-constinit std::atomic<bool> demotion_said{false};
+constinit std::atomic<bool> demotion_reported{false};
 constinit std::atomic<unsigned> parked_refused{0};
 
-// Cores start one after the other, each before core 0 counts it as running: so these are written by one core at a time, and read later.
-constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's own, by our number
+// Cores start one after the other, and core 0 counts each as running only afterwards. So one core at a time writes these, and they are read
+// later.
+constinit std::array<std::uint32_t, machine::cores_max> package_ids{};  // the CPU's package ids, indexed by our package numbers
 constinit std::array<std::uint8_t, machine::cores_max> packages_of_cores{};
 constinit std::atomic<unsigned> packages{0};
 
@@ -42,6 +44,7 @@ std::uint8_t package_number(std::uint32_t id) {
   for (unsigned i = 0; i < known; ++i) {
     if (package_ids[i] == id) return static_cast<std::uint8_t>(i);
   }
+  require(known < package_ids.size(), "power: more packages than cores", id);
   package_ids[known] = id;
   packages.store(known + 1, std::memory_order_relaxed);
   return static_cast<std::uint8_t>(known);
@@ -59,9 +62,10 @@ void find_abilities(FindOptions options) {
 }
 
 void start_this_core(unsigned core) {
+  require(core < machine::cores_max, "power::start_this_core: no such core", core);
   at_boot = cpu_power.start_core(this_cpu);
-  if (at_boot.demotes && !demotion_said.exchange(true)) {
-    print("neap: core ", core, " goes on demoting C-states: firmware has locked that");
+  if (at_boot.demotes && !demotion_reported.exchange(true)) {
+    print("neap: core ", core, " keeps demoting C-states: firmware has locked the setting");
   }
   packages_of_cores[core] = package_number(apic::this_id() >> package_shift(this_cpu));
 }
@@ -72,12 +76,13 @@ void park_this_core() {
 
 void report_parked(unsigned parked) {
   const PowerAbilities& has = cpu_power.abilities();
-  if (parked == 0 || !has.performance) return;
+  if (parked == 0 || !has.pstates) return;
   const unsigned refused = parked_refused.load();
   if (refused == 0) {
-    print("power: ", parked, " parked cores ask for the lowest P-state");
+    print("power: ", parked, " parked cores request the lowest P-state");
   } else {
-    print("neap: ", refused, " of ", parked, " parked cores keep firmware's P-state request: writing it faults. It may hold for others");
+    print("neap: ", refused, " of ", parked,
+          " parked cores keep firmware's P-state request: writing it faults. It may affect the running cores");
   }
 }
 
@@ -95,10 +100,13 @@ using namespace x86;
 
 const PowerAbilities& power_abilities() noexcept { return power::cpu_power.abilities(); }
 
-unsigned package_of(unsigned core) noexcept { return power::packages_of_cores[core]; }
+unsigned package_of(unsigned core) noexcept {
+  require(core < cores_max, "package_of: no such core", core);
+  return power::packages_of_cores[core];
+}
 unsigned package_count() noexcept { return power::packages.load(std::memory_order_relaxed); }
 
-Result<void> set_performance(std::uint64_t raw) noexcept { return power::cpu_power.set_performance(power::this_cpu, power::at_boot, raw); }
+Result<void> set_pstate(std::uint64_t raw) noexcept { return power::cpu_power.set_pstate(power::this_cpu, power::at_boot, raw); }
 Result<std::uint8_t> granted_ratio() noexcept { return power::cpu_power.granted_ratio(power::this_cpu); }
 Result<void> set_energy_preference(unsigned preference) noexcept {
   return power::cpu_power.set_energy_preference(power::this_cpu, power::at_boot, preference);

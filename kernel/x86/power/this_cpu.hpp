@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The power knowledge, joined to the CPU that runs: the functions of machine.hpp stand on this.
+// Applies the power functions to the running CPU. The functions of machine.hpp use this.
 #pragma once
 
 #include "kernel/power.hpp"
@@ -9,15 +9,16 @@
 
 namespace neap::x86::power {
 
-/// Once, on core 0, when its APIC id is known: finds what there is and reports it. Then each core as it starts, core 0 too.
+/// Once, on core 0, when its APIC id is known: finds the abilities and reports them. The second function: on each core as it starts,
+/// including core 0.
 void find_abilities(FindOptions options);
 void start_this_core(unsigned core);
-/// On a core that is parked, before it sleeps; the state that it may sleep in. Core 0 reports what the parked cores asked for.
+/// On a parked core before it sleeps; `plan_parked` is the state to sleep in. Core 0 reports the parked cores' requests.
 void park_this_core();
 [[nodiscard]] SleepPlan plan_parked() noexcept;
 void report_parked(unsigned parked);
 
-/// The CPU that runs the caller.
+/// The CPU of the calling core.
 [[nodiscard]] CpuAccess& cpu_access() noexcept;
 
 [[nodiscard]] SleepPlan plan_sleep(IdleState asked, bool watched) noexcept;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSL-1.0 */
-/* What lwIP needs to know about compiler and machine. The same for bare metal and for the host's tests. */
+/* Compiler and machine definitions for lwIP; the same on bare metal and in host tests. */
 #ifndef NEAP_LWIP_ARCH_CC_H
 #define NEAP_LWIP_ARCH_CC_H
 
@@ -8,13 +8,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* newlib has ssize_t without its limit; without this lwIP would define its own ssize_t as int, which differs on 64 bits. */
+/* newlib defines ssize_t but not its limit. Without the limit lwIP would define ssize_t as int, which is wrong on 64 bits. */
 #ifndef SSIZE_MAX
 #define SSIZE_MAX LONG_MAX
 #endif
 
-/* Every variable of lwIP lives once a core (lwip-patches/0001). `__thread` and not `thread_local`: the headers are read by C and by C++,
-   and C++'s keyword would put an initialisation check in front of each access from another file. */
+/* Every variable of lwIP exists once for each core (lwip-patches/0001). It is `__thread` and not `thread_local`: C and C++ both include the
+   headers, and C++'s keyword would add an initialisation check to each access from another file. */
 #define LWIP_PER_CORE __thread
 
 #ifndef BYTE_ORDER
@@ -26,7 +26,7 @@
 #define LWIP_TIMEVAL_PRIVATE 0
 #define LWIP_ERR_T int
 
-/* Built in, they are one instruction (and constants of constants); lwIP's own are calls. */
+/* The built-ins are one instruction, or a constant for a constant argument; lwIP's own functions are calls. */
 #define lwip_htons(x) __builtin_bswap16(x)
 #define lwip_htonl(x) __builtin_bswap32(x)
 #define LWIP_DONT_PROVIDE_BYTEORDER_FUNCTIONS

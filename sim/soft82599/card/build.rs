@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Turns the driver's register table into Rust, so that card and driver cannot disagree about an offset.
+//! Translates the driver's register table to Rust, so that card and driver use the same offsets.
 
 use std::path::PathBuf;
 use std::process::Command;

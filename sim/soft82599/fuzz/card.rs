@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card against a driver and a peer that do anything at all. It must not panic, hang, or grow: the first is libFuzzer's to see, the
-//! second its -timeout, the third its -rss_limit_mb and the bounds that the host watches.
+//! Fuzzes the card with arbitrary actions of a driver and a peer. It must not panic, hang, or grow. libFuzzer detects panics, its -timeout
+//! detects hangs, and its -rss_limit_mb and the bounds in the host detect growth.
 #![no_main]
 
 mod host;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The program's view of guest memory, the only place of it with pointers, against a map of bytes: what is mapped reads and writes as the
-//! map says, and nothing else is touched. Guard bytes around each piece's part of its file show a write that leaves it.
+//! Checks the program's guest memory code against a map of bytes. It is the only code of the program that uses pointers. Reads and writes
+//! of mapped memory must have the same results as in the map, and no other memory may change. Guard bytes around each piece's part of its
+//! file detect writes beyond it.
 #![no_main]
 
 #[allow(dead_code)]
@@ -21,7 +22,7 @@ const GUARD: u8 = 0xA5;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tally::add(run(data)));
 
 fn memory_file() -> File {
-    // SAFETY: the name is a C string; the descriptor is checked and owned by nobody else.
+    // SAFETY: the name is a C string; the descriptor is checked and has no other owner.
     let file = unsafe {
         let descriptor = libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC);
         assert!(descriptor >= 0);
@@ -34,7 +35,7 @@ fn memory_file() -> File {
 struct Model {
     /// Mapped pages by guest page number: page in the file, writable.
     pages: BTreeMap<u64, (u64, bool)>,
-    /// What the file holds.
+    /// Expected contents of the file.
     bytes: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ fn run(data: &[u8]) -> u64 {
     }
     let mut now = vec![0; (PAGES * PAGE) as usize];
     file.read_exact_at(&mut now, 0).unwrap();
-    assert!(now == model.bytes, "the file holds something else than was written");
+    assert!(now == model.bytes, "the file differs from what was written");
     operations
 }
 
@@ -79,7 +80,8 @@ fn map(memory: &mut GuestMemory, model: &mut Model, file: &File, page: u64, rest
     }
 }
 
-/// A range that cuts a piece is refused; the model does not know pieces, so it follows.
+/// The program refuses a range that covers only a part of a piece. The model has no pieces, so it changes only if the program accepted the
+/// range.
 fn unmap(memory: &mut GuestMemory, model: &mut Model, page: u64, count: u64) {
     if memory.unmap(page * PAGE, count * PAGE).is_ok() {
         model.pages.retain(|at, _| !(page..page + count).contains(at));
@@ -90,7 +92,7 @@ fn read(memory: &mut GuestMemory, model: &Model, address: u64, length: usize) {
     let mut got = vec![0; length];
     let expected: Option<Vec<u8>> = (address..address + length as u64).map(|at| model.place(at, false).map(|at| model.bytes[at])).collect();
     match (memory.read(address, &mut got), expected) {
-        (Ok(()), Some(expected)) => assert!(got == expected, "a read at {address:#x} gives something else"),
+        (Ok(()), Some(expected)) => assert!(got == expected, "a read at {address:#x} differs"),
         (Err(_), None) => {}
         (result, expected) => panic!("read of {length} at {address:#x}: {result:?}, expected {}", expected.is_some()),
     }

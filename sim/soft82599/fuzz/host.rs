@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A world for the card under fuzzing: memory with an end, a wire that is sometimes full, and a watch over what may grow.
+//! The host for fuzzing: memory of a fixed size, a wire that is sometimes full, and bounds on everything that may grow.
 
 use card::{DmaFault, Host};
 use std::ops::Range;
 
 pub const MEMORY_BYTES: usize = 1 << 18;
-/// No transfer of the card is longer than its largest segmented packet.
-const LONGEST_TRANSFER: usize = 257 * 1024;
-const LONGEST_FRAME: usize = 16 * 1024;
+/// Longer than the card's largest transfer, a segmented packet.
+const TRANSFER_BYTES_MAX: usize = 257 * 1024;
+const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 pub struct FuzzHost {
     pub memory: Vec<u8>,
@@ -20,9 +20,9 @@ impl FuzzHost {
         Self { memory: vec![0; MEMORY_BYTES], room: 64, line: false }
     }
 
-    /// Where an access lies, if all of it lies in memory.
+    /// The range of an access that lies completely in memory.
     fn range(&self, address: u64, length: usize) -> Result<Range<usize>, DmaFault> {
-        assert!(length <= LONGEST_TRANSFER, "a transfer of {length} bytes");
+        assert!(length <= TRANSFER_BYTES_MAX, "a transfer of {length} bytes");
         let start = usize::try_from(address).map_err(|_| DmaFault { address, length })?;
         match start.checked_add(length) {
             Some(end) if end <= self.memory.len() => Ok(start..end),
@@ -57,7 +57,7 @@ impl Host for FuzzHost {
         assert!(vector < 64, "a message of vector {vector}");
     }
     fn line(&mut self, asserted: bool) {
-        assert_ne!(self.line, asserted, "the line's level is told on changes only");
+        assert_ne!(self.line, asserted, "the line's level is only reported on changes");
         self.line = asserted;
     }
     fn wire_has_room(&mut self) -> bool {
@@ -65,7 +65,7 @@ impl Host for FuzzHost {
     }
     fn send(&mut self, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        assert!((1..=LONGEST_FRAME).contains(&bytes), "a frame of {bytes} bytes on the wire");
+        assert!((1..=FRAME_BYTES_MAX).contains(&bytes), "a frame of {bytes} bytes on the wire");
         self.room = self.room.saturating_sub(1);
     }
 }

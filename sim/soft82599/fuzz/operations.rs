@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Bytes as a driver's and a peer's doings: register accesses, descriptors, frames, time, faults.
+//! Interprets bytes as actions of a driver and a peer: register accesses, descriptors, frames, time, faults.
 //!
-//! An input begins with a choice of how far the driver has come (from a bare card to rings that run), so that few bytes reach deep. Every
-//! operation takes what bytes it needs; at the end of the input they are zeros.
+//! An input begins with the set-up of the driver (from a bare card to running rings), so that short inputs reach deep states. Every
+//! operation consumes the bytes that it needs. Bytes beyond the end of the input are zeros.
 
 use crate::host::{FuzzHost, MEMORY_BYTES};
 use card::{name_at, Card, Configuration, Direction, Trigger, BAR_BYTES};
@@ -18,7 +18,7 @@ const BUFFERS: u64 = 0x8000;
 const ENABLE: u32 = 1 << 25;
 const CONNECTIONS: usize = 64;
 
-/// Every offset at which there is a register; the writes of each way to set up; where tails are. Looked up once, not in every input.
+/// All register offsets, the writes of each set-up, and the offsets of tails. They are looked up once, not for every input.
 struct Prepared {
     offsets: Vec<u32>,
     set_ups: Vec<Vec<(u32, u32)>>,
@@ -45,7 +45,7 @@ fn prepared() -> &'static Prepared {
     })
 }
 
-/// What is written to which register. Bit 0: rings that run; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
+/// The register writes of a set-up. Bit 0: running rings; 1: legacy receive; 2: RSS; 3: jumbo frames and small buffers; 4: MSI-X;
 /// 5: head write-back; 6: moderation, and with it coalescing; 7: VLAN strip.
 fn set_up(how: u8) -> Vec<(String, u32)> {
     let mut writes: Vec<(String, u32)> = Vec::new();
@@ -64,7 +64,7 @@ fn set_up(how: u8) -> Vec<(String, u32)> {
         write("MRQC".into(), 1 | 0x00FF_0000);
         write("RXCSUM".into(), 1 << 13);
         (0..32).for_each(|i| write(format!("RETA[{i}]"), 0x0302_0100));
-        // Flow director, by signature or perfect.
+        // Flow director, in signature or perfect mode.
         write("FDIRHKEY".into(), 0x3DAD_14E2);
         write("FDIRSKEY".into(), 0x174D_3614);
         write("FDIRCTRL".into(), 0x4A06_0001 | u32::from(how >> 3 & 1) << 4);
@@ -128,11 +128,11 @@ struct Session {
     now: u64,
     receive_tail: [u64; QUEUES as usize],
     transmit_tail: [u64; QUEUES as usize],
-    /// Of each connection.
+    /// Sequence number of each connection.
     sequence: [u32; CONNECTIONS],
 }
 
-/// Runs one input; gives the number of operations in it.
+/// Runs one input. Returns the number of its operations.
 pub fn run(data: &[u8]) -> u64 {
     let mut input = Input(data);
     let mut host = FuzzHost::new();
@@ -141,7 +141,7 @@ pub fn run(data: &[u8]) -> u64 {
         Session { card, host, now: 0, receive_tail: [0; QUEUES as usize], transmit_tail: [0; QUEUES as usize], sequence: [0; CONNECTIONS] };
     session.set_up(input.u8());
     let mut count = 0;
-    // Again and again, so that rings go round and what was learnt in one round meets the next.
+    // The input is repeated, so that rings wrap and state from one round affects the next.
     while !data.is_empty() && count < OPERATIONS {
         if input.0.is_empty() {
             input = Input(data);
@@ -182,7 +182,7 @@ impl Session {
 
     fn advance(&mut self, by: u64) {
         let end = self.now + by;
-        // A timer that is set to fire without end must not keep us here.
+        // Limits the number of events, in case a timer is always due again at once.
         for _ in 0..64 {
             let Some(at) = self.card.next_deadline().filter(|&at| at <= end) else { break };
             self.now = at.max(self.now);
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// A frame over the wire: a header that makes sense, spoilt in places, and a length of its own.
+    /// A received frame: a valid header with some changed bytes, and an arbitrary length.
     fn frame(&mut self, input: &mut Input, shape: u8) {
         let mut frame = vec![0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1];
         if shape & 1 != 0 {
@@ -282,7 +282,7 @@ impl Session {
         self.card.receive(&mut self.host, self.now, &frame);
     }
 
-    /// A TCP segment with right checksums, mostly the next of its connection, so that segments are coalesced.
+    /// A TCP segment with right checksums, usually the next of its connection, so that segments are coalesced.
     fn segment(&mut self, input: &mut Input, shape: u8) {
         let choice = input.u8();
         let connection = usize::from(choice) % CONNECTIONS;
@@ -346,7 +346,7 @@ impl Session {
             2 => card.delay_write_back(u64::from(value) << 12),
             3 => card.lose_messages((value & 1 == 0).then_some(value >> 2), Trigger::Next(u64::from(value) + 1)),
             4 => card.lose_messages(None, Trigger::chance(f64::from(value) / 255.0, 3)),
-            5 => card.go_away(host, *now, value & 1 != 0),
+            5 => card.set_removed(host, *now, value & 1 != 0),
             _ => card.end_faults(host, *now),
         }
     }
@@ -366,7 +366,7 @@ impl Session {
             7 => drop(card.statistics()),
             8 => card.start_interrupt_trace(*now, 64),
             9 => drop(card.interrupt_trace().take(32).count()),
-            10 => while card.take_complaint().is_some() {},
+            10 => while card.take_violation().is_some() {},
             _ => {
                 card.next_deadline();
                 card.has_transmit_work();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! How many operations the fuzzer has run, in the file that FUZZ_OPERATIONS names: libFuzzer itself counts inputs.
+//! Counts the fuzzer's operations in the file that FUZZ_OPERATIONS names. libFuzzer itself only counts inputs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ pub fn add(count: u64) {
     let before = OPERATIONS.fetch_add(count, Ordering::Relaxed);
     if before / EVERY != (before + count) / EVERY || before == 0 {
         if let Some(path) = std::env::var_os("FUZZ_OPERATIONS") {
-            // Told again soon; nothing depends on one failure.
+            // A failure is ignored: the count is written again soon.
             let _ = std::fs::write(path, format!("{}\n", before + count));
         }
     }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The cable that somebody may pull: for good, or a number of times for a while (a flapping link). It knows no time of its own; the card's
-//! comes in.
+//! The cable, which can be pulled permanently or several times for a while (a flapping link). The card's clock is passed in.
 
 use card::Nanoseconds;
 
 pub struct Cable {
     plugged: bool,
-    /// Changes that are still to come, each `every` after the one before.
+    /// Remaining changes, at intervals of `every`.
     changes_left: u64,
     every: Nanoseconds,
     next: Option<Nanoseconds>,
@@ -25,7 +24,7 @@ impl Cable {
         *self = Self { plugged, ..Self::new() };
     }
 
-    /// Out now, in again after `every`, so many times with `every` between; ends plugged.
+    /// Pulls the cable and plugs it in again, each after `every`, `times` times. It ends plugged in.
     pub fn flap(&mut self, now: Nanoseconds, every: Nanoseconds, times: u64) {
         *self =
             Self { plugged: false, changes_left: times.saturating_mul(2).saturating_sub(1), every, next: Some(now.saturating_add(every)) };
@@ -35,7 +34,7 @@ impl Cable {
         self.next
     }
 
-    /// True if somebody pulled it or put it back. One change a call, so that none goes unseen.
+    /// True if it was pulled or plugged in. Each call makes at most one change, so that every change is visible.
     pub fn tick(&mut self, now: Nanoseconds) -> bool {
         let Some(at) = self.next.filter(|&at| at <= now) else { return false };
         self.plugged = !self.plugged;
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flaps_as_often_as_asked_and_ends_plugged() {
+    fn a_flapping_cable_changes_as_often_as_requested_and_ends_plugged_in() {
         let mut cable = Cable::new();
         cable.flap(1000, 100, 3);
         let mut seen = vec![(1000, cable.is_plugged())];

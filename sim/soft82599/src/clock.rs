@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card's clock: the host's monotonic one, slowed or sped up by a factor, or standing still until somebody steps it. An emulated CPU is
-//! slow, so timing that is asserted is asserted on a card whose time runs as slowly, or that moves only when told.
+//! The card's clock: the host's monotonic clock scaled by a factor, or a stopped clock that is stepped. An emulated CPU is slow. So a test
+//! of timing uses a card whose time runs as slowly, or only advances in steps.
 
 use card::Nanoseconds;
 use std::time::{Duration, Instant};
 
 pub struct Clock {
-    /// What it showed at `since`.
+    /// Its value at `since`.
     base: Nanoseconds,
     since: Instant,
-    /// Nanoseconds on the card for one outside.
+    /// Card nanoseconds per real nanosecond.
     scale: f64,
     stopped: bool,
 }
@@ -27,7 +27,7 @@ impl Clock {
         self.base + if self.scale == 1.0 { outside } else { (outside as f64 * self.scale) as u64 }
     }
 
-    /// How long to wait outside until the clock shows `at`; None if waiting does not bring it there.
+    /// The real time until the clock shows `at`. None if the clock is stopped and only a step can reach that time.
     pub fn until(&self, at: Nanoseconds) -> Option<Duration> {
         let left = at.saturating_sub(self.now());
         if self.stopped && left != 0 {
@@ -41,11 +41,11 @@ impl Clock {
         self.base = self.now();
         self.stopped = true;
     }
-    /// Goes on from what it shows.
+    /// Starts the clock again from its current value.
     pub fn run(&mut self, scale: f64) {
         *self = Self { base: self.now(), ..Self::new(scale, false) };
     }
-    /// Only of a clock that stands still; it never goes back.
+    /// Steps a stopped clock. The time never decreases.
     pub fn step_to(&mut self, at: Nanoseconds) {
         if self.stopped {
             self.base = self.base.max(at);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stopped_clock_moves_by_steps_only_and_never_back() {
+    fn a_stopped_clock_only_moves_forward_by_steps() {
         let mut clock = Clock::new(1.0, true);
         assert_eq!((clock.now(), clock.until(1), clock.until(0)), (0, None, Some(Duration::ZERO)));
         clock.step_to(100);

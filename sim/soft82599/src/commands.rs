@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What can be asked over the control socket, one command a line.
+//! The commands of the control socket, one per line.
 //!
-//! The interrupt trace (the card's interrupt_trace.rs) is read in pieces, each taken off: `trace read` again until `left` is 0. A message
-//! is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector", "interval", "counter"}`;
-//! times are the card's nanoseconds, and `now` is its clock at the moment of the answer.
+//! The interrupt trace (the card's interrupt_trace.rs) is read in parts, and each read removes its entries: `trace read` is repeated until
+//! `left` is 0. A message is `{"at", "vector", "held", "receive", "transmit", "software", "other"}`, a write to EITR `{"at", "vector",
+//! "interval", "counter"}`. Times are the card's nanoseconds, and `now` is its clock at the time of the answer.
 
 use crate::fault_words;
-use crate::rig::{Rig, LONGEST_STEP};
+use crate::rig::{Rig, STEP_NS_MAX};
 use card::{Entry, Event};
 
 const TRACE_ENTRIES: usize = 1 << 16;
 /// 48 bytes each.
-const MOST_TRACE_ENTRIES: usize = 1 << 22;
-/// In one answer: some 2 MB of text.
+const TRACE_ENTRIES_MAX: usize = 1 << 22;
+/// Entries in one answer: about 2 MB of text.
 const TRACE_PIECE: usize = 1 << 14;
-const MOST_FLAPS: u64 = 1_000_000;
+const FLAPS_MAX: u64 = 1_000_000;
 pub const KNOWN: &str = "counters, reset-counters, statistics, state, violations, trace start [ENTRIES], trace stop, trace read, link up, \
      link down, link flap NS [TIMES], fault WORDS, faults, clock, clock stop, clock step NS, clock run [SCALE], quit";
 const OK: &str = "{\"ok\": true}\n";
 
-/// The answer, with its line's end. `quit` becomes true when the program shall end.
+/// Returns the answer with its end of line. `quit` becomes true if the program is to end.
 pub fn run(line: &str, rig: &mut Rig, quit: &mut bool) -> String {
     let (command, words) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let words = words.trim();
@@ -36,13 +36,13 @@ pub fn run(line: &str, rig: &mut Rig, quit: &mut bool) -> String {
         ("state", "") => rig.describe() + ".\n",
         ("violations", "") => violations(rig),
         ("trace", _) => {
-            trace(words, rig).unwrap_or_else(|| error(&format!("trace takes start [ENTRIES, 1 to {MOST_TRACE_ENTRIES}], stop or read")))
+            trace(words, rig).unwrap_or_else(|| error(&format!("trace takes start [ENTRIES, 1 to {TRACE_ENTRIES_MAX}], stop or read")))
         }
         ("link", _) => link(words, rig)
-            .unwrap_or_else(|| error(&format!("link takes up, down, or flap NS [TIMES], NS from 1000, TIMES from 1 to {MOST_FLAPS}"))),
+            .unwrap_or_else(|| error(&format!("link takes up, down, or flap NS [TIMES], NS from 1000, TIMES from 1 to {FLAPS_MAX}"))),
         ("fault", _) => match fault_words::parse(words) {
             Ok(fault) => {
-                fault.apply(&mut rig.card, &mut rig.world, &mut rig.cable);
+                fault.apply(&mut rig.card, &mut rig.host, &mut rig.cable);
                 rig.follow_cable();
                 OK.into()
             }
@@ -64,7 +64,7 @@ fn violations(rig: &Rig) -> String {
     format!("{{\"total\": {}, \"counts\": {counts}, \"recent\": [{}]}}\n", rig.card.violations(), recent.join(", "))
 }
 
-/// None if the words make no sense.
+/// None if the arguments are invalid.
 fn link(words: &str, rig: &mut Rig) -> Option<String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let now = rig.now();
@@ -73,7 +73,7 @@ fn link(words: &str, rig: &mut Rig) -> Option<String> {
         ["down"] => rig.cable.set(false),
         ["flap", every, ref times @ ..] if times.len() < 2 => {
             let every = every.parse().ok().filter(|&every| every >= 1000)?;
-            let times = times.first().map_or(Some(1), |times| times.parse().ok()).filter(|times| (1..=MOST_FLAPS).contains(times))?;
+            let times = times.first().map_or(Some(1), |times| times.parse().ok()).filter(|times| (1..=FLAPS_MAX).contains(times))?;
             rig.cable.flap(now, every, times);
         }
         _ => return None,
@@ -91,8 +91,8 @@ fn faults(rig: &Rig) -> String {
     format!(
         "{{\"rx\": {}, \"tx\": {}, \"hung_rx\": [{}], \"hung_tx\": [{}], \"late_ns\": {}, \"late_waiting\": {}, \"lose\": {}, \
          \"stale_heads\": {}, \"away\": {}}}\n",
-        text(&rig.world.receive_faults.describe()),
-        text(&rig.world.transmit_faults.describe()),
+        text(&rig.host.receive_faults.describe()),
+        text(&rig.host.transmit_faults.describe()),
         queues(card.hung_receive),
         queues(card.hung_transmit),
         card.write_back_delay,
@@ -107,35 +107,35 @@ fn clock(words: &str, rig: &mut Rig) -> Result<String, String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     match words[..] {
         [] => {}
-        ["stop"] => rig.world.clock.stop(),
-        ["run"] => rig.world.clock.run(rig.world.clock.scale()),
-        ["run", scale] => rig.world.clock.run(crate::options::time_scale(scale)?),
+        ["stop"] => rig.host.clock.stop(),
+        ["run"] => rig.host.clock.run(rig.host.clock.scale()),
+        ["run", scale] => rig.host.clock.run(crate::options::time_scale(scale)?),
         ["step", by] => {
-            let known = || format!("clock step takes nanoseconds from 1 to {LONGEST_STEP}");
-            let by = by.parse().ok().filter(|by| (1..=LONGEST_STEP).contains(by)).ok_or_else(known)?;
-            if !rig.world.clock.is_stopped() {
+            let known = || format!("clock step takes nanoseconds from 1 to {STEP_NS_MAX}");
+            let by = by.parse().ok().filter(|by| (1..=STEP_NS_MAX).contains(by)).ok_or_else(known)?;
+            if !rig.host.clock.is_stopped() {
                 return Err("clock step: the clock runs; clock stop comes first".into());
             }
             rig.step(by);
         }
         _ => return Err("clock takes nothing, stop, run [SCALE] or step NS".into()),
     }
-    let clock = &rig.world.clock;
+    let clock = &rig.host.clock;
     let next = rig.next_deadline().map_or("null".into(), |at| at.to_string());
     Ok(format!("{{\"now\": {}, \"stopped\": {}, \"scale\": {}, \"next\": {next}}}\n", clock.now(), clock.is_stopped(), clock.scale()))
 }
 
-/// None if the words make no sense.
+/// None if the arguments are invalid.
 fn trace(words: &str, rig: &mut Rig) -> Option<String> {
     let now = rig.now();
     let card = &mut rig.card;
     match words.split_once(char::is_whitespace).unwrap_or((words, "")) {
         ("start", entries) => {
-            let most = if entries.is_empty() { TRACE_ENTRIES } else { entries.trim().parse().ok()? };
-            if !(1..=MOST_TRACE_ENTRIES).contains(&most) {
+            let entries_max = if entries.is_empty() { TRACE_ENTRIES } else { entries.trim().parse().ok()? };
+            if !(1..=TRACE_ENTRIES_MAX).contains(&entries_max) {
                 return None;
             }
-            card.start_interrupt_trace(now, most);
+            card.start_interrupt_trace(now, entries_max);
         }
         ("stop", "") => card.interrupt_trace().stop(),
         ("read", "") => {
@@ -168,7 +168,7 @@ pub fn error(message: &str) -> String {
     format!("{{\"error\": {}}}\n", text(message))
 }
 
-/// A JSON string. What a client wrote may stand in it.
+/// A JSON string. It may contain text from a client.
 fn text(text: &str) -> String {
     let escaped: String = text
         .chars()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The control socket: one command a line, one line of JSON back (`state`: lines, ended by one with a dot). The commands are in
-//! commands.rs.
+//! The control socket: each command is one line, and its answer one line of JSON (`state`: several lines, ended by a line with a dot). The
+//! commands are in commands.rs.
 
 use crate::commands;
 use crate::rig::Rig;
@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-const MOST_CLIENTS: usize = 8;
-const LONGEST_LINE: usize = 4096;
-/// Answers that a client has not taken yet; one that lets more pile up is cut off.
-const MOST_OUTPUT: usize = 4 << 20;
+const CLIENTS_MAX: usize = 8;
+const LINE_BYTES_MAX: usize = 4096;
+/// Bytes of unread answers. A client that exceeds this is disconnected.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 struct Client {
     stream: UnixStream,
@@ -33,16 +33,16 @@ impl Control {
     }
 
     pub fn interests(&self, out: &mut Vec<Interest>) {
-        out.push(Interest { descriptor: self.listener.descriptor(), read: self.clients.len() < MOST_CLIENTS, write: false });
+        out.push(Interest { descriptor: self.listener.descriptor(), read: self.clients.len() < CLIENTS_MAX, write: false });
         for client in &self.clients {
             out.push(Interest { descriptor: client.stream.as_raw_fd(), read: true, write: !client.output.is_empty() });
         }
     }
 
-    /// Serves whoever has something to say; all descriptors are non-blocking, so it need not be known who. True when told to quit.
+    /// Serves all ready clients. All descriptors are non-blocking, so it simply tries each. True after the command to quit.
     pub fn service(&mut self, rig: &mut Rig) -> bool {
         let mut quit = false;
-        while self.clients.len() < MOST_CLIENTS {
+        while self.clients.len() < CLIENTS_MAX {
             let Some(stream) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 self.clients.push(Client { stream, input: Vec::new(), output: Vec::new() });
@@ -54,7 +54,7 @@ impl Control {
 }
 
 impl Client {
-    /// False when it is gone or has to go.
+    /// False if the client is gone or must be disconnected.
     fn service(&mut self, rig: &mut Rig, quit: &mut bool) -> bool {
         let mut buffer = [0u8; 4096];
         let open = loop {
@@ -65,23 +65,23 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
-            if self.input.len() > 64 * LONGEST_LINE {
+            if self.input.len() > 64 * LINE_BYTES_MAX {
                 break true;
             }
         };
         while let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            let answer = if line.len() > LONGEST_LINE {
+            let answer = if line.len() > LINE_BYTES_MAX {
                 commands::error("line too long")
             } else {
                 commands::run(String::from_utf8_lossy(&line).trim(), rig, quit)
             };
             self.output.extend(answer.bytes());
         }
-        if self.input.len() > LONGEST_LINE || self.output.len() > MOST_OUTPUT {
+        if self.input.len() > LINE_BYTES_MAX || self.output.len() > OUTPUT_BYTES_MAX {
             return false;
         }
-        // What a client asked before it closed its side is still answered, as far as the socket takes it.
+        // Requests that the client sent before it closed its side are still answered, as far as the socket accepts the answers.
         self.flush() && open
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One thread that waits for everything: the guest, the wire, the control socket, the card's own timers, signals.
+//! One thread that waits for the guest, the wire, the control socket, the card's timers, and signals.
 //!
-//! A turn takes all messages that the guest has sent, all frames that have come, lets timers fire, and then sends replies and frames in one
-//! piece each. A guest's doorbell is thus served in the turn in which it arrives, without waking another thread.
+//! Each iteration handles all messages from the guest, all received frames, and due timers. Then it sends the replies and the frames in one
+//! batch each. So a guest's doorbell is served in the iteration in which it arrives, without waking another thread.
 
 use crate::cable::Cable;
+use crate::card_host::CardHost;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::log::Log;
@@ -16,14 +17,13 @@ use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
 use crate::vfio::connection::{Connection, Input};
 use crate::vfio::server::{handle, Command};
-use crate::world::World;
 use card::{Card, Configuration};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Complaints about a driver that are printed in a second; the rest is only counted.
-const COMPLAINTS_A_SECOND: u32 = 20;
+/// Printed violations per second. Further ones are only counted.
+const VIOLATIONS_PER_SECOND_MAX: u32 = 20;
 
 pub struct EventLoop {
     rig: Rig,
@@ -34,10 +34,10 @@ pub struct EventLoop {
     signals: OwnedFd,
     once: bool,
     strict: Strict,
-    complaints: Complaints,
+    print_budget: PrintBudget,
 }
 
-struct Complaints {
+struct PrintBudget {
     second: Instant,
     left: u32,
 }
@@ -52,7 +52,7 @@ impl EventLoop {
         let listener = SocketFile::listen(&options.socket)?;
         let recording = options.pcap.as_deref().map(|path| Recording::create(path, options.pcap_limit)).transpose()?;
         let configuration = Configuration { mac: options.mac, link: wire.is_connected() };
-        let mut world = World {
+        let mut host = CardHost {
             memory: Default::default(),
             eventfds: Default::default(),
             wire,
@@ -63,14 +63,14 @@ impl EventLoop {
             transmit_faults: Default::default(),
             log,
         };
-        let now = world.clock.now();
-        let mut card = Card::new(&configuration, &mut world, now);
+        let now = host.clock.now();
+        let mut card = Card::new(&configuration, &mut host, now);
         let mut cable = Cable::new();
         for fault in &options.faults {
-            fault.apply(&mut card, &mut world, &mut cable);
+            fault.apply(&mut card, &mut host, &mut cable);
         }
         Ok(Self {
-            rig: Rig { card, world, cable },
+            rig: Rig { card, host, cable },
             log,
             listener,
             guest: None,
@@ -78,11 +78,11 @@ impl EventLoop {
             signals,
             once: options.once,
             strict: options.strict,
-            complaints: Complaints { second: Instant::now(), left: COMPLAINTS_A_SECOND },
+            print_budget: PrintBudget { second: Instant::now(), left: VIOLATIONS_PER_SECOND_MAX },
         })
     }
 
-    /// Serves until told to end. False if the driver broke a rule and that matters.
+    /// Serves until the program is to end. False if the driver broke a rule and --strict is set.
     pub fn run(&mut self) -> io::Result<bool> {
         let result = self.serve();
         if self.strict == Strict::No {
@@ -99,12 +99,12 @@ impl EventLoop {
         let mut ready = Vec::new();
         loop {
             // Interests in a fixed order: signals, guest or its listener, wire if any, control.
-            let take = !self.rig.world.partner.is_held();
+            let take = !self.rig.host.partner.is_held();
             interests.clear();
             interests.push(Interest { descriptor: self.signals.as_raw_fd(), read: true, write: false });
             let guest = self.guest.as_ref().map_or(self.listener.descriptor(), Connection::descriptor);
             interests.push(Interest { descriptor: guest, read: true, write: false });
-            let wire = self.rig.world.wire.interest(take).map(|interest| {
+            let wire = self.rig.host.wire.interest(take).map(|interest| {
                 interests.push(interest);
                 interests.len() - 1
             });
@@ -112,7 +112,7 @@ impl EventLoop {
                 control.interests(&mut interests);
             }
             let control_from = wire.map_or(2, |_| 3);
-            sys::poll(&interests, self.patience(take), &mut ready)?;
+            sys::poll(&interests, self.time_to_deadline(take), &mut ready)?;
 
             if ready[0].read {
                 self.log.info(|| "told to end".into());
@@ -122,20 +122,21 @@ impl EventLoop {
                 return Ok(());
             }
             let wire_ready = wire.is_some_and(|at| ready[at].read || ready[at].write);
-            if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.world.wire, Wire::Stream(_)))) {
-                // A stream's last bytes are read first, unless the card wants none; then waiting for them would be a busy loop.
-                self.rig.world.wire.disconnect();
+            if wire.is_some_and(|at| ready[at].hung && (!take || !matches!(self.rig.host.wire, Wire::Stream(_)))) {
+                // The peer has closed. The remaining bytes of a stream are read before it is disconnected. But while the card accepts no
+                // frames, it is disconnected at once, because waiting would be a busy loop.
+                self.rig.host.wire.disconnect();
             }
-            // Before frames come in: if we were late, the card prolongs its pause first.
+            // Due timers are handled before frames are received, so that the card first extends its pause if this thread was late.
             self.rig.time_passes();
-            if wire_ready || self.rig.world.wire.due_after(take).is_some_and(|left| left.is_zero()) {
+            if wire_ready || self.rig.host.wire.due_after(take).is_some_and(|left| left.is_zero()) {
                 self.serve_wire(wire.is_none_or(|at| ready[at].read));
             }
-            if self.rig.card.has_transmit_work() && self.rig.world.wire.has_room() {
+            if self.rig.card.has_transmit_work() && self.rig.host.wire.has_room() {
                 let now = self.rig.now();
-                self.rig.card.wire_ready(&mut self.rig.world, now);
+                self.rig.card.wire_ready(&mut self.rig.host, now);
             }
-            self.rig.world.flush();
+            self.rig.host.flush();
             if self.rig.follow_cable() {
                 self.log.info(|| format!("link partner {}", if self.rig.card.has_peer() { "there" } else { "gone" }));
             }
@@ -143,27 +144,27 @@ impl EventLoop {
             if asked && self.control.as_mut().is_some_and(|control| control.service(&mut self.rig)) {
                 return Ok(());
             }
-            if self.complain() && self.strict == Strict::Stop {
+            if self.report_violations() && self.strict == Strict::Stop {
                 return Ok(());
             }
         }
     }
 
-    /// How long nothing needs to be done unless a descriptor becomes ready.
-    fn patience(&self, take: bool) -> Option<Duration> {
-        if self.rig.card.has_transmit_work() && self.rig.world.wire.has_room() {
+    /// The time until the next deadline; descriptors may become ready before.
+    fn time_to_deadline(&self, take: bool) -> Option<Duration> {
+        if self.rig.card.has_transmit_work() && self.rig.host.wire.has_room() {
             return Some(Duration::ZERO);
         }
-        let timer = self.rig.next_deadline().and_then(|at| self.rig.world.clock.until(at));
-        let batch = self.rig.world.wire.due_after(take);
+        let timer = self.rig.next_deadline().and_then(|at| self.rig.host.clock.until(at));
+        let batch = self.rig.host.wire.due_after(take);
         timer.into_iter().chain(batch).min()
     }
 
-    /// Takes a new guest, or what the present one has sent. False when a guest has gone.
+    /// Accepts a new guest, or handles the messages of the current one. False when a guest has disconnected.
     fn serve_guest(&mut self) -> bool {
         let Some(guest) = &mut self.guest else {
             if let Some(stream) = self.listener.accept() {
-                self.log.info(|| "a guest has come".into());
+                self.log.info(|| "a guest has connected".into());
                 self.guest = Connection::new(stream).ok();
             }
             return true;
@@ -175,14 +176,14 @@ impl EventLoop {
         };
         let Err(error) = result else { return true };
         match error {
-            Some(error) => self.log.warn(|| format!("the guest's connection ends: {error}")),
-            None => self.log.info(|| "the guest has gone".into()),
+            Some(error) => self.log.warn(|| format!("the guest's connection ended: {error}")),
+            None => self.log.info(|| "the guest has disconnected".into()),
         }
         self.guest = None;
-        // First the memory, so that nothing of the reset reaches a guest that is no more.
-        self.rig.world.forget_guest();
+        // The memory is unmapped first, so that the reset does not access the memory of a guest that has ended.
+        self.rig.host.remove_guest();
         let now = self.rig.now();
-        self.rig.card.function_reset(&mut self.rig.world, now);
+        self.rig.card.function_reset(&mut self.rig.host, now);
         false
     }
 
@@ -191,46 +192,46 @@ impl EventLoop {
         while let Some(message) = guest.next()? {
             let command = Command { header: message.header, body: guest.body(message.range), descriptors: message.descriptors };
             let now = rig.now();
-            handle(&mut rig.card, &mut rig.world, now, log, command, &mut output);
+            handle(&mut rig.card, &mut rig.host, now, log, command, &mut output);
         }
         guest.output = output;
         Ok(())
     }
 
     fn serve_wire(&mut self, fill: bool) {
-        let Rig { card, world, .. } = &mut self.rig;
+        let Rig { card, host, .. } = &mut self.rig;
         if fill {
-            world.wire.fill();
+            host.wire.fill();
         }
-        let mut batch = world.wire.take_batch();
-        while !world.partner.is_held() {
+        let mut batch = host.wire.take_batch();
+        while !host.partner.is_held() {
             match batch.next_frame() {
-                Ok(Some(range)) => world.give(card, batch.frame(range)),
+                Ok(Some(range)) => host.deliver(card, batch.frame(range)),
                 Ok(None) => break,
                 Err(error) => {
                     self.log.warn(|| format!("wire: {error}"));
-                    world.wire.disconnect();
+                    host.wire.disconnect();
                     return;
                 }
             }
         }
-        world.wire.give_back(batch);
+        host.wire.return_batch(batch);
     }
 
-    /// Prints what the driver did wrong: every line of it if that is what is wanted, else so many a second. True if there was something.
-    fn complain(&mut self) -> bool {
+    /// Prints the driver's violations: all of them with --strict, otherwise a limited number per second. True if there were any.
+    fn report_violations(&mut self) -> bool {
         let mut some = false;
-        while let Some(text) = self.rig.card.take_complaint() {
+        while let Some(text) = self.rig.card.take_violation() {
             some = true;
             if self.strict != Strict::No {
                 self.log.always(|| format!("strict: {text}"));
                 continue;
             }
-            if self.complaints.second.elapsed() > Duration::from_secs(1) {
-                self.complaints = Complaints { second: Instant::now(), left: COMPLAINTS_A_SECOND };
+            if self.print_budget.second.elapsed() > Duration::from_secs(1) {
+                self.print_budget = PrintBudget { second: Instant::now(), left: VIOLATIONS_PER_SECOND_MAX };
             }
-            if self.complaints.left != 0 {
-                self.complaints.left -= 1;
+            if self.print_budget.left != 0 {
+                self.print_budget.left -= 1;
                 self.log.warn(|| text);
             }
         }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Faults on demand in words, the same on the control socket and on the command line.
+//! Parses faults on demand, for the control socket and the command line.
 
 use crate::cable::Cable;
-use crate::world::World;
+use crate::card_host::CardHost;
 use card::{Card, Direction, Nanoseconds, Trigger};
 
 pub const KNOWN: &str = "drop|corrupt|reorder rx|tx|both WHICH, delay rx|tx|both NS WHICH, hang rx|tx QUEUE, free rx|tx QUEUE, late NS, \
      lose VECTOR|any WHICH, stale-head NS WHICH, ecc, eeprom, away, back, unplug, off; WHICH: next N, chance P [SEED], all";
 
-const MOST_QUEUE: usize = 127;
-const MOST_VECTOR: u8 = 63;
-/// One hour; more is a mistake.
-const MOST_DELAY: Nanoseconds = 3_600_000_000_000;
+const QUEUE_MAX: usize = 127;
+const VECTOR_MAX: u8 = 63;
+/// One hour. A longer delay is probably a mistake.
+const DELAY_NS_MAX: Nanoseconds = 3_600_000_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
@@ -31,14 +31,14 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
-    /// Heads that are written once more, later.
+    /// Heads that are written again later.
     StaleHead(Nanoseconds, Trigger),
-    /// The card's memory fails: once.
+    /// The card's memory fails once.
     Ecc,
-    /// The EEPROM's checksum is wrong from here on, or right again.
+    /// Flips the EEPROM's checksum between right and wrong.
     Eeprom,
     Away(bool),
-    /// Asks the client to take the device out, as a person would who pulls the card.
+    /// Asks the client to unplug the device, like a manual removal of the card.
     Unplug,
     Off,
 }
@@ -69,12 +69,12 @@ fn known(words: &[&str]) -> Option<Fault> {
                 "tx" => Direction::Transmit,
                 _ => return None,
             };
-            let queue = queue.parse().ok().filter(|&queue| queue <= MOST_QUEUE)?;
+            let queue = queue.parse().ok().filter(|&queue| queue <= QUEUE_MAX)?;
             Fault::Hang { direction, queue, hung: word == "hang" }
         }
         ["late", by] => Fault::Late(duration(by)?),
         ["lose", vector, ref which @ ..] => {
-            let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= MOST_VECTOR)?) };
+            let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= VECTOR_MAX)?) };
             Fault::Lose { vector, trigger: trigger(which)? }
         }
         ["stale-head", by, ref which @ ..] => Fault::StaleHead(duration(by)?, trigger(which)?),
@@ -99,7 +99,7 @@ fn frames(kind: Kind, way: &str, which: &[&str]) -> Option<Fault> {
 }
 
 fn duration(text: &str) -> Option<Nanoseconds> {
-    text.parse().ok().filter(|&by| by <= MOST_DELAY)
+    text.parse().ok().filter(|&by| by <= DELAY_NS_MAX)
 }
 
 fn trigger(words: &[&str]) -> Option<Trigger> {
@@ -114,11 +114,11 @@ fn trigger(words: &[&str]) -> Option<Trigger> {
 }
 
 impl Fault {
-    pub fn apply(&self, card: &mut Card, world: &mut World, cable: &mut Cable) {
-        let now = world.clock.now();
+    pub fn apply(&self, card: &mut Card, host: &mut CardHost, cable: &mut Cable) {
+        let now = host.clock.now();
         match *self {
             Self::Frames { kind, receive, transmit, trigger } => {
-                let ways = [(receive, &mut world.receive_faults), (transmit, &mut world.transmit_faults)];
+                let ways = [(receive, &mut host.receive_faults), (transmit, &mut host.transmit_faults)];
                 for (_, faults) in ways.into_iter().filter(|(wanted, _)| *wanted) {
                     match kind {
                         Kind::Drop => faults.drop = trigger,
@@ -128,18 +128,18 @@ impl Fault {
                     }
                 }
             }
-            Self::Hang { direction, queue, hung } => card.hang_queue(world, now, direction, queue, hung),
+            Self::Hang { direction, queue, hung } => card.hang_queue(host, now, direction, queue, hung),
             Self::Late(by) => card.delay_write_back(by),
             Self::Lose { vector, trigger } => card.lose_messages(vector, trigger),
             Self::StaleHead(by, trigger) => card.repeat_heads(by, trigger),
-            Self::Ecc => card.fail_memory(world, now),
-            Self::Eeprom => card.spoil_eeprom(),
-            Self::Away(gone) => card.go_away(world, now, gone),
-            Self::Unplug => world.eventfds.request(),
+            Self::Ecc => card.fail_memory(host, now),
+            Self::Eeprom => card.flip_eeprom_bit(),
+            Self::Away(gone) => card.set_removed(host, now, gone),
+            Self::Unplug => host.eventfds.request(),
             Self::Off => {
-                world.receive_faults.end();
-                world.transmit_faults.end();
-                card.end_faults(world, now);
+                host.receive_faults.end();
+                host.transmit_faults.end();
+                card.end_faults(host, now);
                 cable.set(true);
             }
         }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_mean_what_they_say() {
+    fn every_fault_is_parsed() {
         for (text, fault) in [
             ("drop rx next 3", Fault::Frames { kind: Kind::Drop, receive: true, transmit: false, trigger: Trigger::Next(3) }),
             (
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_and_named() {
+    fn an_invalid_fault_is_refused_and_named() {
         for text in [
             "",
             "drop",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The guest's memory as the client maps it for us, and copies into and out of it that cannot leave it.
+//! The guest's memory as mapped by the client, with bounds-checked copies into and out of it.
 //!
-//! All access is by copying through raw pointers: the guest's CPUs change this memory while we look, so it never becomes a Rust reference.
-//! An address is looked up in a sorted list, the last hit first; descriptors and buffers mostly lie in the same piece.
+//! All access is by copying through raw pointers: the guest's CPUs may change this memory at any time, so it never becomes a Rust
+//! reference. An address is looked up in a sorted list, beginning with the last hit, because descriptors and buffers are usually in the
+//! same piece.
 
 use card::DmaFault;
 use std::fs::File;
@@ -10,8 +11,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// More pieces than any guest needs (an IOMMU makes some thousands).
-const MOST_PIECES: usize = 65_536;
+/// More pieces than any guest needs (an IOMMU creates some thousands).
+const PIECES_MAX: usize = 65_536;
 
 struct Piece {
     address: u64,
@@ -22,7 +23,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The last address inside; a piece is never empty and never wraps.
+    /// The last address inside. A piece is never empty and never wraps.
     fn last(&self) -> u64 {
         self.address + (self.bytes - 1)
     }
@@ -31,7 +32,7 @@ impl Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         if !self.mapping.is_null() {
-            // SAFETY: mapping came from mmap with this length, and nobody keeps pointers into it.
+            // SAFETY: mapping came from mmap with this length, and no pointers into it are kept.
             unsafe { libc::munmap(self.mapping.cast(), self.bytes as usize) };
         }
     }
@@ -45,13 +46,13 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Takes in a piece. Without a file the addresses are known but cannot be reached (the client would have to copy for us).
+    /// Adds a piece. Without a file its addresses are known but cannot be accessed (the client would have to copy for us).
     pub fn map(&mut self, address: u64, bytes: u64, file: Option<File>, offset: u64, readable: bool, writable: bool) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_string());
         if bytes == 0 || address.checked_add(bytes - 1).is_none() || usize::try_from(bytes).is_err() {
             return Err(invalid("a piece of memory that is empty or wraps"));
         }
-        if self.pieces.len() >= MOST_PIECES {
+        if self.pieces.len() >= PIECES_MAX {
             return Err(invalid("too many pieces of memory"));
         }
         let place = self.pieces.partition_point(|piece| piece.address < address);
@@ -68,7 +69,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Takes out the pieces inside a range. A piece that reaches out of it is an error.
+    /// Removes the pieces inside a range. A piece that is only partly inside is an error.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> io::Result<()> {
         let Some(last) = bytes.checked_sub(1).and_then(|b| address.checked_add(b)) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty or wrapping range"));
@@ -95,7 +96,7 @@ impl GuestMemory {
         self.pieces.iter().map(|piece| piece.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The pointer for an address, and how many bytes behind it are in the same piece.
+    /// The pointer for an address, and the number of bytes behind it in the same piece.
     fn find(&mut self, address: u64, write: bool) -> Option<(*mut u8, usize)> {
         let hit = |piece: &Piece| piece.address <= address && address <= piece.last();
         if !self.pieces.get(self.last_hit).is_some_and(hit) {
@@ -120,8 +121,8 @@ impl GuestMemory {
         while !rest.is_empty() {
             let (from, room) = self.find(at, false).ok_or(DmaFault { address: at, length })?;
             let part = room.min(rest.len());
-            // SAFETY: `part` bytes from `from` on lie in a live mapping, which no Rust object overlaps. The guest may change them
-            // meanwhile; then the copy holds old or new bytes, and everything behind checks what it got.
+            // SAFETY: `part` bytes from `from` on are in a live mapping, which no Rust object overlaps. The guest may change them
+            // meanwhile. Then the copy has old or new bytes, and all users check what they got.
             unsafe { std::ptr::copy_nonoverlapping(from, rest.as_mut_ptr(), part) };
             rest = &mut rest[part..];
             at = at.wrapping_add(part as u64);
@@ -143,11 +144,11 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Stores in one piece, after everything before.
+    /// Stores atomically with release order.
     pub fn publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault> {
         match self.find(address, true) {
             Some((to, room)) if room >= 8 && to as usize % 8 == 0 => {
-                // SAFETY: to is aligned and 8 bytes of a live mapping lie there; only atomics and copies touch them.
+                // SAFETY: `to` is aligned, and 8 bytes of a live mapping are there; only atomics and copies access them.
                 unsafe { AtomicU64::from_ptr(to.cast()) }.store(value.to_le(), Ordering::Release);
                 Ok(())
             }
@@ -177,7 +178,7 @@ impl GuestMemory {
 
 fn map_file(file: &File, bytes: u64, offset: u64, writable: bool) -> io::Result<*mut u8> {
     let metadata = file.metadata()?;
-    // Touching a mapping beyond its file's end would be a fatal signal.
+    // An access beyond the end of the mapped file would raise SIGBUS.
     if metadata.is_file() && offset.checked_add(bytes).is_none_or(|end| end > metadata.len()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a piece of memory beyond the end of its file"));
     }
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_cross_neighbouring_pieces_and_stop_at_holes() {
+    fn copies_cross_adjacent_pieces_and_stop_at_unmapped_memory() {
         let mut memory = GuestMemory::default();
         memory.map(0x10000, 0x1000, Some(file_of(0x1000)), 0, true, true).unwrap();
         memory.map(0x11000, 0x1000, Some(file_of(0x2000)), 0x1000, true, true).unwrap();
@@ -220,11 +221,11 @@ mod tests {
         assert!(memory.publish_u64(0x11FFC, 1).is_err());
         memory.publish_u64(0x10FFC, 0x0807_0605_0403_0201).unwrap();
         memory.read(0x10FFC, &mut back[..8]).unwrap();
-        assert_eq!(back[..8], [1, 2, 3, 4, 5, 6, 7, 8], "unaligned and across the border");
+        assert_eq!(back[..8], [1, 2, 3, 4, 5, 6, 7, 8], "unaligned and across the boundary");
     }
 
     #[test]
-    fn refuses_overlaps_and_what_is_beyond_a_file() {
+    fn overlaps_and_ranges_beyond_a_file_are_refused() {
         let mut memory = GuestMemory::default();
         memory.map(0x1000, 0x1000, Some(file_of(0x1000)), 0, true, false).unwrap();
         assert!(memory.map(0x1800, 0x1000, None, 0, true, true).is_err());

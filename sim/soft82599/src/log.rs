@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Lines on stderr by level. A reader that went away is no reason to stop: failures to write are ignored.
+//! Log lines by level on stderr. Write errors are ignored, so that the program continues if stderr is closed.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ impl Log {
     pub fn debug(&self, text: impl FnOnce() -> String) {
         self.line(Level::Debug, "debug", text);
     }
-    /// At every level: what was asked for.
+    /// Printed at every level, because the user requested it.
     pub fn always(&self, text: impl FnOnce() -> String) {
         let _ = writeln!(std::io::stderr(), "soft82599: {}", text());
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A software Intel 82599 that any vfio-user client can plug in.
+//! A software Intel 82599 for any vfio-user client.
 //!
-//! The card itself is the crate `card`; here are its surroundings: the bus (vfio-user), the guest's memory, the wire, the clock and a
-//! control socket, all served by one thread.
+//! The card itself is the crate `card`. This crate provides its environment: the bus (vfio-user), the guest's memory, the wire, the clock
+//! and a control socket, all served by one thread.
 
 mod cable;
+mod card_host;
 mod clock;
 mod commands;
 mod control;
@@ -18,12 +19,11 @@ mod rig;
 mod socket_file;
 mod sys;
 mod vfio;
-mod world;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The exit status when the driver broke a rule that --strict watches.
+/// The exit status if the driver broke a rule and --strict is set.
 const RULES_BROKEN: u8 = 3;
 
 fn main() -> ExitCode {

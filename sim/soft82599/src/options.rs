@@ -12,16 +12,16 @@ usage: soft82599 --socket PATH [option ...]
   --socket PATH      vfio-user socket; QEMU: -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
   --net SPEC         none (default) | listen:PATH | connect:PATH | tap:NAME | loopback
   --mac ADDRESS      default 02:82:59:90:00:01
-  --control PATH     socket for commands, one a line; an unknown one is answered with all that there are
-  --time-scale F     the card's clock runs F times as fast as the wall's (0.01: a hundred times slower); default 1
-  --stopped          the card's clock stands still until the control socket says clock step NS or clock run
-  --pcap FILE        record every frame both ways, in pcap with nanoseconds; FILE is replaced
-  --pcap-limit N     bytes that the recording takes at most, like 500K, 20M, 2G; default: no limit
-  --fault WORDS      a fault from the start, repeatable: 'drop rx chance 0.01'; the control socket's command fault names all
-  --strict           say each rule of the datasheet that the driver breaks; end with status 3 if there was one
-  --strict=stop      end at the first one
+  --control PATH     socket for commands, one per line; the answer to an unknown command lists all
+  --time-scale F     speed of the card's clock relative to real time (0.01: a hundred times slower); default 1
+  --stopped          the card's clock is stopped until the control command clock step NS or clock run
+  --pcap FILE        record every frame in both directions, in pcap with nanoseconds; FILE is replaced
+  --pcap-limit N     maximum size of the recording in bytes, like 500K, 20M, 2G; default: no limit
+  --fault WORDS      a fault from the start, repeatable: 'drop rx chance 0.01'; the control command fault lists all
+  --strict           report each rule of the datasheet that the driver breaks; exit with status 3 if there was any
+  --strict=stop      exit at the first one
   --log-level L      error | warn (default) | info | debug (every register access by name)
-  --once             end when the first guest has gone";
+  --once             exit when the first guest has disconnected";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -39,7 +39,7 @@ pub struct Options {
     pub once: bool,
 }
 
-/// What a broken rule comes to, beyond being counted.
+/// The effect of a broken rule, in addition to its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
     No,
@@ -134,7 +134,7 @@ pub fn time_scale(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text} is not a scale, a number from 0.000001 to 1000"))
 }
 
-/// A number of bytes, in K, M or G if one of them stands behind it.
+/// A number of bytes, optionally followed by K, M or G.
 fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) => (digits, [10, 20, 30]["KMG".find(&text[digits.len()..]).unwrap_or(0)]),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_all_options_in_both_spellings() {
+    fn all_options_are_accepted_in_both_spellings() {
         let Ok(Parsed::Run(options)) = parsed("--socket /s --net=connect:/n:1 --mac 02:00:00:00:00:0f --time-scale 0.01 --once") else {
             panic!()
         };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know_and_names_it() {
+    fn an_invalid_option_is_refused_and_named() {
         for (line, named) in [
             ("", "--socket"),
             ("--socket", "--socket"),

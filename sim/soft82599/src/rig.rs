@@ -1,76 +1,76 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card in its surroundings: with its world and its cable, and what happens to all of them as time passes.
+//! The card in its environment: its host and its cable, and the effects of passing time on them.
 
 use crate::cable::Cable;
-use crate::world::World;
+use crate::card_host::CardHost;
 use card::{Card, Nanoseconds};
 
-/// A longer step is taken for a mistake: a card whose timers run does work for each of their periods.
-pub const LONGEST_STEP: Nanoseconds = 60_000_000_000;
+/// A longer step is refused as a mistake, because a running card timer costs work in each of its periods.
+pub const STEP_NS_MAX: Nanoseconds = 60_000_000_000;
 
 pub struct Rig {
     pub card: Card,
-    pub world: World,
+    pub host: CardHost,
     pub cable: Cable,
 }
 
 impl Rig {
     pub fn now(&self) -> Nanoseconds {
-        self.world.clock.now()
+        self.host.clock.now()
     }
 
-    /// When something happens by itself.
+    /// The next deadline of all parts.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
-        [self.card.next_deadline(), self.world.next_deadline(), self.world.partner.next_deadline(), self.cable.next_deadline()]
+        [self.card.next_deadline(), self.host.next_deadline(), self.host.partner.next_deadline(), self.cable.next_deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Does what is due.
+    /// Performs everything that is due.
     pub fn time_passes(&mut self) {
         let now = self.now();
         while self.cable.tick(now) {
             self.follow_cable();
         }
-        // A pause that the card prolongs at the moment at which it runs out goes on.
-        self.card.tick(&mut self.world, now);
-        self.world.partner.tick(now);
-        self.world.release_late_frames(&mut self.card, now);
+        // The card comes before the partner, so that a pause which the card extends at the moment of its end continues.
+        self.card.tick(&mut self.host, now);
+        self.host.partner.tick(now);
+        self.host.release_late_frames(&mut self.card, now);
     }
 
-    /// Moves a clock that stands still; what is due on the way happens at its own time and in its order.
+    /// Advances a stopped clock. Due events happen at their own times and in their order.
     pub fn step(&mut self, by: Nanoseconds) {
-        let end = self.now().saturating_add(by.min(LONGEST_STEP));
+        let end = self.now().saturating_add(by.min(STEP_NS_MAX));
         while let Some(at) = self.next_deadline().filter(|&at| at <= end) {
-            let stands = at <= self.now();
-            self.world.clock.step_to(at);
+            let due_now = at <= self.now();
+            self.host.clock.step_to(at);
             self.time_passes();
-            // Something that is due again and again at one moment would keep us here.
-            if stands && self.next_deadline().is_some_and(|next| next <= at) {
+            // Ends the loop if events become due again and again at the same moment.
+            if due_now && self.next_deadline().is_some_and(|next| next <= at) {
                 break;
             }
         }
-        self.world.clock.step_to(end);
+        self.host.clock.step_to(end);
         self.time_passes();
     }
 
-    /// The link is up while somebody is at the other end and nobody has pulled the cable. True if that has changed.
+    /// The link is up while a peer is connected and the cable is plugged in. True if that has changed.
     pub fn follow_cable(&mut self) -> bool {
-        let peer = self.world.wire.is_connected() && self.cable.is_plugged();
+        let peer = self.host.wire.is_connected() && self.cable.is_plugged();
         let changed = peer != self.card.has_peer();
         if changed {
             let now = self.now();
-            self.world.partner.forget();
-            self.card.set_link(&mut self.world, now, peer);
+            self.host.partner.reset();
+            self.card.set_link(&mut self.host, now, peer);
         }
         changed
     }
 
-    /// Counters that are not zero, the card's and those of what surrounds it.
+    /// Counters that are not zero: those of the card and of its environment.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.card.statistics();
-        for (way, faults) in [("rx", &self.world.receive_faults), ("tx", &self.world.transmit_faults)] {
+        for (way, faults) in [("rx", &self.host.receive_faults), ("tx", &self.host.transmit_faults)] {
             let counts = faults.counts;
             for (what, count) in [
                 ("dropped", counts.dropped),
@@ -82,10 +82,10 @@ impl Rig {
                 list.push((format!("fault.{way}_{what}"), count));
             }
         }
-        list.push(("wire.frames_lost".into(), self.world.wire.lost()));
-        list.push(("wire.pauses".into(), self.world.partner.pauses));
-        list.push(("wire.resumes".into(), self.world.partner.resumes));
-        if let Some(recording) = &self.world.recording {
+        list.push(("wire.frames_lost".into(), self.host.wire.lost()));
+        list.push(("wire.pauses".into(), self.host.partner.pauses));
+        list.push(("wire.resumes".into(), self.host.partner.resumes));
+        if let Some(recording) = &self.host.recording {
             list.push(("pcap.frames".into(), recording.frames));
             list.push(("pcap.missed".into(), recording.missed));
         }
@@ -93,10 +93,10 @@ impl Rig {
         list
     }
 
-    /// All state in words, many lines.
+    /// All state as text of many lines.
     pub fn describe(&self) -> String {
         use std::fmt::Write;
-        let World { memory, wire, clock, recording, .. } = &self.world;
+        let CardHost { memory, wire, clock, recording, .. } = &self.host;
         let mut out = String::new();
         let _ = writeln!(out, "clock: {} ns{}, scale {}", clock.now(), if clock.is_stopped() { ", stopped" } else { "" }, clock.scale());
         let _ = writeln!(
@@ -108,15 +108,15 @@ impl Rig {
             u8::from(wire.has_room()),
             wire.lost(),
         );
-        match self.world.partner.next_deadline() {
-            Some(at) => writeln!(out, "link partner: holds what it has until {at} ns or longer"),
+        match self.host.partner.next_deadline() {
+            Some(at) => writeln!(out, "link partner: paused until {at} ns or longer"),
             None => writeln!(out, "link partner: sends"),
         }
         .ok();
         if let Some(at) = self.cable.next_deadline() {
             let _ = writeln!(out, "cable: next change at {at} ns");
         }
-        for (way, faults) in [("receive", &self.world.receive_faults), ("transmit", &self.world.transmit_faults)] {
+        for (way, faults) in [("receive", &self.host.receive_faults), ("transmit", &self.host.transmit_faults)] {
             let _ = writeln!(out, "wire faults, {way}: {}", faults.describe());
         }
         if let Some(recording) = recording {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A listening UNIX socket and its file. A file that a dead run left behind is replaced; one on which somebody listens, or that is no
+//! A listening UNIX socket and its file. A file left behind by an ended program is replaced. A file with a listener, or one that is not a
 //! socket, is an error.
 
 use std::io;
@@ -36,7 +36,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(metadata) if !metadata.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"))
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"))
         }
         Ok(_) => match UnixStream::connect(path) {
             Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaces_only_what_nobody_uses() {
+    fn only_an_unused_socket_file_is_replaced() {
         let directory = std::env::temp_dir().join(format!("soft82599-sockets-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("a.sock");
         let first = SocketFile::listen(&path).unwrap();
         assert_eq!(SocketFile::listen(&path).err().unwrap().kind(), io::ErrorKind::AddrInUse);
-        // A dead run: the listener is closed, the file stays.
+        // As after a killed program: the listener is closed, the file stays.
         drop(first);
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());

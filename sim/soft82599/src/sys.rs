@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The few system calls that the standard library lacks, each made safe here: receiving descriptors over a socket, ppoll, signals as a
+//! Safe wrappers of the few system calls that the standard library lacks: receiving descriptors over a socket, ppoll, signals as a
 //! descriptor, a tap device.
 
 use std::io;
@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// What one message may carry (SCM_MAX_FD is 253; vfio-user clients send up to 16).
-const MOST_DESCRIPTORS: usize = 64;
+/// The most descriptors in one message (SCM_MAX_FD is 253; vfio-user clients send up to 16).
+const DESCRIPTORS_MAX: usize = 64;
 
 /// Receives bytes and descriptors. Ok((0, _)) is the end of the stream.
 pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
@@ -30,12 +30,12 @@ pub fn receive_with_descriptors(socket: BorrowedFd, into: &mut [u8], descriptors
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
         // SAFETY: message points to a control message inside `control`; an SCM_RIGHTS message holds whole ints up to cmsg_len; each
-        // descriptor is new and owned by nobody else yet.
+        // descriptor is new and has no other owner.
         unsafe {
             if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
                 let length = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 let data = libc::CMSG_DATA(message).cast::<RawFd>();
-                for i in 0..(length / std::mem::size_of::<RawFd>()).min(MOST_DESCRIPTORS) {
+                for i in 0..(length / std::mem::size_of::<RawFd>()).min(DESCRIPTORS_MAX) {
                     descriptors.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
                 }
             }
@@ -54,14 +54,14 @@ pub struct Interest {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readiness {
-    /// Also true on hang-up and error, so that the reader notices.
+    /// Also true on hang-up and error, so that the reader detects them.
     pub read: bool,
     pub write: bool,
-    /// The other end is gone. Told whether one waits for it or not, and until the descriptor is no longer polled.
+    /// The other end has closed. Reported even if not requested, until the descriptor is no longer polled.
     pub hung: bool,
 }
 
-/// Waits until one is ready or the time is over (None: for ever). A signal ends the wait early.
+/// Waits until one is ready or the time is over (None: forever). A signal ends the wait early.
 pub fn poll(interests: &[Interest], timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> io::Result<()> {
     let mut entries: Vec<libc::pollfd> = interests
         .iter()
@@ -113,20 +113,20 @@ pub fn termination_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets timers fire within microseconds, not within the usual 50.
+/// Sets the timer slack to 1 ns. The default is 50 us.
 pub fn sharpen_timers() {
     // SAFETY: plain call with integer arguments.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Adds one to an eventfd's count. Failure (a count at its end) means that the reader has been told already.
+/// Adds one to an eventfd's count. A failure (the count is at its maximum) is ignored, because the reader has an event already.
 pub fn signal_eventfd(descriptor: BorrowedFd) {
     let one = 1u64.to_ne_bytes();
     // SAFETY: one is 8 readable bytes.
     unsafe { libc::write(descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// Sends without blocking and without a signal if the other end is gone.
+/// Sends without blocking, and without a signal if the other end is closed.
 pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: bytes is readable for its length.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
@@ -141,7 +141,7 @@ pub fn open_tap(name: &str) -> io::Result<std::fs::File> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an interface name"));
     }
-    // TUNSETIFF would make a device that is not there; a name that leads nowhere shall be an error.
+    // TUNSETIFF would create a missing device, but a missing device must be an error.
     let c_name = std::ffi::CString::new(name).expect("no zero byte in it, see above");
     // SAFETY: c_name is a C string that lives through the call.
     if unsafe { libc::if_nametoindex(c_name.as_ptr()) } == 0 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: every frame that reaches the driver comes back changed as asked, none is lost, doubled or reordered within its flow, and its
-// buffer returns.
+// Property: every frame that reaches the driver is returned as requested and its buffer is freed. None is lost, doubled or reordered within
+// its flow.
 //
-// No network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
+// There is no network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
-//   ethertype 88B5 (experimental) sent back with the addresses swapped, out of the buffers that it was received in
-//   UDP or TCP over IPv4          the same with IP addresses and ports swapped; both checksums left to the card
+//   ethertype 88B5 (experimental) sent back with the addresses swapped, from the buffers in which it was received
+//   UDP or TCP over IPv4          the same with IP addresses and ports swapped; the card computes both checksums
 //   ethertype 88B7                a setting as text, "rsc=on" or "steer=udp:7,1"; sent back with the answer that control would give;
-//                                 "dma_error" has the card read where no memory is, "values" tells all settings of the card,
-//                                 "timer,1" is answered when a timer of core 1 has gone off, "send,17" when core 17 has sent a frame
-//                                 of its own and got its memory back
-//   ethertype 88B6, "stop"        ends the run: counters are printed, exit status 16 if no buffer is missing and every core's traffic
-//                                 is what the card counted for its queues
-// The words of the policy (docs/policy.md) hold on all cores; with change_policy=on it changes all the while.
+//                                 "dma_error" makes the card read from an address without memory, "values" returns all settings of the
+//                                 card, "timer,1" is answered after a timer of core 1 has fired, "send,17" after core 17 has sent a frame
+//                                 of its own and the driver has released its memory
+//   ethertype 88B6, "stop"        ends the run: counters are printed. The exit status is 16 if no buffer is missing and each core's
+//                                 traffic equals the card's counts for its queues
+// The words of the policy (docs/policy.md) apply to all cores. With change_policy=on the policy changes continuously.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "drivers/ixgbe/card.hpp"
+#include "drivers/ixgbe/settings.hpp"
 #include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
@@ -69,7 +70,7 @@ struct Echo final : FrameReceiver {
     bool answered = false;
     if (frame->bytes >= ethernet_bytes) {
       const std::uint16_t ethertype = word_at(ethernet + 2 * mac_bytes);
-      // A word beside the type: a bit that turned on the wire ends no run.
+      // A word beside the type, so that a bit error on the wire does not end the run.
       if (ethertype == ethertype_stop && std::memcmp(ethernet + ethernet_bytes, "stop", 4) == 0) stop->fulfil();
       if (ethertype == ethertype_set) return start(set(frame));
       if (ethertype == ethertype_arp) answered = answer_arp(*frame);
@@ -86,7 +87,7 @@ struct Echo final : FrameReceiver {
     std::memcpy(frame->data + mac_bytes, mac.data(), mac_bytes);
   }
 
-  /// The answer goes back in the frame that asked.
+  /// Sends the answer in the frame of the request.
   task<void> set(ReceiveBuffer* frame) {
     ++asked_for;
     char* const text = reinterpret_cast<char*>(frame->data + ethernet_bytes);
@@ -101,7 +102,7 @@ struct Echo final : FrameReceiver {
     if (asked.starts_with("send,") && core < others->size()) answer = co_await (*others)[core]->send_own(core, *frame);
     if (const auto setting = policy::setting_by_name(asked.substr(0, equals)); setting && equals < comma) {
       const auto done = co_await policy::set(*setting, asked.substr(equals + 1, comma - equals - 1), core);
-      answer = done ? "ok " + done->value + " lost=" + std::to_string(done->lost_frames) : "error: " + done.error().why;
+      answer = done ? "ok " + done->value + " lost=" + std::to_string(done->lost_frames.value_or(0)) : "error: " + done.error().why;
     }
     print("ixgbe_echo: answer: ", answer);
     answer.resize(answer_bytes);
@@ -128,7 +129,8 @@ struct Echo final : FrameReceiver {
     co_return "ok timer on core " + std::to_string(this_core());
   }
 
-  /// Sends the frame's sender a frame from this core's queue, and waits on the asking core: this one may sleep until the card is done.
+  /// Sends a frame from `core`'s queue to the sender of frame `to`, and waits on the calling core. `core` may sleep until the card has sent
+  /// the frame.
   task<std::string> send_own(unsigned core, const ReceiveBuffer& to) {
     const MacAddress mac = card->mac();
     std::memcpy(own_frame.data(), to.data + mac_bytes, mac_bytes);
@@ -148,18 +150,17 @@ struct Echo final : FrameReceiver {
     co_return "ok sent by core " + std::to_string(core);
   }
 
-  /// "rx_ring=512 tx_ring=512 ...": what the card says that it has.
+  /// "rx_ring=512 tx_ring=512 ...": the card's settings.
   [[nodiscard]] std::string values() const {
     std::string text;
-    for (unsigned i = static_cast<unsigned>(policy::Setting::rx_ring); i < policy::settings; ++i) {
-      const auto setting = static_cast<policy::Setting>(i);
-      if (!policy::is_card_setting(setting) || setting == policy::Setting::preset || setting == policy::Setting::steer) continue;
-      text += std::string(policy::setting_names[i]) + '=' + std::to_string(card->value_of(setting)) + ' ';
+    for (const ixgbe::CardSetting& setting : ixgbe::card_settings()) {
+      if (setting.option == nullptr) continue;
+      text += std::string(setting.row.name) + '=' + std::to_string(card->value_of(setting.row.setting)) + ' ';
     }
     return text;
   }
 
-  /// A frame from an address where no memory is.
+  /// Sends a frame from an address without memory.
   [[nodiscard]] std::string send_from_nowhere() const {
     constexpr std::uint64_t nowhere = std::uint64_t{1} << 40;
     const TransmitPiece piece{.data = static_cast<const std::byte*>(machine::direct_map(nowhere)), .bytes = 60};
@@ -196,7 +197,7 @@ struct Echo final : FrameReceiver {
     swap_fields(ip + 12, ip + 16, 4);
     swap_fields(ports, ports + 2, 2);
     put_word(ip + 10, 0);
-    // The card wants the folded sum of the pseudo header (7.2.5): addresses, protocol, length.
+    // The card needs the folded sum of the pseudo header (7.2.5): addresses, protocol, length.
     std::uint32_t sum = std::to_integer<std::uint32_t>(protocol) + word_at(ip + 2) - ip_bytes;
     for (std::size_t i = 12; i < ip_bytes; i += 2) sum += word_at(ip + i);
     while (sum > 0xFFFF) sum = (sum & 0xFFFF) + (sum >> 16);
@@ -207,7 +208,7 @@ struct Echo final : FrameReceiver {
     return true;
   }
 
-  /// In order: what finds no room waits for it, as in a stack.
+  /// Sends in order. If the ring has no room for a frame, the frame waits, as in a network stack.
   void send(ReceiveBuffer* frame, TransmitOffload reply) {
     if (!waiting.empty() || !try_send(frame, reply)) waiting.push_back({frame, reply});
   }
@@ -279,7 +280,7 @@ struct Sums {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0, lost = 0;
 };
 
-/// What those cores counted whose queues the card counts together.
+/// The sum over the cores whose queues share a counter of the card.
 Sums sums_of(ixgbe::Card& card, unsigned core) {
   Sums sums;
   for (; core < card.limits().transmit_queues; core += card.limits().queue_pairs) {
@@ -293,7 +294,7 @@ Sums sums_of(ixgbe::Card& card, unsigned core) {
   return sums;
 }
 
-/// True if what the driver counted is what the card did; frames that were lost on their way out it did not.
+/// True if the driver's counters equal the card's. The card does not count frames that were lost before they were sent.
 bool agree(const Sums& ours, const ixgbe::QueueStatistics& cards, unsigned core) {
   print("ixgbe_echo: queue ", core, " received=", cards.received, " received_bytes=", cards.received_bytes, " transmitted=", cards.sent,
         " transmitted_bytes=", cards.sent_bytes, " no_descriptor=", cards.no_descriptor);
@@ -311,7 +312,7 @@ struct Changes {
   Completion<void> over;
 };
 
-/// Goes through settings, each on all cores, until told to stop.
+/// Applies a series of settings, each on all cores, until stopped.
 task<void> change_policy(Changes& changes) {
   using policy::Setting;
   struct Step {
@@ -350,7 +351,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   options.queues.transmit_descriptors = static_cast<std::uint32_t>(arguments.number("transmit_descriptors", 512, {64, 4096}, "ring size"));
   options.queues.receive_buffers =
       static_cast<std::uint32_t>(arguments.number("receive_buffers", 2048, {64, 65536}, "2 KiB each, per core"));
-  const auto wishes = policy::Wishes::from(arguments);
+  const auto boot_settings = policy::BootSettings::from(arguments, ixgbe::setting_rows());
   const bool change = arguments.flag("change_policy", false, "change idle, itr and poll_budget all the while");
   const bool compare = arguments.flag("compare", true, "the driver's counts with the card's; not for joined segments, which both count");
   arguments.finish();
@@ -372,7 +373,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await on_core(core, [&card, echo = echoes.back().get()] { echo->sender = &card.attach(*echo); });
   }
   policy::use(&card);
-  if (const auto applied = co_await policy::apply(wishes); !applied) {
+  if (const auto applied = co_await policy::apply(boot_settings); !applied) {
     print("ixgbe_echo: ", applied.error().why);
     co_return 1;
   }
@@ -385,7 +386,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     co_await changes.over;
     print("ixgbe_echo: ", changes.made, " changes of policy");
   }
-  // Settings that were asked for before the end hold frames, and have others wait for their turn.
+  // Requests for settings that arrived before the end still hold their frames, and each waits for the changes before it.
   for (unsigned core = 0; core < card.limits().queue_pairs; ++core) {
     const auto deadline = BootClock::now() + std::chrono::seconds{30};
     while (co_await on_core(core, [echo = echoes[core].get()] { return echo->asked_for != 0 || !echo->waiting.empty(); })) {

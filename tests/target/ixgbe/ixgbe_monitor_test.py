@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the policy's word to the line that the card writes.
+"""Sleeping in MWAIT while frames flow: `idle=monitor` and the C-states, from the policy's setting to the line that the card writes.
 
-`mwait=assumed` has the kernel take the emulator's MWAIT, which returns at once, for one that sleeps: it repeats the instruction until the
-watched line has changed or an interrupt was taken, and looks at nothing else. So a core that watches the wrong line, or that nobody calls
-by the right means, sleeps for ever here too, and a frame, a timer or an answer is missing.
+With `mwait=assumed` the kernel treats the emulator's MWAIT, which returns at once, as one that sleeps. It repeats the instruction until the
+watched line has changed or an interrupt was taken, and checks nothing else. So a core that watches the wrong line, or is woken by the wrong
+means, sleeps for ever here too. A frame, a timer or an answer is then missing.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.target.ixgbe.ixgbe_echo_test import ANSWER_SECONDS, Echo, Peer, booted, echo_frame, echoed, exchange, udp_echoed, udp_frame
-from tests.target.ixgbe.ixgbe_settings_test import STRICT, Traffic, lost_of, no_rule_is_broken
+from tests.target.ixgbe.echo import (
+    ANSWER_SECONDS,
+    STRICT,
+    Echo,
+    Peer,
+    booted,
+    echo_frame,
+    echoed,
+    exchange,
+    no_rule_is_broken,
+    udp_echoed,
+    udp_frame,
+)
+from tests.target.ixgbe.flow_traffic import Traffic, lost_of
 
 CORES = 2
-# A model whose states are known by name; CPUID lists none of them here.
+# A CPU model for which Neap has a list of C-states; CPUID reports none of them here.
 SANDY_BRIDGE = "max,vendor=GenuineIntel,family=6,model=45"
 WORDS = "mwait=assumed"
 SMALL_RINGS = "receive_descriptors=64 transmit_descriptors=64"
@@ -24,12 +36,12 @@ TRACE_ENTRIES = 100_000
 
 
 def one_by_one(peer: Peer, frames: int, seed: int = 0) -> None:
-    """Each is answered before the next is sent, so each finds its core asleep, or about to be; flows of both cores take turns."""
+    """Sends each frame after the answer to the one before, so it finds its core asleep or about to sleep. Flows of both cores alternate."""
     exchange(peer, [udp_frame(seed * 100_000 + i, 1000 + i % 16, 60 + i * 11 % 1400) for i in range(frames)], udp_echoed, window=1)
 
 
 def interrupts_of_queues(echo: Echo) -> int:
-    """Messages of the queues' vectors since the trace began; ends it."""
+    """The number of the queues' interrupt messages since the trace began. Ends the trace."""
     echo.machine.card_command("trace stop")
     messages = 0
     while True:
@@ -41,7 +53,7 @@ def interrupts_of_queues(echo: Echo) -> int:
 
 
 def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
-    """Over many turns of the ring, so that each of its lines was the watched one."""
+    """Over many rounds of the ring, so that each of its lines was watched once."""
     with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor", card_options=STRICT) as echo:
         assert echo.peer
         one_by_one(echo.peer, 32)
@@ -64,7 +76,7 @@ def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
 
 
 def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
-    """Nothing comes from the card meanwhile. The answer to a change of policy has been on both cores, that to a timer waits for its end."""
+    """The card sends nothing meanwhile. A change of policy is answered after both cores have applied it, a timer when it expires."""
     with booted(CORES, f"{WORDS} idle=monitor", card_options=STRICT) as echo:
         traffic = Traffic(echo)
         for turn in range(12):
@@ -89,7 +101,7 @@ STATES = ("halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor", "deepest")
 def test_each_idle_state_is_entered_and_left_under_traffic_without_a_loss(
     every_state: tuple[Echo, Traffic], state: str, poll_budget_us: int
 ) -> None:
-    """From the state of the case before; then frames that find the cores asleep."""
+    """Each case starts in the state of the case before. Its frames find the cores asleep."""
     echo, traffic = every_state
     lost = traffic.lost
     for text in (f"poll_budget={poll_budget_us}", f"idle={state}"):
@@ -104,7 +116,7 @@ RINGS = ("rx_ring=1024", "rx_ring=256", "head_write_back=on", "rsc=on", "preset=
 
 
 def test_a_ring_that_moves_is_watched_where_it_is() -> None:
-    """Rings of another size, a queue and a card that are set up anew: the next frame is answered each time, and no interrupt comes."""
+    """After a change of the ring size, and after a queue or the card is set up again, the next frame is answered without an interrupt."""
     with booted(CORES, f"{WORDS} idle=monitor", card_options=STRICT) as echo:
         traffic = Traffic(echo)
         peer = traffic.peer
@@ -135,7 +147,7 @@ def test_a_ring_that_moves_is_watched_where_it_is() -> None:
 
 
 def until_answered(peer: Peer) -> None:
-    """Both flows, however long the link takes to come up again; then nothing more is on its way."""
+    """Waits until both flows are answered, however long the link takes to come up. Then no frame is in flight."""
     for port in (1000, 1001):
         probe = udp_frame(7_000_000 + port, port, 100)
         for _ in range(100):

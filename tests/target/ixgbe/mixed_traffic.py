@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Frames of all kinds to ixgbe_echo.cpp and back while settings change and faults strike, with an account of every one that is lost.
+"""Frames of all kinds to ixgbe_echo.cpp and back, while settings change and faults occur, with an account of every lost frame.
 
-Each frame carries a number, so an answer tells which one it answers wherever it comes in the row. In the end what was never answered is
-held against who says that he lost it: the wire and the card's faults (the soft card's `statistics`), and the driver (`lost=N`, refusals
-while there is no link). One more than those is a loss that nobody admits, and a failure.
+Each frame carries a number, so an answer can be matched in any order. At the end, the unanswered frames are compared with the reported
+losses. The soft card's `statistics` report the losses on the wire and by the card's faults. The driver reports its own (`lost=N`, refusals
+while there is no link). A loss that no side reports is a failure.
 """
 
 from __future__ import annotations
@@ -15,43 +15,33 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.target.ixgbe.ixgbe_echo_test import (
-    CARD_IP,
-    CARD_MAC,
-    ECHO,
-    PEER_IP,
-    PEER_MAC,
-    Echo,
-    checksum,
-    udp_echoed,
-    udp_frame,
-)
+from hostile.frames import checksum
 
-SET = b"\x88\xb7"
+from tests.target.ixgbe.echo import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, Echo, setting_frame, tcp_frame, udp_echoed, udp_frame
+
 PAUSE = b"\x88\x08"
 ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
 ARP_REPLY = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2)
 UDP_PORTS = range(1000, 1012)
 TCP_PORTS = range(2000, 2006)
-# Segments that follow each other, which the card may join; then the sequence jumps.
+# Consecutive segments, which the card may join. Then the sequence number jumps.
 BURST = 3
-HEADERS = 54
 ORDINARY_BYTES_MAX = 1514
-# Few enough that every queue has room for all of them.
+# So few that every queue has room for all of them.
 WINDOW = 48
-# Without any answer for so long, what is out is taken for lost, for the time being.
+# After this long without an answer, unanswered frames count as lost for the time being.
 STALL_SECONDS = 0.2
-# And at the end, with no fault on, for so long.
+# The same limit at the end, when no fault is active.
 SETTLED_SECONDS = 1.0
-# A question about a setting, or its answer, may be lost: asked again after so many looks without one.
-LOOKS_FOR_AN_ANSWER = 400
-LOOK_SECONDS = 0.005
-MOST_ASKED = 30
+# A request for a setting, or its answer, may be lost. It is repeated after this many reads without an answer.
+READS_PER_REQUEST = 400
+READ_SECONDS = 0.005
+REQUESTS_MAX = 30
 
 
 @dataclass
 class Stream:
-    """One connection over TCP: where its next segment begins."""
+    """One TCP connection, and the start of its next segment."""
 
     sequence: int = 1
     left: int = BURST
@@ -59,7 +49,7 @@ class Stream:
 
 @dataclass
 class Account:
-    """Frames, by who lost them."""
+    """Frames, by the cause of their loss."""
 
     sent: int = 0
     never_answered: int = 0
@@ -79,28 +69,28 @@ class Account:
 
 
 class MixedTraffic:
-    """UDP, TCP, ARP and large frames without IP, a bounded number unanswered. `seed` decides sizes and kinds."""
+    """UDP, TCP, ARP and large frames without IP, a limited number of them unanswered. `seed` decides sizes and kinds."""
 
     def __init__(self, echo: Echo, seed: int, meanwhile: Callable[[], None] = lambda: None):
-        """`meanwhile` is called now and then while an answer is waited for."""
+        """`meanwhile` is called now and then while this waits for an answer."""
         assert echo.peer
         self._meanwhile = meanwhile
         self.echo = echo
         self.peer = echo.peer
         self._chance = random.Random(seed)
         self._next = 1
-        self.answered = self.spoilt = self.late = self.joined = 0
-        self._out: dict[int, tuple[str, bytes]] = {}  # not answered, oldest first: kind and what has to come back
-        self._given_up = 0  # of them, taken for lost
-        self._newest: dict[str, int] = {}  # of each flow, answered
+        self.answered = self.corrupt = self.late = self.joined = 0
+        self._out: dict[int, tuple[str, bytes]] = {}  # not answered, oldest first: kind and expected answer
+        self._given_up = 0  # how many of them count as lost
+        self._newest: dict[str, int] = {}  # the newest answered frame of each flow
         self._streams = {port: Stream() for port in TCP_PORTS}
-        self.asked = self.told = self.pauses = 0  # questions and answers about settings; pause frames of the card's
+        self.setting_requests = self.setting_answers = self.pauses = 0  # requests and answers about settings; pause frames of the card
 
     @property
     def sent(self) -> int:
         return self._next - 1
 
-    # ---- out ----
+    # ---- sending ----
 
     def send(self, frames: int) -> None:
         for _ in range(frames):
@@ -133,8 +123,8 @@ class MixedTraffic:
         """The sender's IP address is the number."""
         sender = struct.pack(">I", number)
         ask = b"\xff" * 6 + PEER_MAC + b"\x08\x06" + ARP_REQUEST + PEER_MAC + sender + bytes(6) + CARD_IP
-        told = PEER_MAC + CARD_MAC + b"\x08\x06" + ARP_REPLY + CARD_MAC + CARD_IP + PEER_MAC + sender
-        return ask.ljust(60, b"\0"), told.ljust(60, b"\0")
+        reply = PEER_MAC + CARD_MAC + b"\x08\x06" + ARP_REPLY + CARD_MAC + CARD_IP + PEER_MAC + sender
+        return ask.ljust(60, b"\0"), reply.ljust(60, b"\0")
 
     def _plain(self, number: int) -> tuple[bytes, bytes]:
         bytes_ = self._chance.choice((60, 61, 500, 1514, 2048, 4100, 9014))
@@ -142,34 +132,30 @@ class MixedTraffic:
         return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
 
     def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
-        """Number and length in front of each payload, so that joined ones can be taken apart. What is expected is sequence and payload."""
+        """Number and length precede each payload, so that joined ones can be separated. The expected answer is sequence and payload."""
         stream = self._streams[port]
         length = self._chance.randint(8, 1400)
         payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
-        tcp = struct.pack(">HHIIBBHHH", port, 80, stream.sequence, 1, 5 << 4, 0x10, 1000, 0, 0)
-        pseudo = PEER_IP + CARD_IP + struct.pack(">BBH", 0, 6, len(tcp) + length)
-        tcp = tcp[:16] + struct.pack(">H", checksum(pseudo + tcp + payload)) + tcp[18:]
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40 + length, 0, 0, 64, 6, 0, PEER_IP, CARD_IP)
-        ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
+        frame = tcp_frame(payload, port, 80, stream.sequence)
         expected = struct.pack(">I", stream.sequence) + payload
         stream.sequence = (stream.sequence + length) & 0xFFFFFFFF
         stream.left -= 1
         if stream.left == 0:
             stream.sequence, stream.left = (stream.sequence + 100_000) & 0xFFFFFFFF, BURST
-        return CARD_MAC + PEER_MAC + b"\x08\x00" + ip + tcp + payload, expected
+        return frame, expected
 
-    # ---- in ----
+    # ---- receiving ----
 
     def _receive(self, timeout: float) -> bool:
         reply = self.peer.receive(timeout)
         if reply is None:
             return False
         if reply[12:14] == SET:
-            self.told += 1
+            self.setting_answers += 1
         elif reply[12:14] == PAUSE:
             self.pauses += 1
-        elif (parts := self._taken_apart(reply)) is None or not all(self._is_right(*part) for part in parts):
-            self.spoilt += 1
+        elif (parts := self._separated(reply)) is None or not all(self._is_right(*part) for part in parts):
+            self.corrupt += 1
         else:
             for number, _ in parts:
                 self._take(number)
@@ -188,8 +174,8 @@ class MixedTraffic:
         return number in self._out and self._out[number][1] == content
 
     @staticmethod
-    def _taken_apart(reply: bytes) -> list[tuple[int, bytes]] | None:
-        """Numbers and contents of the frames that this answers; None if it answers none."""
+    def _separated(reply: bytes) -> list[tuple[int, bytes]] | None:
+        """Numbers and contents of the frames that this frame answers; None if it answers none."""
         ethertype = reply[12:14]
         if ethertype == ECHO:
             return [(struct.unpack_from(">I", reply, 14)[0], reply)]
@@ -218,23 +204,23 @@ class MixedTraffic:
     # ---- settings ----
 
     def ask(self, text: str) -> None:
-        """Asks for a setting and waits for nothing; what is answered stands on the console as well."""
-        self.asked += 1
-        self.peer.send(CARD_MAC + PEER_MAC + SET + text.encode().ljust(60, b"\0"))
+        """Requests a setting without waiting. The answer is also printed on the console."""
+        self.setting_requests += 1
+        self.peer.send(setting_frame(text))
 
     def set(self, text: str) -> None:
-        """Asks for a setting, with traffic meanwhile, until an answer comes."""
+        """Requests a setting, with traffic meanwhile, until it is answered."""
         while self._receive(0.0):
             pass
-        told = self.told
-        for look in range(MOST_ASKED * LOOKS_FOR_AN_ANSWER):
-            if look % LOOKS_FOR_AN_ANSWER == 0:
+        answers = self.setting_answers
+        for look in range(REQUESTS_MAX * READS_PER_REQUEST):
+            if look % READS_PER_REQUEST == 0:
                 self.ask(text)
             if len(self._out) - self._given_up < WINDOW:
                 self._send_one()
-            if not self._receive(LOOK_SECONDS) and look % LOOKS_FOR_AN_ANSWER == LOOKS_FOR_AN_ANSWER - 1:
+            if not self._receive(READ_SECONDS) and look % READS_PER_REQUEST == READS_PER_REQUEST - 1:
                 self._given_up = len(self._out)
-            if self.told != told:
+            if self.setting_answers != answers:
                 return
             self._meanwhile()
         raise AssertionError(f"no answer to {text}")
@@ -242,7 +228,7 @@ class MixedTraffic:
     # ---- the account ----
 
     def settle(self) -> None:
-        """Until nothing that is still on its way can come: each flow has answered what was sent last, with no fault on."""
+        """Waits until no frame is in flight: with no fault active, each flow has answered its last frames."""
         flows = {*(f"udp {port}" for port in UDP_PORTS), *(f"tcp {port}" for port in TCP_PORTS), "arp", "echo"}
         for _ in range(100):
             first = self._next
@@ -256,36 +242,36 @@ class MixedTraffic:
                 return
         raise AssertionError("no answers though no fault is on")
 
-    def account(self, statistics: dict[str, int], said: Said, cores: dict[int, dict[str, int]]) -> Account:
-        """`statistics` are the soft card's at the end; `said` the console's; `cores` the counters that the image printed."""
+    def account(self, statistics: dict[str, int], console: ConsoleCounts, cores: dict[int, dict[str, int]]) -> Account:
+        """`statistics`: the soft card's at the end. `console`: the console's. `cores`: the counters that the image printed."""
         account = Account(sent=self.sent, never_answered=len(self._out))
-        # Questions about settings and their answers are frames as well.
-        account.sent += self.asked
-        account.never_answered += self.asked - self.told
+        # Requests for settings and their answers are frames as well.
+        account.sent += self.setting_requests
+        account.never_answered += self.setting_requests - self.setting_answers
         for name in ("rx_dropped", "tx_dropped", "rx_corrupted", "tx_corrupted", "rx_delayed_overflow", "tx_delayed_overflow"):
             account.wire[name] = statistics.get(f"fault.{name}", 0)
         for name in ("without_link", "by_reset", "by_hang"):
             account.wire[name] = statistics.get(f"unseen.{name}", 0)
         account.wire["socket"] = statistics.get("wire.frames_lost", 0)
-        account.driver["lost="] = said.lost
+        account.driver["lost="] = console.lost
         account.driver["refused without a link"] = sum(core["refused"] for core in cores.values())
-        # One lost answer to joined segments leaves all of them without.
+        # Joined segments have one answer. If it is lost, all of them remain unanswered.
         joined = statistics.get("coalesced_segments", 0) - statistics.get("coalesced_frames", 0) - self.joined
         account.driver["in joined segments"] = joined
-        # A card that was reset takes frames of ordinary size alone until it is told. It counts the longer ones, and the driver clears that
-        # count with the others as it starts the card.
-        if said.resets:
+        # A card that was reset accepts only frames of ordinary size until it is configured again. It counts longer ones, but the driver
+        # clears that counter with the others when it starts the card.
+        if console.resets:
             long = sum(len(expected) > ORDINARY_BYTES_MAX for _flow, expected in self._out.values())
             account.wire["too long for a card in reset"] = max(0, min(long, account.unexplained))
         return account
 
 
-class Said:
-    """What the image says on its console, line by line, for any number of lines; and the last of them."""
+class ConsoleCounts:
+    """Counts of the image's console messages, over any number of lines, and the last of those lines."""
 
     def __init__(self) -> None:
         self.lost = self.changes = self.refused = self.restarts = self.resets = 0
-        self.last: deque[str] = deque(maxlen=200)  # and what was done to the machine meanwhile
+        self.last: deque[str] = deque(maxlen=200)  # and the faults meanwhile
 
     def line(self, line: str) -> None:
         self.last.append(line)

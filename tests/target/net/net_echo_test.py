@@ -1,33 +1,25 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The network stack over our driver on the soft card: a foreign TCP (QEMU's user network) against the application that `./neap new` begins
-with, which sends all back; every byte is compared, and control tells the counters."""
+"""The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the application that
+`./neap new` makes, an echo. Every byte is compared, and control gives the counters."""
 
 from __future__ import annotations
 
-import os
 import random
 import select
 import socket
-import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
-if str(REPOSITORY) not in sys.path:
-    sys.path.insert(0, str(REPOSITORY))
+from tests.target.images import SOFT_CARD, image_path
+from tools import control_client
+from tools.machine import BAD_COMMAND_LINE, SUCCESS, Machine, free_port
 
-from tools import control  # noqa: E402
-from tools.machine import BAD_COMMAND_LINE, SUCCESS, Machine, free_port  # noqa: E402
-
-BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
-IMAGE = BUILD / "tests/target/net/net_echo.elf"
-SOFT_CARD = Path(os.environ["NEAP_SOFT_CARD"]) if "NEAP_SOFT_CARD" in os.environ else None
+IMAGE = image_path("net/net_echo")
 START_SECONDS = 60
 ANSWER_SECONDS = 20
-# A core without connections: one look a minute at the DHCP lease, two at its neighbours; and the odd frame of the user network.
+# For a core without connections: one check of the DHCP lease a minute, two of its neighbours, and a few frames of the user network.
 IDLE_SLEEPS_MAX = 10
 
 
@@ -39,13 +31,13 @@ class Booted:
         return socket.create_connection(("127.0.0.1", self.echo_port), ANSWER_SECONDS)
 
     def ask(self, *lines: str) -> list[str]:
-        with control.Control("127.0.0.1", self._control_port) as connection:
+        with control_client.Control("127.0.0.1", self._control_port) as connection:
             return [connection.ask(line) for line in lines]
 
     def counters(self) -> list[dict[str, int]]:
-        """Of each core; on a connection of its own."""
+        """The counters of each core, fetched on a separate connection."""
         answers = self.ask(*(f"stats,{core}" for core in range(self.cores)))
-        return [{name: int(value) for name, value in control.fields_of(answer).items()} for answer in answers]
+        return [{name: int(value) for name, value in control_client.fields_of(answer).items()} for answer in answers]
 
 
 @contextmanager
@@ -61,7 +53,7 @@ def booted(cores: int = 1, words: str = ""):
 
 
 def exchange(connections: list[socket.socket], size: int, seed: int) -> None:
-    """Sends `size` bytes through each at once, comparing what comes back."""
+    """Sends `size` bytes through all connections at once and compares the echoes."""
     data = [random.Random(seed * 1000 + i).randbytes(size) for i in range(len(connections))]
     sent, back = [0] * len(connections), [bytearray() for _ in connections]
     deadline = time.monotonic() + 120
@@ -106,11 +98,11 @@ def test_many_connections_spread_over_the_cores():
             exchange(connections, 20_000, round_)
         counters = run.counters()
         assert sum(core["net.connections_accepted"] for core in counters) == 100 + 1
-        assert all(core["net.connections_accepted"] > 0 for core in counters), "a core served nobody"
+        assert all(core["net.connections_accepted"] > 0 for core in counters), "a core accepted no connection"
         for connection in connections:
             connection.close()
         deadline = time.monotonic() + ANSWER_SECONDS
-        while sum(core["net.connections_open"] for core in run.counters()) > 2:  # the control connections' own
+        while sum(core["net.connections_open"] for core in run.counters()) > 2:  # the control connections
             assert time.monotonic() < deadline, "closed connections stay"
             time.sleep(0.2)
 
@@ -142,7 +134,7 @@ def test_an_idle_machine_sleeps():
         time.sleep(20)
         quiet = run.counters()
         sleeps = sum(core["kernel.sleeps"] for core in quiet) - sum(core["kernel.sleeps"] for core in after)
-        # With ticks that nobody needs there would be 20 a second.
+        # Unnecessary timer ticks would wake a core 20 times a second.
         assert sleeps <= IDLE_SLEEPS_MAX + 3 * one_reading, f"{sleeps} sleeps in 20 quiet seconds, {one_reading} for one reading"
 
 

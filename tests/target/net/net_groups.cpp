@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: datagrams to a multicast group reach the cores that joined it and no others, whatever has happened to the card meanwhile.
+// Property: datagrams to a multicast group reach the cores that joined it and no others, also after changes and resets of the card.
 //
-// UDP port 9000, spoken to by net_groups_test.py; each datagram is answered from the core that got it.
-//   to a group                 "core N: " and what it said
-//   "join CORE A.B.C.D"        "ok" or "error: why"; so does "leave CORE A.B.C.D"
-//   "many CORE COUNT"          joins 239.3.0.1 and those behind it
+// The peer is net_groups_test.py, at UDP port 9000; each datagram is answered from the core that received it.
+//   to a group                 "core N: " and its text
+//   "join CORE A.B.C.D"        "ok" or "error: why"; the same for "leave CORE A.B.C.D"
+//   "many CORE COUNT"          joins COUNT groups from 239.3.0.1 on
 #include <charconv>
 #include <cstdint>
 #include <span>
@@ -29,7 +29,7 @@ struct Groups {
   net::Network* network = nullptr;
 
   void send(net::Endpoint to, const std::string& text) const {
-    // What is lost is asked for again.
+    // The peer repeats a request without an answer.
     (void)network->send_datagram(port, to, std::as_bytes(std::span(text)));
   }
 

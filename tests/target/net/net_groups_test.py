@@ -1,40 +1,31 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups, and sees what IGMP says."""
+"""Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups and observes IGMP."""
 
 from __future__ import annotations
 
-import os
 import queue
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
-for folder in (REPOSITORY, REPOSITORY / "tests"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+from linux_guest.namespace import TAP, Namespace
 
-from linux_guest.namespace import TAP, Namespace  # noqa: E402
+from tests.target.images import SOFT_CARD, image_path
+from tools.machine import Machine
+from tools.process import kill_group, spawn
 
-from tools.machine import SOFT_CARD as BUILT_CARD  # noqa: E402
-from tools.machine import Machine  # noqa: E402
-from tools.process import kill_group, spawn  # noqa: E402
-
-BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", REPOSITORY / "build/image-debug"))
-IMAGE = BUILD / "tests/target/net/net_groups.elf"
-SOFT_CARD = Path(os.environ["NEAP_SOFT_CARD"]) if "NEAP_SOFT_CARD" in os.environ else BUILT_CARD
+IMAGE = image_path("net/net_groups")
 HOST, GUEST, PORT = "10.0.3.1", "10.0.3.2", 9000
 START_SECONDS = 60
-# Datagrams may be lost, so each is sent again until it is answered.
+# Datagrams may be lost, so each is repeated until it is answered.
 PATIENCE_SECONDS, AGAIN_SECONDS = 60, 2
 GROUP, NEVER_JOINED, OTHER = "239.1.2.3", "239.1.2.4", "239.7.7.7"
 REPORT, LEAVE = "16", "17"
 
-# Sends "ADDRESS TEXT" lines of its input as datagrams, "query" as IGMP's general query (RFC 2236); prints what comes back, and what it
-# sees of IGMP.
+# Sends input lines "ADDRESS TEXT" as datagrams and "query" as IGMP's general query (RFC 2236). Prints answers, and the IGMP messages that
+# it sees.
 STATION = """
 import os, select, socket, sys
 device, own, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -97,7 +88,7 @@ class Station:
         self._process.stdin.flush()
 
     def wait(self, start: str, again: Callable[[], None]) -> str:
-        """The next line that begins so; `again` is called until it is there."""
+        """The next line with this start. Calls `again` until it arrives."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             again()
@@ -113,7 +104,7 @@ class Station:
         raise AssertionError(f"no {start!r}; the last lines: {self.seen[-20:]}")
 
     def ask(self, text: str) -> None:
-        """Has the image do something, which may have been done already if its first answer was lost."""
+        """Requests an action of the image. It may have been done already, if the first answer was lost."""
         answer = self.wait(f"{text}: ", lambda: self.say(f"{GUEST} {text}"))
         assert answer.endswith((": ok", "joined the group already", "has not joined the group")), answer
 
@@ -121,7 +112,7 @@ class Station:
         assert self.wait(f"core {core}: {text}", lambda: self.say(f"{group} {text}"))
 
 
-def test_groups_are_joined_heard_of_left_and_outlive_a_reset_of_the_card() -> None:
+def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
     with (
         Namespace(f"{HOST}/24") as namespace,
         Machine(
@@ -141,9 +132,9 @@ def test_groups_are_joined_heard_of_left_and_outlive_a_reset_of_the_card() -> No
             if f"igmp {REPORT} {GROUP}" not in station.seen:
                 station.wait(f"igmp {REPORT} {GROUP}", lambda: None)
             station.reaches(GROUP, "hello", 1)
-            station.say(f"{NEVER_JOINED} nobody")
+            station.say(f"{NEVER_JOINED} unjoined")
             station.reaches(OTHER, "marker", 0)
-            # More than the card compares whole: the last of them it finds by their hash.
+            # More groups than the card can compare exactly: it selects the last of them by a hash.
             station.ask("many 0 130")
             for last in (1, 126, 130):
                 station.reaches(f"239.3.0.{last}", f"many {last}", 0)
@@ -159,7 +150,7 @@ def test_groups_are_joined_heard_of_left_and_outlive_a_reset_of_the_card() -> No
                 station.wait(f"igmp {LEAVE} {GROUP}", lambda: None)
             station.say(f"{GROUP} left")
             station.reaches(OTHER, "the end", 0)
-            assert not [line for line in station.seen if "nobody" in line or "left" in line and line.startswith("core")]
+            assert not [line for line in station.seen if "unjoined" in line or "left" in line and line.startswith("core")]
             assert not [line for line in station.seen if line.startswith("core 0") and ("hello" in line or "after the reset" in line)]
         finally:
             station.close()

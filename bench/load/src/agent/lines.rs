@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A TCP connection that carries a JSON object a line, each way, with bounds on length and patience.
+//! A TCP connection that carries one JSON object per line in each direction. Line length and waiting time are bounded.
 
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -7,28 +7,28 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A trace of some hundred thousand requests fits.
+/// Large enough for a trace of some hundred thousand requests.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
-/// Between looks at whether waiting is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two calls of `check` while waiting.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Err of all functions: what happened, to be put behind the peer's name.
+/// In all functions, Err describes the failure. The caller adds the peer's name in front.
 pub struct Lines {
     reader: BufReader<TcpStream>,
-    /// What has come of the next line.
+    /// The part of the next line that has arrived.
     line: Vec<u8>,
 }
 
 impl Lines {
-    /// `write_patience`: for a peer that does not read.
-    pub fn new(stream: TcpStream, write_patience: Duration) -> Result<Self, String> {
+    /// `write_time_out`: how long a send may wait for a peer that does not read.
+    pub fn new(stream: TcpStream, write_time_out: Duration) -> Result<Self, String> {
         let set = |stream: &TcpStream| -> std::io::Result<()> {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(LOOK))?;
-            stream.set_write_timeout(Some(write_patience))
+            stream.set_read_timeout(Some(CHECK_INTERVAL))?;
+            stream.set_write_timeout(Some(write_time_out))
         };
         set(&stream).map_err(|error| error.to_string())?;
-        // Who vanishes without a word, from the network or with its machine, is noticed by the kernel.
+        // Keep-alive detects a peer that disappears without closing the connection.
         rustix::net::sockopt::set_socket_keepalive(&stream, true)
             .and_then(|()| rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(10)))
             .and_then(|()| rustix::net::sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5)))
@@ -37,19 +37,19 @@ impl Lines {
         Ok(Self { reader: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// A second hand on the same connection.
+    /// A second handle of the same connection.
     pub fn try_clone(&self) -> Result<TcpStream, String> {
         self.reader.get_ref().try_clone().map_err(|error| error.to_string())
     }
 
-    /// Waits for a line until `until`; `look` is called now and then meanwhile, and its Err ends the waiting.
+    /// Waits for a line until `until`. Meanwhile `check` is called regularly; its Err ends the wait.
     pub fn next<T: DeserializeOwned>(
         &mut self,
         until: Instant,
-        mut look: impl FnMut(&mut TcpStream) -> Result<(), String>,
+        mut check: impl FnMut(&mut TcpStream) -> Result<(), String>,
     ) -> Result<T, String> {
         loop {
-            // One read at a time: a peer that sends a byte now and then must not keep this from looking at the clock.
+            // The loop checks the time after each read, so a peer that sends single bytes cannot extend the wait.
             match self.reader.fill_buf() {
                 Ok([]) => return Err("closed the connection".into()),
                 Ok(bytes) => {
@@ -62,13 +62,13 @@ impl Lines {
                     }
                     if end.is_some() {
                         let line = std::mem::take(&mut self.line);
-                        return serde_json::from_slice(&line).map_err(|error| format!("a line that makes no sense: {error}"));
+                        return serde_json::from_slice(&line).map_err(|error| format!("an invalid line: {error}"));
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error.to_string()),
             }
-            look(self.reader.get_mut())?;
+            check(self.reader.get_mut())?;
             if Instant::now() >= until {
                 return Err("does not answer".into());
             }
@@ -84,7 +84,7 @@ pub fn send(stream: &mut TcpStream, message: &impl Serialize) -> Result<(), Stri
     let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
     line.push(b'\n');
     if line.len() > LINE_BYTES_MAX {
-        return Err(format!("{} bytes are more than a line may have ({LINE_BYTES_MAX})", line.len()));
+        return Err(format!("{} bytes exceed the bound on a line ({LINE_BYTES_MAX})", line.len()));
     }
     stream.write_all(&line).map_err(|error| error.to_string())
 }
@@ -96,8 +96,8 @@ mod tests {
 
     fn pair() -> (Lines, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (Lines::new(listener.accept().unwrap().0, Duration::from_secs(5)).unwrap(), far)
+        let remote = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Lines::new(listener.accept().unwrap().0, Duration::from_secs(5)).unwrap(), remote)
     }
 
     fn soon() -> Instant {
@@ -105,47 +105,47 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_one_by_one_however_they_are_cut() {
-        let (mut lines, mut far) = pair();
+    fn lines_are_separated_wherever_the_writes_are_cut() {
+        let (mut lines, mut remote) = pair();
         let writer = std::thread::spawn(move || {
             for part in ["[1", ",2]\n[3]", "\n", "[4]\n[5"] {
-                far.write_all(part.as_bytes()).unwrap();
-                std::thread::sleep(LOOK * 2);
+                remote.write_all(part.as_bytes()).unwrap();
+                std::thread::sleep(CHECK_INTERVAL * 2);
             }
         });
         let mut next = || lines.next::<Vec<u32>>(soon(), |_| Ok(()));
         assert_eq!((next(), next(), next()), (Ok(vec![1, 2]), Ok(vec![3]), Ok(vec![4])));
         writer.join().unwrap();
-        // The last line has no end.
+        // The last line has no line feed.
         assert_eq!(next(), Err("closed the connection".into()));
     }
 
     #[test]
-    fn waiting_ends_with_patience_or_by_wish() {
+    fn waiting_ends_at_the_deadline_or_when_the_check_fails() {
         let (mut lines, _far) = pair();
         assert_eq!(lines.next::<u32>(Instant::now(), |_| Ok(())), Err("does not answer".into()));
         assert_eq!(lines.next::<u32>(soon(), |_| Err("enough".into())), Err("enough".into()));
     }
 
     #[test]
-    fn a_peer_that_sends_a_byte_now_and_then_is_given_up_in_time() {
-        let (mut lines, mut far) = pair();
+    fn a_peer_that_sends_single_bytes_does_not_extend_the_deadline() {
+        let (mut lines, mut remote) = pair();
         let writer = std::thread::spawn(move || {
-            while far.write_all(b"1").is_ok() {
-                std::thread::sleep(LOOK / 5);
+            while remote.write_all(b"1").is_ok() {
+                std::thread::sleep(CHECK_INTERVAL / 5);
             }
         });
         let start = Instant::now();
-        assert_eq!(lines.next::<u32>(start + LOOK * 4, |_| Ok(())), Err("does not answer".into()));
+        assert_eq!(lines.next::<u32>(start + CHECK_INTERVAL * 4, |_| Ok(())), Err("does not answer".into()));
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         drop(lines);
         writer.join().unwrap();
     }
 
     #[test]
-    fn a_line_without_an_end_is_given_up() {
-        let (mut lines, mut far) = pair();
-        let writer = std::thread::spawn(move || far.write_all(&vec![b' '; LINE_BYTES_MAX + 1]));
+    fn a_line_without_an_end_is_an_error() {
+        let (mut lines, mut remote) = pair();
+        let writer = std::thread::spawn(move || remote.write_all(&vec![b' '; LINE_BYTES_MAX + 1]));
         assert_eq!(lines.next::<u32>(soon(), |_| Ok(())), Err("a line without an end".into()));
         drop(lines);
         let _ = writer.join();

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Load from several machines: what a master and its agents say to each other.
+//! Load from several machines: the protocol between a master and its agents.
 //!
-//! One machine seldom brings a server to its knees, and one that tries measures its own queues. So agents load while the master measures,
-//! on connections of its own at a low rate. They talk over TCP, a JSON object a line: the master orders, the agent answers. An agent takes
-//! the words of a load and parses them as its own command line, so nothing gets past the checks of the command line, and words that name
-//! files are refused: an agent neither reads nor writes files on the word of whoever can reach it.
+//! One machine can seldom saturate a server; if it tries, it measures its own queues. So other machines (agents) generate the load, and the
+//! master measures on its own connections at a low rate. Master and agent exchange one JSON object per line over TCP: the master sends
+//! orders, the agent answers.
 //!
-//! Books come back whole, as histograms: percentiles of several machines can only be taken of their sum.
+//! An agent parses the arguments of a load as its own command line, so the checks of the command line apply. It refuses arguments that name
+//! files: an agent neither reads nor writes files for a master.
+//!
+//! Agents send their measurements as complete histograms, because percentiles over several machines can only be computed from the sum of
+//! the histograms.
 
 pub mod lines;
 pub mod remote;
@@ -23,12 +26,12 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Of this conversation. Both ends must have the same.
+/// Version of this protocol. Both ends must have the same.
 pub const VERSION: u32 = 1;
-/// Who says nothing for so long is gone. An agent at work says something each second.
-pub const SILENCE: Duration = Duration::from_secs(5);
+/// A peer that has been silent for so long is considered gone. A working agent sends something each second.
+pub const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// What a run is paced by; files go as their text.
+/// The pace of a run. A file is sent as its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceOrder {
@@ -41,17 +44,17 @@ pub enum PaceOrder {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
-    /// The first line.
+    /// The first line of a session.
     Hello { version: u32 },
     /// Answered at once with the agent's clocks.
     Clock {},
-    /// Words of the command line, and the agent's place among those that load. It connects.
+    /// Opens the connections of a load. `share`: the agent's index among the `shares` programs that generate load.
     Load { arguments: Vec<String>, share: u64, shares: u64 },
-    /// Stores its share of the keys.
+    /// Stores the agent's share of the keys.
     Preload {},
-    /// One run, from a moment of the agent's clock on.
+    /// Performs one run. Its start is a time of the agent's clock.
     Run { pace: PaceOrder, start_ns: u64 },
-    /// Ends what it is doing.
+    /// Ends the current order.
     Stop {},
 }
 
@@ -83,7 +86,7 @@ pub enum Answer {
         connections: ConnectionCounts,
         measured_ns: u64,
     },
-    /// Still at it.
+    /// The order is still being executed.
     Alive {},
     Refused {
         why: String,
@@ -105,10 +108,10 @@ pub struct MeasurementText {
     behind: u64,
 }
 
-/// HdrHistogram's V2 form, in base64.
+/// HdrHistogram's V2 format, in base64.
 fn text(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    // A Vec takes all that is written to it, and our bounds are some that the form can hold.
+    // Writing to a Vec cannot fail, and the format can represent histograms with our bounds.
     V2Serializer::new().serialize(histogram, &mut bytes).expect("a histogram of our bounds");
     STANDARD.encode(bytes)
 }
@@ -118,7 +121,7 @@ fn histogram(text: &str) -> Result<Histogram<u64>, String> {
     let read: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| format!("a histogram: {error:?}"))?;
     let ours = new_histogram();
     if (read.low(), read.high(), read.sigfig()) != (ours.low(), ours.high(), ours.sigfig()) {
-        return Err("a histogram of other bounds".into());
+        return Err("a histogram with other bounds".into());
     }
     Ok(read)
 }
@@ -175,7 +178,7 @@ mod tests {
     use crate::workload::Operation;
 
     #[test]
-    fn a_book_comes_over_whole() {
+    fn a_measurement_survives_the_transfer() {
         let mut recorder = Recorder::new(0, 0..1_000_000_000);
         for latency_ns in [1, 999, 123_456_789, LATENCY_NS_MAX] {
             recorder.intend(5);
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_an_unknown_word_is_refused() {
+    fn a_line_with_an_unknown_name_is_refused() {
         assert!(serde_json::from_str::<Order>(r#"{"load":{"arguments":[],"share":0,"shares":1,"run":"rm"}}"#).is_err());
         assert!(serde_json::from_str::<Order>(r#"{"write":{}}"#).is_err());
         assert!(serde_json::from_str::<Order>(r#"{"run":{"pace":"closed","start_ns":5}}"#).is_ok());

@@ -2,25 +2,25 @@
 //! The master's side of an agent.
 
 use super::lines::{self, Lines};
-use super::{interval, Answer, Order, PaceOrder, SILENCE, VERSION};
+use super::{interval, Answer, Order, PaceOrder, SILENCE_MAX, VERSION};
 use crate::reach;
 use crate::recorder::{Interval, Measurement};
-use crate::worker::{Clock, ConnectionCounts, Surroundings};
+use crate::worker::{Clock, ConnectionCounts, Environment};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CLOCK_READINGS: usize = 8;
-/// From the order to stop to the end of what the agent is doing. It says that it is alive meanwhile, but not for ever.
-const STOP: Duration = Duration::from_secs(60);
+/// The time in which an agent MUST end its current order after the order to stop. Keep-alives are accepted no longer than that.
+const STOP_TIME_OUT: Duration = Duration::from_secs(60);
 
-/// An agent's clocks beside ours: the reading with the shortest way there and back.
+/// An agent's clocks relative to ours, from the reading with the shortest round trip.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct AgentClock {
     pub rtt_ns: u64,
-    /// Its wall clock less ours; wrong by half the way there and back at most.
+    /// Its wall clock minus ours. The error is at most half the round trip.
     pub wall_offset_ns: i64,
-    /// Its clock of runs less ours.
+    /// Its run clock minus ours.
     #[serde(skip)]
     run_offset_ns: i64,
 }
@@ -32,10 +32,10 @@ pub struct Remote {
     arguments: Vec<String>,
     share: (u64, u64),
     stop: Arc<AtomicBool>,
-    told_to_stop: Option<Instant>,
+    stop_sent_at: Option<Instant>,
 }
 
-/// What an agent gives at a run's end.
+/// The result of a run on an agent.
 pub struct RemoteEnd {
     pub measurement: Measurement,
     pub counts: ConnectionCounts,
@@ -43,20 +43,20 @@ pub struct RemoteEnd {
 }
 
 impl Remote {
-    /// Finds an agent and reads its clocks. `arguments`: the load's; `share`: its place among those that load, and their number.
-    /// Err, here and below: a line that names the agent and says what failed.
-    pub fn hire(name: &str, arguments: Vec<String>, share: (u64, u64), around: &Surroundings) -> Result<Self, String> {
+    /// Connects to an agent and reads its clocks. `arguments`: the arguments of the load. `share`: the agent's index among the programs
+    /// that generate load, and the number of these programs. Err, here and below: a line that names the agent and the failure.
+    pub fn attach(name: &str, arguments: Vec<String>, share: (u64, u64), environment: &Environment) -> Result<Self, String> {
         let named = |why: String| format!("agent {name}: {why}");
-        let lines = reach::connect(name, SILENCE).and_then(|stream| Lines::new(stream, SILENCE)).map_err(named)?;
+        let lines = reach::connect(name, SILENCE_MAX).and_then(|stream| Lines::new(stream, SILENCE_MAX)).map_err(named)?;
         let clock = AgentClock { rtt_ns: u64::MAX, wall_offset_ns: 0, run_offset_ns: 0 };
-        let mut remote = Self { name: name.into(), clock, lines, arguments, share, stop: around.stop.clone(), told_to_stop: None };
+        let mut remote = Self { name: name.into(), clock, lines, arguments, share, stop: environment.stop.clone(), stop_sent_at: None };
         match remote.ask(&Order::Hello { version: VERSION })? {
             Answer::Hello { version: VERSION } => {}
-            Answer::Hello { version } => return Err(remote.wrong(&format!("speaks version {version}, not {VERSION}"))),
-            _ => return Err(remote.wrong("answered something else than was asked")),
+            Answer::Hello { version } => return Err(remote.error(&format!("speaks version {version}, not {VERSION}"))),
+            _ => return Err(remote.error("answered something else than was asked")),
         }
         for _ in 0..CLOCK_READINGS {
-            remote.read_clock(&around.clock)?;
+            remote.read_clock(&environment.clock)?;
         }
         Ok(remote)
     }
@@ -64,7 +64,7 @@ impl Remote {
     fn read_clock(&mut self, clock: &Clock) -> Result<(), String> {
         let (asked_ns, wall) = (clock.now_ns(), SystemTime::now());
         let Answer::Clock { now_ns, unix_ns } = self.ask(&Order::Clock {})? else {
-            return Err(self.wrong("answered something else than was asked"));
+            return Err(self.error("answered something else than was asked"));
         };
         let rtt_ns = clock.now_ns() - asked_ns;
         if rtt_ns < self.clock.rtt_ns {
@@ -76,7 +76,7 @@ impl Remote {
         Ok(())
     }
 
-    fn wrong(&self, why: &str) -> String {
+    fn error(&self, why: &str) -> String {
         format!("agent {}: {why}", self.name)
     }
 
@@ -85,56 +85,58 @@ impl Remote {
     }
 
     fn ask_until(&mut self, order: &Order, is_late: &dyn Fn() -> bool) -> Result<Answer, String> {
-        self.lines.send(order).map_err(|why| self.wrong(&why))?;
+        self.lines.send(order).map_err(|why| self.error(&why))?;
         self.answer(is_late)
     }
 
-    /// The next word that says something. Ctrl-C meanwhile is handed on: the agent comes to its end and answers. An agent that only says
-    /// that it is alive is given up when `is_late`, or STOP after it was told to stop.
+    /// Returns the next answer that is not a keep-alive. Ctrl-C during the wait is forwarded: the agent then ends the order and answers. If
+    /// an agent sends only keep-alives, the wait ends with an error when `is_late` returns true, or STOP_TIME_OUT after the order to stop.
     fn answer(&mut self, is_late: &dyn Fn() -> bool) -> Result<Answer, String> {
         loop {
-            let (stop, told) = (&self.stop, &mut self.told_to_stop);
-            let answer = self.lines.next(Instant::now() + SILENCE, |stream| {
-                if stop.load(Ordering::Relaxed) && told.is_none() {
-                    *told = Some(Instant::now());
+            let (stop, stop_sent_at) = (&self.stop, &mut self.stop_sent_at);
+            let answer = self.lines.next(Instant::now() + SILENCE_MAX, |stream| {
+                if stop.load(Ordering::Relaxed) && stop_sent_at.is_none() {
+                    *stop_sent_at = Some(Instant::now());
                     lines::send(stream, &Order::Stop {})?;
                 }
                 Ok(())
             });
-            match answer.map_err(|why| self.wrong(&why))? {
-                Answer::Alive {} if is_late() => return Err(self.wrong("does not end its run")),
-                Answer::Alive {} if self.told_to_stop.is_some_and(|told| told.elapsed() > STOP) => return Err(self.wrong("does not stop")),
+            match answer.map_err(|why| self.error(&why))? {
+                Answer::Alive {} if is_late() => return Err(self.error("does not end its run")),
+                Answer::Alive {} if self.stop_sent_at.is_some_and(|at| at.elapsed() > STOP_TIME_OUT) => {
+                    return Err(self.error("does not stop"))
+                }
                 Answer::Alive {} => {}
-                Answer::Refused { why } => return Err(self.wrong(&why)),
+                Answer::Refused { why } => return Err(self.error(&why)),
                 answer => return Ok(answer),
             }
         }
     }
 
-    /// Has it open its connections; how many are open and how many should be.
+    /// Opens the agent's connections. Returns the numbers of open and of requested connections.
     pub fn connect(&mut self) -> Result<(usize, usize), String> {
         let order = Order::Load { arguments: self.arguments.clone(), share: self.share.0, shares: self.share.1 };
         match self.ask(&order)? {
             Answer::Connected { open, asked } => Ok((open, asked)),
-            _ => Err(self.wrong("answered something else than was asked")),
+            _ => Err(self.error("answered something else than was asked")),
         }
     }
 
-    /// Has it store its share of the keys; gives how many.
+    /// Stores the agent's share of the keys. Returns their number.
     pub fn preload(&mut self) -> Result<u64, String> {
         match self.ask(&Order::Preload {})? {
             Answer::Stored { keys } => Ok(keys),
-            _ => Err(self.wrong("answered something else than was asked")),
+            _ => Err(self.error("answered something else than was asked")),
         }
     }
 
-    /// One run from a moment of our clock on, which must have come to its end at another.
+    /// Performs one run from `start_ns` of our clock. The run MUST have ended at `late_ns`.
     pub fn run(
         &mut self,
         pace: &PaceOrder,
         (start_ns, late_ns): (u64, u64),
         clock: &Clock,
-        mut tell: impl FnMut(Interval),
+        mut report: impl FnMut(Interval),
     ) -> Result<RemoteEnd, String> {
         let start_ns = start_ns.wrapping_add_signed(self.clock.run_offset_ns);
         let is_late = || clock.now_ns() > late_ns;
@@ -142,16 +144,16 @@ impl Remote {
         loop {
             match answer {
                 Answer::Second { second, latency, tally, backlog } => {
-                    tell(interval(second, &latency, *tally, backlog).map_err(|why| self.wrong(&why))?);
+                    report(interval(second, &latency, *tally, backlog).map_err(|why| self.error(&why))?);
                 }
                 Answer::End { measurement, connections, measured_ns } => {
-                    let measurement = measurement.measurement().map_err(|why| self.wrong(&why))?;
+                    let measurement = measurement.measurement().map_err(|why| self.error(&why))?;
                     return Ok(RemoteEnd { measurement, counts: connections, measured_ns });
                 }
-                _ => return Err(self.wrong("answered something else than was asked")),
+                _ => return Err(self.error("answered something else than was asked")),
             }
             if is_late() {
-                return Err(self.wrong("does not end its run"));
+                return Err(self.error("does not end its run"));
             }
             answer = self.answer(&is_late)?;
         }

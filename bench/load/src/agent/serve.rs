@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
-//! `neap-load agent LISTEN`: loads on the word of a master, one at a time.
+//! `neap-load agent LISTEN`: generates load for a master; one master at a time.
 
 use super::lines::{self, Lines};
-use super::{Answer, MeasurementText, Order, SILENCE, VERSION};
+use super::{Answer, MeasurementText, Order, SILENCE_MAX, VERSION};
 use crate::limits;
 use crate::options::Options;
 use crate::run::Outcomes;
 use crate::team::Team;
 use crate::terminal::shown;
-use crate::worker::{Clock, Surroundings};
+use crate::worker::{Clock, Environment};
 use clap::Parser as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A master whose other agents are still storing keys says nothing for a while; one that is silent for longer has forgotten us.
-const IDLE: Duration = Duration::from_secs(3600);
-/// Between words while at work.
-const ALIVE: Duration = Duration::from_secs(1);
+/// A master is silent while its other agents store keys. A longer silence means that it is gone.
+const IDLE_TIME_OUT: Duration = Duration::from_secs(3600);
+/// Interval of keep-alives during an order.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves until the program is ended. Err: it cannot listen there.
+/// Serves until the program is ended. Err: it cannot listen on this address.
 pub fn serve(listen: &str) -> Result<(), String> {
     let listener = TcpListener::bind(listen).map_err(|error| format!("cannot listen on {listen}: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -29,12 +29,12 @@ pub fn serve(listen: &str) -> Result<(), String> {
     let is_busy = Arc::new(AtomicBool::new(false));
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // Out of open files, as a rule: it passes.
+            // Usually the process has too many open files. This is temporary.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         if is_busy.swap(true, Ordering::AcqRel) {
-            // A line this short fits into any socket: this does not wait.
+            // A line this short fits into any socket buffer, so this does not block.
             let _ = lines::send(&mut stream, &Answer::Refused { why: "is busy with another master".into() });
             continue;
         }
@@ -51,7 +51,7 @@ pub fn serve(listen: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// One master is being served. Also a session that panics makes room for the next master.
+/// Marks that a master is being served. The mark is removed on drop, so a session that panics does not exclude the next master.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -62,14 +62,14 @@ impl Drop for Busy {
 
 fn session(stream: TcpStream) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut lines = Lines::new(stream, SILENCE)?;
+    let mut lines = Lines::new(stream, SILENCE_MAX)?;
     let stream = lines.try_clone()?;
-    // Orders are read at once, so that a stop, or the master's end, is heard while a run is on.
+    // A thread of its own reads the orders, so that an order to stop, or the end of the connection, takes effect during a run.
     let (sender, orders) = sync_channel(1);
     let reader = std::thread::spawn({
         let stop = stop.clone();
         move || loop {
-            match lines.next(Instant::now() + IDLE, |_| Ok(())) {
+            match lines.next(Instant::now() + IDLE_TIME_OUT, |_| Ok(())) {
                 Ok(Order::Stop {}) => stop.store(true, Ordering::Relaxed),
                 Ok(order) => {
                     if sender.send(Ok(order)).is_err() {
@@ -85,7 +85,7 @@ fn session(stream: TcpStream) -> Result<(), String> {
         }
     });
     let result = Session { stream, orders, clock: Clock::default(), stop, team: None }.serve();
-    // The reader ends with the connection, which the session has closed.
+    // The reading thread ends, because the session has closed the connection.
     let _ = reader.join();
     result
 }
@@ -106,10 +106,10 @@ impl Drop for Session {
 
 impl Session {
     fn serve(mut self) -> Result<(), String> {
-        // Who connects and says nothing must not keep others out.
-        match self.orders.recv_timeout(SILENCE) {
+        // A connection that sends nothing must not keep other masters out.
+        match self.orders.recv_timeout(SILENCE_MAX) {
             Ok(Ok(Order::Hello { version })) => {
-                self.say(&Answer::Hello { version: VERSION })?;
+                self.send(&Answer::Hello { version: VERSION })?;
                 if version != VERSION {
                     return Err(format!("speaks version {version}, not {VERSION}"));
                 }
@@ -120,35 +120,35 @@ impl Session {
         while let Ok(order) = self.orders.recv() {
             let order = match order {
                 Ok(order) => order,
-                // The master is done.
+                // The master has finished.
                 Err(why) if why == "closed the connection" => return Ok(()),
                 Err(why) => return Err(why),
             };
-            let answer = self.obey(order);
-            self.say(&answer.unwrap_or_else(|why| Answer::Refused { why }))?;
+            let answer = self.execute(order);
+            self.send(&answer.unwrap_or_else(|why| Answer::Refused { why }))?;
         }
         Ok(())
     }
 
-    fn say(&mut self, answer: &Answer) -> Result<(), String> {
+    fn send(&mut self, answer: &Answer) -> Result<(), String> {
         lines::send(&mut self.stream, answer)
     }
 
-    fn obey(&mut self, order: Order) -> Result<Answer, String> {
+    fn execute(&mut self, order: Order) -> Result<Answer, String> {
         match order {
             Order::Clock {} => {
                 let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
                 Ok(Answer::Clock { now_ns: self.clock.now_ns(), unix_ns })
             }
             Order::Load { arguments, share, shares } => {
-                let (mut team, options) = self.hire(&arguments, (share, shares))?;
-                let (open, asked) = self.at_work(|| team.connect())?;
+                let (mut team, options) = self.build_team(&arguments, (share, shares))?;
+                let (open, asked) = self.with_keep_alives(|| team.connect())?;
                 self.team = Some((team, options));
                 Ok(Answer::Connected { open, asked })
             }
             Order::Preload {} => {
                 let (mut team, options) = self.team.take().ok_or("there is no load yet")?;
-                let keys = self.at_work(|| team.preload())?;
+                let keys = self.with_keep_alives(|| team.preload())?;
                 self.team = Some((team, options));
                 Ok(Answer::Stored { keys })
             }
@@ -156,62 +156,63 @@ impl Session {
                 let (mut team, options) = self.team.take().ok_or("there is no load yet")?;
                 let run = options.run_of(&pace)?;
                 if self.clock.now_ns().saturating_sub(start_ns) > run.late_start_max_ns() {
-                    return Err("was told too late to start with the others: the way from the master is slow".into());
+                    return Err("the order came too late to start with the others: the path from the master is slow".into());
                 }
-                let outcomes = self.run(&mut team, |team, tell| team.run(&run, &pace, start_ns, tell))?;
+                let outcomes = self.run(&mut team, |team, report| team.run(&run, &pace, start_ns, report))?;
                 self.team = Some((team, options));
                 let Outcomes { loading, connections, measured_ns, .. } = outcomes;
                 Ok(Answer::End { measurement: Box::new(MeasurementText::new(&loading)), connections, measured_ns })
             }
-            Order::Hello { .. } | Order::Stop {} => Err("that order has no place here".into()),
+            Order::Hello { .. } | Order::Stop {} => Err("that order is not expected here".into()),
         }
     }
 
-    fn hire(&self, arguments: &[String], share: (u64, u64)) -> Result<(Team, Options), String> {
+    fn build_team(&self, arguments: &[String], share: (u64, u64)) -> Result<(Team, Options), String> {
         let words = std::iter::once("neap-load").chain(arguments.iter().map(String::as_str));
         let options = Options::try_parse_from(words).map_err(|error| first_line(&error.to_string()))?;
         options.refuse_files()?;
         if share.0 >= share.1 || share.1 > limits::LOADERS_MAX {
-            return Err(format!("share {} of {} makes no sense", share.0, share.1));
+            return Err(format!("share {} of {} is invalid", share.0, share.1));
         }
         let load = options.load(share)?;
         limits::allow_descriptors(&load)?;
-        let around = Surroundings { clock: self.clock, stop: self.stop.clone(), time_out_ns: options.time_out_ns(), busy: options.busy };
-        Ok((Team::new(load, around, Vec::new())?, options))
+        let environment =
+            Environment { clock: self.clock, stop: self.stop.clone(), time_out_ns: options.time_out_ns(), busy: options.busy };
+        Ok((Team::new(load, environment, Vec::new())?, options))
     }
 
-    /// Does what may take long, and says each second that it is still at it.
-    fn at_work<T: Send>(&mut self, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    /// Runs `work`, which may take long, and sends a keep-alive each second.
+    fn with_keep_alives<T: Send>(&mut self, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
         std::thread::scope(|scope| {
             let (done, result) = channel();
             scope.spawn(move || drop(done.send(work())));
             loop {
-                match result.recv_timeout(ALIVE) {
+                match result.recv_timeout(KEEP_ALIVE_INTERVAL) {
                     Ok(result) => return result,
-                    Err(RecvTimeoutError::Timeout) => self.say_or_stop(&Answer::Alive {}),
+                    Err(RecvTimeoutError::Timeout) => self.send_or_stop(&Answer::Alive {}),
                     Err(RecvTimeoutError::Disconnected) => return Err("a thread ended".into()),
                 }
             }
         })
     }
 
-    /// A run; its seconds are told as they come.
+    /// Performs a run. At the end of each second, sends the figures of that second.
     fn run(
         &mut self,
         team: &mut Team,
         run: impl FnOnce(&mut Team, &mut dyn FnMut(&crate::run::Second)) -> Result<Outcomes, String>,
     ) -> Result<Outcomes, String> {
-        run(team, &mut |second| self.say_or_stop(&Answer::second(second)))
+        run(team, &mut |second| self.send_or_stop(&Answer::second(second)))
     }
 
-    /// A master that does not listen any more is no reason to go on.
-    fn say_or_stop(&mut self, answer: &Answer) {
-        if self.say(answer).is_err() {
+    /// Stops the run if the master no longer reads.
+    fn send_or_stop(&mut self, answer: &Answer) {
+        if self.send(answer).is_err() {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or("the load's words make no sense").to_string()
+    text.lines().next().unwrap_or("the arguments of the load are invalid").to_string()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The binary language (memcached's wiki, "BinaryProtocolRevamped"): a header of 24 bytes, big-endian, then extras, key and value.
+//! The binary protocol (memcached's wiki, "BinaryProtocolRevamped"): a header of 24 bytes, big-endian, then extras, key and value.
 //!
-//! A get is asked as GETK, which brings the key back.
+//! A get is sent as GETK, whose reply contains the key.
 
 use super::{judge, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};
@@ -14,7 +14,7 @@ const DELETE: u8 = 0x04;
 const GETK: u8 = 0x0C;
 /// Flags and expiry.
 const SET_EXTRAS_BYTES: u8 = 8;
-/// More than any value with its key: a length beyond is noise.
+/// No reply body (value with key) is as long as this. A greater length is noise.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 mod status {

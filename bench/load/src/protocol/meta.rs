@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The meta language (memcached's doc/protocol.txt, "Meta Commands"): `mg`, `ms`, `md`, with key and opaque asked back.
+//! The meta protocol (memcached's doc/protocol.txt, "Meta Commands"): `mg`, `ms`, `md`, which ask for key and opaque in the reply.
 
 use super::{first_line, is_error_line, judge, number, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};
 use std::io::Write as _;
 
 pub fn encode(request: &Request, opaque: u32, out: &mut Vec<u8>) {
-    // A Vec takes all that is written to it.
+    // Writing to a Vec cannot fail.
     match request.operation {
         Operation::Get => {
             out.extend_from_slice(b"mg ");
@@ -58,7 +58,7 @@ pub fn decode(input: &[u8], request: &Request, opaque: u32, checks: Checks) -> D
             };
             (end + 2, outcome)
         }
-        // A miss is `EN` alone: it brings no flags back.
+        // A miss is `EN` alone, without flags.
         (Operation::Get, b"EN", None) | (Operation::Delete, b"NF", None) => (after, Outcome::Miss),
         (Operation::Set | Operation::Delete, b"HD", None) => (after, Outcome::Done),
         (Operation::Set, b"NS", None) => (after, Outcome::Declined),

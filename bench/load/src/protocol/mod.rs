@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! memcached's three languages: requests into bytes, bytes into checked replies.
+//! memcached's three protocols: encodes requests and checks replies.
 //!
-//! Replies come in the order of the requests, so a reply is read knowing what was asked: a wrong key, a length or bytes that do not belong
-//! to it are told apart from a miss and from noise. After noise nobody knows where the next reply begins; the connection has to go.
+//! Replies come in the order of the requests, so a reply is checked against its request. A wrong key, length or value is distinguished from
+//! a miss and from noise. After noise the start of the next reply is unknown, so the connection must be closed.
 
 mod binary;
 mod meta;
@@ -43,23 +43,23 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What became of a request that was answered.
+/// The outcome of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A get that found the right value.
+    /// A get returned the right value.
     Hit,
-    /// A get or delete that found nothing.
+    /// A get or delete found no value.
     Miss,
-    /// A set or delete that was done.
+    /// A set or delete succeeded.
     Done,
-    /// A set that the server declined (NOT_STORED).
+    /// The server declined a set (NOT_STORED).
     Declined,
-    /// The server says that it could not, or that it did not understand.
+    /// The server reported an error.
     ServerError,
     WrongKey,
     WrongLength,
     WrongBytes,
-    /// A reply in good form that does not answer this request.
+    /// A well-formed reply that does not match this request.
     WrongReply,
 }
 
@@ -90,36 +90,36 @@ impl Outcome {
         }
     }
 
-    /// The request was served as a store should; its latency means something.
+    /// The request was served correctly, so its latency counts.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Hit | Self::Miss | Self::Done)
     }
 }
 
-/// The bytes are no reply.
+/// The bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbage;
 
-/// How a reply is checked.
+/// Which parts of a reply are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// Each byte of a value too, not only key and length.
+    /// Compare each byte of a value, not only key and length.
     pub bytes: bool,
 }
 
 /// A complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Of the input.
+    /// Length in the input.
     pub bytes: usize,
     pub outcome: Outcome,
 }
 
-/// None: the reply has not come whole yet.
+/// None: the reply is not complete.
 pub type Decoded = Result<Option<Reply>, Garbage>;
 
 impl Protocol {
-    /// Appends the request. `opaque` comes back with the reply where the language can do that.
+    /// Appends the request. `opaque` returns with the reply if the protocol supports that.
     pub fn encode(self, request: &Request, opaque: u32, out: &mut Vec<u8>) {
         match self {
             Self::Text => text::encode(request, out),
@@ -128,7 +128,7 @@ impl Protocol {
         }
     }
 
-    /// Reads the reply to a request from the beginning of the input.
+    /// Parses the reply to a request at the beginning of the input.
     pub fn decode(self, input: &[u8], request: &Request, opaque: u32, checks: Checks) -> Decoded {
         match self {
             Self::Text => text::decode(input, request, checks),
@@ -138,10 +138,10 @@ impl Protocol {
     }
 }
 
-/// Longer than any first line of a reply that a server sends: what goes on without an end of line is noise.
+/// No first line of a reply is as long as this. Longer input without a line end is noise.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// The first line without its end, and where the next begins.
+/// The first line without its line end, and the offset of the next line.
 fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Garbage> {
     let searched = &input[..input.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\n', searched) {
@@ -152,20 +152,20 @@ fn first_line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Garbage> {
     }
 }
 
-/// A line that says what the server could not do, in the text and the meta language.
+/// An error line of the text and the meta protocol.
 fn is_error_line(line: &[u8]) -> bool {
     line == b"ERROR" || line.starts_with(b"SERVER_ERROR") || line.starts_with(b"CLIENT_ERROR")
 }
 
 fn number(word: &[u8]) -> Result<usize, Garbage> {
-    // No value is longer than nine digits say; more of them would overflow somewhere.
+    // The length of a value has at most nine digits. More digits could overflow.
     if word.is_empty() || word.len() > 9 {
         return Err(Garbage);
     }
     word.iter().try_fold(0, |sum, &byte| if byte.is_ascii_digit() { Ok(sum * 10 + usize::from(byte - b'0')) } else { Err(Garbage) })
 }
 
-/// What a value that came back for a get is worth.
+/// Compares the returned value with the expected one. Returns the outcome of the get.
 fn judge(request: &Request, key_is_right: bool, value: &[u8], checks: Checks) -> Outcome {
     if !key_is_right {
         Outcome::WrongKey

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Replies, right and wrong, in the three languages.
+//! Replies, right and wrong, in the three protocols.
 
 use super::udp::{Datagram, Reassembly};
 use super::*;
@@ -47,7 +47,7 @@ fn decode(protocol: Protocol, operation: Operation, input: &[u8]) -> Decoded {
 }
 
 #[test]
-fn requests_read_as_the_protocol_has_them() {
+fn requests_are_encoded_as_the_protocol_says() {
     let encoded = |protocol: Protocol, operation| {
         let mut out = Vec::new();
         protocol.encode(&request(operation), OPAQUE, &mut out);
@@ -66,7 +66,7 @@ fn requests_read_as_the_protocol_has_them() {
 }
 
 #[test]
-fn a_value_is_judged_by_key_length_and_bytes() {
+fn a_value_is_checked_by_key_length_and_bytes() {
     let mut wrong = value();
     wrong[8] ^= 1;
     for protocol in PROTOCOLS {
@@ -87,7 +87,7 @@ fn a_value_is_judged_by_key_length_and_bytes() {
 }
 
 #[test]
-fn a_reply_is_taken_when_it_is_whole_and_not_a_byte_later() {
+fn a_reply_is_decoded_as_soon_as_it_is_complete() {
     for protocol in PROTOCOLS {
         let reply = found(protocol, "000000000042", &value());
         for end in 0..reply.len() {
@@ -99,7 +99,7 @@ fn a_reply_is_taken_when_it_is_whole_and_not_a_byte_later() {
 }
 
 #[test]
-fn other_replies_have_their_names() {
+fn each_reply_has_its_outcome() {
     use Operation::{Delete, Get, Set};
     let none: &[&[u8]; 3] = &[&[], &[], &[]];
     let text = |line: &str| line.as_bytes().to_vec();
@@ -131,7 +131,7 @@ fn other_replies_have_their_names() {
 }
 
 #[test]
-fn noise_is_noise_and_never_a_wait_without_end() {
+fn noise_is_detected_within_bounded_input() {
     let long = [b'x'; LINE_BYTES_MAX];
     for (protocol, input) in [
         (Protocol::Text, b"HELLO\r\n".to_vec()),
@@ -153,7 +153,7 @@ fn noise_is_noise_and_never_a_wait_without_end() {
 }
 
 #[test]
-fn datagrams_are_put_together_in_any_order() {
+fn datagrams_are_reassembled_in_any_order() {
     let datagram = |sequence: u8, parts: u8, payload: &[u8]| [&[0, 7, 0, sequence, 0, parts, 0, 0], payload].concat();
     let mut reassembly = Reassembly::default();
     let mut add = |bytes: &[u8]| reassembly.add(&Datagram::parse(bytes).unwrap());
@@ -167,7 +167,7 @@ fn datagrams_are_put_together_in_any_order() {
 }
 
 #[test]
-fn a_request_by_datagram_carries_its_number() {
+fn a_udp_request_carries_its_number() {
     let mut out = Vec::new();
     udp::write_header(0x1234, &mut out);
     out.extend(b"get a\r\n");

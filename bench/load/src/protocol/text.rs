@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The text language (memcached's doc/protocol.txt, "Storage commands", "Retrieval command", "Deletion").
+//! The text protocol (memcached's doc/protocol.txt, "Storage commands", "Retrieval command", "Deletion").
 
 use super::{first_line, is_error_line, judge, number, Checks, Decoded, Garbage, Outcome, Reply};
 use crate::workload::{Operation, Request};
@@ -18,7 +18,7 @@ pub fn encode(request: &Request, out: &mut Vec<u8>) {
             let bytes = request.value_bytes.unwrap_or(0);
             out.extend_from_slice(b"set ");
             request.key.write(out);
-            // A Vec takes all that is written to it.
+            // Writing to a Vec cannot fail.
             let _ = write!(out, " 0 {} {bytes}\r\n", request.expiry_s);
             request.key.write_value(bytes, out);
             out.extend_from_slice(b"\r\n");

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: BSL-1.0
 //! memcached over UDP: a frame header of 8 bytes in front of each datagram (doc/protocol.txt, "UDP protocol").
 //!
-//! A request is one datagram; a reply may be several, which arrive in any order or not at all. They are put together by the request's
-//! number. One that never becomes whole is a lost request: whoever waits for it notices by the clock.
+//! A request is one datagram. A reply may have several, which arrive in any order or get lost. Datagrams of the same reply carry the number
+//! of the request. A reply that never becomes complete is a lost request and times out.
 
 pub const HEADER_BYTES: usize = 8;
-/// What fits into a datagram over Ethernet with its IPv4 and UDP headers, as memcached cuts its own replies.
+/// The payload of a datagram that fits into an Ethernet frame. memcached cuts its replies to the same size.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// Datagrams of the largest value with room to spare; more is noise.
+/// The largest value needs fewer datagrams than this. A larger number is noise.
 const PARTS_MAX: usize = 1024;
 
 /// Appends the frame header of a request.
 pub fn write_header(number: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes());
-    // Sequence 0 of 1 datagram, then two bytes that are reserved.
+    // Sequence number 0 of 1 datagram, then two reserved bytes.
     out.extend_from_slice(&[0, 0, 0, 1, 0, 0]);
 }
 
-/// A reply on its way.
+/// A reply of which some datagrams have arrived.
 #[derive(Default)]
 pub struct Reassembly {
     parts: Vec<Option<Vec<u8>>>,
     missing: usize,
 }
 
-/// A datagram, taken apart.
+/// A parsed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'d> {
-    /// Of the request that it answers.
+    /// Number of the request that it answers.
     pub number: u16,
     pub sequence: usize,
     pub parts: usize,
@@ -45,7 +45,7 @@ impl<'d> Datagram<'d> {
 }
 
 impl Reassembly {
-    /// The whole reply, once its last part is there. A part that came twice, or disagrees on their number, is left out.
+    /// Returns the complete reply after its last part. A duplicate part, or one with another part count, is ignored.
     pub fn add(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         if self.parts.is_empty() {
             self.parts.resize(datagram.parts, None);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //! A master and its agents.
 
-use crate::common::{load, scratch_file, start, Ended, Stub, Watched};
+use crate::common::{load, scratch_file, start, Finished, Stub, Watched};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ impl Agent {
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("neap-load agent: listening on ").unwrap().to_string();
-        // What it says later must find a reader.
+        // The rest of the agent's output must be read, too.
         std::thread::spawn(move || lines.lines().for_each(drop));
         Self { child: Watched::new(child), address }
     }
@@ -33,8 +33,8 @@ impl Drop for Agent {
     }
 }
 
-fn is_whole(ended: &Ended, client: &str) {
-    assert_eq!(ended.accounted(client), ended.number(&format!("{client}/intended")));
+fn is_whole(finished: &Finished, client: &str) {
+    assert_eq!(finished.accounted(client), finished.number(&format!("{client}/intended")));
 }
 
 #[test]
@@ -45,42 +45,42 @@ fn agents_load_while_the_master_measures() {
     let words = format!(
         "{agents} --keys 1000 -w 0 -s 1 --rate 2000 --time-out 50 --agent-connections 30 --measure-connections 4 --measure-rate 200"
     );
-    let ended = load(&stub.address, &words);
-    assert!(ended.is_good, "{}", ended.aside);
+    let finished = load(&stub.address, &words);
+    assert!(finished.is_good, "{}", finished.stderr);
     let report = stub.end();
-    // Their sum is what the server saw, what was stored beforehand included: nothing is lost between the books.
-    assert_eq!(ended.number("loading/intended") + ended.number("measuring/intended") + 1000.0, report["requests"].as_f64().unwrap());
-    let intended = ended.number("loading/intended");
+    // The sum is the server's count, preloaded keys included: no request is lost between the measurements.
+    assert_eq!(finished.number("loading/intended") + finished.number("measuring/intended") + 1000.0, report["requests"].as_f64().unwrap());
+    let intended = finished.number("loading/intended");
     assert!((1700.0..2300.0).contains(&intended), "{intended}");
-    assert!(ended.aside.starts_with("1000 keys stored"), "{}", ended.aside);
-    assert_eq!(ended.number("connections/opened"), 64.0);
-    is_whole(&ended, "loading");
-    is_whole(&ended, "measuring");
-    for agent in ended.json["agents"].as_array().unwrap() {
+    assert!(finished.stderr.starts_with("1000 keys stored"), "{}", finished.stderr);
+    assert_eq!(finished.number("connections/opened"), 64.0);
+    is_whole(&finished, "loading");
+    is_whole(&finished, "measuring");
+    for agent in finished.json["agents"].as_array().unwrap() {
         assert!(agent["clock"]["rtt_ns"].as_u64().unwrap() > 0 && agent["clock"]["wall_offset_ns"].is_i64(), "{agent}");
     }
-    // A second master finds them free; it loads as well, and a scan has runs of them all.
+    // A second master can use the agents. This master generates load as well, and each run of its scan includes all members.
     let stub = Stub::start("");
-    let ended = load(&stub.address, &format!("{agents} --no-preload -w 0 -s 0.5 --scan 600:1200:600 -c 10 -q --time-out 50"));
-    assert!(ended.is_good, "{}", ended.aside);
-    let all = ended.number_of(0, "loading/intended") + ended.number_of(1, "loading/intended");
+    let finished = load(&stub.address, &format!("{agents} --no-preload -w 0 -s 0.5 --scan 600:1200:600 -c 10 -q --time-out 50"));
+    assert!(finished.is_good, "{}", finished.stderr);
+    let all = finished.number_of(0, "loading/intended") + finished.number_of(1, "loading/intended");
     assert_eq!(all, stub.end()["requests"].as_f64().unwrap());
 }
 
 #[test]
-fn ctrl_c_at_the_master_stops_the_agents_and_brings_their_books() {
+fn ctrl_c_at_the_master_stops_the_agents_and_returns_their_measurements() {
     let agent = Agent::start();
     let stub = Stub::start("");
     let mut run = start(&stub.address, &format!("--agents {} --no-preload -w 0 -s 600 --rate 500", agent.address));
     run.wait_for("    2 ");
     run.interrupt();
-    let ended = run.end();
-    assert!(ended.is_good, "{}", ended.aside);
-    assert!(ended.table.contains("stopped before its time"));
-    // In this hurry some may never have been sent.
+    let finished = run.end();
+    assert!(finished.is_good, "{}", finished.stderr);
+    assert!(finished.table.contains("stopped before its time"));
+    // After Ctrl-C some requests may never have been sent.
     let seen = stub.end()["requests"].as_f64().unwrap();
-    assert!(ended.number("loading/latency/count") <= seen && seen <= ended.number("loading/intended"), "{}", ended.table);
-    is_whole(&ended, "loading");
+    assert!(finished.number("loading/latency/count") <= seen && seen <= finished.number("loading/intended"), "{}", finished.table);
+    is_whole(&finished, "loading");
 }
 
 #[test]
@@ -91,27 +91,31 @@ fn an_agent_that_is_gone_busy_or_silent_ends_the_run_with_one_line() {
     first.wait_for("    1 ");
     let words = format!("--agents {} --no-preload -q -s 1", agent.address);
     let second = load(&stub.address, &words);
-    assert!(!second.is_good && second.aside.contains("is busy with another master"), "{}", second.aside);
+    assert!(!second.is_good && second.stderr.contains("is busy with another master"), "{}", second.stderr);
     agent.child.kill();
-    let ended = first.end();
-    assert!(!ended.is_good && ended.aside.lines().last().unwrap().contains(&format!("agent {}", agent.address)), "{}", ended.aside);
-    let ended = load(&stub.address, &words);
-    assert!(!ended.is_good && ended.aside.lines().count() == 1, "{}", ended.aside);
-    // One that connects and then says nothing more.
+    let finished = first.end();
+    assert!(
+        !finished.is_good && finished.stderr.lines().last().unwrap().contains(&format!("agent {}", agent.address)),
+        "{}",
+        finished.stderr
+    );
+    let finished = load(&stub.address, &words);
+    assert!(!finished.is_good && finished.stderr.lines().count() == 1, "{}", finished.stderr);
+    // An agent that accepts the connection and then sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let silent = std::thread::spawn(move || listener.accept().map(|(stream, _)| BufReader::new(stream).lines().for_each(drop)));
-    let ended = load(&stub.address, &format!("--agents {address} --no-preload -q -s 1"));
-    assert!(!ended.is_good && ended.aside.contains("does not answer"), "{}", ended.aside);
+    let finished = load(&stub.address, &format!("--agents {address} --no-preload -q -s 1"));
+    assert!(!finished.is_good && finished.stderr.contains("does not answer"), "{}", finished.stderr);
     silent.join().unwrap().unwrap();
 }
 
-/// Beyond this an agent that stays busy is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// An agent that is busy for longer than this is broken.
+const RUN_TIME_OUT: Duration = Duration::from_secs(60);
 
-/// What an agent answers to the last of these lines. A master before may still be leaving: then they are said again.
+/// Returns the agent's answer to the last of these orders. If the agent still serves an earlier master, the orders are sent again.
 fn answer(agent: &Agent, orders: &[&str]) -> String {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + RUN_TIME_OUT;
     loop {
         let answered = answer_once(agent, orders);
         if (!answered.is_empty() && !answered.contains("busy")) || Instant::now() > until {
@@ -126,11 +130,11 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut answer = String::new();
     for order in orders {
-        // One that is busy has closed the connection already.
+        // The agent was busy and has closed the connection.
         if stream.write_all(format!("{order}\n").as_bytes()).is_err() {
             return String::new();
         }
-        // What takes long is said to be still going on.
+        // Keep-alives are skipped.
         answer = lines.by_ref().map_while(Result::ok).find(|line| !line.contains(r#"{"alive":"#)).unwrap_or_default();
     }
     answer
@@ -138,13 +142,13 @@ fn answer_once(agent: &Agent, orders: &[&str]) -> String {
 
 const HELLO: &str = r#"{"hello":{"version":1}}"#;
 
-// A word that comes late over a slow network, or to a busy machine, ends no run: what was due meanwhile leaves late, and is told as that.
+// An order that arrives late does not end the run: the requests due meanwhile are sent late and counted as behind schedule.
 #[test]
-fn an_agent_that_starts_late_catches_up_and_says_so() {
+fn an_agent_that_starts_late_catches_up_and_reports_it() {
     let (agent, stub) = (Agent::start(), Stub::start(""));
     let words = format!(r#""{}","--arrivals=fixed","--warm-up=0","--seconds=3600","--connections=50""#, stub.address);
     let order = format!(r#"{{"load":{{"arguments":[{words}],"share":0,"shares":1}}}}"#);
-    // Its clock begins with the session: a start at zero is some time ago.
+    // The agent's clock starts with the session, so a run that starts at zero starts in the past.
     let late = r#"{"run":{"pace":{"rate":100000},"start_ns":0}}"#;
     assert!(answer(&agent, &[HELLO, &order, late]).starts_with(r#"{"second":"#));
     let words = words.replace("3600", "0.000001");
@@ -156,7 +160,7 @@ fn an_agent_that_starts_late_catches_up_and_says_so() {
 }
 
 #[test]
-fn an_agent_takes_no_files_and_no_nonsense_from_a_master() {
+fn an_agent_refuses_files_and_invalid_orders() {
     let agent = Agent::start();
     let file = scratch_file("stolen");
     let load = |words: &str| format!(r#"{{"load":{{"arguments":["127.0.0.1:1",{words}],"share":0,"shares":1}}}}"#);
@@ -176,35 +180,35 @@ fn an_agent_takes_no_files_and_no_nonsense_from_a_master() {
         assert!(answered.starts_with(r#"{"refused""#) && answered.contains(named), "{order}: {answered}");
     }
     assert!(!file.exists());
-    // Noise, another version and a long silence close the connection; it serves on.
+    // After noise, another version or a long silence the agent closes the connection and serves the next master.
     for noise in ["GET / HTTP/1.1", "{}", r#"{"clock":{}}"#] {
         let answered = answer_once(&agent, &[noise]);
         assert!(answered.is_empty() || answered.contains("busy"), "{answered}");
     }
 }
 
-// What an agent says is printed by the master, and an agent may be hostile.
+// The master prints an agent's text, and an agent may be hostile.
 #[test]
-fn what_an_agent_says_moves_no_cursor() {
+fn control_characters_of_an_agent_are_escaped() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let hostile = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(br#"{"refused":{"why":"\u001b[2J\u001b]0;title\u0007"}}"#).unwrap();
         stream.write_all(b"\n").unwrap();
-        // Until the master has read it and left.
+        // Waits until the master has read the answer and closed the connection.
         BufReader::new(stream).lines().for_each(drop);
     });
     let stub = Stub::start("");
-    let ended = load(&stub.address, &format!("--agents {address} --no-preload -q -s 1"));
+    let finished = load(&stub.address, &format!("--agents {address} --no-preload -q -s 1"));
     hostile.join().unwrap();
-    assert!(!ended.is_good && ended.aside.contains("u{1b}[2J"), "{}", ended.aside);
-    assert!(!ended.aside.contains('\u{1b}') && !ended.aside.contains('\u{7}'));
+    assert!(!finished.is_good && finished.stderr.contains("u{1b}[2J"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains('\u{1b}') && !finished.stderr.contains('\u{7}'));
 }
 
-// An agent that says for ever that it is alive must not hold the master for ever.
+// An agent that sends keep-alives forever must not hold the master forever.
 #[test]
-fn an_agent_that_is_alive_but_does_not_end_is_given_up() {
+fn an_agent_that_only_sends_keep_alives_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let hostile = std::thread::spawn(move || {
@@ -227,8 +231,8 @@ fn an_agent_that_is_alive_but_does_not_end_is_given_up() {
     });
     let stub = Stub::start("");
     let start = Instant::now();
-    let ended = load(&stub.address, &format!("--agents {address} --no-preload -q -w 0 -s 0.2 --rate 100"));
-    assert!(!ended.is_good && ended.aside.contains("does not end its run"), "{}", ended.aside);
-    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    let finished = load(&stub.address, &format!("--agents {address} --no-preload -q -w 0 -s 0.2 --rate 100"));
+    assert!(!finished.is_good && finished.stderr.contains("does not end its run"), "{}", finished.stderr);
+    assert!(start.elapsed() < RUN_TIME_OUT, "{:?}", start.elapsed());
     hostile.join().unwrap();
 }

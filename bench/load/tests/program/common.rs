@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Starts the programs and reads what they say.
+//! Starts the programs and reads their output.
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,10 +10,10 @@ use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// No run of a test takes as long as this; one that does hangs.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// Longer than any run of a test. A program that runs longer is considered hung.
+const RUN_TIME_OUT: Duration = Duration::from_secs(400);
 
-/// A program that is killed when it runs for longer than that, so that whoever reads what it says comes to an end.
+/// A child process that is killed after RUN_TIME_OUT, so that a reader of its output always reaches the end.
 pub struct Watched {
     child: Arc<Mutex<Child>>,
     _end: Sender<()>,
@@ -22,10 +22,10 @@ pub struct Watched {
 impl Watched {
     pub fn new(child: Child) -> Self {
         let child = Arc::new(Mutex::new(child));
-        let (end, ended) = channel();
+        let (end, finished) = channel();
         let watched = child.clone();
         std::thread::spawn(move || {
-            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if finished.recv_timeout(RUN_TIME_OUT) == Err(RecvTimeoutError::Timeout) {
                 let _ = watched.lock().unwrap().kill();
             }
         });
@@ -36,10 +36,10 @@ impl Watched {
         self.child.lock().unwrap().kill().unwrap();
     }
 
-    /// Until it has ended, by itself as far as PATIENCE goes.
+    /// Waits until the child has ended, by itself or killed after RUN_TIME_OUT.
     pub fn wait(&self) -> ExitStatus {
         loop {
-            // Not within `wait`, which would keep the lock from the one who kills.
+            // A blocking wait would hold the lock, but the thread that kills the child needs it.
             if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
                 return status;
             }
@@ -47,14 +47,14 @@ impl Watched {
         }
     }
 
-    /// Ctrl-C.
+    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) {
         let process = rustix::process::Pid::from_child(&self.child.lock().unwrap());
         rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     }
 }
 
-/// A server with known faults. It ends with this value.
+/// A server with known faults. It ends when this value is dropped.
 pub struct Stub {
     child: Watched,
     input: Option<ChildStdin>,
@@ -77,7 +77,7 @@ impl Stub {
         Self { input: child.stdin.take(), child: Watched::new(child), lines, address }
     }
 
-    /// Ends it; what it says that it did.
+    /// Ends it. Returns its report.
     pub fn end(mut self) -> Value {
         self.input = None;
         let mut line = String::new();
@@ -97,27 +97,27 @@ impl Drop for Stub {
     }
 }
 
-/// A run of neap-load and what it left.
+/// A run of neap-load.
 pub struct Load {
     child: Watched,
     json: PathBuf,
     stdout: ChildStdout,
-    /// Lines of standard error, as they come.
-    pub aside: BufReader<ChildStderr>,
+    /// Lines of standard error.
+    pub stderr: BufReader<ChildStderr>,
 }
 
-pub struct Ended {
+pub struct Finished {
     pub is_good: bool,
     pub table: String,
-    pub aside: String,
-    /// Null if it wrote none.
+    pub stderr: String,
+    /// Null if there is no JSON file.
     pub json: Value,
 }
 
 pub fn scratch_file(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Not in the target folder: a checkout may lie at a path with a space, which ends a word of a command line here.
+    // Not in the target folder: the path of a checkout may contain a space, which separates arguments here.
     std::env::temp_dir().join(format!("neap-load-{}-{number}-{name}", std::process::id()))
 }
 
@@ -134,11 +134,11 @@ pub fn start(address: &str, words: &str) -> Load {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (stdout, aside) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
-    Load { child: Watched::new(child), json, stdout, aside }
+    let (stdout, stderr) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
+    Load { child: Watched::new(child), json, stdout, stderr }
 }
 
-pub fn load(address: &str, words: &str) -> Ended {
+pub fn load(address: &str, words: &str) -> Finished {
     start(address, words).end()
 }
 
@@ -147,39 +147,39 @@ impl Load {
         self.child.interrupt();
     }
 
-    /// Reads standard error up to the line that has this in it.
+    /// Reads standard error up to the line that contains this text.
     pub fn wait_for(&mut self, text: &str) {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
-            assert_ne!(self.aside.read_line(&mut line).unwrap(), 0, "it ended without {text:?}");
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it ended without {text:?}");
         }
     }
 
-    pub fn end(mut self) -> Ended {
+    pub fn end(mut self) -> Finished {
         let mut table = String::new();
-        let mut aside = String::new();
+        let mut stderr = String::new();
         let reader = std::thread::spawn(move || {
             self.stdout.read_to_string(&mut table).unwrap();
             table
         });
         let errors = std::thread::spawn(move || {
-            self.aside.read_to_string(&mut aside).unwrap();
-            aside
+            self.stderr.read_to_string(&mut stderr).unwrap();
+            stderr
         });
         let status = self.child.wait();
         let text = std::fs::read_to_string(&self.json).unwrap_or_default();
         let _ = std::fs::remove_file(&self.json);
-        Ended {
+        Finished {
             is_good: status.success(),
             table: reader.join().unwrap(),
-            aside: errors.join().unwrap(),
+            stderr: errors.join().unwrap(),
             json: serde_json::from_str(&text).unwrap_or_default(),
         }
     }
 }
 
-impl Ended {
+impl Finished {
     /// A number of the first run, by its path of names.
     pub fn number(&self, path: &str) -> f64 {
         self.number_of(0, path)
@@ -187,10 +187,10 @@ impl Ended {
 
     pub fn number_of(&self, run: usize, path: &str) -> f64 {
         let found = path.split('/').fold(&self.json["runs"][run], |value, name| &value[name]);
-        found.as_f64().unwrap_or_else(|| panic!("no {path} in {}{}", self.json, self.aside))
+        found.as_f64().unwrap_or_else(|| panic!("no {path} in {}{}", self.json, self.stderr))
     }
 
-    /// Requests that were answered or failed: each that was meant must be one of them.
+    /// Requests that were answered or failed. Each intended request must be one of them.
     pub fn accounted(&self, client: &str) -> f64 {
         let requests = &self.json["runs"][0][client]["requests"];
         let all = ["outcomes", "failures"]

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The program as a person runs it, against a server whose delays and faults are known.
+//! Runs the program against a server whose delays and faults are known.
 //!
-//! Machines that run tests are busy. So no time on the wall is asserted: what the program measured is held against what the server says
-//! that it really did.
+//! Machines that run tests are busy, so no wall-clock time is asserted. Measured figures are compared with those that the server recorded.
 
 mod accuracy;
 mod agents;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! How often the guest read and wrote each register: what proves that a driver leaves the registers alone while traffic flows.
+//! Counts the guest's reads and writes of each register. Tests use them to prove that a driver accesses no registers while traffic flows.
 
 use crate::registers::{place_of, SLOTS};
 
@@ -22,7 +22,7 @@ impl AccessCounters {
     pub fn count_write(&mut self, slot: usize) {
         self.writes[slot] += 1;
     }
-    /// Names and counts of the registers that were read at all.
+    /// Names and counts of the registers that were read.
     pub fn reads(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         named(&self.reads)
     }

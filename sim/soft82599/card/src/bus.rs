@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The card on its bus: configuration space, BAR 0, and the I/O window to it.
 //!
-//! Accesses of any width and place come in here and go on as whole dwords, each decoded and counted once, to `register_actions.rs`.
+//! Accesses of any width and offset are split into whole dwords. Each dword is decoded and counted once and passed to
+//! `register_actions.rs`.
 
 use crate::card::Card;
 use crate::config_space::IO_BAR_BYTES;
@@ -43,13 +44,13 @@ impl Card {
         }
     }
 
-    /// Tells the interrupts what the configuration space lets through.
+    /// Passes the conditions under which the configuration space allows interrupts to the interrupt block.
     fn open_gates(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let gates = Gates { messages: self.config.bus_master(), line: self.config.line_allowed() };
         self.interrupts.set_gates(&self.regs, host, now, gates);
     }
 
-    /// Something went wrong on the bus: PICAUSE shows what, and PIENA says whether EICR tells (8.2.3.4).
+    /// Records a bus error in PICAUSE. PIENA decides whether EICR reports it (8.2.3.4).
     fn pcie_error(&mut self, host: &mut impl Host, now: Nanoseconds, what: Field) {
         self.regs.set(Register::Picause, self.regs.get(Register::Picause) | what.ones());
         if self.regs.get(Register::Piena) & what.ones() != 0 {
@@ -57,22 +58,22 @@ impl Card {
         }
     }
 
-    /// A read of guest memory found nobody there: behind an IOMMU, or beyond what the machine has, it is answered by an abort. Without
-    /// PIENA, too, EICR tells, as a card that can fetch no descriptors has no other way to say so.
+    /// A read of guest memory was aborted: an IOMMU does not map the address, or there is no memory. EICR reports this even without PIENA,
+    /// because a card that cannot fetch descriptors has no other way to report it.
     pub(crate) fn read_refused(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.read_was_refused();
         self.regs.set(Register::Picause, self.regs.get(Register::Picause) | field::picause::UNSUPPORTED_REQUEST.ones());
         self.interrupts.other_event(&self.regs, host, now, PCI_EXCEPTION);
     }
 
-    /// Function level reset, or a reset of the whole device by whoever connects us to the bus.
+    /// Function level reset, or a reset of the whole device from the bus.
     pub fn function_reset(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.config.reset(self.mac);
         self.reset(host, now, Kind::Function);
         self.open_gates(host, now);
     }
 
-    /// A read of BAR 0. Four aligned bytes are what drivers read; wider reads are several, narrower ones give their part.
+    /// A read of BAR 0. Drivers read four aligned bytes. Wider reads are split, narrower ones return their part of the dword.
     pub fn bar_read(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, into: &mut [u8]) {
         if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             into.fill(0xFF);
@@ -93,7 +94,7 @@ impl Card {
         }
     }
 
-    /// A write to BAR 0. Parts that are not four aligned bytes are ignored, as the card has no byte enables there.
+    /// A write to BAR 0. Parts that are not four aligned bytes are ignored, because the card has no byte enables there.
     pub fn bar_write(&mut self, host: &mut impl Host, now: Nanoseconds, offset: u64, from: &[u8]) {
         if offset >= u64::from(BAR_BYTES) || self.faults.gone {
             return;

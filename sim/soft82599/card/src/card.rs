@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The card as a whole: its blocks, its time, its wire. `bus.rs` is the side that the driver sees.
+//! The card as a whole: its blocks, its time, its wire. `bus.rs` is the interface to the driver.
 
 use crate::access_counters::AccessCounters;
 use crate::config_space::ConfigSpace;
@@ -32,7 +32,7 @@ use crate::transmit_queue::{self, TransmitQueue};
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub mac: [u8; 6],
-    /// There is somebody at the other end of the wire.
+    /// A peer is connected to the wire.
     pub link: bool,
 }
 
@@ -53,11 +53,11 @@ pub struct Card {
     /// Queues that have descriptors to send.
     pub(crate) transmit_ready: u128,
     pub(crate) transmit_turn: usize,
-    /// The wire is, or just was, busy: packet buffers are full up to their thresholds (transmit_buffer.rs).
+    /// The wire is busy or was busy recently. Packet buffers are then assumed to be full up to their thresholds (transmit_buffer.rs).
     pub(crate) transmit_backlog: bool,
-    /// Frames on their way back inside the card (HLREG0.loopback).
+    /// Frames that loop back inside the card (HLREG0.loopback).
     pub(crate) looped_back: Vec<Vec<u8>>,
-    /// Buffers that packets are gathered in, kept to spare allocations.
+    /// Buffers for gathering packets, kept for reuse.
     pub(crate) packet_buffers: Vec<Vec<u8>>,
     pub(crate) queue_settings: QueueSettings,
     pub(crate) rate_timers: QueueTimers,
@@ -121,7 +121,7 @@ impl Card {
 
     // --- time ---
 
-    /// When `tick` has something to do next.
+    /// The next time at which `tick` has work.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         let blocks = [
             self.interrupts.next_deadline(),
@@ -144,14 +144,14 @@ impl Card {
             self.interrupts.other_event(&self.regs, host, now, TCP_TIMER);
         }
         if !self.may_do_dma() {
-            self.unseen.by_reset += self.faults.forget_late() + self.rsc.open_frames();
-            self.rsc.forget();
+            self.unseen.by_reset += self.faults.drop_late() + self.rsc.open_frames();
+            self.rsc.drop_contexts();
         }
         self.close_due_coalescings(host, now);
         self.tick_flow_control(host, now);
         self.tick_rates(host, now);
         self.faults.write_stale_heads(host, now);
-        // Before the interrupts, so that the message at an interval's end also tells what the interval's end has written back.
+        // This runs before the interrupts, so that the message at the end of an interval also reports the write-backs made at that time.
         self.tick_write_backs(host, now);
         while let Some((direction, queue)) = self.faults.take_due_event(host, now) {
             match direction {
@@ -162,7 +162,7 @@ impl Card {
         self.interrupts.tick(&self.regs, host, now);
     }
 
-    /// Something was written to a queue's ring: its interrupt, which never overtakes a late write-back.
+    /// Raises the interrupt of a queue whose ring was written. The interrupt never overtakes a late write-back.
     pub(crate) fn queue_event(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize) {
         if self.faults.holds_event(now, direction, queue) {
             return;
@@ -182,7 +182,7 @@ impl Card {
 
     // --- the wire ---
 
-    /// Somebody is, or is no longer, at the other end.
+    /// The peer was connected or disconnected.
     pub fn set_link(&mut self, host: &mut impl Host, now: Nanoseconds, peer: bool) {
         if self.link.set_peer(&mut self.regs, now, peer) {
             self.link_changed(host, now);
@@ -197,7 +197,7 @@ impl Card {
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
-    /// A queue takes no descriptor until it is let go again.
+    /// A queue takes no descriptors until it is released.
     pub fn hang_queue(&mut self, host: &mut impl Host, now: Nanoseconds, direction: Direction, queue: usize, hung: bool) {
         let bit = 1u128 << (queue % receive_queue::QUEUES);
         let set = match direction {
@@ -210,50 +210,50 @@ impl Card {
             self.drain_packet_buffer(host, now);
         }
     }
-    /// Descriptors are written back so much later. Those that wait already keep their time.
+    /// Delays write-backs by `by`. Write-backs that already wait keep their due times.
     pub fn delay_write_back(&mut self, by: Nanoseconds) {
         self.faults.write_back_delay = by;
     }
-    /// Heads of transmit rings that are written once more, so much later: they land on newer ones.
+    /// The transmit heads that `trigger` selects are written a second time after `by`, and then overwrite newer heads.
     pub fn repeat_heads(&mut self, by: Nanoseconds, trigger: Trigger) {
         (self.faults.stale_head_delay, self.faults.stale_heads) = (by, trigger);
     }
-    /// Messages of a vector (`None`: of any) that never leave the card, though it believes that they did.
+    /// The messages of a vector (`None`: of any) that `trigger` selects are lost: the card counts them as sent, but does not send them.
     pub fn lose_messages(&mut self, vector: Option<u8>, trigger: Trigger) {
         self.interrupts.lose(vector, trigger);
     }
-    /// Which messages are lost, in words.
+    /// Describes which messages are lost.
     pub fn message_loss(&self) -> String {
         self.interrupts.loss()
     }
-    /// The card's memory fails and says so.
+    /// The card's memory fails, and the card reports it.
     pub fn fail_memory(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.interrupts.other_event(&self.regs, host, now, MEMORY_FAILED);
     }
-    /// One bit of the EEPROM is another than before, so that its checksum is wrong; or right again.
-    pub fn spoil_eeprom(&mut self) {
-        self.eeprom.turn_a_bit();
+    /// Flips one bit of the EEPROM, so that its checksum becomes wrong, or right again.
+    pub fn flip_eeprom_bit(&mut self) {
+        self.eeprom.flip_bit();
     }
-    /// Every fault ends; late write-backs keep their time.
+    /// Ends all faults. Late write-backs keep their due times.
     pub fn end_faults(&mut self, host: &mut impl Host, now: Nanoseconds) {
         self.faults.hung_receive = 0;
         self.faults.hung_transmit = 0;
         self.faults.write_back_delay = 0;
         self.faults.stale_heads = Trigger::Off;
         self.interrupts.lose(None, Trigger::Off);
-        self.go_away(host, now, false);
+        self.set_removed(host, now, false);
         self.transmit(host, now);
         self.drain_packet_buffer(host, now);
     }
-    /// The card goes away, or comes back as after power-on.
-    pub fn go_away(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
+    /// Removes the card from the bus, or returns it as after power-on.
+    pub fn set_removed(&mut self, host: &mut impl Host, now: Nanoseconds, gone: bool) {
         if gone != self.faults.gone {
             self.function_reset(host, now);
             self.faults.gone = gone;
         }
     }
 
-    // --- for people and tests ---
+    // --- for users and tests ---
 
     pub fn access_counters(&self) -> &AccessCounters {
         &self.accesses
@@ -261,7 +261,7 @@ impl Card {
     pub fn clear_access_counters(&mut self) {
         self.accesses.clear();
     }
-    /// Statistics counters that are not zero, violations included; nothing is cleared.
+    /// Statistics counters that are not zero, violations included. Nothing is cleared.
     pub fn statistics(&self) -> Vec<(String, u64)> {
         let mut list = self.statistics.list(&self.regs);
         list.extend(self.report.counts().filter(|(_, count)| *count != 0).map(|(name, count)| (format!("violation.{name}"), count)));
@@ -291,31 +291,31 @@ impl Card {
         }
         list
     }
-    /// From here on every message and every write to EITR is kept, up to `most` of them (interrupt_trace.rs).
-    pub fn start_interrupt_trace(&mut self, now: Nanoseconds, most: usize) {
-        self.interrupts.start_trace(now, most);
+    /// Starts the trace of messages and of writes to EITR. It keeps up to `entries_max` entries (interrupt_trace.rs).
+    pub fn start_interrupt_trace(&mut self, now: Nanoseconds, entries_max: usize) {
+        self.interrupts.start_trace(now, entries_max);
     }
-    /// To stop the trace, and to take what it has kept.
+    /// The trace, to stop it and to take its entries.
     pub fn interrupt_trace(&mut self) -> &mut InterruptTrace {
         self.interrupts.trace()
     }
-    /// The oldest description of a driver's mistake that nobody has taken yet.
-    pub fn take_complaint(&mut self) -> Option<String> {
+    /// Takes the oldest description of a driver's mistake.
+    pub fn take_violation(&mut self) -> Option<String> {
         self.report.take_message()
     }
-    /// How often a driver broke a rule since the card was made.
+    /// Number of broken rules since the card was created.
     pub fn violations(&self) -> u64 {
         self.report.total()
     }
-    /// The same by kind, those that are not zero.
+    /// The same by kind, without zeros.
     pub fn violations_by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.report.counts().filter(|(_, count)| *count != 0)
     }
-    /// The last few in words, each with its rule.
+    /// Descriptions of the last violations, each with its rule.
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
     }
-    /// What is still to be sent: the caller should come back with `wire_ready`.
+    /// True if frames are waiting to be sent: the caller should call `wire_ready` again.
     pub fn has_transmit_work(&self) -> bool {
         self.transmit_sendable() != 0
             && self.link.is_up()

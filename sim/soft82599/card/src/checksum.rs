@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The Internet checksum (RFC 1071), the Ethernet CRC, and the CRC of SCTP (RFC 9260 appendix A).
 
-/// A ones' complement sum that has not been folded yet. The parts added must have even lengths, but for the last.
+/// A ones' complement sum that is not folded yet. All parts except the last MUST have even lengths.
 #[derive(Clone, Copy, Default)]
 pub struct Sum(u64);
 
 impl Sum {
     pub fn add(&mut self, bytes: &[u8]) {
-        // Sums of big-endian words may be taken in any byte order if the result is swapped at the end, and in words of any even width.
+        // Big-endian words may be added in either byte order if the result is swapped at the end. Words of any even number of bytes may be
+        // added.
         let mut sum = 0u128;
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -15,7 +16,7 @@ impl Sum {
         }
         let last = words.remainder().iter().rev().fold(0u64, |last, &byte| last << 8 | u64::from(byte));
         sum += u128::from(last);
-        // 2^64 and 2^32 are one in a sum of 16 bits.
+        // 2^64 and 2^32 are congruent to 1 in a 16-bit ones' complement sum.
         let sum = (sum >> 64) as u64 + (sum as u64 >> 32) + (sum as u64 & 0xFFFF_FFFF);
         self.0 += sum;
     }
@@ -38,7 +39,7 @@ pub fn internet_checksum(bytes: &[u8]) -> u16 {
     sum.finish()
 }
 
-/// The pseudo header that TCP and UDP put in front: addresses (4 or 16 bytes each), protocol, length of the segment.
+/// The pseudo header of TCP and UDP: addresses (4 or 16 bytes each), protocol, length of the segment.
 pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Sum {
     let mut sum = Sum::default();
     sum.add(addresses);
@@ -48,7 +49,7 @@ pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> Sum {
     sum
 }
 
-/// Tables for eight bytes at a time: entry [k][b] is what byte b does to the CRC when k more bytes follow it.
+/// Tables for eight bytes at a time: entry [k][b] is the contribution of byte b to the CRC when k more bytes follow.
 const fn crc_tables(reflected_polynomial: u32) -> [[u32; 256]; 8] {
     let mut tables = [[0u32; 256]; 8];
     let mut i = 0;
@@ -90,15 +91,15 @@ fn crc(tables: &[[u32; 256]; 8], mut crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-/// The frame check sequence, in the order in which its bytes go over the wire.
+/// The frame check sequence, in wire order.
 pub fn ethernet_crc(frame: &[u8]) -> [u8; 4] {
     (!crc(&ETHERNET_TABLES, u32::MAX, frame)).to_le_bytes()
 }
 
-/// Where an SCTP packet holds its CRC.
+/// Offset of the CRC in an SCTP packet.
 const SCTP_CRC_AT: usize = 8;
 
-/// The CRC of an SCTP packet (from its common header on, at least 12 bytes), as its header holds it. What stands there counts as zero.
+/// The CRC of an SCTP packet (at least 12 bytes, from its common header on), in the header's byte order. The CRC field counts as zero.
 pub fn sctp_crc(packet: &[u8]) -> [u8; 4] {
     let head = crc(&CASTAGNOLI_TABLES, u32::MAX, &packet[..SCTP_CRC_AT]);
     let field = crc(&CASTAGNOLI_TABLES, head, &[0; 4]);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_obvious_sum_at_every_length() {
+    fn the_sum_agrees_with_the_plain_one_at_every_length() {
         let bytes: Vec<u8> = (0..2000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for length in 0..bytes.len() {
             assert_eq!(internet_checksum(&bytes[..length]), slow(&bytes[..length]), "length {length}");
@@ -128,17 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn knows_rfc_1071s_example() {
+    fn the_sum_agrees_with_rfc_1071s_example() {
         assert_eq!(internet_checksum(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]), !0xDDF2);
     }
 
     #[test]
-    fn knows_the_crc_of_the_usual_check_string() {
+    fn the_crc_agrees_with_the_usual_check_string() {
         assert_eq!(ethernet_crc(b"123456789"), 0xCBF4_3926u32.to_le_bytes());
     }
 
     #[test]
-    fn crcs_agree_with_the_bit_by_bit_one_at_every_length() {
+    fn crcs_agree_with_the_bitwise_ones_at_every_length() {
         let bit_by_bit = |polynomial: u32, bytes: &[u8]| {
             let mut crc = u32::MAX;
             for &byte in bytes {
@@ -161,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_castagnoli_crc_of_rfc_3720() {
-        // 32 bytes of zeros (RFC 3720, B.4): the field's place does not matter there.
+    fn the_sctp_crc_agrees_with_rfc_3720() {
+        // 32 bytes of zeros (RFC 3720, B.4). The offset of the CRC field does not matter, because all bytes are zero.
         assert_eq!(sctp_crc(&[0; 32]), [0xAA, 0x36, 0x91, 0x8A]);
     }
 }

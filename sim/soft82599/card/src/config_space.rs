@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The PCI configuration space (datasheet 9): identity, BARs, power management, MSI, MSI-X, PCIe, error reporting, serial number.
 //!
-//! Only some bits can be written; they are in a mask beside the bytes, some of them only to clear them. Most of what happens on a write
-//! (BAR placement, MSI and MSI-X tables) is the business of whoever connects us to a bus; the card itself listens to bus mastering, to its
-//! power state (only in D0 does it work), to what turns the INTx line off, and to the function level reset.
+//! Masks beside the bytes give the bits that can be written, and the bits that are cleared by writing ones. The bus side handles most
+//! effects of a write (BAR placement, MSI and MSI-X tables). The card itself uses bus mastering, the power state (it works only in D0), the
+//! bits that disable the INTx line, and the function level reset.
 
 use crate::registers::BAR_BYTES;
 
@@ -14,7 +14,7 @@ const COMMAND_BUS_MASTER: u8 = 4;
 const COMMAND_INTX_DISABLE: u8 = 4; // in its second byte
 const STATUS: usize = 0x06;
 const STATUS_INTERRUPT: u8 = 8;
-const STATUS_RECEIVED_MASTER_ABORT: u8 = 0x20; // in its second byte, where all but two bits are cleared by writing ones
+const STATUS_RECEIVED_MASTER_ABORT: u8 = 0x20; // in its second byte, where all except two bits are cleared by writing ones
 const POWER_MANAGEMENT: usize = 0x40;
 const POWER_STATE: usize = POWER_MANAGEMENT + 4;
 const MSI: usize = 0x50;
@@ -36,11 +36,11 @@ const MSIX_BAR: u32 = 4;
 pub struct ConfigSpace {
     bytes: Vec<u8>,
     writable: Vec<u8>,
-    /// Bits that a written one clears.
+    /// Bits that are cleared by writing ones.
     clearable: Vec<u8>,
 }
 
-/// What a write meant beyond the bytes.
+/// Effects of a write besides the stored bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     pub function_level_reset: bool,
@@ -149,28 +149,28 @@ impl ConfigSpace {
         effects
     }
 
-    /// The card may read and write memory: bus mastering is on, and it is in D0.
+    /// The card may access memory: bus mastering is on, and it is in D0.
     pub fn bus_master(&self) -> bool {
         self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0 && self.bytes[POWER_STATE] & 3 == 0
     }
 
-    /// Nothing keeps the INTx line down.
+    /// The INTx line is not disabled.
     pub fn line_allowed(&self) -> bool {
         let messages = self.bytes[MSI + 2] & 1 != 0 || self.bytes[MSIX + 3] & 0x80 != 0;
         self.bytes[COMMAND + 1] & COMMAND_INTX_DISABLE == 0 && !messages && self.bytes[POWER_STATE] & 3 == 0
     }
 
-    /// Status shows the interrupt even while the line is turned off.
+    /// Status shows the interrupt even while the line is disabled.
     pub fn show_line(&mut self, asserted: bool) {
         self.bytes[STATUS] = (self.bytes[STATUS] & !STATUS_INTERRUPT) | if asserted { STATUS_INTERRUPT } else { 0 };
     }
 
-    /// A read found nobody, as behind an IOMMU that has no such page.
+    /// A read was aborted, for example by an IOMMU that does not map the page.
     pub fn read_was_refused(&mut self) {
         self.bytes[STATUS + 1] |= STATUS_RECEIVED_MASTER_ABORT;
     }
 
-    /// Writable bits return to zero, but for the place in the system: BARs and interrupt line are kept by the bus's side.
+    /// Resets the writable bits. The bus side keeps BARs and interrupt line.
     pub fn reset(&mut self, mac: [u8; 6]) {
         *self = Self::new(mac);
     }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_form_a_chain_that_ends() {
+    fn the_chain_of_capabilities_ends() {
         let space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
         let mut kinds = Vec::new();
         let mut at = space.bytes[0x34] as usize;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_tell_their_size_and_only_allowed_bits_change() {
+    fn bars_report_their_size_and_only_writable_bits_change() {
         let mut space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
         space.write(0x10, &[0xFF; 4]);
         let mut bar = [0; 4];
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn function_level_reset_is_noticed_and_reads_back_as_zero() {
+    fn a_function_level_reset_is_reported_and_reads_as_zero() {
         let mut space = ConfigSpace::new([2, 0, 0, 0, 0, 1]);
         assert!(space.write(PCIE_DEVICE_CONTROL, &[0x10, 0xA8]).function_level_reset);
         let mut control = [0; 2];

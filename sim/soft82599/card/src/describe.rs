@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! All of the card's state in words, for whoever wonders why nothing moves: what each block holds beyond its registers, then every register
-//! that is not at its initial value. Looking changes nothing: no counter is cleared, no semaphore taken.
+//! Describes the card's state as text for debugging: the state of each block outside the registers, then every register that does not have
+//! its initial value. Describing changes nothing: no counter is cleared, no semaphore taken.
 
 use crate::card::Card;
 use crate::registers::{field, place_of, Register, SLOTS};
@@ -14,7 +14,7 @@ const LED_1_GIGABIT: u32 = 5;
 const LED_ON: u32 = 14;
 
 impl Card {
-    /// The state in words, many lines.
+    /// The state as text of many lines.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         self.describe_whole(&mut out);
@@ -140,7 +140,7 @@ impl Card {
         }
     }
 
-    /// What the register file holds; registers that a block computes when they are read stand with their block above.
+    /// The register file. Registers that a block computes on reads are described with their block.
     fn describe_registers(&self, out: &mut String) {
         for slot in 0..SLOTS {
             let place = place_of(slot);
@@ -153,14 +153,14 @@ impl Card {
         }
     }
 
-    /// The four LEDs as LEDCTL has them (8.2.3.1.6): `#` on, `.` off, `*` blinking; activity shows as off.
+    /// The four LEDs as LEDCTL sets them (8.2.3.1.6): `#` on, `.` off, `*` blinking. Activity LEDs are shown as off.
     fn leds(&self) -> String {
         use field::ledctl::*;
         let control = self.regs.get(Register::Ledctl);
         let speed = field::links::SPEED.get(self.regs.get(Register::Links));
         (0..4)
             .map(|led| {
-                // Each has a byte of the same shape.
+                // Each LED has a byte of the same layout.
                 let one = control >> (8 * led);
                 let lit = match LED0_MODE.get(one) {
                     LED_LINK_UP | LED_LINK_ACTIVE => self.link.is_up(),

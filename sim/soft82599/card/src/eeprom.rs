@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The EEPROM: its image, and its reading and writing a word at a time through EERD and EEWR (datasheet 6, 8.2.3.2.2).
+//! The EEPROM: its image, and word access through EERD and EEWR (datasheet 6, 8.2.3.2.2).
 //!
-//! The words that drivers look at are there: checksum over the first 64 words and the sections that the pointers name, MAC address, device
-//! capabilities, the list of SFP+ modules with their start sequences, the temperature sensor, the firmware's version, the part number. What
-//! is written stays, over every reset, and a reset loads the address and the link's mode from it. Access by hand is in eeprom_pins.rs.
+//! The image has the words that drivers read: the checksum over the first 64 words and the sections that the pointers name, MAC address,
+//! device capabilities, the list of SFP+ modules with their start sequences, the temperature sensor, the firmware's version, and the part
+//! number. Written words survive every reset. A reset loads the address and the link mode from the EEPROM. Access by pins is in
+//! eeprom_pins.rs.
 
 use crate::registers::field::{eerd, eewr};
 
@@ -35,12 +36,12 @@ impl Eeprom {
             words[0x101 + i] = u16::from_le_bytes([mac[2 * i], mac[2 * i + 1]]);
         }
         words[0x104] = 0;
-        // MAC section: the link's mode as AUTOC has it after reset.
+        // MAC section: the link mode, which AUTOC has after reset.
         words[MAC_POINTER] = 0x0120;
         words[0x120] = 2;
         words[0x121] = 0xC09C;
         words[0x122] = 0x6004;
-        // Part number, in words with the length in front.
+        // Part number, in words after a length word.
         words[0x15] = 0xFAFA;
         words[0x16] = 0x0140;
         let part = b"N82599-S00";
@@ -48,17 +49,18 @@ impl Eeprom {
         for (i, pair) in part.chunks(2).enumerate() {
             words[0x141 + i] = u16::from_be_bytes([pair[0], pair[1]]);
         }
-        // Image version 3.0.1 and the number by which the image is tracked.
+        // Image version 3.0.1 and the image's tracking number.
         words[0x18] = 0x3001;
         words[0x2D] = 0x0001;
         words[0x2E] = 0x8000;
         // Any SFP+ module is allowed; no bits for wake-up.
         words[0x2C] = 0x0001;
-        // One temperature sensor on the two-wire bus: number and distance of the low limit; its place on the board, index, high limit.
+        // One temperature sensor on the two-wire bus: its number and the distance of the low limit; location on the board, index, high
+        // limit.
         words[0x26] = 0x01A0;
         words[0x1A0] = 6 << 6 | 1;
         words[0x1A1] = 1 << 10 | 100;
-        // SFP+ modules: kind, where its start sequence lies, ..., end.
+        // SFP+ modules: kind and address of the start sequence, ..., end.
         words[0x2B] = 0x0160;
         words[0x160] = 8;
         for (i, kind) in [3u16, 5, 7, 9].into_iter().enumerate() {
@@ -66,7 +68,7 @@ impl Eeprom {
             words[0x162 + 2 * i] = 0x0180;
         }
         words[0x169] = NOTHING;
-        words[0x180] = 3; // one word of length, then what goes into CORECTL, then the end
+        words[0x180] = 3; // one word of length, then the value for CORECTL, then the end
         words[0x181] = 0x0001;
         words[0x182] = 0x0101;
         words[0x183] = NOTHING;
@@ -80,7 +82,7 @@ impl Eeprom {
         eeprom
     }
 
-    /// What the checksum word makes up to 0xBABA.
+    /// The checksum word completes this sum to 0xBABA.
     fn sum(&self) -> u16 {
         let mut sum = self.words[..CHECKSUM_WORD].iter().fold(0, |sum: u16, &word| sum.wrapping_add(word));
         for &pointer in &self.words[FIRST_POINTER..FIRMWARE_POINTER] {
@@ -105,8 +107,8 @@ impl Eeprom {
         }
     }
 
-    /// Of the part number, which nobody needs.
-    pub fn turn_a_bit(&mut self) {
+    /// Flips a bit of the part number. No driver uses that number.
+    pub fn flip_bit(&mut self) {
         self.words[0x15] ^= 1;
     }
 
@@ -120,13 +122,13 @@ impl Eeprom {
         mac
     }
 
-    /// AUTOC as the MAC section wants it after a reset.
+    /// The value of AUTOC in the MAC section, loaded after a reset.
     pub fn autoc(&self) -> u32 {
         let section = usize::from(self.word(MAC_POINTER));
         u32::from(self.word(section + 1)) << 16 | u32::from(self.word(section + 2))
     }
 
-    /// EERD after a driver wrote it: a started read is done at once.
+    /// Handles a write to EERD. A read completes at once.
     pub fn write_eerd(&self, value: u32) -> u32 {
         use eerd::*;
         let address = ADDRESS.get(value);
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_gives_the_word_and_done() {
+    fn a_read_returns_the_word_and_done() {
         use eerd::*;
         let eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
         let value = eeprom.write_eerd(ADDRESS.put(0x2C) | START.ones());
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_changes_its_word_alone_and_only_when_started() {
+    fn a_write_changes_only_its_word_and_only_when_started() {
         use eewr::*;
         let mut eeprom = Eeprom::new([2, 0, 0, 1, 2, 3]);
         let before = eeprom.words.clone();

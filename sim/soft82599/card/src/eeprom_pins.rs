@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The EEPROM by hand (datasheet 3.5.3, 8.2.3.2.1): a serial part of the AT25128's kind on four pins of EEC.
+//! EEPROM access by pins (datasheet 3.5.3, 8.2.3.2.1): a serial part like the AT25128 on four pins of EEC.
 //!
-//! The driver asks for the pins (EEC.request, granted at once), pulls chip select low, and clocks bits in and out, highest first: a command
-//! of eight bits, an address of sixteen (in bytes), data. Bits go in on the clock's rising edge and come out on its falling edge. A write
-//! needs the write latch, which each write takes back; it is done when chip select goes up, and what runs over a page's end begins the page
-//! anew, which is how drivers find out how large a page is.
+//! The driver requests the pins (EEC.request, granted at once), pulls chip select low, and shifts bits in and out, highest first: a command
+//! of eight bits, an address of sixteen (in bytes), data. Input is sampled on the clock's rising edge, and output changes on its falling
+//! edge. A write needs the write latch, and each write resets that latch. The write is executed when chip select goes high. Data beyond a
+//! page's end wraps to the page's start. Drivers use this to detect the page size.
 
 use crate::eeprom::Eeprom;
 use crate::registers::field::eec::*;
@@ -24,12 +24,12 @@ pub struct Pins {
     clock: bool,
     selected: bool,
     latch: bool,
-    /// Bits that have come since chip select went down, and the last of them.
+    /// Number of bits since chip select went low, and the last 32 of these bits.
     bits: u32,
     shift: u32,
     command: u8,
     address: usize,
-    /// A page's bytes to be written when chip select goes up; None: left alone.
+    /// Bytes of a page that are written when chip select goes high; None: unchanged.
     page: [Option<u8>; PAGE_BYTES],
     out: bool,
 }
@@ -49,7 +49,7 @@ impl Pins {
         }
     }
 
-    /// EEC was written. Returns it as it now reads; `fixed` are the bits that do not depend on what is written.
+    /// Handles a write to EEC. Returns its new value. `fixed`: the bits that do not depend on the written value.
     pub fn write(&mut self, eeprom: &mut Eeprom, value: u32, fixed: u32) -> u32 {
         let granted = REQUEST.is_set(value);
         let selected = granted && !CS.is_set(value);
@@ -90,7 +90,7 @@ impl Pins {
             }
             _ => {}
         }
-        // What a driver clocks out has no end; the place within the byte is all that matters by then.
+        // A driver may shift out any number of bits. The count restarts here, because only the position within the byte still matters.
         if self.bits == 1 << 16 {
             self.bits = 24 + 8;
         }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_in_a_row() {
+    fn consecutive_words_are_read_in_one_command() {
         let mut driver = Driver::new();
         driver.command(&[command::READ, 0x02, 0x00]);
         for word in 0x100..0x140 {
@@ -198,9 +198,9 @@ mod tests {
         assert_eq!(driver.take(), 0, "the latch is gone, and the part is ready");
     }
 
-    /// As Linux finds the page's size: it writes 128 words that count up, and looks which one is left in the first.
+    /// Linux detects the page size like this: it writes 128 ascending words, and then checks which of them the first word contains.
     #[test]
-    fn a_page_begins_anew_where_it_ends() {
+    fn a_write_beyond_the_end_of_a_page_wraps_to_its_start() {
         let mut driver = Driver::new();
         driver.command(&[command::WRITE_ENABLE]);
         driver.command(&[command::WRITE, 0x06, 0x00]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_without_a_request() {
+    fn pins_have_no_effect_without_a_request() {
         let mut driver = Driver::new();
         driver.pins.write(&mut driver.eeprom, CS.ones(), 0);
         for byte in [command::WRITE_ENABLE] {

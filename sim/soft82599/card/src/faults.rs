@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Faults on demand: what a card does when it is broken, so that a driver's recovery can be seen to work.
+//! Faults on demand: the behaviour of a broken card, for tests of a driver's recovery.
 //!
-//! Off until somebody asks, and no reset of the card takes them back: the driver's cure is to be tried against a card that stays ill. What
-//! happens to frames on the wire is no business of the card's; the program around it loses, spoils and delays those.
+//! Faults are off by default, and no reset of the card ends them, because a driver's recovery must be tested against a fault that stays.
+//! The program around the card handles faults on the wire: lost, damaged and delayed frames.
 //!
-//! A hung queue takes no descriptor. A late write-back reaches memory some time after its frame did, and its interrupt comes behind it, so
-//! the order that the driver relies on holds. A stale head is written once more some time later, over newer ones, as if an older write had
-//! been overtaken on the bus. A card that went away answers reads with all ones and does nothing more.
+//! A hung queue takes no descriptors. A late write-back reaches memory some time after its frame. Its interrupt comes after it, so the
+//! order that drivers rely on is kept. A stale head is an old head that is written again later and overwrites newer ones, as if a bus had
+//! reordered the writes. A removed card answers reads with all ones and does nothing else.
 
 use crate::host::{DmaFault, Host, Nanoseconds};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Late write-backs that wait at most; beyond that the oldest go early.
-const MOST_LATE: usize = 1 << 16;
-/// Stale heads that wait at most; beyond that none is struck.
-const MOST_STALE: usize = 1 << 10;
+/// Largest number of late write-backs. Beyond it the oldest are written early.
+const LATE_MAX: usize = 1 << 16;
+/// Largest number of waiting stale heads. Beyond it no more are created.
+const STALE_MAX: usize = 1 << 10;
 
-/// Which of a row of events are struck.
+/// Selects events of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Trigger {
     #[default]
     Off,
-    /// The next so many.
+    /// The given number of next events.
     Next(u64),
-    /// Each by chance, `in_a_million` of a million; the same seed strikes the same ones.
+    /// Random events with a probability of `in_a_million` / 1,000,000. The same seed selects the same events.
     Chance { in_a_million: u32, state: u64 },
 }
 
 impl Trigger {
-    /// Probability 0 to 1, and a seed of any value.
+    /// `probability`: 0 to 1. `seed`: any value.
     pub fn chance(probability: f64, seed: u64) -> Self {
-        // The generator's state must not be zero, and seeds that are near each other must not give sequences that are.
+        // The generator's state must not be zero, and adjacent seeds must not give similar sequences.
         let state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1;
         Self::Chance { in_a_million: (probability.clamp(0.0, 1.0) * 1e6).round() as u32, state }
     }
 
-    pub fn strikes(&mut self) -> bool {
+    pub fn selects(&mut self) -> bool {
         match self {
             Self::Off => false,
             Self::Next(left) => {
@@ -76,9 +76,9 @@ pub enum Direction {
     Transmit,
 }
 
-/// One thing that a late queue still owes its guest.
+/// A late action on guest memory or interrupts.
 #[derive(Clone, Copy, Debug)]
-enum Owed {
+enum LateAction {
     U64(u64, u64),
     U32(u64, u32),
     Event,
@@ -88,7 +88,7 @@ struct Late {
     at: Nanoseconds,
     direction: Direction,
     queue: usize,
-    owed: Owed,
+    action: LateAction,
 }
 
 #[derive(Default)]
@@ -96,20 +96,20 @@ pub struct Faults {
     /// Bit q: the queue takes no descriptors.
     pub hung_receive: u128,
     pub hung_transmit: u128,
-    /// How much later write-backs reach memory.
+    /// Delay of write-backs.
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
-    /// Which heads of transmit rings are written once more, and how much later.
+    /// The transmit heads that are written again, and the delay.
     pub stale_heads: Trigger,
     pub stale_head_delay: Nanoseconds,
-    /// Time, queue, address and value of such heads, oldest first.
+    /// Time, queue, address and value of these heads, oldest first.
     stale: VecDeque<(Nanoseconds, usize, u64, u32)>,
-    /// Those that reached memory.
+    /// The number of stale heads that were written.
     pub stale_heads_written: u64,
     late: VecDeque<Late>,
-    /// Late write-backs whose memory had gone meanwhile.
+    /// Late write-backs that were lost, because their memory was unmapped meanwhile.
     pub late_without_memory: u64,
-    /// Late interrupts for which there was no room.
+    /// Late interrupts that were lost for lack of room.
     pub late_events_lost: u64,
 }
 
@@ -117,14 +117,11 @@ impl Faults {
     pub fn receive_queue_hung(&self, queue: usize) -> bool {
         self.hung_receive >> queue & 1 != 0
     }
-    pub fn transmit_queue_hung(&self, queue: usize) -> bool {
-        self.hung_transmit >> queue & 1 != 0
-    }
     pub fn late_write_backs(&self) -> usize {
         self.late.len()
     }
 
-    /// Writes the half of a descriptor that ends its write-back, now or later. Late ones cannot fault.
+    /// Writes the half of a descriptor that completes its write-back, now or after the delay. A delayed write reports no fault.
     pub fn publish_u64(
         &mut self,
         host: &mut impl Host,
@@ -134,7 +131,7 @@ impl Faults {
         value: u64,
     ) -> Result<(), DmaFault> {
         self.make_room(host);
-        if self.hold(now, direction, queue, Owed::U64(address, value)) {
+        if self.hold(now, direction, queue, LateAction::U64(address, value)) {
             return Ok(());
         }
         host.dma_publish_u64(address, value)
@@ -150,15 +147,15 @@ impl Faults {
         value: u32,
     ) -> Result<(), DmaFault> {
         self.make_room(host);
-        if self.hold(now, direction, queue, Owed::U32(address, value)) {
+        if self.hold(now, direction, queue, LateAction::U32(address, value)) {
             return Ok(());
         }
         host.dma_publish_u32(address, value)
     }
 
-    /// A transmit ring's head was written; perhaps it is written once more.
+    /// A transmit head was written. The fault may write it again later.
     pub fn head_written(&mut self, now: Nanoseconds, queue: usize, address: u64, head: u32) {
-        if self.stale.len() < MOST_STALE && self.stale_heads.strikes() {
+        if self.stale.len() < STALE_MAX && self.stale_heads.selects() {
             let at = now.saturating_add(self.stale_head_delay).max(self.stale.back().map_or(0, |last| last.0));
             self.stale.push_back((at, queue, address, head));
         }
@@ -175,29 +172,29 @@ impl Faults {
         }
     }
 
-    /// True if the queue's interrupt event has to wait behind late write-backs; it comes back by `take_due_event`.
+    /// True if the queue's interrupt event must wait for late write-backs. `take_due_event` returns it later.
     pub fn holds_event(&mut self, now: Nanoseconds, direction: Direction, queue: usize) -> bool {
-        self.hold(now, direction, queue, Owed::Event)
+        self.hold(now, direction, queue, LateAction::Event)
     }
 
-    /// The oldest goes early when there are too many; an event among them goes lost, and is counted.
+    /// Writes the oldest entry early if there are too many. If that entry is an event, it is lost and counted.
     fn make_room(&mut self, host: &mut impl Host) {
-        while self.late.len() >= MOST_LATE {
-            match self.late.pop_front().map(|late| late.owed) {
-                Some(Owed::Event) => self.late_events_lost += 1,
+        while self.late.len() >= LATE_MAX {
+            match self.late.pop_front().map(|late| late.action) {
+                Some(LateAction::Event) => self.late_events_lost += 1,
                 Some(memory) => store(host, memory, &mut self.late_without_memory),
                 None => return,
             }
         }
     }
 
-    fn hold(&mut self, now: Nanoseconds, direction: Direction, queue: usize, owed: Owed) -> bool {
-        // While some wait, none overtakes them.
-        if (self.write_back_delay == 0 && self.late.is_empty()) || self.late.len() >= MOST_LATE {
+    fn hold(&mut self, now: Nanoseconds, direction: Direction, queue: usize, action: LateAction) -> bool {
+        // While entries wait, later ones wait behind them even if the delay is 0 by then, so that the order is kept.
+        if (self.write_back_delay == 0 && self.late.is_empty()) || self.late.len() >= LATE_MAX {
             return false;
         }
         let at = (now.saturating_add(self.write_back_delay)).max(self.late.back().map_or(0, |last| last.at));
-        self.late.push_back(Late { at, direction, queue, owed });
+        self.late.push_back(Late { at, direction, queue, action });
         true
     }
 
@@ -206,46 +203,46 @@ impl Faults {
         self.late.front().map(|late| late.at).into_iter().chain(stale).min()
     }
 
-    /// Writes what is due, up to the next queue event that is due. Late write-backs to memory that has gone meanwhile are lost and counted.
+    /// Writes the due entries up to the next due queue event. Late write-backs to unmapped memory are lost and counted.
     pub(crate) fn take_due_event(&mut self, host: &mut impl Host, now: Nanoseconds) -> Option<(Direction, usize)> {
         while self.late.front().is_some_and(|late| late.at <= now) {
-            let Late { direction, queue, owed, .. } = self.late.pop_front()?;
-            match owed {
-                Owed::Event => return Some((direction, queue)),
+            let Late { direction, queue, action, .. } = self.late.pop_front()?;
+            match action {
+                LateAction::Event => return Some((direction, queue)),
                 memory => store(host, memory, &mut self.late_without_memory),
             }
         }
         None
     }
 
-    /// A queue is switched off: what it still owes reaches memory now, without an interrupt, and nothing comes behind.
-    pub(crate) fn settle(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
-        // Its memory may serve another purpose from now on.
+    /// Writes the late write-backs of a disabled queue at once, without an interrupt. Nothing of the queue is written later.
+    pub(crate) fn flush_late(&mut self, host: &mut impl Host, direction: Direction, queue: usize) {
+        // From now on the driver may use the queue's memory for another purpose.
         self.stale.retain(|stale| direction != Direction::Transmit || stale.1 != queue);
         let lost = &mut self.late_without_memory;
         self.late.retain(|late| {
             let of_queue = late.direction == direction && late.queue == queue;
             if of_queue {
-                store(host, late.owed, lost);
+                store(host, late.action, lost);
             }
             !of_queue
         });
     }
 
-    /// The card was reset: what was owed is owed no more. Returns how many received descriptors that were.
-    pub(crate) fn forget_late(&mut self) -> u64 {
+    /// The card was reset: late write-backs are dropped. Returns the number of received descriptors among them.
+    pub(crate) fn drop_late(&mut self) -> u64 {
         self.stale.clear();
-        let received = |late: &Late| late.direction == Direction::Receive && !matches!(late.owed, Owed::Event);
+        let received = |late: &Late| late.direction == Direction::Receive && !matches!(late.action, LateAction::Event);
         self.late.drain(..).filter(received).count() as u64
     }
 }
 
-fn store(host: &mut impl Host, owed: Owed, lost: &mut u64) {
-    // A fault here has nobody left to tell; the queue's own accesses report theirs.
-    let stored = match owed {
-        Owed::U64(address, value) => host.dma_publish_u64(address, value),
-        Owed::U32(address, value) => host.dma_publish_u32(address, value),
-        Owed::Event => Ok(()),
+fn store(host: &mut impl Host, action: LateAction, lost: &mut u64) {
+    // A fault here cannot be reported. Faults of the queue's own accesses are reported.
+    let stored = match action {
+        LateAction::U64(address, value) => host.dma_publish_u64(address, value),
+        LateAction::U32(address, value) => host.dma_publish_u32(address, value),
+        LateAction::Event => Ok(()),
     };
     *lost += u64::from(stored.is_err());
 }

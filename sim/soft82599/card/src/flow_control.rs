@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Pause frames, to and from the peer (datasheet 3.7.7, IEEE 802.3 annex 31B, 802.1Qbb).
 //!
-//! When a class's packet buffer fills beyond FCRTH the card sends XOFF: a pause frame with FCTTV's time, again each FCRTV while it stays
-//! so, and XON (time 0) when it has drained below FCRTL and FCRTL asks for that. With priority flow control the frame names the class. Who
-//! gives the card its frames has to understand, as a link partner would: what comes nevertheless may be lost.
+//! When a class's packet buffer fills beyond FCRTH, the card sends XOFF: a pause frame with FCTTV's time. It repeats XOFF each FCRTV while
+//! the buffer stays full. When the buffer has drained below FCRTL, the card sends XON (time 0), if FCRTL enables that. With priority flow
+//! control the frame names the class. The program that delivers frames MUST honour pause frames, like a link partner; frames sent during a
+//! pause may be lost.
 //!
-//! A pause frame from the peer holds transmit queues for its time: all, or those of the classes named. It ends in the MAC when MFLCN says
-//! so (discard_pause); other MAC control frames do unless MFLCN passes them on.
+//! A pause frame from the peer stops transmit queues for the time that it gives: all queues, or those of the named classes. The frame
+//! itself is dropped in the MAC if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -14,9 +15,9 @@ use crate::mac_control::{self, pause_frame, quanta, MacControl, CLASSES};
 use crate::registers::{field, Register, RegisterFile};
 
 pub struct FlowControl {
-    /// Bit q: the peer holds transmit queue q.
+    /// Bit q: the peer has paused transmit queue q.
     held: u128,
-    /// Until when each class is held; a link-wide pause holds all of them.
+    /// End of each class's pause. A link-wide pause holds all classes.
     held_until: [Nanoseconds; CLASSES],
     refresh_at: [Nanoseconds; CLASSES],
 }
@@ -26,7 +27,7 @@ impl FlowControl {
         Self { held: 0, held_until: [0; CLASSES], refresh_at: [Nanoseconds::MAX; CLASSES] }
     }
 
-    /// Transmit queues that may not send now.
+    /// Transmit queues that must not send now.
     pub fn held_queues(&self) -> u128 {
         self.held
     }
@@ -46,7 +47,7 @@ impl FlowControl {
     }
 }
 
-/// The class whose packet buffer a transmit queue's frames pass through.
+/// The class whose packet buffer the frames of a transmit queue use.
 pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     if !field::mtqc::RT_ENABLE.is_set(regs.get(Register::Mtqc)) {
         return 0;
@@ -54,7 +55,7 @@ pub(crate) fn class_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     (0..CLASSES).find(|&class| queues_of_class(regs, class) >> queue & 1 != 0).unwrap_or(0)
 }
 
-/// Transmit queues of a class (8.2.3.9.15): without DCB all queues are of class 0.
+/// Transmit queues of a class (8.2.3.9.15). Without DCB all queues belong to class 0.
 fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
     use field::mtqc::*;
     let mode = regs.get(Register::Mtqc);
@@ -65,7 +66,7 @@ fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
             let sizes = [32, 32, 16, 16, 8, 8, 8, 8];
             range(sizes[..class].iter().sum(), sizes[class])
         }
-        // Classes inside of pools: one queue of each pool.
+        // Classes are inside pools: a class has one queue in each pool.
         (true, true, kind) => {
             let classes = if kind == 2 { 4 } else { 8 };
             (0..128).filter(|queue| queue % classes == class as u32).fold(0, |set, queue| set | 1 << queue)
@@ -76,7 +77,7 @@ fn queues_of_class(regs: &RegisterFile, class: usize) -> u128 {
 }
 
 impl Card {
-    /// Looks at a frame that came in. True if it was for the MAC alone.
+    /// Handles a received MAC control frame. True if it is not passed on.
     pub(crate) fn receive_mac_control(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
         let Some(said) = mac_control::parse(frame) else { return false };
         use field::mflcn::*;
@@ -111,13 +112,13 @@ impl Card {
     }
 
     fn hold_class(&mut self, now: Nanoseconds, class: usize, time: u16) {
-        // XON ends a pause; the queues go on at the next tick, which is due at once.
+        // XON ends a pause. The queues continue at the next tick, which is due at once.
         if time != 0 || self.flow_control.held_until[class] != 0 {
             self.flow_control.hold(&self.regs, class, (now + quanta(time.into())).max(1));
         }
     }
 
-    /// Looks at the fill of a class's packet buffer after it changed.
+    /// Checks the fill of a class's packet buffer after a change.
     pub(crate) fn update_pause(&mut self, host: &mut impl Host, now: Nanoseconds, class: usize) {
         let (high, low) = (self.regs.get_at(Register::Fcrth, class), self.regs.get_at(Register::Fcrtl, class));
         let config = self.regs.get(Register::Fccfg);
@@ -152,7 +153,7 @@ impl Card {
         }
     }
 
-    /// Pauses that have run out, and pauses to be asked for once more.
+    /// Ends pauses that have expired and repeats XOFF frames that are due.
     pub(crate) fn tick_flow_control(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let mut ended = false;
         for class in 0..CLASSES {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Flow director: a table of flows and the queue of each, kept by the driver (datasheet 7.1.2.7).
+//! Flow director: a table of flows with the queue of each, maintained by the driver (datasheet 7.1.2.7).
 //!
-//! A frame's flow (kind, pool, VLAN tag, addresses, ports, two bytes at a place of the driver's choice; less what masks take out) is hashed
-//! to a bucket, a list of filters. In perfect mode a filter holds the flow itself and a number that the driver knows it by; in signature
-//! mode it holds a second hash alone, and two flows with both hashes the same are one to the card. The driver names bucket and number (or
-//! signature) of a filter when it adds, removes or asks for it, so it computes the same hash.
+//! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses, without the masked
+//! bits. Its hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the driver
+//! assigns. In signature mode it contains only a second hash: the card cannot distinguish two flows with equal hashes. To add, remove or
+//! query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
 //!
-//! Both hashes are linear in the flow's bits, and the flow is first folded into two words: one of kind, pool and VLAN, one with all the
-//! rest laid over each other. So eight tables of 256 entries, made when a key changes, give both hashes in eight look-ups. Filters lie in a
-//! list for each bucket; a frame costs the length of its bucket's list and nothing for the others.
+//! Both hashes are linear in the flow's bits. The flow is first folded into two words: one contains kind, pool and VLAN, the other all the
+//! rest XORed together. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket has
+//! its own list of filters: a frame's cost depends on the length of its bucket's list only.
 //!
-//! Perfect filters match IPv4 here; the card's perfect match on IPv6, which no public driver uses, is left out.
+//! Perfect filters match only IPv4 here. The card's perfect match on IPv6 is not modelled, because no public driver uses it.
 
 use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Register, RegisterFile};
@@ -18,14 +18,14 @@ use crate::registers::{field, Register, RegisterFile};
 const ADD: u32 = 1;
 const REMOVE: u32 = 2;
 const QUERY: u32 = 3;
-/// Hashes are this wide; how much of the bucket hash counts depends on the room that the table has.
+/// The width of the hashes. The number of bits that select a bucket depends on the size of the table.
 const HASH_BITS: u32 = 0x7FFF;
-/// The threshold of FDIRCTRL counts in so many filters.
+/// Unit of FDIRCTRL's threshold, in filters.
 const FULL_THRESHOLD_UNIT: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flow {
-    /// Bits 0 and 1: UDP 1, TCP 2, SCTP 3; bit 2: IPv6. As FDIRCMD's l4_type and ipv6 have it.
+    /// Bits 0 and 1: UDP 1, TCP 2, SCTP 3; bit 2: IPv6. FDIRCMD's l4_type and ipv6 have the same layout.
     kind: u8,
     vlan: u16,
     source: [u32; 4],
@@ -36,7 +36,7 @@ struct Flow {
     flexible: u16,
 }
 
-/// Bits of a flow that count; the registers name those that do not.
+/// Bits of a flow that are compared. The mask registers contain the opposite: the bits that are not compared.
 #[derive(Clone, Copy, Debug)]
 struct Masks {
     vlan: u16,
@@ -58,7 +58,7 @@ struct Filter {
     command: u32,
     /// All zeros in signature mode.
     flow: Flow,
-    /// It was added to a list that was as long as FDIRCTRL allows already.
+    /// The list had already reached FDIRCTRL's limit when this filter was added.
     too_long: bool,
 }
 
@@ -74,13 +74,13 @@ pub struct FlowDirector {
     masks: Masks,
 }
 
-/// What the card found for a frame.
+/// The result for a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub matched: bool,
     pub queue: Option<usize>,
     pub low_latency: bool,
-    /// For the descriptor's hash field: the filter's number below, the bucket above.
+    /// For the descriptor's hash field: the filter's number in the lower half, the bucket in the upper.
     pub report: Option<u32>,
     /// FDIRERR of the descriptor: length, drop, collision.
     pub errors: u8,
@@ -115,13 +115,13 @@ impl FlowDirector {
         self.filters
     }
 
-    /// A write to FDIRCTRL empties the table and sets it up anew. The card needs some microseconds; here it is done at once.
+    /// A write to FDIRCTRL clears the table and configures it. The card needs some microseconds; here it is done at once.
     pub fn write_control(&mut self, regs: &mut RegisterFile, value: u32) {
         use field::fdirctrl::*;
         let room = BUFFER_ALLOCATION.get(value);
         self.on = room != 0;
         self.perfect = PERFECT_MATCH.is_set(value);
-        // 64, 128 or 256 KiB, of 8 bytes a signature or 32 bytes a flow; one place is never used.
+        // The table has 64, 128 or 256 KiB. An entry with a signature has 8 bytes, one with a flow 32. One entry is never used.
         let places = (32 * 1024usize << room) / if self.perfect { 32 } else { 8 };
         self.capacity = if self.on { places - 1 } else { 0 };
         self.bucket_bits = places as u32 - 1;
@@ -139,7 +139,7 @@ impl FlowDirector {
         regs.set(Register::Fdirfree, field::fdirfree::FREE.put((self.capacity - self.filters) as u32));
     }
 
-    /// To be called when FDIRHKEY or FDIRSKEY changed.
+    /// MUST be called when FDIRHKEY or FDIRSKEY has changed.
     pub fn keys_changed(&mut self, regs: &RegisterFile) {
         let (bucket, signature) = (regs.get(Register::Fdirhkey), regs.get(Register::Fdirskey));
         for (position, table) in self.tables.iter_mut().enumerate() {
@@ -153,12 +153,12 @@ impl FlowDirector {
         }
     }
 
-    /// To be called when one of the mask registers changed.
+    /// MUST be called when a mask register has changed.
     pub fn masks_changed(&mut self, regs: &RegisterFile) {
         self.masks = Masks::of(regs);
     }
 
-    /// A write to FDIRCMD: it is carried out at once and reads back with command 0. True if the table has become nearly full.
+    /// Executes a write to FDIRCMD at once. The register then reads back with command 0. True if the table has become nearly full.
     pub fn write_command(&mut self, regs: &mut RegisterFile, value: u32) -> bool {
         use field::fdircmd::*;
         let name = regs.get(Register::Fdirhash);
@@ -199,7 +199,7 @@ impl FlowDirector {
             return false;
         }
         let control = regs.get(Register::Fdirctrl);
-        // The limit counts pairs of filters; a longer list still works, and says so in the descriptors of its frames.
+        // The unit of the limit is two filters. A longer list still works, but descriptors report a match with a filter beyond the limit.
         let too_long = list.len() > field::fdirctrl::MAX_LENGTH.get(control) as usize * 2;
         list.push(Filter { id, command, flow, too_long });
         let length = list.len() as u32;
@@ -224,7 +224,7 @@ impl FlowDirector {
         count(regs, Register::Fdirustat, field::fdirustat::REMOVED);
     }
 
-    /// Looks a frame up and counts it as match or miss.
+    /// Looks a frame up and counts a match or a miss.
     pub fn find(&self, regs: &mut RegisterFile, frame: &[u8], parsed: &Parsed) -> Found {
         if !self.on || parsed.network == Network::Other {
             return Found::default();
@@ -263,8 +263,9 @@ impl FlowDirector {
     }
 }
 
-/// The hash of a folded flow (kind, pool and VLAN in the upper word), 16 bits; 15 of them are used. The key's lower half picks shifts of
-/// one arrangement of the flow's words, its upper half of another; the very first shift sees no VLAN.
+/// The hash of a folded flow (kind, pool and VLAN in the upper word): 16 bits, of which 15 are used. The key's lower half selects shifts of
+/// one arrangement of the flow's words, and the upper half selects shifts of another. The first shift of the lower half does not include
+/// the VLAN.
 fn hash(key: u32, folded: u64) -> u32 {
     let (flow, common) = ((folded >> 32) as u32, folded as u32);
     let high = common ^ flow ^ flow >> 16;
@@ -280,8 +281,8 @@ fn hash(key: u32, folded: u64) -> u32 {
 
 fn count(regs: &mut RegisterFile, register: Register, part: crate::registers::Field) {
     let old = regs.get(register);
-    let most = part.get(part.ones());
-    regs.set(register, (old & !part.ones()) | part.put((part.get(old) + 1).min(most)));
+    let value_max = part.get(part.ones());
+    regs.set(register, (old & !part.ones()) | part.put((part.get(old) + 1).min(value_max)));
 }
 
 fn count_failure(regs: &mut RegisterFile, part: crate::registers::Field) {
@@ -318,8 +319,8 @@ fn flow_of(frame: &[u8], parsed: &Parsed, flexible_at: usize) -> Flow {
     }
 }
 
-/// The flow that the driver has put into FDIRIPSA and its neighbours for a command. Addresses stand there with the first byte lowest, as do
-/// the flexible bytes; ports and VLAN tag as numbers.
+/// The flow in FDIRIPSA and the following registers, for a command. Addresses and flexible bytes have their first byte lowest; ports and
+/// VLAN tag are numbers.
 fn flow_in_registers(regs: &RegisterFile, command: u32) -> Flow {
     let ports = regs.get(Register::Fdirport);
     let other = regs.get(Register::Fdirvlan);
@@ -348,13 +349,13 @@ impl Flow {
             vlan: self.vlan & masks.vlan,
             source: and(self.source, if ipv6 { masks.source_ipv6 } else { [masks.source_ipv4, 0, 0, 0] }),
             destination: and(self.destination, if ipv6 { masks.destination_ipv6 } else { [masks.destination_ipv4, 0, 0, 0] }),
-            // Without the protocol its ports mean nothing.
+            // Ports are compared only if the protocol is compared, too.
             ports: if masks.kind & 3 == 0 { 0 } else { self.ports & ports },
             flexible: self.flexible & masks.flexible,
         }
     }
 
-    /// Kind and VLAN in the upper word, everything else laid over each other in the lower one.
+    /// Kind and VLAN in the upper word, everything else XORed together in the lower one.
     fn folded(&self) -> u64 {
         let own = u64::from(self.kind) << 16 | u64::from(self.vlan);
         let common = self.source.iter().chain(&self.destination).fold(self.ports ^ u32::from(self.flexible) << 16, |sum, word| sum ^ word);
@@ -367,7 +368,7 @@ impl Masks {
         use field::fdirm::*;
         let general = regs.get(Register::Fdirm);
         let keep = |masked: bool, bits: u16| if masked { 0 } else { bits };
-        // Port masks are written with the bits of each half in reverse.
+        // In the port masks the bits of each half are reversed.
         let ports = |register: Register| {
             let value = regs.get(register);
             !(u32::from((value as u16).reverse_bits()) << 16 | u32::from(((value >> 16) as u16).reverse_bits()))

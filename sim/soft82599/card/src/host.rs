@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What the card needs from the world: guest memory, interrupts and a wire.
+//! The card's interface to its environment: guest memory, interrupts and a wire.
 
-/// Time on the card's own clock, which may run slower than the wall's or be stepped by a test.
+/// Time on the card's own clock, which may run slower than real time or be stepped by a test.
 pub type Nanoseconds = u64;
 
-/// An access to guest memory that is not there (or not writable). The transfer had no effect beyond bytes before the hole.
+/// An access to guest memory that is unmapped (or not writable). Bytes before the unmapped part may have been transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaFault {
     pub address: u64,
@@ -14,19 +14,19 @@ pub struct DmaFault {
 pub trait Host {
     /// Copies from guest memory.
     fn dma_read(&mut self, address: u64, into: &mut [u8]) -> Result<(), DmaFault>;
-    /// Copies to guest memory, in no promised order.
+    /// Copies to guest memory, in no guaranteed order.
     fn dma_write(&mut self, address: u64, from: &[u8]) -> Result<(), DmaFault>;
-    /// Stores 8 bytes, aligned, in one piece and after everything stored before: whoever reads them sees that too (release order).
+    /// Stores 8 aligned bytes atomically with release order: a reader that sees them also sees all earlier stores.
     fn dma_publish_u64(&mut self, address: u64, value: u64) -> Result<(), DmaFault>;
     /// The same for 4 bytes.
     fn dma_publish_u32(&mut self, address: u64, value: u32) -> Result<(), DmaFault>;
 
     /// Sends the message of an MSI-X vector (or, with plain MSI, the only one: vector 0).
     fn message(&mut self, vector: u8);
-    /// Sets the level of the INTx line. Called on changes only.
+    /// Sets the level of the INTx line. Only called on changes.
     fn line(&mut self, asserted: bool);
 
-    /// False while the wire cannot take a frame. The card then holds its transmit queues until `Card::wire_ready`.
+    /// False while the wire cannot take a frame. The card then stops its transmit queues until `Card::wire_ready`.
     fn wire_has_room(&mut self) -> bool;
     /// Sends one frame, given in parts, without its CRC.
     fn send(&mut self, parts: &[&[u8]]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
-//! The driver moves clock and data by hand through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. We watch
-//! its edges as 24C02-like slaves do: start, address, byte number, then bytes in, or a repeated start and bytes out. What is at which
-//! address and what it holds is in sfp_module.rs.
+//! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. The model reacts
+//! to the edges like a 24C02 slave: a start, the address, the byte number, and then either bytes to write, or a repeated start and bytes to
+//! read. The slaves and their contents are in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;
@@ -11,9 +11,9 @@ use crate::sfp_module::Slaves;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Taking in a byte: what it will mean.
+    /// Receiving a byte; `Meaning` gives its use.
     Receiving(Meaning),
-    /// Giving a byte out.
+    /// Sending a byte.
     Sending,
 }
 
@@ -26,10 +26,10 @@ enum Meaning {
 
 pub struct Bus {
     pub slaves: Slaves,
-    /// Who was addressed: an index into `slaves`.
+    /// The addressed slave: an index into `slaves`.
     slave: usize,
     state: State,
-    /// Clock pulses of the current byte, the ninth being the acknowledgement.
+    /// Clock pulses of the current byte; the ninth is the acknowledgement.
     bits: u8,
     shift: u8,
     pointer: u8,
@@ -43,11 +43,12 @@ impl Bus {
         Self { slaves, slave: 0, state: State::Idle, bits: 0, shift: 0, pointer: 0, pulls_low: false, clock: true, data: true }
     }
 
-    /// The driver wrote I2CCTL; the result is the register with the wires as they now are.
+    /// The driver wrote I2CCTL. Returns the register with the current state of the wires.
     pub fn write(&mut self, value: u32) -> u32 {
         let (clock, out) = (CLOCK_OUT.is_set(value), DATA_OUT.is_set(value));
         let (old_clock, old_data) = (self.clock, self.data);
-        // A write may move both wires; the clock is taken to move first when it falls and last when it rises, as hold times demand.
+        // A write may change both wires. A falling clock is assumed to change before the data wire, and a rising clock after it, as hold
+        // times require.
         if old_clock && !clock {
             self.falling_edge();
         }
@@ -67,7 +68,7 @@ impl Bus {
         self.read(value)
     }
 
-    /// I2CCTL as it reads: what was driven, and the wires.
+    /// The value of I2CCTL: the driven bits and the state of the wires.
     pub fn read(&self, driven: u32) -> u32 {
         let driven = driven & (CLOCK_OUT.ones() | DATA_OUT.ones());
         let data = DATA_OUT.is_set(driven) && !self.pulls_low;
@@ -99,7 +100,7 @@ impl Bus {
             State::Sending => {
                 self.bits += 1;
                 if self.bits == 9 && data {
-                    // No acknowledgement: the driver wants no more.
+                    // No acknowledgement: the driver ends the transfer.
                     self.state = State::Idle;
                 }
             }
@@ -218,18 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_can_be_read_and_only_at_its_address() {
+    fn every_byte_can_be_read_only_at_its_address() {
         let identity = identity_page("0001");
         let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
         for (number, &byte) in identity.iter().enumerate() {
             assert_eq!(driver.read_byte(0xA0, number as u8), Some(byte), "byte {number}");
         }
-        assert_eq!(driver.read_byte(0xF0, 0), None, "nobody lives at another address");
+        assert_eq!(driver.read_byte(0xF0, 0), None, "no slave has another address");
         assert_eq!(driver.read_byte(0xA0, 0), Some(3), "and the bus is free again afterwards");
     }
 
     #[test]
-    fn sequential_reads_go_on_while_acknowledged() {
+    fn sequential_reads_continue_while_acknowledged() {
         let identity = identity_page("0001");
         let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
         driver.start();
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_its_own_bytes_and_only_some_can_be_written() {
+    fn each_address_has_its_own_bytes_and_only_some_are_writable() {
         let mut driver = Driver { bus: Bus::new(Slaves::new("0001")), value: 0 };
         let mut write = |device, number, byte| {
             driver.start();
@@ -251,8 +252,8 @@ mod tests {
             let back = driver.read_byte(device, number);
             (taken, back)
         };
-        assert_eq!(write(IDENTITY, 0, 0x55), (true, Some(3)), "acknowledged and forgotten");
-        assert_eq!(write(DIAGNOSTICS, 200, 0x55), (true, Some(0x55)), "the user's own bytes");
+        assert_eq!(write(IDENTITY, 0, 0x55), (true, Some(3)), "acknowledged and ignored");
+        assert_eq!(write(DIAGNOSTICS, 200, 0x55), (true, Some(0x55)), "the user area");
         assert_eq!(write(SENSOR, 0x20, 90), (true, Some(90)), "the sensor's limit");
         assert_eq!(write(0x50, 0, 1), (false, None));
     }

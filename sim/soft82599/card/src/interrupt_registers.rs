@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The interrupt registers as a driver reads and writes them (datasheet 8.2.3.5): causes, masks, auto-clear, moderation, vectors.
+//! The interrupt registers as seen by a driver (datasheet 8.2.3.5): causes, masks, auto-clear, moderation, vectors.
 //!
-//! What they do to messages and to the line is in interrupts.rs.
+//! Their effect on messages and on the line is in interrupts.rs.
 
 use crate::host::{Host, Nanoseconds};
 use crate::interrupts::{eiame, immediate, msix, ones, Interrupts, NO_VECTOR, QUEUE_BITS};
 use crate::moderation::VECTORS;
 use crate::registers::{field, Register, RegisterFile};
 
-/// What stays to be cleared by reading EICR when GPIE.other_clear_disable keeps the queues' causes.
+/// The causes that are cleared by a read of EICR when GPIE.other_clear_disable protects the queues' causes.
 const CLEARED_BY_READING: u32 = 0x3FFF_0000;
 
 impl Interrupts {
-    /// EICR as a driver reads it through EICS: without side effects.
+    /// EICR as read through EICS: without side effects.
     pub fn causes(&self) -> u32 {
         let bits = (self.queue_causes as u32 & QUEUE_BITS) | self.other_causes;
         bits | field::eicr::OTHER.put(u32::from(self.other_causes & self.other_mask != 0))
@@ -20,7 +20,7 @@ impl Interrupts {
 
     pub fn read_eicr(&mut self, regs: &RegisterFile, host: &mut impl Host) -> u32 {
         let causes = self.causes();
-        // Against its name, the bit keeps the queues' causes and lets the others be cleared (8.2.3.5.18).
+        // Despite its name, the bit keeps the queues' causes and lets the others be cleared (8.2.3.5.18).
         let keep_queues = field::gpie::OTHER_CLEAR_DISABLE.is_set(regs.get(Register::Gpie));
         self.clear_causes(regs, host, if keep_queues { CLEARED_BY_READING } else { u32::MAX });
         causes
@@ -43,12 +43,12 @@ impl Interrupts {
         if msix(regs) {
             for vector in ones(queues) {
                 if self.other_requested & self.others_of(vector) == 0 {
-                    self.moderation.forget(vector);
+                    self.moderation.cancel(vector);
                 }
             }
         } else if !self.single_active() {
             self.single_requested = false;
-            self.moderation.forget(0);
+            self.moderation.cancel(0);
             self.set_line(host, false);
         }
     }

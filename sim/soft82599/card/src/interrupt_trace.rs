@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What the card did to its guest's attention: each message with its time on the card's own clock, its causes, and how long moderation
-//! held it back; and each write to EITR, so that it is known which interval held when.
+//! A trace of the card's interrupts: each message with its time on the card's own clock, its causes, and the time that moderation held it
+//! back. Each write to EITR is recorded too, so the interval in force is known at any time.
 //!
-//! Off until somebody asks, because it costs memory. It is bounded: when it is full, what comes is counted and not kept, so that the
-//! distances between entries that are there are true ones. Resets of the card do not touch it.
+//! The trace is off by default, because it costs memory. It is bounded: when it is full, further entries are counted but not kept. So no
+//! entries are missing between the kept ones. Resets of the card do not affect it.
 
 use crate::host::Nanoseconds;
 use crate::moderation::VECTORS;
 use std::collections::VecDeque;
 
-/// What led to a message, counted since the vector's last one.
+/// Causes of a message, counted since the previous message of its vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// Frames written to receive rings.
@@ -18,16 +18,16 @@ pub struct Causes {
     pub transmit: u32,
     /// Writes to EICS.
     pub software: u32,
-    /// Bits of EICR's upper half that this message told.
+    /// Bits of EICR's upper half that this message reported.
     pub other: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// `held`: from the moment at which it would have gone without moderation.
+    /// `held`: the delay caused by moderation.
     Message { causes: Causes, held: Nanoseconds },
-    /// EITR was written. `counter`: what the write set the running counter to, if it did. The first entries of a trace tell in the same way
-    /// what held when it was started; vectors that it does not name had an interval of 0.
+    /// EITR was written. `counter`: the new value of the running counter, if the write set it. The first entries of a trace report the
+    /// intervals in force at its start in the same way. Vectors without such an entry had an interval of 0.
     Interval { interval: Nanoseconds, counter: Option<Nanoseconds> },
 }
 
@@ -40,7 +40,7 @@ pub struct Entry {
 
 pub struct InterruptTrace {
     on: bool,
-    most: usize,
+    entries_max: usize,
     entries: VecDeque<Entry>,
     lost: u64,
     since: [Causes; VECTORS],
@@ -48,30 +48,30 @@ pub struct InterruptTrace {
 
 impl InterruptTrace {
     pub fn new() -> Self {
-        Self { on: false, most: 0, entries: VecDeque::new(), lost: 0, since: [Causes::default(); VECTORS] }
+        Self { on: false, entries_max: 0, entries: VecDeque::new(), lost: 0, since: [Causes::default(); VECTORS] }
     }
 
-    /// Forgets what there is and keeps up to `most` entries from here on.
-    pub fn start(&mut self, most: usize) {
-        *self = Self { on: true, most, ..Self::new() };
+    /// Clears the trace and keeps up to `entries_max` entries from here on.
+    pub fn start(&mut self, entries_max: usize) {
+        *self = Self { on: true, entries_max, ..Self::new() };
     }
-    /// What was kept stays readable.
+    /// Stops the trace. The kept entries can still be taken.
     pub fn stop(&mut self) {
         self.on = false;
     }
     pub fn is_on(&self) -> bool {
         self.on
     }
-    /// Entries that found no room since the start.
+    /// Entries that did not fit since the start.
     pub fn lost(&self) -> u64 {
         self.lost
     }
     pub fn waiting(&self) -> usize {
         self.entries.len()
     }
-    /// Takes the oldest entries, at most so many.
-    pub fn take(&mut self, most: usize) -> impl Iterator<Item = Entry> + '_ {
-        let count = most.min(self.entries.len());
+    /// Takes the oldest entries, at most `entries_max`.
+    pub fn take(&mut self, entries_max: usize) -> impl Iterator<Item = Entry> + '_ {
+        let count = entries_max.min(self.entries.len());
         self.entries.drain(..count)
     }
 
@@ -82,7 +82,7 @@ impl InterruptTrace {
         }
     }
 
-    /// `other`: the bits of EICR's upper half that it tells.
+    /// `other`: the bits of EICR's upper half that it reports.
     pub(crate) fn message(&mut self, at: Nanoseconds, vector: u8, held: Nanoseconds, other: u32) {
         if self.on {
             let causes = Causes { other, ..std::mem::take(&mut self.since[usize::from(vector)]) };
@@ -90,7 +90,7 @@ impl InterruptTrace {
         }
     }
 
-    /// The only interrupt there is without MSI-X, which tells all causes.
+    /// The only interrupt without MSI-X. It reports all causes.
     pub(crate) fn single_message(&mut self, at: Nanoseconds, held: Nanoseconds, other: u32) {
         let all = std::mem::replace(&mut self.since, [Causes::default(); VECTORS]);
         let sum = |part: fn(&Causes) -> u32| all.iter().map(part).fold(0, u32::saturating_add);
@@ -105,7 +105,7 @@ impl InterruptTrace {
     }
 
     fn keep(&mut self, entry: Entry) {
-        if self.entries.len() < self.most {
+        if self.entries.len() < self.entries_max {
             self.entries.push_back(entry);
         } else {
             self.lost += 1;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From causes to messages: EICR, masks, vectors, moderation (datasheet 7.3, 8.2.3.5).
 //!
-//! A queue's event is looked up in IVAR. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the vector is the cause: bit v of 64
-//! whose lowest 16 are also EICR's. Everything else (link change and so on) is a cause in EICR's upper half and goes to a vector of
-//! IVAR_MISC, which has one for the TCP timer and one for the rest. Without MSI-X, IVAR gives one of EICR's 16 queue bits and every cause
-//! goes out on one interrupt, moderated by EITR 0: as a message (MSI) for each new cause, or on the INTx line, which stays up as long as
-//! any enabled cause does.
+//! IVAR maps a queue's event to a cause. With MSI-X (GPIE.multiple_msix) IVAR gives a vector, and the cause is the vector's bit, one of 64.
+//! The lowest 16 of these bits are also in EICR. Other events (link change and so on) are causes in EICR's upper half. IVAR_MISC maps them
+//! to two vectors: one for the TCP timer and one for the rest. Without MSI-X, IVAR gives one of EICR's 16 queue bits, and all causes share
+//! one interrupt, moderated by EITR 0. This interrupt is either a message (MSI) for each new cause, or the INTx line, which stays asserted
+//! while an enabled cause is set.
 //!
-//! A message is a write over the bus: without bus mastering none goes, and what was to be said waits. The INTx line stays down while the
-//! configuration space turns it off, or turns MSI or MSI-X on. interrupt_registers.rs has the registers of all this.
+//! A message is a write over the bus: without bus mastering none is sent, and the request stays pending. The INTx line stays deasserted
+//! while the configuration space disables it, or enables MSI or MSI-X. interrupt_registers.rs has the registers.
 //!
-//! An interrupt goes out when a cause arises, or when a mask is lifted from a cause that stands. Sending it may clear causes (EIAC; always
-//! for vectors from 16 on) and masks (EIAM with GPIE.eiame). When it may go is moderation's business (moderation.rs); causes that software
-//! sets go at once if GPIE.eimen says so. A cause that is not cleared automatically stays, and brings no second message until the driver
-//! clears it: a driver that forgets EIAC hears of each queue once, here as on the card.
+//! An interrupt is sent when a cause is set, or when a set cause is unmasked. Sending it may clear causes (EIAC; always for vectors from 16
+//! on) and set masks (EIAM with GPIE.eiame). Moderation may delay it (moderation.rs); causes set by software are sent at once if GPIE.eimen
+//! is set. A cause that is not cleared automatically stays set, and causes no second message until the driver clears it. So a driver that
+//! does not use EIAC gets only one message per queue until it clears the cause, as on a real card.
 //!
-//! Without GPIE.eiame, reading or clearing causes in EICR masks those that EIAM names, and setting them in EICS lifts their masks. That
-//! EICS does so, and that a write masks only the bits that it clears, is how the 82598's datasheet (3.5.4.1) reads; the 82599's is shorter.
+//! Without GPIE.eiame, reading or clearing causes in EICR sets the masks that EIAM names, and setting causes in EICS clears these masks.
+//! Two points are from the 82598's datasheet (3.5.4.1), because the 82599's is shorter: the effect of EICS, and that a write masks only the
+//! bits that it clears.
 
 use crate::faults::Trigger;
 use crate::host::{Host, Nanoseconds};
@@ -27,22 +28,22 @@ use crate::registers::{field, Register, RegisterFile};
 const QUEUES: usize = 128;
 pub(crate) const NO_VECTOR: u8 = u8::MAX;
 
-/// What the configuration space lets through.
+/// The interrupts that the configuration space allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     pub messages: bool,
     pub line: bool,
 }
 
-/// When a queue's vector would look at what waits to be written back.
+/// The time at which a queue's vector checks for waiting write-backs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Over,
     At(Nanoseconds),
-    /// The vector has no interval, or the queue no vector.
+    /// The vector has no interval, or the queue has no vector.
     Never,
 }
-/// GPIE.rsc_delay counts in so many nanoseconds (10 and 1 Gb/s).
+/// Unit of GPIE.rsc_delay in nanoseconds (10 and 1 Gb/s).
 const RSC_DELAY_STEP: Nanoseconds = 4_000;
 
 pub struct Interrupts {
@@ -50,15 +51,15 @@ pub struct Interrupts {
     pub(crate) queue_causes: u64,
     pub(crate) queue_mask: u64,
     pub(crate) queue_auto_mask: u64,
-    /// Causes with a place of their own in EICR, bits 16 to 30.
+    /// Causes with their own bits in EICR, bits 16 to 30.
     pub(crate) other_causes: u32,
     pub(crate) other_mask: u32,
-    /// Bit v: vector v has something to say that no message has said yet; the same for the other causes, by cause.
+    /// Bit v: vector v has causes that no message has reported yet. `other_requested`: the same for the other causes, by cause.
     pub(crate) requested: u64,
     pub(crate) other_requested: u32,
-    /// Without MSI-X: the single interrupt has something to say.
+    /// Without MSI-X: the single interrupt has unreported causes.
     pub(crate) single_requested: bool,
-    /// Some enabled cause stands and its time has come; `line_shown` is what the bus sees of it.
+    /// An enabled cause is set and its delay has ended; `line_shown` is the level on the bus.
     pub(crate) line: bool,
     pub(crate) line_shown: bool,
     pub(crate) gates: Gates,
@@ -68,7 +69,7 @@ pub struct Interrupts {
     pub(crate) tcp_timer_vector: u8,
     pub(crate) moderation: Moderation,
     pub(crate) messages: [u64; VECTORS],
-    /// Messages that a fault on demand swallows: which, of which vector.
+    /// Messages that a fault on demand drops, and their vector.
     pub(crate) lost: Trigger,
     pub(crate) lost_vector: Option<u8>,
     pub(crate) trace: InterruptTrace,
@@ -117,9 +118,9 @@ impl Interrupts {
         &mut self.trace
     }
 
-    /// Begins a trace with the intervals that hold now.
-    pub fn start_trace(&mut self, now: Nanoseconds, most: usize) {
-        self.trace.start(most);
+    /// Begins a trace with the intervals in force.
+    pub fn start_trace(&mut self, now: Nanoseconds, entries_max: usize) {
+        self.trace.start(entries_max);
         for vector in 0..VECTORS {
             let interval = self.moderation.interval(vector);
             if interval != 0 {
@@ -132,7 +133,7 @@ impl Interrupts {
         self.lost = trigger;
         self.lost_vector = vector;
     }
-    /// What is lost, in words.
+    /// Describes which messages are lost.
     pub fn loss(&self) -> String {
         match self.lost_vector {
             Some(vector) => format!("vector {vector} {}", self.lost),
@@ -140,7 +141,7 @@ impl Interrupts {
         }
     }
     fn lose_message(&mut self, vector: u8) -> bool {
-        self.lost_vector.is_none_or(|of| of == vector) && self.lost.strikes()
+        self.lost_vector.is_none_or(|of| of == vector) && self.lost.selects()
     }
 
     /// Messages sent so far, by vector.
@@ -156,8 +157,8 @@ impl Interrupts {
         }
     }
 
-    /// Until when segments that come to a queue from now on may be coalesced (7.11, 7.3.2.1): until the interval of its vector is over,
-    /// but at least for GPIE.rsc_delay. None if the queue has no vector or its interval is not longer than that delay.
+    /// The time until which segments that arrive on a queue may be coalesced (7.11, 7.3.2.1): the end of the interval of the queue's
+    /// vector, but at least GPIE.rsc_delay from now. None if the queue has no vector or its interval is not longer than that delay.
     pub fn coalescing_ends(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Option<Nanoseconds> {
         let vector = match self.receive_vector[queue] {
             NO_VECTOR => return None,
@@ -176,12 +177,12 @@ impl Interrupts {
         }
     }
 
-    /// A frame came that asks for attention at once (low-latency interrupt).
+    /// A frame arrived that requests a low-latency interrupt.
     pub fn low_latency_event(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, queue: usize) {
         let vector = self.receive_vector[queue];
         if vector != NO_VECTOR {
             self.trace.caused(vector, |causes| &mut causes.receive);
-            self.moderation.urge(if msix(regs) { vector } else { 0 });
+            self.moderation.mark_urgent(if msix(regs) { vector } else { 0 });
             let again = self.requested & (1 << vector);
             self.raise_queue_causes(regs, host, now, 1 << vector, false);
             self.request(regs, host, now, again & self.queue_mask, false);
@@ -192,7 +193,7 @@ impl Interrupts {
         self.raise_other_causes(regs, host, now, causes, false);
     }
 
-    /// `immediate`: without regard to moderation.
+    /// `immediate`: without moderation.
     pub(crate) fn raise_other_causes(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, causes: u32, immediate: bool) {
         let fresh = causes & !self.other_causes;
         self.other_causes |= causes;
@@ -214,7 +215,7 @@ impl Interrupts {
         }
     }
 
-    /// Which of EICR's upper bits go to a vector.
+    /// The bits of EICR's upper half that are mapped to a vector.
     pub(crate) fn others_of(&self, vector: u8) -> u32 {
         let timer = if self.tcp_timer_vector == vector { TCP_TIMER } else { 0 };
         let rest = if self.other_vector == vector { !TCP_TIMER } else { 0 };
@@ -242,22 +243,22 @@ impl Interrupts {
         }
     }
 
-    /// Sends the message of an MSI-X vector if it has one to send, now or when its interval is over.
+    /// Sends the pending message of an MSI-X vector, now or when its interval ends.
     pub(crate) fn deliver_vector(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, vector: u8, immediate: bool) {
         let bit = 1u64 << vector;
         let queue = self.requested & self.queue_causes & self.queue_mask & bit != 0;
         let mine = self.other_causes & self.other_mask & self.others_of(vector);
         let other = self.other_requested & mine != 0;
         if !(queue || other) {
-            return self.moderation.forget(vector);
+            return self.moderation.cancel(vector);
         }
         if !self.gates.messages || (!immediate && self.moderation.holds_back(now, vector)) {
             return;
         }
-        let told = if other { mine } else { 0 };
+        let reported = if other { mine } else { 0 };
         self.messages[usize::from(vector)] += 1;
         let held = self.moderation.sent(now, vector);
-        self.trace.message(now, vector, held, told);
+        self.trace.message(now, vector, held, reported);
         if !self.lose_message(vector) {
             host.message(vector);
         }
@@ -273,19 +274,19 @@ impl Interrupts {
             }
         }
         if other {
-            self.other_requested &= !told;
-            self.other_causes &= !(told & auto_clear);
+            self.other_requested &= !reported;
+            self.other_causes &= !(reported & auto_clear);
             if auto_mask {
-                self.other_mask &= !(told & regs.get(Register::Eiam));
+                self.other_mask &= !(reported & regs.get(Register::Eiam));
             }
         }
     }
 
-    /// Without MSI-X: the line follows the causes; a message (MSI) goes out for something new.
+    /// Without MSI-X: the line follows the causes; a message (MSI) is sent for a new cause.
     pub(crate) fn deliver_single(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, immediate: bool) {
         if !self.single_active() {
             self.single_requested = false;
-            self.moderation.forget(0);
+            self.moderation.cancel(0);
             return self.set_line(host, false);
         }
         let shut = !self.gates.messages && !self.gates.line;
@@ -317,7 +318,7 @@ impl Interrupts {
         }
     }
 
-    /// The INTx line as it would be, whatever the configuration space lets through of it.
+    /// The level of the INTx line before the gates of the configuration space.
     pub fn line(&self) -> bool {
         self.line
     }
@@ -338,7 +339,7 @@ impl Interrupts {
         }
     }
 
-    /// When the vector of a transmit queue ends its interval, which also writes back what waits (TXDCTL, TDWBAL).
+    /// The end of the interval of a transmit queue's vector. Waiting descriptors are written back then (TXDCTL, TDWBAL).
     pub fn transmit_expiry(&self, regs: &RegisterFile, now: Nanoseconds, queue: usize) -> Expiry {
         let vector = match self.transmit_vector[queue] {
             NO_VECTOR => return Expiry::Never,
@@ -379,12 +380,12 @@ pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// GPIE.eimen: what EICS raises does not wait for moderation.
+/// GPIE.eimen: causes set by EICS are not moderated.
 pub(crate) fn immediate(regs: &RegisterFile) -> bool {
     field::gpie::EIMEN.is_set(regs.get(Register::Gpie))
 }
 
-/// GPIE.eiame: EIAM masks causes when their message goes; otherwise when they are read or cleared.
+/// GPIE.eiame: EIAM masks causes when their message is sent; otherwise when they are read or cleared.
 pub(crate) fn eiame(regs: &RegisterFile) -> bool {
     field::gpie::EIAME.is_set(regs.get(Register::Gpie))
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Which frames the card takes in: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
+//! The L2 filters: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The unicast filters are kept as a sorted list of the valid ones, made anew when a driver changes one; so a frame costs a few
-//! comparisons, not one for each of the 128 places. Pause frames and other MAC control frames (802.3 clause 31) are dealt with before: they
-//! end in the MAC unless MFLCN says that they go on.
+//! The valid unicast filters are kept as a sorted list, rebuilt when a driver changes one. So a frame costs a few comparisons instead of
+//! 128. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN passes
+//! them on.
 
 use crate::registers::{field, Register, RegisterFile};
 
 pub struct L2Filter {
-    /// Address, first byte lowest, and the pools that it feeds; sorted by address.
+    /// Address, first byte lowest, and its pools; sorted by address.
     addresses: Vec<(u64, u64)>,
 }
 
-/// Why a frame was taken in; the receive descriptor tells part of it.
+/// The reason why a frame was accepted. The receive descriptor reports part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// By its address, which feeds these pools.
+    /// By an exact address, which selects these pools.
     Exact(u64),
     /// By the multicast table: the descriptor's non_unicast ("passed inexact filter") bit is set.
     Hash,
@@ -30,7 +30,7 @@ impl L2Filter {
         Self { addresses: Vec::new() }
     }
 
-    /// To be called after a change of RAL, RAH or MPSAR.
+    /// MUST be called after a change of RAL, RAH or MPSAR.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.addresses.clear();
         for i in 0..Register::Rah.info().count as usize {
@@ -42,7 +42,7 @@ impl L2Filter {
             }
         }
         self.addresses.sort_unstable();
-        // An address that stands in several places feeds the pools of all.
+        // If several filters have the same address, it selects the pools of all of them.
         self.addresses.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 |= if same { later.1 } else { 0 };
@@ -54,7 +54,7 @@ impl L2Filter {
         self.addresses.binary_search_by_key(&address, |entry| entry.0).ok().map(|at| self.addresses[at].1)
     }
 
-    /// `frame` must have at least the 14 bytes of an Ethernet header.
+    /// `frame` MUST have at least the 14 bytes of an Ethernet header.
     pub fn accepts(&self, regs: &RegisterFile, frame: &[u8], vlan: Option<u16>) -> Option<Accepted> {
         if let Some(tag) = vlan {
             if !vlan_accepted(regs, tag) {
@@ -88,7 +88,7 @@ fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
     }
 }
 
-/// Twelve bits out of the address's last two bytes (8.2.3.7.3): offset 0 takes the highest.
+/// Twelve bits of the address's last two bytes (8.2.3.7.3): offset 0 selects the highest.
 fn multicast_hash(offset: u32, byte4: u8, byte5: u8) -> u16 {
     let shift = [4, 3, 2, 0][offset as usize & 3];
     (u16::from_le_bytes([byte4, byte5]) >> shift) & 0xFFF
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_its_own_address_and_nobody_elses() {
+    fn only_the_own_address_passes_the_exact_filter() {
         let mut regs = RegisterFile::new();
         regs.set_at(Register::Ral, 5, u32::from_le_bytes([2, 1, 2, 3]));
         regs.set_at(Register::Rah, 5, u32::from(u16::from_le_bytes([4, 5])) | field::rah::VALID.ones());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn multicast_table_is_indexed_as_the_offset_says() {
+    fn the_offset_selects_the_bits_of_the_multicast_hash() {
         let mut regs = RegisterFile::new();
         let filter = L2Filter::new();
         let group = to([0x01, 0x00, 0x5E, 0x12, 0x34, 0x56]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn vlan_table_counts_only_when_enabled() {
+    fn the_vlan_table_only_applies_when_enabled() {
         let mut regs = RegisterFile::new();
         regs.set(Register::Fctrl, field::fctrl::BROADCAST_ACCEPT.ones());
         let filter = L2Filter::new();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_every_address_of_a_full_table_and_adds_up_its_pools() {
+    fn a_full_table_finds_every_address_and_unites_its_pools() {
         let mut regs = RegisterFile::new();
         let address = |i: usize| [2, 0, (i * 7) as u8, (i * 31) as u8, 0, i as u8 / 2];
         for i in 0..128 {

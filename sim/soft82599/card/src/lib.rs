@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The Intel 82599 as a value.
+//! A model of the Intel 82599.
 //!
-//! A driver sees a card as registers, rings in its own memory and interrupts. This crate is just that: `Card` takes register accesses and
-//! frames, and answers through the `Host` trait, which gives it the guest's memory, interrupts and the wire. It does no I/O, reads no clock
-//! (every call brings the time with it) and starts no thread, so the same card runs behind QEMU, under a test's clock and under a fuzzer.
-//! Nothing a guest writes may make it panic, loop without end or grow without bound.
+//! For a driver, a card consists of registers, rings in the driver's memory, and interrupts. This crate models exactly that: `Card` takes
+//! register accesses and frames, and uses the `Host` trait for the guest's memory, interrupts and the wire. It does no I/O, reads no clock
+//! (every call carries the time) and starts no thread. So the same code runs behind QEMU, with a test's clock and in a fuzzer. No write of
+//! a guest may make it panic, loop forever or grow without bound.
 //!
-//! Where to look: `register_actions.rs` takes a register access to the block it belongs to; each other file is one block of the card and
-//! opens with what that block does and where the datasheet (Intel 331520) describes it.
+//! `register_actions.rs` passes a register access to its block. Each other file is one block of the card and begins with its function and
+//! its sections of the datasheet (Intel 331520).
 
 mod access_counters;
 mod bus;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The link: up when there is a peer, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
+//! The link: up when a peer is connected, our laser is on and the link is not being restarted (datasheet 3.7.4, 4.6.4, 8.2.3.22).
 //!
-//! A restart by AUTOC, a link reset or a function level reset takes the link down; it comes back after a while on the card's clock. A
-//! software reset leaves it as it is, which is why drivers prefer that one while the link is up. Each change sets LINKS and raises
-//! EICR.lsc. Frames pass in neither direction while it is down.
+//! A restart by AUTOC, a link reset or a function level reset takes the link down. The link comes up again after a delay on the card's
+//! clock. A software reset keeps the link, so drivers prefer it while the link is up. Each change sets LINKS and raises EICR.lsc. No frames
+//! pass while the link is down.
 //!
-//! AUTOC.force_link_up gives a link without anybody at the other end, as tests of the loopback in the MAC need it (HLREG0.loopback). Pin 3
-//! of ESDP turns the laser off: the other end then sees no light and says so, which takes our end down, too.
+//! AUTOC.force_link_up gives a link without a peer, for tests of the loopback in the MAC (HLREG0.loopback). Pin 3 of ESDP turns the laser
+//! off: the peer then reports the loss of light, and that takes down our end of the link, too.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};
 
-/// From a restart to the link being up; real 10G serial links need some milliseconds, too.
+/// Time from a restart to the link being up. Real 10G serial links need some milliseconds, too.
 const TRAINING: Nanoseconds = 5_000_000;
 const SPEED_10G: u32 = 3;
 const SPEED_1G: u32 = 2;
 
 pub struct Link {
-    /// There is somebody at the other end.
+    /// A peer is connected.
     peer: bool,
     laser: bool,
     forced: bool,
@@ -42,9 +42,9 @@ impl Link {
         self.laser
     }
 
-    // Those that follow return true if the link's state changed at once.
+    // The following functions return true if the link's state changed at once.
 
-    /// Somebody plugged or pulled the cable.
+    /// The cable was plugged in or pulled.
     pub fn set_peer(&mut self, regs: &mut RegisterFile, now: Nanoseconds, peer: bool) -> bool {
         self.peer = peer;
         self.light_changed(regs, now)
@@ -82,10 +82,11 @@ impl Link {
         }
     }
 
-    /// Negotiation starts anew.
+    /// Restarts the negotiation.
     pub fn restart(&mut self, regs: &mut RegisterFile, now: Nanoseconds) -> bool {
         let mode = field::autoc::LINK_MODE.get(regs.get(Register::Autoc));
-        // Negotiating modes (backplane) leave state 0; drivers toggle into one of them to see that the restart has begun.
+        // In modes that negotiate (backplane), the state is not 0 after a restart. Drivers switch to such a mode to check that the restart
+        // has begun.
         let negotiating = mode & 4 != 0;
         regs.set(Register::Anlp1, field::anlp1::AN_STATE.put(if negotiating { 8 } else { 0 }));
         self.training_until = (self.peer && self.laser).then_some(now + TRAINING);
@@ -115,7 +116,7 @@ impl Link {
         changed
     }
 
-    /// Writes LINKS and what else tells the link's state; also to be called after the registers were reset.
+    /// Writes LINKS and the other registers that show the link's state. MUST also be called after a reset of the registers.
     pub fn show(&self, regs: &mut RegisterFile) {
         use field::links::*;
         let (mut links, mut pcs) = (0, 0);
@@ -134,7 +135,7 @@ impl Link {
         regs.set(Register::Status, status | field::status::LINK_UP.put(u32::from(self.up)));
     }
 
-    /// LINKS as it is read, which forgets that the link was lost in between.
+    /// The value of LINKS. Reading clears the latched link loss.
     pub fn read_links(&mut self, regs: &mut RegisterFile) -> u32 {
         let links = regs.get(Register::Links);
         self.lost = false;

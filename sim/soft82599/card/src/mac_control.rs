@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Frames from one MAC to another, which end there: pause frames (IEEE 802.3 annex 31B), those by priority (802.1Qbb), and whatever else
-//! has their type.
+//! MAC control frames, which are consumed by the MAC: pause frames (IEEE 802.3 annex 31B), priority pause frames (802.1Qbb), and any other
+//! frame of their type.
 
 use crate::host::Nanoseconds;
 
@@ -13,19 +13,19 @@ pub const TYPE_AT: usize = 12;
 const OPCODE_AT: usize = 14;
 const TIMES_AT: usize = 16;
 const FRAME_BYTES: usize = 60;
-/// Pause times count in 512 bit times, at 10 Gb/s 51.2 ns; as tenths of a nanosecond.
+/// The unit of pause times, 512 bit times (51.2 ns at 10 Gb/s), in tenths of a nanosecond.
 const QUANTUM_TENTHS: u64 = 512;
 
-/// So many quanta of a pause frame.
+/// The duration of `count` quanta of a pause frame.
 pub fn quanta(count: u32) -> Nanoseconds {
     u64::from(count) * QUANTUM_TENTHS / 10
 }
 
-/// What a MAC control frame says. Times are quanta; 0 ends a pause.
+/// A parsed MAC control frame. Times are quanta; 0 ends a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MacControl {
     Pause(u16),
-    /// For the classes whose bit is set in the first number.
+    /// Applies only to the classes whose bit is set in the first number.
     PriorityPause(u16, [u16; CLASSES]),
     Other,
 }
@@ -44,7 +44,7 @@ pub fn parse(frame: &[u8]) -> Option<MacControl> {
     })
 }
 
-/// A pause for all (`class` None) or for one class.
+/// A pause for all classes (`class` None) or for one.
 pub(crate) fn pause_frame(source: [u8; 6], class: Option<usize>, time: u16) -> [u8; FRAME_BYTES] {
     let mut frame = [0; FRAME_BYTES];
     let mut put = |at: usize, word: u16| frame[at..at + 2].copy_from_slice(&word.to_be_bytes());
@@ -70,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_is_what_is_read() {
+    fn a_built_frame_is_parsed_as_built() {
         assert_eq!(parse(&pause_frame([2; 6], None, 0x1234)), Some(MacControl::Pause(0x1234)));
         let times = [0, 0, 0, 7, 0, 0, 0, 0];
         assert_eq!(parse(&pause_frame([2; 6], Some(3), 7)), Some(MacControl::PriorityPause(8, times)));
     }
 
     #[test]
-    fn other_frames_and_stumps_are_no_pauses() {
+    fn other_and_truncated_frames_are_no_pauses() {
         let whole = pause_frame([2; 6], None, 1);
         let mut elsewhere = whole;
         elsewhere[5] = 2;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Interrupt moderation (datasheet 7.3.2.1, 8.2.3.5.12): how long each vector keeps silent after a message.
+//! Interrupt moderation (datasheet 7.3.2.1, 8.2.3.5.12): the minimum interval between the messages of each vector.
 //!
-//! Each vector has a counter of 2 us steps. A message loads it with the interval from EITR, it counts down to zero and stays there, and
-//! until then the vector's next message waits. So the interval counts from the last message, whatever becomes of the causes meanwhile, and
-//! the first message after a longer pause goes at once.
+//! Each vector has a counter of 2 us steps. A message loads the counter with the interval from EITR. The counter counts down to zero and
+//! stays there. The vector's next message waits until the counter is zero. So the interval counts from the last message, independent of the
+//! causes, and the first message after a longer pause is sent at once.
 //!
-//! A write to EITR changes the interval that the next message will load. The counter that is running goes on, unless the write brings a
-//! new value for it (counter_write_disable clear): zero lets a waiting message go at once. The step is 2 us at 10 and at 1 Gb/s, the two
-//! speeds of this card. Two doubts: whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us), and the phase
-//! of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
+//! A write to EITR changes the interval that the next message loads. The running counter continues, unless the write has a new value for it
+//! (counter_write_disable clear): zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of this card.
+//! Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The other is the
+//! phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
 //!
-//! Low-latency interrupts (7.3.2.2) go without regard to the interval. If EITR.lli_moderation says so each costs one of the vector's
-//! credits, of which GPIE.lli_interval gives one every so many 4 us, up to as many as the field holds; without credit it waits for the next
-//! one, or for the interval's end if that is sooner. Doubts: that no moderation at all applies with a lli_interval of 0, and that such a
-//! message loads the interval like every other.
+//! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each costs one of the vector's credits. One credit
+//! is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the interrupt waits for the next credit
+//! or for the interval's end, whichever is first. Two points are in doubt: that a lli_interval of 0 means no moderation, and that a
+//! low-latency message loads the interval like any other.
 //!
-//! Waiting vectors lie in a heap by their time, each at most once, so a frame's cost does not depend on how many are waiting. A message
-//! that goes early leaves its entry behind; when its time comes nothing is found to be done.
+//! Waiting vectors are in a heap ordered by time, each at most once, so a frame's cost does not depend on the number of waiting vectors. A
+//! message that is sent early leaves its heap entry behind. When that entry becomes due, it has no effect.
 
 use crate::host::Nanoseconds;
 use crate::registers::field;
@@ -27,22 +27,22 @@ pub const VECTORS: usize = 64;
 const STEP: Nanoseconds = 2_000;
 /// EITR shows the upper seven of the counter's nine bits.
 const HIDDEN_BITS: u32 = 2;
-/// GPIE.lli_interval counts these.
+/// Unit of GPIE.lli_interval.
 const CREDIT_STEP: Nanoseconds = 4_000;
-const MOST_CREDITS: u64 = field::eitr::LLI_CREDIT.get(u32::MAX) as u64;
+const CREDITS_MAX: u64 = field::eitr::LLI_CREDIT.get(u32::MAX) as u64;
 const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 pub struct Moderation {
     interval: [Nanoseconds; VECTORS],
     silent_until: [Nanoseconds; VECTORS],
     timers: BinaryHeap<Reverse<(Nanoseconds, u8)>>,
-    /// When vector v's entry in the heap is due; NEVER if it has none.
+    /// Due time of vector v's entry in the heap; NEVER if it has none.
     scheduled: [Nanoseconds; VECTORS],
-    /// Bit v: what vector v has to say is of low latency.
+    /// Bit v: the pending message of vector v is low-latency.
     urgent: u64,
-    /// Bit v: that costs credits.
+    /// Bit v: low-latency messages of vector v cost credits.
     needs_credit: u64,
-    /// As of `credits_at`, which moves in steps of `credit_interval` (0: no credits are needed).
+    /// Credits at the time `credits_at`, which advances in steps of `credit_interval` (0: no credits are needed).
     credits: [u64; VECTORS],
     credits_at: [Nanoseconds; VECTORS],
     credit_interval: Nanoseconds,
@@ -68,7 +68,7 @@ impl Moderation {
         }
     }
 
-    /// True if the vector's message has to wait. It is then reported by `take_due` when its time has come.
+    /// True if the vector's message must wait. `take_due` then reports the vector at the right time.
     pub fn holds_back(&mut self, now: Nanoseconds, vector: u8) -> bool {
         let mut until = self.silent_until[usize::from(vector)];
         if now >= until {
@@ -89,30 +89,30 @@ impl Moderation {
         true
     }
 
-    /// A message goes: the counter starts anew. Returns how long it was held back.
+    /// A message is sent: the counter restarts. Returns the time for which the message was held back.
     pub fn sent(&mut self, now: Nanoseconds, vector: u8) -> Nanoseconds {
         let v = usize::from(vector);
         self.silent_until[v] = now + self.interval[v];
         let held = if self.held >> vector & 1 != 0 { now - self.held_since[v] } else { 0 };
-        self.forget(vector);
+        self.cancel(vector);
         held
     }
 
-    /// What waited is no longer wanted: masked or cleared.
-    pub fn forget(&mut self, vector: u8) {
+    /// The pending message is no longer needed: its cause was masked or cleared.
+    pub fn cancel(&mut self, vector: u8) {
         self.held &= !(1 << vector);
         self.urgent &= !(1 << vector);
     }
 
-    /// What the vector has to say, now or until it is said, is of low latency.
-    pub fn urge(&mut self, vector: u8) {
+    /// The vector's pending or next message is low-latency.
+    pub fn mark_urgent(&mut self, vector: u8) {
         self.urgent |= 1 << vector;
     }
 
     fn schedule(&mut self, at: Nanoseconds, vector: u8) {
         let v = usize::from(vector);
         if at >= self.scheduled[v] {
-            return; // What is there comes no later and looks again.
+            return; // The existing entry is due no later, and the vector is checked again then.
         }
         if self.scheduled[v] != NEVER {
             self.timers.retain(|Reverse((_, other))| *other != vector);
@@ -123,14 +123,14 @@ impl Moderation {
 
     fn settle_credits(&mut self, now: Nanoseconds, v: usize) {
         if let Some(gained) = (now - self.credits_at[v]).checked_div(self.credit_interval) {
-            self.credits[v] = (self.credits[v] + gained).min(MOST_CREDITS);
+            self.credits[v] = (self.credits[v] + gained).min(CREDITS_MAX);
             self.credits_at[v] += gained * self.credit_interval;
         } else {
             self.credits_at[v] = now;
         }
     }
 
-    /// Err(when the next credit comes) if one is needed and there is none.
+    /// Err(time of the next credit) if a credit is needed and there is none.
     fn take_credit(&mut self, now: Nanoseconds, v: usize) -> Result<(), Nanoseconds> {
         if self.credit_interval == 0 || self.needs_credit >> v & 1 == 0 {
             return Ok(());
@@ -153,7 +153,7 @@ impl Moderation {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next vector whose silence has ended while something waited; none when all have been taken.
+    /// The next vector whose interval has ended while a message was waiting; none when all have been taken.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u8> {
         let Reverse((at, vector)) = *self.timers.peek()?;
         if at > now {
@@ -178,7 +178,7 @@ impl Moderation {
         self.held >> vector & 1 != 0
     }
 
-    /// A write to EITR. Some(counter in ns) if it set the counter, too: then a waiting vector wants to be looked at again.
+    /// Handles a write to EITR. Some(counter in ns) if it set the counter, too: then a waiting vector MUST be checked again.
     pub fn write(&mut self, now: Nanoseconds, vector: usize, value: u32) -> Option<Nanoseconds> {
         self.interval[vector] = u64::from(field::eitr::ITR_INTERVAL.get(value)) * STEP;
         self.needs_credit &= !(1 << vector);
@@ -193,7 +193,7 @@ impl Moderation {
         Some(counter)
     }
 
-    /// EITR as it reads: `kept` is what was written; counter and credits are alive and counter_write_disable reads as zero.
+    /// The value of EITR: `kept` is the written value; counter and credits are current, and counter_write_disable reads as zero.
     pub fn read(&mut self, now: Nanoseconds, vector: usize, kept: u32) -> u32 {
         use field::eitr::*;
         let steps = self.silent_until[vector].saturating_sub(now).div_ceil(STEP) as u32;

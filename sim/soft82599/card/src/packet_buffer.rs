@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The receive packet buffer: frames that came in and wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
+//! The receive packet buffer: frames that wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! It has a part for each traffic class, as long in bytes as RXPBSIZE says; without DCB all frames are of class 0. What the filters found
-//! out about a frame is kept with it. A frame whose queue has no descriptors stays at the front of its class and holds up the frames behind
-//! it, unless its queue drops (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond
+//! It has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The filters' results are
+//! kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames behind it, unless its
+//! queue is set to drop frames (SRRCTL.drop_enable, QDE). When a part is full, frames are lost and counted (RXMPC). When it fills beyond
 //! FCRTH, the card asks the peer to pause until it has drained below FCRTL (flow_control.rs).
 
 use std::collections::VecDeque;
 
 use crate::mac_control::CLASSES;
-/// What each frame takes beside its bytes, so that tiny ones are bounded, too.
+/// Overhead of each frame, so that the number of tiny frames is bounded, too.
 const OVERHEAD_BYTES: usize = 64;
-/// Emptied buffers kept for the next frames, so that a busy card allocates nothing.
-const MOST_SPARE: usize = 64;
+/// Empty buffers kept for reuse, so that a busy card allocates nothing.
+const SPARE_MAX: usize = 64;
 
 struct Class<Arrival> {
     frames: VecDeque<(Vec<u8>, Arrival)>,
@@ -43,12 +43,13 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().map(|class| class.frames.len()).sum()
     }
 
-    /// RXMEMWRAP: the highest of each class's four bits tells that it is empty; the wrap-arounds below are not modelled.
+    /// The value of RXMEMWRAP: each class has four bits, of which the highest is set if the class has no frames. The wrap counters in the
+    /// other bits are not modelled.
     pub fn emptiness(&self) -> u32 {
         self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
     }
 
-    /// False, and nothing kept, when there is no room.
+    /// Returns false and keeps nothing if there is no room.
     pub fn push(&mut self, class: usize, frame: &[u8], arrival: Arrival, capacity_bytes: usize) -> bool {
         let class = &mut self.classes[class];
         let size = frame.len() + OVERHEAD_BYTES;
@@ -69,7 +70,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         class.bytes -= entry.0.len() + OVERHEAD_BYTES;
         Some(entry)
     }
-    /// Puts back what `take` gave: it still has no descriptor.
+    /// Puts a frame from `take` back: it still has no descriptor.
     pub fn put_back(&mut self, class: usize, frame: Vec<u8>, arrival: Arrival) {
         let class = &mut self.classes[class];
         class.bytes += frame.len() + OVERHEAD_BYTES;
@@ -77,7 +78,7 @@ impl<Arrival> PacketBuffer<Arrival> {
     }
     /// Returns an emptied buffer for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
-        if self.spare.len() < MOST_SPARE {
+        if self.spare.len() < SPARE_MAX {
             self.spare.push(frame);
         }
     }
@@ -90,7 +91,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         }
     }
 
-    /// Applies a class's watermarks (bytes; high 0 means flow control is off). Some(new state) when it changed.
+    /// Applies a class's watermarks (bytes; high 0 means flow control is off). Some(new state) if it changed.
     pub fn update_pause(&mut self, class: usize, high: usize, low: usize) -> Option<bool> {
         let class = &mut self.classes[class];
         let paused = if high == 0 {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_bounded_in_bytes_and_keeps_the_order() {
+    fn the_buffer_is_bounded_in_bytes_and_keeps_the_order() {
         let mut buffer = PacketBuffer::new();
         let mut kept = 0u8;
         while buffer.push(0, &[kept; 100], u32::from(kept), 1000) {
@@ -139,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn pauses_between_its_watermarks() {
+    fn pauses_begin_and_end_at_the_watermarks() {
         let mut buffer = PacketBuffer::new();
         assert_eq!(buffer.update_pause(0, 300, 100), None);
         buffer.push(0, &[0; 300], (), 1000);
         assert_eq!(buffer.update_pause(0, 300, 100), Some(true));
-        assert_eq!(buffer.update_pause(1, 300, 100), None, "another class is not concerned");
+        assert_eq!(buffer.update_pause(1, 300, 100), None, "another class is not affected");
         let (frame, ()) = buffer.take(0).unwrap();
         buffer.push(0, &[0; 100], (), 1000);
         assert_eq!(buffer.update_pause(0, 300, 100), None, "still above the lower mark");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a frame is: the headers that filters, RSS, splitting, coalescing and checksum offload look at (datasheet 7.1.2, 7.1.10, 7.1.11).
+//! The frame parser: finds the headers for filters, RSS, header split, coalescing and checksum offload (datasheet 7.1.2, 7.1.10, 7.1.11).
 //!
-//! A frame is parsed once, when it comes in; everybody behind works with what was found. The parser stops quietly where a frame is too
-//! short for the header that it announces; what was found until then counts. It looks behind one VLAN tag (two in double VLAN mode), an
-//! LLC/SNAP header, IPv4 options, and IPv6 hop-by-hop and destination options. A routing header that still has to be followed ends the
-//! search, since the transport's checksum is made with an address that is inside it.
+//! A frame is parsed once, when it arrives; all later steps use the result. The parser stops silently where a frame is too short for the
+//! header that it announces, and keeps the results so far. It skips one VLAN tag (two in double VLAN mode), an LLC/SNAP header, IPv4
+//! options, and IPv6 hop-by-hop and destination options. A routing header with segments left ends the search, because the transport's
+//! checksum includes an address that is inside it.
 
 use crate::registers::{field, Register, RegisterFile};
 
@@ -25,30 +25,30 @@ pub enum Transport {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed {
-    /// Behind tags and LLC/SNAP.
+    /// The type behind tags and LLC/SNAP.
     pub ethertype: u16,
-    /// In double VLAN mode: the frame carries the outer tag.
+    /// In double VLAN mode: the frame has the outer tag.
     pub outer_tag: bool,
     /// Tag control information of the frame's (inner) VLAN tag, which begins at `tag_offset`.
     pub vlan: Option<u16>,
     pub tag_offset: usize,
     pub snap: bool,
-    /// What stands where the type would, if it is a length: of the data from `data_offset` on.
+    /// The type field if it is a length: the length of the data from `data_offset` on.
     pub length: Option<u16>,
     pub data_offset: usize,
     pub network: Network,
     pub network_offset: usize,
-    /// IPv4 options or IPv6 extension headers are there.
+    /// IPv4 options or IPv6 extension headers are present.
     pub network_extended: bool,
     pub fragment: bool,
     pub transport: Transport,
-    /// Where the IP header ends, whatever follows.
+    /// The end of the IP header, whatever follows.
     pub transport_offset: usize,
-    /// Bytes from the transport header to the end that the IP header tells (not the padding behind it).
+    /// Bytes from the transport header to the end of the datagram as given by the IP header (without padding).
     pub transport_length: usize,
 }
 
-/// The ethertypes that announce a tag: VLNCTRL's, and in double VLAN mode EXVET's in front of it.
+/// The ethertypes of tags. VLNCTRL gives that of the VLAN tag. In double VLAN mode EXVET gives that of the outer tag in front of it.
 #[derive(Clone, Copy, Debug)]
 pub struct TagTypes {
     pub vlan: u16,
@@ -74,12 +74,12 @@ impl Default for TagTypes {
 
 const TAG_BYTES: usize = 4;
 const LLC_SNAP: [u8; 6] = [0xAA, 0xAA, 0x03, 0, 0, 0];
-/// Up to here the type field is a length (IEEE 802.3, 3.2.6).
-const LARGEST_LENGTH: u16 = 1500;
+/// Up to this value the type field is a length (IEEE 802.3, 3.2.6).
+const LENGTH_MAX: u16 = 1500;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86DD;
-/// Extension headers behind which we still look; a frame with more counts as having no known transport.
-const MAX_EXTENSION_HEADERS: usize = 8;
+/// A frame with more extension headers has no known transport.
+const EXTENSION_HEADERS_MAX: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -98,7 +98,7 @@ fn transport_of(protocol: u8) -> Transport {
     }
 }
 
-/// `frame` must have at least the 14 bytes of an Ethernet header.
+/// `frame` MUST have at least the 14 bytes of an Ethernet header.
 pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
     let mut parsed = Parsed {
         ethertype: be16(frame, 12),
@@ -123,14 +123,14 @@ pub fn parse(frame: &[u8], tags: TagTypes) -> Parsed {
         parsed.ethertype = be16(frame, 16);
         parsed.network_offset = 18;
     }
-    // In double VLAN mode an inner tag counts only behind an outer one.
+    // In double VLAN mode an inner tag is recognised only behind an outer one.
     if parsed.ethertype == tags.vlan && parsed.outer_tag == tags.outer.is_some() && longer(&parsed) {
         parsed.vlan = Some(be16(frame, parsed.network_offset));
         parsed.ethertype = be16(frame, parsed.network_offset + 2);
         parsed.network_offset += TAG_BYTES;
     }
     parsed.data_offset = parsed.network_offset;
-    if parsed.ethertype <= LARGEST_LENGTH {
+    if parsed.ethertype <= LENGTH_MAX {
         parsed.length = Some(parsed.ethertype);
     }
     if parsed.length.is_some() && frame[parsed.network_offset..].starts_with(&LLC_SNAP) {
@@ -177,7 +177,7 @@ fn parse_ipv6(frame: &[u8], parsed: &mut Parsed) {
     parsed.network = Network::Ipv6;
     let (mut next, mut offset) = (frame[at + 6], at + 40);
     parsed.transport_offset = offset;
-    for _ in 0..MAX_EXTENSION_HEADERS {
+    for _ in 0..EXTENSION_HEADERS_MAX {
         match next {
             HOP_BY_HOP | DESTINATION_OPTIONS | ROUTING if offset + 8 <= end => {
                 parsed.network_extended = true;
@@ -208,13 +208,13 @@ fn set_transport(frame: &[u8], parsed: &mut Parsed, protocol: u8, offset: usize,
         return;
     }
     let transport = transport_of(protocol);
-    let least = match transport {
+    let header_bytes_min = match transport {
         Transport::Tcp => 20,
         Transport::Udp => 8,
         Transport::Sctp => 12,
         Transport::Other => return,
     };
-    if length < least || frame.len() < offset + length {
+    if length < header_bytes_min || frame.len() < offset + length {
         return;
     }
     parsed.transport = transport;
@@ -230,7 +230,7 @@ impl Parsed {
             Network::Other => &[],
         }
     }
-    /// Source and destination port as they stand in the frame; zeros if there is no transport that we know.
+    /// Source and destination port in network order; zeros if the transport is unknown.
     pub fn ports(&self, frame: &[u8]) -> [u8; 4] {
         match self.transport {
             Transport::Other => [0; 4],
@@ -240,7 +240,7 @@ impl Parsed {
             }
         }
     }
-    /// Where the TCP header ends, if there is one and it lies inside the segment.
+    /// The end of the TCP header, if there is one and it lies inside the segment.
     pub fn tcp_end(&self, frame: &[u8]) -> Option<usize> {
         if self.transport != Transport::Tcp {
             return None;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_tcp_behind_options_and_before_padding() {
+    fn tcp_is_found_behind_options_and_before_padding() {
         let mut frame = ipv4(7, 0, 6, 20);
         frame.extend([0; 9]);
         let parsed = parse(&frame, TagTypes::default());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_behind_a_snap_header_and_both_tags() {
+    fn a_snap_header_and_both_tags_are_skipped() {
         let plain = ipv4(5, 0, 17, 40);
         let inner = [0x81, 0x00, 0x60, 0x07];
         let outer = [0x88, 0xA8, 0x20, 0x09];
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_still_to_be_followed_hides_the_transport() {
+    fn a_routing_header_with_segments_left_hides_the_transport() {
         let mut frame = vec![0u8; 12];
         frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 28, 43, 64]);
         frame.extend([1; 32]);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_of_a_frame_makes_it_read_beyond_the_end() {
+    fn a_truncated_frame_is_never_read_beyond_its_end() {
         let mut long = vec![0u8; 12];
         long.extend([0x81, 0x00, 0x20, 0x05, 0x86, 0xDD, 0x60, 0, 0, 0, 0, 44, 0, 64]);
         long.extend([1; 32]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Virtualisation without virtual functions: which pools a frame is for (datasheet 7.1.2.2, 7.10.3).
+//! Virtualisation without virtual functions: the pools of a frame (datasheet 7.1.2.2, 7.10.3).
 //!
-//! With VT_CTL.enable the queues are shared out to pools, each with addresses (MPSAR), VLANs (VLVF, VLVFB) and kinds of frames (VMOLR) of
-//! its own; drivers use them for devices stacked on the card (macvlan). A frame goes to every pool that wants it, or, if none does, to the
-//! default pool. Virtual functions (mailboxes, spoof checks, mirroring, local switching) are not modelled.
+//! With VT_CTL.enable the queues are divided into pools. Each pool has its own addresses (MPSAR), VLANs (VLVF, VLVFB) and kinds of frames
+//! (VMOLR). Drivers use them for devices stacked on the card (macvlan). A frame goes to every pool that accepts it, or to the default pool
+//! if none does. Virtual functions (mailboxes, spoof checks, mirroring, local switching) are not modelled.
 
 use crate::l2_filter::Accepted;
 use crate::parse::Parsed;
@@ -13,7 +13,7 @@ pub const POOLS: usize = 64;
 
 pub struct Pools {
     enabled: bool,
-    /// VLAN and its pools, of the filters that are on.
+    /// VLAN and its pools, for the enabled filters.
     vlans: Vec<(u16, u64)>,
     untagged: u64,
     multicast_table: u64,
@@ -37,7 +37,7 @@ impl Pools {
         }
     }
 
-    /// To be called when VT_CTL, VMOLR, VLVF, VLVFB or VFRE changed.
+    /// MUST be called when VT_CTL, VMOLR, VLVF, VLVFB or VFRE has changed.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.enabled = field::vt_ctl::ENABLE.is_set(regs.get(Register::VtCtl));
         let set = |flag: crate::registers::Field| {
@@ -64,7 +64,7 @@ impl Pools {
         self.enabled
     }
 
-    /// The pools that a frame goes to; none if nobody wants it.
+    /// The pools of a frame; 0 if no pool accepts it.
     pub fn of(&self, regs: &RegisterFile, frame: &[u8], parsed: &Parsed, accepted: Accepted) -> u64 {
         let by_address = match accepted {
             Accepted::Exact(pools) => pools,
@@ -87,7 +87,7 @@ impl Pools {
         }
         pools &= self.receiving;
         if !field::vt_ctl::REPLICATE.is_set(control) {
-            // Without replication only the first pool gets it.
+            // Without replication only the first pool gets the frame.
             pools &= pools.wrapping_neg();
         }
         pools

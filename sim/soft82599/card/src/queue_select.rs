@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Which queue a frame goes to (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
+//! Queue selection for received frames (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
 //!
-//! The first that fits decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority says), flow director.
-//! What none of them takes goes by MRQC's mode: to a queue of its pool (VMDq) or traffic class (DCB), spread in there by RSS as far as the
-//! mode has room for it. Filters are made ready for comparing when a driver changes a register; a frame costs a comparison for each filter
-//! that is on.
+//! The first match decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority gives), flow director.
+//! For other frames MRQC's mode decides: the queues are those of the frame's pool (VMDq) or traffic class (DCB), and RSS selects one of
+//! them if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per
+//! enabled filter.
 
 use crate::flow_director::{FlowDirector, Found};
 use crate::parse::{Network, Parsed, Transport};
@@ -14,7 +14,7 @@ use crate::rss::{Hash, Rss};
 pub struct QueueSelect {
     pub rss: Rss,
     pub flow_director: FlowDirector,
-    /// Best priority first; of the same priority, lowest number first.
+    /// Highest priority first; within a priority, lowest number first.
     five_tuples: Vec<FiveTuple>,
     ethertypes: Vec<Ethertype>,
     syn: Option<Syn>,
@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter over a frame's flow (see `flow_bits`): the bits that count, and what they have to be.
+/// One filter over a frame's flow (see `flow_bits`): mask and value.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -57,7 +57,7 @@ struct Syn {
     first: bool,
 }
 
-/// MRQC.mode (8.2.3.7.12): how many bits of the queue's number are pool, class and RSS index.
+/// MRQC.mode (8.2.3.7.12): the numbers of bits for pool, class and RSS index in the queue number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spread {
     rss: bool,
@@ -74,7 +74,7 @@ struct Classes {
 }
 
 impl Spread {
-    /// None for a mode that does not exist.
+    /// None: the mode does not exist.
     fn of(mode: u32) -> Option<Self> {
         let classes = |count, queues| Some(Classes { count, queues });
         Some(match mode {
@@ -94,7 +94,7 @@ impl Spread {
     }
 }
 
-/// MRQC's mode is one that exists.
+/// True if MRQC's mode exists.
 pub fn mode_exists(mode: u32) -> bool {
     Spread::of(mode).is_some()
 }
@@ -107,7 +107,7 @@ const DESTINATION_PORT_SHIFT: u32 = 80;
 const PROTOCOL_SHIFT: u32 = 96;
 const HAS_PORTS: u128 = 1 << 127;
 
-/// Addresses and ports with the first byte lowest, as the filters' registers hold them, and the protocol as FTQF names it.
+/// Addresses and ports with the first byte lowest, like the filters' registers, and the protocol as FTQF encodes it.
 fn flow_bits(frame: &[u8], parsed: &Parsed) -> u128 {
     let addresses = parsed.addresses(frame);
     let word = |at: usize| u128::from(u32::from_le_bytes([addresses[at], addresses[at + 1], addresses[at + 2], addresses[at + 3]]));
@@ -201,14 +201,14 @@ impl QueueSelect {
         }
     }
 
-    /// To be called when SAQF, DAQF, SDPQF, FTQF or L34TIMIR changed.
+    /// MUST be called when SAQF, DAQF, SDPQF, FTQF or L34TIMIR has changed.
     pub fn update_five_tuples(&mut self, regs: &RegisterFile) {
         self.five_tuples.clear();
         self.five_tuples.extend((0..128).filter_map(|i| FiveTuple::of(regs, i)));
         self.five_tuples.sort_by_key(|filter| std::cmp::Reverse(filter.priority));
     }
 
-    /// To be called when ETQF, ETQS, SYNQF or MRQC changed.
+    /// MUST be called when ETQF, ETQS, SYNQF or MRQC has changed.
     pub fn update(&mut self, regs: &RegisterFile) {
         self.ethertypes.clear();
         self.ethertypes.extend((0..8).filter_map(|i| Ethertype::of(regs, i)));
@@ -219,14 +219,14 @@ impl QueueSelect {
         self.spread = Spread::of(field::mrqc::MODE.get(regs.get(Register::Mrqc))).unwrap_or_default();
     }
 
-    /// To be called when an entry of RETA changed.
+    /// MUST be called when an entry of RETA has changed.
     pub fn update_redirection(&mut self, regs: &RegisterFile, index: usize) {
         for (entry, byte) in self.redirection[4 * index..4 * index + 4].iter_mut().zip(regs.get_at(Register::Reta, index).to_le_bytes()) {
             *entry = byte & 15;
         }
     }
 
-    /// `pool`: where virtualisation has put the frame, if it is on.
+    /// `pool`: the frame's pool, if virtualisation is on.
     pub fn choose(&mut self, regs: &mut RegisterFile, frame: &[u8], parsed: &Parsed, pool: Option<usize>) -> Choice {
         let hash = if self.spread.rss { self.rss.hash(regs, frame, parsed) } else { Hash::default() };
         let class = self.class_of(regs, parsed);
@@ -272,7 +272,7 @@ impl QueueSelect {
             .find(|filter| flow & filter.mask == filter.value && (filter.pool.is_none() || pool.is_none() || filter.pool == pool))
     }
 
-    /// The traffic class: of the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
+    /// The traffic class: from the VLAN tag's priority (an untagged frame has priority 0); always 0 without DCB.
     fn class_of(&self, regs: &RegisterFile, parsed: &Parsed) -> usize {
         let Some(classes) = self.spread.classes else { return 0 };
         let priority = parsed.vlan.unwrap_or(0) >> 13;
@@ -302,7 +302,7 @@ fn is_syn(frame: &[u8], parsed: &Parsed) -> bool {
     parsed.transport == Transport::Tcp && frame[parsed.transport_offset + 13] & SYN != 0
 }
 
-/// IMIRVP: frames of a VLAN priority interrupt at once.
+/// IMIRVP: frames with a VLAN priority request a low-latency interrupt.
 fn urgent_by_priority(regs: &RegisterFile, parsed: &Parsed) -> bool {
     let rule = regs.get(Register::Imirvp);
     field::imirvp::PRIORITY_ENABLE.is_set(rule) && parsed.vlan.is_some_and(|tag| u32::from(tag >> 13) >= field::imirvp::PRIORITY.get(rule))
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_go_in_their_order() {
+    fn filters_apply_in_their_order() {
         let mut bench = Bench::new(1);
         let syn = {
             let mut frame = frame(6, (1000, 80), None);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn five_tuples_agree_with_comparing_field_by_field() {
+    fn five_tuple_filters_agree_with_comparing_fields() {
         let mut state = 7u64;
         let mut next = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One alarm for each of many queues: when the next is due costs one look, whatever the number of queues and of alarms.
+//! One timer for each of many queues. Finding the next due time costs one look-up, independent of the number of queues and timers.
 
 use crate::host::Nanoseconds;
 use std::cmp::Reverse;
@@ -9,17 +9,17 @@ use std::collections::BinaryHeap;
 pub struct QueueTimers {
     /// Each queue at most once.
     heap: BinaryHeap<Reverse<(Nanoseconds, u8)>>,
-    /// Bit q: queue q lies in the heap.
+    /// Bit q: queue q is in the heap.
     armed: u128,
 }
 
 impl QueueTimers {
-    /// Bit q: queue q waits for its alarm.
+    /// Bit q: the timer of queue q is armed.
     pub fn armed(&self) -> u128 {
         self.armed
     }
 
-    /// A queue that is armed already keeps its time.
+    /// A queue that is already armed keeps its time.
     pub fn arm(&mut self, queue: usize, at: Nanoseconds) {
         if self.armed >> queue & 1 == 0 {
             self.armed |= 1 << queue;
@@ -43,7 +43,7 @@ impl QueueTimers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next queue that is due, earliest first; it is no longer armed.
+    /// The next due queue, earliest first. It is no longer armed.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<usize> {
         let Reverse((at, queue)) = *self.heap.peek()?;
         if at > now {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_come_in_order_of_time_and_once() {
+    fn queues_become_due_once_in_order_of_time() {
         let mut timers = QueueTimers::default();
         for (queue, at) in [(127, 30), (0, 10), (5, 20), (0, 5)] {
             timers.arm(queue, at);

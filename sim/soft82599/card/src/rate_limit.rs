@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What DCB keeps for each transmit queue behind one set of registers, and the rate at which a queue may send (datasheet 7.7.2.3,
-//! 8.2.3.10).
+//! The DCB registers of all transmit queues, which drivers access through one register set, and the rate limit of a queue (datasheet
+//! 7.7.2.3, 8.2.3.10).
 //!
-//! RTTDQSEL names the queue that RTTDT1C, RTTBCNRC and their kin then speak of. RTTBCNRC gives a factor, in steps of 2^-14, by which a
-//! queue is slower than the link: after each frame it waits until the time has passed that the frame would have taken at its rate. A queue
-//! that was idle may catch up as much as RTTBCNRM's window holds, in KiB, and no more.
+//! RTTDQSEL selects the queue for RTTDT1C, RTTBCNRC and related registers. RTTBCNRC is the factor, in steps of 2^-14, by which a queue is
+//! slower than the link. After each frame the queue waits for the time that the frame takes at the queue's rate. A queue that was idle may
+//! exceed its rate until it has sent RTTBCNRM's window, in KiB.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -41,7 +41,7 @@ impl QueueSettings {
         field::rttbcnrc::RATE_ENABLE.is_set(self.rates[queue])
     }
 
-    /// How long a queue needs for so many bytes of frames; None if it may send as fast as the link.
+    /// The time that a queue needs for this many bytes of frames; None if its rate is not limited.
     pub fn time_for(&self, queue: usize, frames: u64, bytes: u64) -> Option<Nanoseconds> {
         let rate = self.rates[queue];
         let factor = u64::from(rate & (field::rttbcnrc::RATE_DECIMAL.ones() | field::rttbcnrc::RATE_INTEGER.ones()));
@@ -62,7 +62,7 @@ impl Card {
             entries[queue] = value & mask;
         }
         if place.register == Register::Rttbcnrc {
-            // What it owed at the old rate is forgiven.
+            // A waiting time that remains from the old rate is dropped.
             self.transmit_queues[queue].not_before = now;
             if self.rate_timers.armed() >> queue & 1 != 0 {
                 self.rate_timers.disarm(queue);
@@ -71,7 +71,7 @@ impl Card {
         }
     }
 
-    /// A queue has sent so many frames and bytes. True if it has to wait now.
+    /// Charges sent frames and bytes to a queue. True if it has to wait now.
     pub(crate) fn charge_rate(&mut self, now: Nanoseconds, index: usize, frames: u64, bytes: u64) -> bool {
         let Some(time) = self.queue_settings.time_for(index, frames, bytes) else { return false };
         let window = u64::from(field::rttbcnrm::VALUE.get(self.regs.get(Register::Rttbcnrm))) * 1024;

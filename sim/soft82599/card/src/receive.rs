@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive: from the wire through the MAC, the filters and the packet buffer into rings (datasheet 7.1, 4.6.7).
 //!
-//! The way of a frame: the MAC counts it and throws it away if it is too long; pause frames end there (flow_control.rs). It is parsed once
-//! (parse.rs). The L2 filters let it in (l2_filter.rs), virtualisation chooses its pools (pools.rs), and its queue and class are chosen
-//! (queue_select.rs). Then it goes straight to its ring if nobody of its class waits in front, or into the packet buffer
+//! The path of a frame: the MAC counts it, and drops it if it is too long or a pause frame (flow_control.rs). It is parsed once (parse.rs).
+//! The L2 filters accept it (l2_filter.rs), virtualisation selects its pools (pools.rs), and its queue and class are selected
+//! (queue_select.rs). It goes directly to its ring if no frame of its class is waiting, otherwise into the packet buffer
 //! (packet_buffer.rs). At its ring its checksums are checked (receive_checks.rs), and it is coalesced with others (rsc.rs) or written
 //! (receive_write.rs).
 //!
-//! A frame takes all its descriptors or none: if there are too few it waits in the packet buffer, or is dropped if its ring says so.
+//! A frame takes all its descriptors or none: if there are too few, it waits in the packet buffer, or is dropped if its ring is set to
+//! drop.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -23,14 +24,14 @@ use crate::receive_write::{Fill, Findings, Split, Trimmed};
 use crate::registers::{field, Register};
 use crate::report::Violation;
 
-/// The longest frame the card takes, CRC included (the packet buffer's limit is 15.5 KiB).
-const LONGEST_FRAME: usize = 15_872;
-const SHORTEST_FRAME: usize = 60;
+/// The longest frame that the card accepts, CRC included (the packet buffer's limit is 15.5 KiB).
+const FRAME_BYTES_MAX: usize = 15_872;
+const FRAME_BYTES_MIN: usize = 60;
 const STANDARD_FRAME: usize = 1_518;
 const CRC_BYTES: usize = 4;
 const TAG_BYTES: usize = 4;
 
-/// What the filters found out about a frame.
+/// The filters' results for a frame.
 #[derive(Clone, Copy)]
 pub struct Arrival {
     pub parsed: Parsed,
@@ -38,17 +39,17 @@ pub struct Arrival {
     pub choice: Choice,
 }
 
-/// Frames that were lost and that no register counts; no reset clears them, and tests that ask for every frame want to know.
+/// Lost frames that no register counts. No reset clears these counts; tests that account for every frame need them.
 #[derive(Clone, Copy, Default)]
 pub struct Unseen {
-    /// They came while there was no link.
+    /// Arrived while there was no link.
     pub without_link: u64,
-    /// They came while reception was off; or were waiting for a descriptor, for others to be joined with or for a late write-back, or were
-    /// counted by QPRDC and not read there, when the card was reset.
+    /// Arrived while reception was off, or were lost by a reset of the card: they waited for a descriptor, for coalescing or for a late
+    /// write-back, or the driver had not yet read QPRDC, which counted them.
     pub by_reset: u64,
-    /// They came for a queue that hangs on demand (beside QPRDC, if the queue drops).
+    /// Arrived for a queue that a fault on demand hangs. QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,
-    /// Sent frames that overran the packet buffer, since no room was left above its threshold (transmit_buffer.rs).
+    /// Sent frames that overran the packet buffer, because there was no room above its threshold (transmit_buffer.rs).
     pub by_overrun: u64,
 }
 
@@ -59,9 +60,9 @@ enum Outcome {
 }
 
 impl Card {
-    /// A frame came over the wire, without its CRC. Frames too short for the wire are padded, as their sender's card would have.
+    /// A frame arrived over the wire, without its CRC. Short frames are padded, as the sender's card would have done.
     pub fn receive(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8]) {
-        // In loopback the receiver listens to our own transmitter only.
+        // In loopback the receiver gets frames from our own transmitter only.
         if !field::hlreg0::LOOPBACK.is_set(self.regs.get(Register::Hlreg0)) {
             self.receive_from_mac(host, now, frame);
         }
@@ -72,8 +73,8 @@ impl Card {
             self.unseen.without_link += 1;
             return;
         }
-        if frame.len() < SHORTEST_FRAME {
-            let mut padded = [0u8; SHORTEST_FRAME];
+        if frame.len() < FRAME_BYTES_MIN {
+            let mut padded = [0u8; FRAME_BYTES_MIN];
             padded[..frame.len()].copy_from_slice(frame);
             return self.receive_padded(host, now, &padded);
         }
@@ -119,16 +120,16 @@ impl Card {
             STANDARD_FRAME
         };
         let tags = usize::from(parsed.vlan.is_some()) + usize::from(parsed.outer_tag);
-        (standard + tags * TAG_BYTES).min(LONGEST_FRAME)
+        (standard + tags * TAG_BYTES).min(FRAME_BYTES_MAX)
     }
 
-    /// HLREG0.rx_length_error_enable: a frame whose type field is a length that is not its own (8.2.3.22.8).
+    /// HLREG0.rx_length_error_enable: true if the type field is a length that differs from the frame's (8.2.3.22.8).
     fn has_length_error(&self, frame: &[u8], parsed: &Parsed) -> bool {
-        let Some(told) = parsed.length else { return false };
+        let Some(announced) = parsed.length else { return false };
         let enabled = field::hlreg0::RX_LENGTH_ERROR_ENABLE.is_set(self.regs.get(Register::Hlreg0));
         let data = frame.len() - parsed.data_offset;
-        // A frame of the smallest size may be padded.
-        enabled && (usize::from(told) > data || frame.len() > SHORTEST_FRAME && usize::from(told) != data)
+        // A frame of the minimum size may be padded.
+        enabled && (usize::from(announced) > data || frame.len() > FRAME_BYTES_MIN && usize::from(announced) != data)
     }
 
     fn receive_for(
@@ -143,7 +144,7 @@ impl Card {
         let choice = self.queue_select.choose(&mut self.regs, frame, parsed, pool);
         let arrival = Arrival { parsed: *parsed, accepted, choice };
         let class = choice.class;
-        // Straight to the ring while nobody waits in front.
+        // Directly to the ring if no frame of the class is waiting.
         if self.packet_buffer.class_is_empty(class) {
             match self.deliver(host, now, frame, &arrival) {
                 Outcome::Delivered | Outcome::Dropped => return,
@@ -158,7 +159,7 @@ impl Card {
         self.update_pause(host, now, class);
     }
 
-    /// Moves waiting frames into rings until those in front have to go on waiting.
+    /// Moves waiting frames into rings until the first frame of each class has to wait.
     pub(crate) fn drain_packet_buffer(&mut self, host: &mut impl Host, now: Nanoseconds) {
         for class in 0..CLASSES {
             if self.packet_buffer.class_is_empty(class) {
@@ -235,13 +236,13 @@ impl Card {
     }
 
     fn low_latency_event(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
-        // Behind late write-backs it is like any other.
+        // While write-backs are delayed, the event waits behind them like any other.
         if !self.faults.holds_event(now, Direction::Receive, index) {
             self.interrupts.low_latency_event(&self.regs, host, now, index);
         }
     }
 
-    /// A ring or buffer lies where no guest memory is: the frame is lost, and the driver hears of it.
+    /// A ring or buffer is not in guest memory: the frame is lost, and the fault is reported to the driver.
     pub(crate) fn receive_fault(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, fault: DmaFault) {
         self.report.add(Violation::DmaFault, || {
             format!("receive queue {index}: no guest memory at {:#x} for {} bytes", fault.address, fault.length)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Receive checksum offload: what the card says about a frame's checksums (datasheet 7.1.11).
+//! Receive checksum offload (datasheet 7.1.11).
 //!
-//! The IPv4 header's, TCP's and UDP's (over IPv4 and IPv6) and SCTP's CRC are checked in every frame that reaches a ring; no register turns
-//! that off, since the answer stands in each descriptor. A datagram without a checksum (UDP, zero) counts as not checked, as does what
-//! cannot be: fragments, frames cut short, and transports behind a route still to be followed. Of UDP fragments over IPv4 the card can give
-//! the sum of the bytes, from which the host makes the datagram's checksum (RXCSUM.ip_payload_checksum).
+//! The IPv4 header's checksum, TCP's and UDP's (over IPv4 and IPv6) and SCTP's CRC are checked in every frame that reaches a ring. No
+//! register disables that, because the result is part of each descriptor. A datagram without a checksum (UDP, zero) counts as not checked.
+//! So do fragments, truncated frames, and transports behind a routing header with segments left. For UDP fragments over IPv4 the card can
+//! report the sum of the bytes, from which the host computes the datagram's checksum (RXCSUM.ip_payload_checksum).
 
 use crate::checksum::{internet_checksum, pseudo_header, sctp_crc};
 use crate::parse::{Network, Parsed, Transport};

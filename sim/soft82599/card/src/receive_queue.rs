@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The 128 receive rings: their registers, and what a driver may do to them when (datasheet 4.6.7, 7.1.9, 8.2.3.8).
+//! The 128 receive rings: their registers, and the changes that are allowed in each state (datasheet 4.6.7, 7.1.9, 8.2.3.8).
 //!
-//! A ring's place, length, buffer sizes, form and coalescing are taken over when the queue is enabled and hold until it is disabled; a
-//! change in between is reported (rules.rs) and comes into force at the next enable. Dropping without descriptors, VLAN strip and DCA hints
-//! may change at any time. When a queue is disabled, open coalescings are written back and frames that wait for its descriptors are lost.
+//! Address, length, buffer sizes, form and coalescing of a ring are latched when the queue is enabled and stay until it is disabled. A
+//! change in between is reported (rules.rs) and takes effect at the next enable. The settings of VLAN strip, DCA, and dropping when there
+//! are no descriptors may change at any time. When a queue is disabled, open coalescings are written back and frames that wait for its
+//! descriptors are lost.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -18,13 +19,13 @@ pub const QUEUES: usize = 128;
 pub enum Form {
     Legacy,
     OneBuffer,
-    /// Headers apart where PSRTYPE says so.
+    /// The headers that PSRTYPE names go to the header buffer.
     Split,
-    /// Something always goes to the header buffer.
+    /// Some bytes always go to the header buffer.
     SplitAlways,
 }
 
-/// A ring as the registers describe it, in the form that each frame needs.
+/// A ring as configured by the registers, prepared for use by each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveQueue {
     pub base: u64,
@@ -40,15 +41,16 @@ pub struct ReceiveQueue {
     pub coalesce: Option<usize>,
     pub drop: bool,
     pub strip_vlan: bool,
-    /// QDE: drop whatever SRRCTL says.
+    /// QDE: the queue drops frames, even if SRRCTL does not enable that.
     always_drop: bool,
     hints: Hints,
-    /// Writes to memory that carried a hint.
+    /// Writes to memory that carried a DCA hint.
     pub hinted_writes: u64,
 }
 
-/// Direct cache access (7.5): which of the queue's writes name the CPU that will read them first, so that its cache can take them. There is
-/// no cache to be warmed here; the card counts what would have carried the hint, so that a driver's set-up can be seen to work.
+/// Direct cache access (7.5): the queue's writes that carry a hint. The hint names the CPU that will read the data first, so that this
+/// CPU's cache can load it. The model has no cache. It counts the writes that would carry the hint, so that a test can check a driver's
+/// configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Hints {
     descriptor: bool,
@@ -91,7 +93,7 @@ impl Default for ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// As the registers describe it now. Head, tail and whether it is enabled are the queue's own.
+    /// The ring as configured by the registers. Head, tail and the enabled state are kept.
     fn described(self, regs: &RegisterFile, index: usize) -> Self {
         let control = regs.get_at(Register::Srrctl, index);
         let form = match field::srrctl::DESCRIPTOR_TYPE.get(control) {
@@ -103,7 +105,7 @@ impl ReceiveQueue {
         let described = Self {
             base: u64::from(regs.get_at(Register::Rdbal, index)) | u64::from(regs.get_at(Register::Rdbah, index)) << 32,
             length: field::rdlen::LENGTH_128.get(regs.get_at(Register::Rdlen, index)) * 8,
-            // Size 0 is not defined; the smallest buffer keeps the filling finite.
+            // Size 0 is not defined. It is treated as the smallest buffer size, so that the loop that fills buffers ends.
             buffer_bytes: (field::srrctl::PACKET_BUFFER_KIB.get(control) as usize).max(1) * 1024,
             header_bytes: field::srrctl::HEADER_BUFFER_64.get(control) as usize * 64,
             form,
@@ -113,7 +115,7 @@ impl ReceiveQueue {
         Self { coalesce: crate::rsc::buffers_allowed(regs, index, &described).ok().flatten(), ..described }.refreshed(regs, index)
     }
 
-    /// With what may change while the queue runs.
+    /// The ring with the current values of the settings that may change while the queue runs.
     fn refreshed(self, regs: &RegisterFile, index: usize) -> Self {
         Self {
             drop: self.always_drop || field::srrctl::DROP_ENABLE.is_set(regs.get_at(Register::Srrctl, index)),
@@ -123,7 +125,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Counts the writes of a frame that went to memory.
+    /// Counts the hints of a frame's writes to memory.
     pub fn count_hints(&mut self, fill: &Fill) {
         let Hints { descriptor, header, payload } = self.hints;
         let writes = (usize::from(descriptor) + usize::from(payload)) * fill.descriptors() + usize::from(header && fill.has_header());
@@ -140,13 +142,13 @@ impl ReceiveQueue {
 }
 
 impl Card {
-    /// RDBAL, RDBAH, RDLEN, SRRCTL or RSCCTL of a queue has a new value.
+    /// RDBAL, RDBAH, RDLEN, SRRCTL or RSCCTL of a queue was written.
     pub(crate) fn ring_register_written(&mut self, index: usize) {
         let queue = &mut self.receive_queues[index];
         *queue = if queue.enabled { queue.refreshed(&self.regs, index) } else { queue.described(&self.regs, index) };
     }
 
-    /// DCA_RXCTRL of a queue, or DCA_CTRL, has a new value.
+    /// DCA_RXCTRL of a queue, or DCA_CTRL, was written.
     pub(crate) fn hints_written(&mut self, indexes: std::ops::Range<usize>) {
         for index in indexes {
             self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
@@ -200,17 +202,17 @@ impl Card {
             self.receive_queues[index] = described;
         } else if queue.enabled && !enable {
             self.close_coalescings_of(host, now, index);
-            self.faults.settle(host, Direction::Receive, index);
+            self.faults.flush_late(host, Direction::Receive, index);
         }
         self.receive_queues[index] = self.receive_queues[index].refreshed(&self.regs, index);
         self.receive_queues[index].enabled = enable;
         if queue.enabled && !enable {
-            // What waits for this queue is lost now, and what stands behind it goes on.
+            // Frames that wait for this queue are lost now, and the frames behind them continue.
             self.drain_packet_buffer(host, now);
         }
     }
 
-    /// QDE (8.2.3.27): written with its write bit, it sets one queue's dropping.
+    /// QDE (8.2.3.27): a write with the write bit set gives one queue's drop flag its new value.
     pub(crate) fn write_qde(&mut self, value: u32) {
         use field::qde::*;
         if WRITE.is_set(value) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! From a frame to descriptors and back to the driver (datasheet 7.1.5, 7.1.6, 7.1.10).
+//! Writes received frames to guest memory: from a frame to descriptors and back to the driver (datasheet 7.1.5, 7.1.6, 7.1.10).
 //!
-//! A frame is laid into the buffers of as many descriptors as it needs: whole, or with its headers in the header buffer of the first
-//! (header split). Then the descriptors are written back, in the ring's order, each in two halves of which the one with the done bit comes
-//! last and in release order. The last one tells what the card found out about the frame.
+//! A frame is written to the buffers of as many descriptors as it needs: whole, or with its headers in the first header buffer (header
+//! split). Then the descriptors are written back in ring order, each in two halves; the half with the done bit comes last and in release
+//! order. The last descriptor reports the filters' and checksum results of the frame.
 
 use crate::faults::{Direction, Faults};
 use crate::host::{DmaFault, Host, Nanoseconds};
@@ -16,12 +16,12 @@ use crate::registers::descriptor::{legacy_receive, receive_read, receive_write_b
 use crate::registers::{field, Register, RegisterFile, WideField};
 
 pub const DESCRIPTOR_BYTES: u64 = 16;
-/// Buffers that one frame can take: the longest frame in the smallest buffers, or the most that coalescing may be given.
-pub const MOST_PARTS: usize = 16;
+/// Buffers that one frame can take: the longest frame in the smallest buffers, or the largest limit of coalescing.
+pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A frame as it goes to memory: without its VLAN tag if the queue strips it, with the CRC if nobody strips that.
+/// A frame as written to memory: without its VLAN tag if the queue strips it, and with the CRC if the card does not strip that.
 pub struct Trimmed<'f> {
     pieces: [&'f [u8]; 2],
     crc: [u8; CRC_BYTES],
@@ -40,7 +40,7 @@ impl<'f> Trimmed<'f> {
     pub fn bytes(&self) -> usize {
         self.pieces[0].len() + self.pieces[1].len() + self.crc_bytes
     }
-    /// Where a place in the frame (behind the tag) lies in memory.
+    /// Converts an offset in the frame, behind the tag, to the offset in memory.
     pub fn offset(&self, in_frame: usize) -> usize {
         in_frame - if self.tag.is_some() { TAG_BYTES } else { 0 }
     }
@@ -64,19 +64,20 @@ impl<'f> Trimmed<'f> {
     }
 }
 
-/// Where a frame is cut for a ring that splits headers.
+/// The split of a frame between header buffer and packet buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Bytes that go to the header buffer.
     pub header_bytes: usize,
-    /// The header's length for the descriptor, and that the frame was cut behind it.
-    pub told: Option<usize>,
+    /// The header's length for the descriptor. If it is set, the frame was split behind the header.
+    pub header_length: Option<usize>,
     /// The header was too long for its buffer.
     overflow: bool,
 }
 
 impl Split {
-    /// PSRTYPE of the frame's pool names the headers behind which a frame is cut; the innermost one found counts.
+    /// `types`: PSRTYPE of the frame's pool, which names the headers behind which a frame may be split. The frame is split behind the
+    /// innermost of these headers that it has.
     pub fn of(frame: &[u8], parsed: &Parsed, trimmed: &Trimmed, queue: &ReceiveQueue, types: u32) -> Self {
         if !matches!(queue.form, Form::Split | Form::SplitAlways) {
             return Self::default();
@@ -87,7 +88,7 @@ impl Split {
         if end > queue.header_bytes {
             return Self { overflow: true, ..unsplit };
         }
-        Self { header_bytes: end, told: Some(end), overflow: false }
+        Self { header_bytes: end, header_length: Some(end), overflow: false }
     }
 }
 
@@ -117,23 +118,23 @@ struct Part {
 /// Buffers being filled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fill {
-    parts: [Part; MOST_PARTS],
+    parts: [Part; PARTS_MAX],
     count: usize,
-    /// The next free byte of the last buffer, and how many there are from there.
+    /// The next free byte of the last buffer, and the number of free bytes.
     address: u64,
     room: usize,
-    /// Where the frame's first byte lies.
+    /// The address of the frame's first byte.
     pub start: u64,
     split: Split,
 }
 
 impl Fill {
-    /// Nothing yet, for a frame that is to be cut so.
+    /// Empty, for a frame with this split.
     pub fn new(split: Split) -> Self {
         Self { split, ..Self::default() }
     }
 
-    /// Lays a whole frame into the ring's next descriptors. The caller has made sure that there are enough.
+    /// Writes a whole frame to the ring's next descriptors. The caller MUST have checked that there are enough.
     pub fn frame(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut frame: Trimmed) -> Result<(), DmaFault> {
         let header_buffer = self.take(host, queue)?;
         self.parts[0].starts = 1;
@@ -155,7 +156,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Lays more bytes behind what is there; `begins`: a new frame's.
+    /// Appends bytes behind the existing ones; `begins`: they begin a frame.
     pub fn append(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue, mut bytes: &[u8]) -> Result<(), DmaFault> {
         let mut begins = 1;
         while !bytes.is_empty() {
@@ -177,7 +178,7 @@ impl Fill {
         self.parts[self.count - 1].bytes += bytes as u16;
     }
 
-    /// Takes the ring's next descriptor; returns its header buffer.
+    /// Takes the ring's next descriptor. Returns its header buffer.
     fn take(&mut self, host: &mut impl Host, queue: &mut ReceiveQueue) -> Result<u64, DmaFault> {
         let index = queue.head;
         let at = queue.base.wrapping_add(u64::from(index) * DESCRIPTOR_BYTES);
@@ -188,7 +189,8 @@ impl Fill {
         let wanted = if matches!(queue.form, Form::Split | Form::SplitAlways) { 16 } else { 8 };
         host.dma_read(at, &mut bytes[..wanted])?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        // Bit 0 of an advanced descriptor's address is a hint (no snoop), and that of the header's is where the done bit will be.
+        // Bit 0 of an advanced descriptor's address is a hint (no snoop). In the header's address, the done bit is later written to the
+        // same position.
         let hint = if queue.form == Form::Legacy { 0 } else { 1 };
         self.address = word(0) & !hint;
         self.room = queue.buffer_bytes;
@@ -208,12 +210,13 @@ impl Fill {
     pub fn starts_in_last(&self) -> u8 {
         self.parts[self.count - 1].starts
     }
-    /// Everything that was laid down.
+    /// All bytes written so far.
     pub fn bytes(&self) -> usize {
         self.parts[..self.count].iter().map(|part| usize::from(part.bytes)).sum::<usize>() + self.split.header_bytes
     }
 
-    /// Writes the descriptors back. `last` is what the last one says beside its length; a coalesced frame's are chained.
+    /// Writes the descriptors back. `last`: contents of the last descriptor except its length. `chained`: each descriptor names the next
+    /// one, as for a coalesced frame.
     pub fn write_back(
         &self,
         host: &mut impl Host,
@@ -231,8 +234,8 @@ impl Fill {
             } else {
                 let mut low = last[0];
                 if number == 0 {
-                    low |= wb::HEADER_LENGTH.put(self.split.told.unwrap_or(0) as u64)
-                        | wb::SPLIT_HEADER.put(u64::from(self.split.told.is_some()));
+                    low |= wb::HEADER_LENGTH.put(self.split.header_length.unwrap_or(0) as u64)
+                        | wb::SPLIT_HEADER.put(u64::from(self.split.header_length.is_some()));
                 }
                 if chained {
                     low |= coalesced::RSC_COUNT.put(u64::from(part.starts) + 1);
@@ -262,19 +265,19 @@ fn legacy_high(bytes: usize, last: bool, status: u64) -> u64 {
     done | if last { status | END_OF_PACKET.put(1) } else { 0 }
 }
 
-/// What is known of a frame when it goes to its ring.
+/// The results for a frame when it reaches its ring.
 pub struct Findings<'f> {
     pub frame: &'f [u8],
     pub parsed: &'f Parsed,
     pub accepted: Accepted,
     pub choice: &'f Choice,
     pub checks: Checks,
-    /// The VLAN tag that was taken out.
+    /// The VLAN tag that was stripped.
     pub tag: Option<u16>,
 }
 
 impl Findings<'_> {
-    /// The last descriptor of a legacy ring's frame, but for length and end.
+    /// The last descriptor of a frame on a legacy ring, without the length and the end-of-packet bit.
     pub fn legacy(&self, regs: &RegisterFile) -> [u64; 2] {
         use legacy_receive::*;
         let mut word = 0;
@@ -293,7 +296,7 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The same of an advanced ring; the first word is that of all the frame's descriptors.
+    /// The same for an advanced ring. All descriptors of the frame have the same first word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);
@@ -320,7 +323,7 @@ impl Findings<'_> {
 
     fn packet_type(&self) -> u64 {
         if let Some(filter) = self.choice.ethertype_filter {
-            // Its number stands where the IP bits are.
+            // The filter's number replaces the IP bits.
             return wb::PACKET_L2.put(1) | u64::from(filter) << wb::PACKET_IPV4.shift;
         }
         let network = match self.parsed.network {
@@ -337,7 +340,8 @@ impl Findings<'_> {
         network | transport
     }
 
-    /// Type and value of the field that RSS, flow director, and IP identification with a fragment's sum share.
+    /// Type and value of the descriptor's shared field: the RSS hash, the flow director's report, or the IP identification with a
+    /// fragment's sum.
     fn hash_field(&self, regs: &RegisterFile) -> (u64, u64) {
         const FLOW_DIRECTOR: u64 = 15;
         if let Some(report) = self.choice.flow.report {

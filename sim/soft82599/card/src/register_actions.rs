@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What registers do when they are read or written.
+//! The effects of register reads and writes.
 //!
-//! Most of them only keep what is written. Those that do more are named here, once for reading and once for writing, with the block's
-//! function beside them; that list is the index to the other files.
+//! Most registers only store what is written. The others are listed here, once for reading and once for writing, with the function of their
+//! block. This list is the index to the other files.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};
@@ -140,7 +140,8 @@ impl Card {
         }
     }
 
-    /// Pin 2 is an input that tells whether a module is there, pin 3 an output that turns its laser off; the others keep what is driven.
+    /// Pin 2 is an input that reports whether a module is present, pin 3 an output that turns its laser off. The others keep the driven
+    /// value.
     fn write_esdp(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let pin = field::esdp::SDP2_DATA;
         let value = self.regs.get(Register::Esdp) & !pin.ones();

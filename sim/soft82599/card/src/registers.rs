@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The register file: one 32-bit slot for each entry of each register in the table, and the way from an offset in BAR 0 to a slot.
+//! The register file: one 32-bit slot for each entry of each register in the table, and the decoding of offsets in BAR 0.
 //!
-//! Aliases share their register's slot. Decoding is one look into a table made once, so it costs the same for every register.
+//! Aliases share their register's slot. Decoding is one look-up in a precomputed table, so it costs the same for every register.
 
 use std::sync::OnceLock;
 
@@ -28,21 +28,21 @@ pub struct RegisterInfo {
     pub register: Register,
     pub name: &'static str,
     pub array: bool,
-    /// Of the datasheet.
+    /// Section of the datasheet.
     pub section: &'static str,
     pub access: Access,
     pub reset: u32,
     pub reset_first: u32,
-    /// Bits that some field names; the others read as after reset.
+    /// Bits that belong to a field. The other bits read as after a reset.
     pub mask: u32,
-    /// Bits among them that start something when written as one, and read as zero.
+    /// Those of these bits that start an action when written as one, and that read as zero.
     pub self_clearing: u32,
     pub count: u32,
     pub ranges: &'static [Range],
     pub aliases: &'static [Range],
 }
 
-/// Some bits of a register.
+/// A field of a register.
 #[derive(Clone, Copy)]
 pub struct Field {
     pub shift: u32,
@@ -68,7 +68,7 @@ impl Field {
     }
 }
 
-/// Some bits of a descriptor, in one of its two 64-bit words.
+/// A field of a descriptor, in one of its two 64-bit words.
 #[derive(Clone, Copy)]
 pub struct WideField {
     pub word: usize,
@@ -159,7 +159,7 @@ fn map() -> &'static Map {
     })
 }
 
-/// The register entry at a byte offset of BAR 0 (rounded down to a dword), if the table knows one.
+/// The register entry at a byte offset of BAR 0 (rounded down to a dword), if the table has one.
 pub fn decode(offset: u32) -> Option<Place> {
     let map = map();
     match map.slot_at.get(offset as usize / 4) {
@@ -173,7 +173,7 @@ pub fn place_of(slot: usize) -> Place {
     map().place_of[slot]
 }
 
-/// `RDT[3]`, or the bare offset where the table knows nothing.
+/// `RDT[3]`, or the bare offset if the table has no register there.
 pub fn name_at(offset: u32) -> String {
     decode(offset).map_or_else(|| format!("{offset:#07x}"), Place::name)
 }
@@ -203,7 +203,7 @@ impl RegisterFile {
     pub fn set(&mut self, register: Register, value: u32) {
         self.values[register.slot()] = value;
     }
-    /// `index` must be below the register's count.
+    /// `index` MUST be below the register's count.
     pub fn get_at(&self, register: Register, index: usize) -> u32 {
         self.values[register.slot() + index]
     }
@@ -211,7 +211,7 @@ impl RegisterFile {
         self.values[register.slot() + index] = value;
     }
 
-    /// What a plain register gives when a driver reads it.
+    /// The result of a driver's read of a plain register.
     pub fn read(&mut self, place: Place) -> u32 {
         let slot = place.slot();
         let value = self.values[slot];
@@ -225,7 +225,7 @@ impl RegisterFile {
         }
     }
 
-    /// What a plain register keeps when a driver writes it.
+    /// Stores a driver's write to a plain register.
     pub fn write(&mut self, place: Place, value: u32) {
         let info = place.register.info();
         let old = self.values[place.slot()];
@@ -236,7 +236,7 @@ impl RegisterFile {
         };
     }
 
-    /// Adds to a counter that stops at all ones (8.2.3.23).
+    /// Adds to a counter that saturates at all ones (8.2.3.23).
     pub fn count(&mut self, register: Register, index: usize, by: u32) {
         let slot = register.slot() + index;
         self.values[slot] = self.values[slot].saturating_add(by);
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_and_aliases_reach_the_same_entry() {
+    fn parts_and_aliases_decode_to_the_same_entry() {
         assert_eq!(decode(0x01028), Some(Place { register: Register::Rxdctl, index: 0 }));
         assert_eq!(decode(0x0D028), Some(Place { register: Register::Rxdctl, index: 64 }));
         assert_eq!(decode(0x02104), decode(0x01014 + 0x40));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_start_something_read_as_zero() {
+    fn bits_that_start_an_action_read_as_zero() {
         let mut file = RegisterFile::new();
         let place = Place { register: Register::Txdctl, index: 5 };
         file.write(place, field::txdctl::FLUSH.ones() | field::txdctl::ENABLE.ones());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a driver did that the datasheet forbids or leaves undefined: counted by kind, the last few kept in words.
+//! Violations: actions of a driver that the datasheet forbids or leaves undefined. They are counted by kind, and the last ones are kept as
+//! text.
 //!
-//! Real hardware would misbehave in silence, or happen to work. Here every such event is counted with the rule that it breaks, and a
-//! bounded number of descriptions waits for the program around the card to print. What the card then does is what its block's file says;
-//! most often the access has no effect.
+//! After a violation, real hardware would misbehave silently, or work by chance. Here every violation is counted under the rule that it
+//! breaks, and a bounded number of descriptions is kept until the program around the card prints them. The card's reaction is described in
+//! the block's file; usually the access has no effect.
 
 use std::collections::VecDeque;
 
@@ -45,7 +46,7 @@ pub enum Violation {
 struct Rule {
     kind: Violation,
     name: &'static str,
-    /// What a driver has to hold to, and where the datasheet (Intel 331520) says so.
+    /// The driver's duty, and its section of the datasheet (Intel 331520).
     text: &'static str,
 }
 
@@ -55,8 +56,9 @@ const fn rule(kind: Violation, name: &'static str, text: &'static str) -> Rule {
 
 /// In the order of the enumeration.
 ///
-/// Sections were compared with those that public drivers quote with their titles (TinyNF above all). Nowhere seen, and so in doubt, are
-/// 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4; the rules are those that drivers keep.
+/// The section numbers were compared with quotations in public drivers (mainly TinyNF) that also give the sections' titles. No such
+/// quotation was found for 3.1.3.2, 4.6.8.1, 7.1.2.7, 7.2.1.1, 7.2.3.2.3, 7.2.4, 7.3.2.1, 7.8, 7.9, 7.12, 8.1.1.1 and 8.1.4, so these
+/// numbers are in doubt. The rules themselves are followed by public drivers.
 const RULES: [Rule; 31] = [
     rule(Violation::DmaFault, "dma_fault", "rings and buffers lie in memory that the card may reach (3.1.3.2, 7.1.5, 7.2.3)"),
     rule(Violation::TailBeyondRing, "tail_beyond_ring", "head and tail lie inside the ring (7.1.9, 7.2.3.3, 8.2.3.8.5, 8.2.3.9.9)"),
@@ -138,14 +140,14 @@ const RULES: [Rule; 31] = [
 const _: () = {
     let mut number = 0;
     while number < RULES.len() {
-        assert!(RULES[number].kind as usize == number, "a rule stands at another place than its kind");
+        assert!(RULES[number].kind as usize == number, "a rule is not at its kind's index");
         number += 1;
     }
 };
 
-/// Descriptions that wait for somebody to take them, and that stay to be looked at.
-const MOST_WAITING: usize = 64;
-const MOST_RECENT: usize = 16;
+/// Descriptions that wait to be taken, and recent ones that are kept.
+const WAITING_MAX: usize = 64;
+const RECENT_MAX: usize = 16;
 
 impl Violation {
     pub fn name(self) -> &'static str {
@@ -167,12 +169,12 @@ pub struct Report {
 impl Report {
     pub fn add(&mut self, kind: Violation, message: impl FnOnce() -> String) {
         self.counts[kind as usize] += 1;
-        // Only a flood is not put into words, so that it costs little.
-        if self.waiting.len() == MOST_WAITING {
+        // Beyond this bound violations are only counted, so that a flood costs little.
+        if self.waiting.len() == WAITING_MAX {
             return;
         }
         let text = format!("{}: {}; rule: {}", kind.name(), message(), kind.rule());
-        if self.recent.len() == MOST_RECENT {
+        if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
         self.recent.push_back(text.clone());
@@ -181,7 +183,7 @@ impl Report {
     pub fn take_message(&mut self) -> Option<String> {
         self.waiting.pop_front()
     }
-    /// The last ones that were put into words, oldest first, taken or not.
+    /// The last descriptions, oldest first, whether taken or not.
     pub fn recent(&self) -> impl Iterator<Item = &str> + '_ {
         self.recent.iter().map(String::as_str)
     }
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_own_name_and_a_rule_with_a_section() {
+    fn every_kind_has_a_unique_name_and_a_rule_with_a_section() {
         for rule in &RULES {
             assert_eq!(RULES.iter().filter(|other| other.name == rule.name).count(), 1, "{}", rule.name);
             let section = rule.text.rsplit_once('(').map(|(_, section)| section);
@@ -207,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_whole_and_kept_in_part() {
+    fn a_flood_is_fully_counted_and_partly_described() {
         let mut report = Report::default();
         for number in 0..1000 {
             report.add(Violation::OddAccess, || format!("number {number}"));
         }
         assert_eq!(report.total(), 1000);
-        assert_eq!(std::iter::from_fn(|| report.take_message()).count(), MOST_WAITING);
-        assert_eq!(report.recent().count(), MOST_RECENT);
+        assert_eq!(std::iter::from_fn(|| report.take_message()).count(), WAITING_MAX);
+        assert_eq!(report.recent().count(), RECENT_MAX);
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Resets (datasheet 4.2): what each kind takes back.
+//! Resets (datasheet 4.2).
 //!
-//! Software reset (CTRL.rst), link reset (CTRL.lrst) and function level reset set registers, rings, filters, interrupts and statistics back
-//! and load from the EEPROM again. They differ in what they keep: the software reset the link, which the two others train anew; both resets
-//! by CTRL the configuration space and the semaphores, which the function level reset sets back. The EEPROM's contents, the cable and
-//! what tests have asked for outlive all of them. All are done at once, so the reset bits read back as zero.
+//! A software reset (CTRL.rst), a link reset (CTRL.lrst) and a function level reset return registers, rings, filters, interrupts and
+//! statistics to their initial state, and load the EEPROM again. They differ in what they keep. The software reset keeps the link; the
+//! other two restart it. Both resets by CTRL keep the configuration space and the semaphores; the function level reset resets these, too.
+//! No reset affects the EEPROM's contents, the cable and the settings of tests. All resets complete at once, so the reset bits read back as
+//! zero.
 
 use crate::card::Card;
 use crate::eeprom_pins::Pins;
@@ -22,9 +23,9 @@ pub enum Kind {
 
 impl Card {
     pub(crate) fn reset(&mut self, host: &mut impl Host, now: Nanoseconds, kind: Kind) {
-        // What QPRDC holds nobody will read any more.
+        // QPRDC's values are lost, because the driver can no longer read them.
         let dropped: u64 = (0..Register::Qprdc.info().count).map(|set| u64::from(self.regs.get_at(Register::Qprdc, set as usize))).sum();
-        self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.forget_late() + dropped;
+        self.unseen.by_reset += self.packet_buffer.frames() as u64 + self.rsc.open_frames() + self.faults.drop_late() + dropped;
         let semaphores = [Register::Swsm, Register::SwFwSync].map(|register| (register, self.regs.get(register)));
         self.regs.reset();
         if kind != Kind::Function {
@@ -49,10 +50,10 @@ impl Card {
         self.queue_select.reset(&self.regs);
         self.pools.update(&self.regs);
         self.flow_control = FlowControl::new();
-        self.rsc.forget();
+        self.rsc.drop_contexts();
         self.statistics = Default::default();
         self.eeprom_pins = Pins::new();
-        // The pins are inputs again, which lets the laser shine; the link's mode is the EEPROM's.
+        // The pins are inputs again, so the laser is on. The link mode is the EEPROM's.
         self.link.set_laser(&mut self.regs, now, true);
         self.link.configure(&mut self.regs, now);
         if kind != Kind::Software {
@@ -61,13 +62,13 @@ impl Card {
         self.link.show(&mut self.regs);
     }
 
-    /// What the card loads by itself: its address into the first filter, and that it is done.
+    /// Loads the address into the first filter and sets the bits which report that loading is done.
     fn load_from_eeprom(&mut self) {
         let mac = self.eeprom.mac();
         self.regs.set(Register::Autoc, self.eeprom.autoc());
         self.regs.set(Register::Ral, u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]]));
         self.regs.set(Register::Rah, u32::from(u16::from_le_bytes([mac[4], mac[5]])) | field::rah::VALID.ones());
-        // A filter feeds pool 0 as long as nobody says otherwise.
+        // By default a filter selects pool 0.
         self.regs.set(Register::MpsarLo, 1);
         self.regs.set(Register::Eemngctl, field::eemngctl::CFG_DONE0.ones() | field::eemngctl::CFG_DONE1.ones());
         self.regs.set(Register::Rdrxctl, Register::Rdrxctl.info().reset | field::rdrxctl::DMA_INIT_DONE.ones());

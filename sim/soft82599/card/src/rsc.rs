@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Receive side coalescing: segments of a TCP connection that follow each other become one long frame (datasheet 7.11, 4.6.7.2).
+//! Receive side coalescing: consecutive segments of a TCP connection become one long frame (datasheet 7.11, 4.6.7.2).
 //!
-//! A segment that is fit for it opens a context, of which there are 32: it is laid into its ring's buffers, but the descriptors are not
-//! written back yet. The next segment of the same connection, if it continues the first one in every respect, is laid behind it without its
-//! headers. Other frames of the ring take descriptors meanwhile, so those of one context need not be neighbours: each names the next.
+//! A suitable segment opens one of 32 contexts: it is written to its ring's buffers, but the descriptors are not written back yet. If the
+//! next segment of the same connection continues the first one in every respect, its payload is appended. Other frames of the ring take
+//! descriptors meanwhile, so the descriptors of a context need not be adjacent: each names the next.
 //!
-//! A context is closed, and its descriptors go to the driver, when a segment of its connection comes that does not fit (that segment goes
-//! its own way then), with a segment that has PSH, when the frame is as long as the queue's limit of buffers or IP allow, when the ring has
-//! no more descriptors, when another connection needs the context, or when the queue's interrupt becomes due. A context of one segment is
-//! then a frame like any other. In a longer one the first segment's headers are brought up to date in memory: IP length and checksum, and
-//! from the last segment PSH and window. The TCP checksum stays the first segment's; the descriptor says that all were right.
+//! A context is closed, and its descriptors go to the driver, in any of these cases. A segment of its connection arrives that does not fit
+//! (that segment is then received normally). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP.
+//! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A context of one segment is
+//! then an ordinary frame. In a longer one the first segment's headers are updated in memory: IP length and checksum, and PSH and window
+//! from the last segment. The TCP checksum remains that of the first segment; the descriptor reports that the checksums of all segments
+//! were right.
 //!
-//! The time: contexts are closed when EITR's interval of the queue's vector has run out, and at the earliest GPIE.rsc_delay after the first
-//! segment. So coalescing needs an interval longer than that delay; with a shorter one the card reports it and does not coalesce.
+//! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
+//! coalescing needs an interval longer than that delay. With a shorter one the card reports a violation and does not coalesce.
 //!
-//! Where public sources leave a choice, this takes what changes least: TCP options have to be the same in all segments (a new time stamp
-//! closes), as does the acknowledgement number (all drivers ask for that: RDRXCTL.rsc_ack_completion), and segments without payload never
-//! join (the card would let them, all drivers forbid it by RSCDBU).
+//! Public sources leave some choices open. The model takes the most conservative ones. TCP options must be equal in all segments (a new
+//! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
+//! Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -30,22 +31,22 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 
 const CONTEXTS: usize = 32;
-/// Frames that may begin in one buffer: the descriptor counts no further.
-const MOST_STARTS: u8 = 14;
-const LONGEST_DATAGRAM: usize = 65_535;
+/// Frames that may begin in one buffer: the maximum of the descriptor's counter.
+const STARTS_MAX: u8 = 14;
+const DATAGRAM_BYTES_MAX: usize = 65_535;
 const IP_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 const TIME_STAMP_OPTION: usize = 12;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Buffers that a coalesced frame of the queue may take: None if it does not coalesce, an error if it is set to and a rule forbids it.
+/// Buffers that a coalesced frame of the queue may take. None: it does not coalesce. Err: coalescing is enabled, but a rule forbids it.
 pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) -> Result<Option<usize>, &'static str> {
     let control = regs.get_at(Register::Rscctl, index);
     if !field::rscctl::ENABLE.is_set(control) {
         return Ok(None);
     }
-    let most = [1, 4, 8, 16][field::rscctl::MAX_DESCRIPTORS.get(control) as usize];
+    let buffers_max = [1, 4, 8, 16][field::rscctl::MAX_DESCRIPTORS.get(control) as usize];
     let strips_crc =
         field::hlreg0::RX_CRC_STRIP.is_set(regs.get(Register::Hlreg0)) && field::rdrxctl::CRC_STRIP.is_set(regs.get(Register::Rdrxctl));
     if queue.form == Form::Legacy {
@@ -56,16 +57,16 @@ pub fn buffers_allowed(regs: &RegisterFile, index: usize, queue: &ReceiveQueue) 
         Err("SRRCTL.BSIZEHEADER is 0")
     } else if !field::psrtype::TCP_HEADER.is_set(regs.get_at(Register::Psrtype, 0)) {
         Err("PSRTYPE does not have the TCP header")
-    } else if most * queue.buffer_bytes > LONGEST_DATAGRAM {
+    } else if buffers_max * queue.buffer_bytes > DATAGRAM_BYTES_MAX {
         Err("its buffers together are longer than 64 KiB")
-    } else if queue.length as usize <= most {
+    } else if queue.length as usize <= buffers_max {
         Err("its ring is no longer than one coalesced frame")
     } else {
-        Ok(Some(most))
+        Ok(Some(buffers_max))
     }
 }
 
-/// What tells one connection of a queue from another: addresses, ports, VLAN tag and the queue.
+/// The key of a connection on a queue: addresses, ports, VLAN tag and the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Connection {
     addresses: u64,
@@ -106,7 +107,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// None if the frame is not fit for coalescing (7.11.1).
+    /// None if the frame is not suitable for coalescing (7.11.1).
     fn of(frame: &[u8], parsed: &Parsed, header_room: usize) -> Option<Self> {
         let end = parsed.tcp_end(frame)?;
         if parsed.network_extended || parsed.snap || parsed.fragment {
@@ -117,7 +118,7 @@ impl Segment {
         let mut options = [0; TIME_STAMP_OPTION];
         match options_bytes {
             0 => {}
-            // The one layout that stacks use: two fillers, then the option.
+            // The only layout that stacks use: two NOPs, then the option.
             TIME_STAMP_OPTION if tcp[TCP_HEADER..].starts_with(&[1, 1, 8, 10]) => {
                 options.copy_from_slice(&tcp[TCP_HEADER..TCP_HEADER + TIME_STAMP_OPTION]);
             }
@@ -152,7 +153,7 @@ struct Context {
     last: Segment,
     next_sequence: u32,
     frames: u32,
-    /// IP header and total length of all, for the end.
+    /// IP header and total length, for the update at the end.
     ip: [u8; IP_HEADER],
     datagram_bytes: usize,
     /// In guest memory.
@@ -167,7 +168,7 @@ pub struct Rsc {
     /// Bit i: context i is open.
     open: u32,
     earliest: Nanoseconds,
-    /// Who loses its context when none is free.
+    /// The context that is closed when none is free.
     victim: usize,
     pub coalesced_frames: u64,
     pub joined_segments: u64,
@@ -177,11 +178,11 @@ impl Rsc {
     pub fn new() -> Self {
         Self { contexts: [Context::default(); CONTEXTS], open: 0, earliest: u64::MAX, victim: 0, coalesced_frames: 0, joined_segments: 0 }
     }
-    /// What was being coalesced is forgotten.
-    pub fn forget(&mut self) {
+    /// Drops the open contexts.
+    pub fn drop_contexts(&mut self) {
         self.open = 0;
     }
-    /// Frames that wait to be joined with others.
+    /// Frames in open contexts.
     pub fn open_frames(&self) -> u64 {
         self.open_ones().map(|i| u64::from(self.contexts[i].frames)).sum()
     }
@@ -202,14 +203,14 @@ impl Rsc {
     fn find(&self, connection: &Connection) -> Option<usize> {
         self.open_ones().find(|&i| self.contexts[i].connection == *connection)
     }
-    /// Of all contexts that are open.
+    /// Recomputes the earliest deadline of the open contexts.
     fn update_earliest(&mut self) {
         self.earliest = self.open_ones().map(|i| self.contexts[i].close_at).min().unwrap_or(u64::MAX);
     }
 }
 
 impl Context {
-    /// The segment continues what is there, and there is room for it.
+    /// True if the segment continues the frame and there is room for it.
     fn takes(&self, segment: &Segment, queue: &ReceiveQueue) -> bool {
         let more = segment.payload_bytes.saturating_sub(self.fill.room()).div_ceil(queue.buffer_bytes);
         let begins_here = self.fill.room() != 0;
@@ -217,13 +218,13 @@ impl Context {
             && segment.acknowledged == self.first.acknowledged
             && segment.service == self.first.service
             && (segment.options_bytes, segment.options) == (self.first.options_bytes, self.first.options)
-            && self.datagram_bytes + segment.payload_bytes <= LONGEST_DATAGRAM
-            && !(begins_here && self.fill.starts_in_last() >= MOST_STARTS)
+            && self.datagram_bytes + segment.payload_bytes <= DATAGRAM_BYTES_MAX
+            && !(begins_here && self.fill.starts_in_last() >= STARTS_MAX)
             && self.fill.descriptors() + more <= queue.coalesce.unwrap_or(0)
             && queue.available() as usize >= more
     }
 
-    /// Brings the first segment's headers in memory up to date.
+    /// Updates the first segment's headers in memory.
     fn update_headers(&self, host: &mut impl Host) -> Result<(), DmaFault> {
         let mut ip = self.ip;
         ip[2..4].copy_from_slice(&(self.datagram_bytes as u16).to_be_bytes());
@@ -237,8 +238,8 @@ impl Context {
 }
 
 impl Card {
-    /// Gives a frame of a coalescing queue to its context, or opens one for it. False if it has to go the ordinary way; contexts that it
-    /// contradicts are closed then.
+    /// Adds a frame of a coalescing queue to the context of its connection. A frame that does not continue this context closes it and may
+    /// open a new one. False if the frame must be received normally.
     pub(crate) fn coalesce(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8], arrival: &Arrival, checks: Checks) -> bool {
         let index = arrival.choice.queue;
         let queue = self.receive_queues[index];
@@ -288,7 +289,7 @@ impl Card {
         let trimmed = Trimmed::new(frame, &arrival.parsed, queue.strip_vlan, false);
         let split = Split::of(frame, &arrival.parsed, &trimmed, &queue, self.regs.get_at(Register::Psrtype, 0));
         let needed = trimmed.bytes().saturating_sub(split.header_bytes).div_ceil(queue.buffer_bytes).max(1);
-        // What will not grow any more is an ordinary frame, as is what has to wait for descriptors.
+        // A frame that will not grow is received normally, and so is one that has to wait for descriptors.
         let room = needed <= queue.coalesce.unwrap_or(0) && needed <= queue.available() as usize;
         if segment.flags & PSH != 0 || !room {
             return false;
@@ -302,7 +303,7 @@ impl Card {
         let findings =
             Findings { frame, parsed: &arrival.parsed, accepted: arrival.accepted, choice: &arrival.choice, checks, tag: trimmed.tag };
         let words = findings.advanced(&self.regs);
-        // Padding behind the datagram does not belong to what the next segment continues.
+        // The next segment continues the datagram, not its padding.
         let padding = frame.len() - (segment.payload_at + segment.payload_bytes);
         let unpadded = &frame[..frame.len() - padding];
         let trimmed = Trimmed::new(unpadded, &arrival.parsed, queue.strip_vlan, false);
@@ -339,14 +340,14 @@ impl Card {
         (!self.rsc.open).trailing_zeros() as usize
     }
 
-    /// Hands what was coalesced to the driver.
+    /// Writes the coalesced frame back to the driver.
     fn close_coalescing(&mut self, host: &mut impl Host, now: Nanoseconds, i: usize) {
         let context = self.rsc.contexts[i];
         let index = usize::from(context.connection.queue);
         self.rsc.open &= !(1 << i);
         self.rsc.update_earliest();
         if !self.may_do_dma() {
-            // Bus mastering went off meanwhile; what was being coalesced is lost.
+            // Bus mastering was disabled meanwhile; the coalesced frame is lost.
             return self.statistics.dropped(&mut self.regs, index);
         }
         let several = context.frames > 1;

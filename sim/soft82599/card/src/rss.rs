@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Receive side scaling: a hash over addresses and ports, and a table from the hash to a queue (datasheet 7.1.2.8).
-//! This file is the hash; queue_select.rs has the table.
+//! This file computes the hash; queue_select.rs has the table.
 //!
-//! The Toeplitz hash takes, for every one bit of its input, the 32 bits of the key that begin there. Done bit by bit that is slow, so for
-//! every input byte a table of 256 results is made when the key changes; a frame then costs one look-up a byte.
+//! For every one bit of its input, the Toeplitz hash XORs the 32 bits of the key that begin at that bit. A bitwise loop would be slow. So a
+//! table of 256 results for each input byte is computed when the key changes; a frame then costs one look-up per byte.
 
 use crate::parse::{Network, Parsed, Transport};
 use crate::registers::{field, Field, Register, RegisterFile};
@@ -17,7 +17,7 @@ pub struct Rss {
     stale: bool,
 }
 
-/// RSS type as the receive descriptor tells it (7.1.6.2).
+/// RSS type in the receive descriptor (7.1.6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hash {
     pub kind: u8,
@@ -29,7 +29,7 @@ impl Rss {
         Self { tables: vec![[0; 256]; INPUT_BYTES], stale: true }
     }
 
-    /// To be called when a driver changes the key.
+    /// MUST be called when a driver changes the key.
     pub fn key_changed(&mut self) {
         self.stale = true;
     }
@@ -47,18 +47,18 @@ impl Rss {
         self.stale = false;
     }
 
-    /// Of `input` that begins so many bytes behind the key's start. Sums of parts are the sum of the whole.
+    /// The hash of a part of the whole input: `input` begins at byte `at` of it. The hashes of all parts, XORed, are the hash of the whole.
     fn toeplitz(&self, at: usize, input: &[u8]) -> u32 {
         input.iter().zip(&self.tables[at..]).fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)])
     }
 
-    /// The frame's hash, if MRQC asks for one of a kind that fits the frame. TCP and UDP go before plain IP.
+    /// The frame's hash, if MRQC enables a hash function for its kind. TCP and UDP have precedence over plain IP.
     pub fn hash(&mut self, regs: &RegisterFile, frame: &[u8], parsed: &Parsed) -> Hash {
         use field::mrqc::*;
         let wanted = regs.get(Register::Mrqc);
         let (tcp, udp, plain) = match parsed.network {
             Network::Ipv4 => ((RSS_IPV4_TCP, 1), (RSS_IPV4_UDP, 7), (RSS_IPV4, 2)),
-            // A frame with extension headers has functions of its own, which go first where they are on.
+            // Frames with extension headers have their own hash functions, which take precedence if enabled.
             Network::Ipv6 if parsed.network_extended => (
                 prefer(wanted, (RSS_IPV6_EX_TCP, 6), (RSS_IPV6_TCP, 3)),
                 prefer(wanted, (RSS_IPV6_EX_UDP, 9), (RSS_IPV6_UDP, 8)),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_the_published_ipv4_hashes() {
+    fn the_hash_agrees_with_the_published_ipv4_vectors() {
         let vectors = [
             ([66, 9, 149, 187], 2794, [161, 142, 100, 80], 1766, 0x323e8fc2u32, 0x51ccc178u32),
             ([199, 92, 111, 2], 14230, [65, 69, 140, 83], 4739, 0xd718262a, 0xc626b0ea),
@@ -163,12 +163,12 @@ mod tests {
             regs.set(Register::Mrqc, field::mrqc::RSS_IPV4.ones() | field::mrqc::RSS_IPV4_TCP.ones());
             assert_eq!(rss.hash(&regs, &frame, &parsed), Hash { kind: 1, value: tcp });
             let frame = frame_v4(source, destination, 17, (source_port, destination_port));
-            assert_eq!(rss.hash(&regs, &frame, &parse(&frame)).kind, 2, "UDP not asked for falls back to the addresses");
+            assert_eq!(rss.hash(&regs, &frame, &parse(&frame)).kind, 2, "without the UDP function the hash is over the addresses");
         }
     }
 
     #[test]
-    fn gives_a_published_ipv6_hash() {
+    fn the_hash_agrees_with_a_published_ipv6_vector() {
         let mut frame = vec![0u8; 12];
         frame.extend([0x86, 0xDD, 0x60, 0, 0, 0, 0, 20, 6, 64]);
         frame.extend([0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 7]);
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rss.hash(&regs, &frame, &parse(&frame)), Hash { kind: 5, value: 0x2cc18cd5 });
     }
 
-    /// As the definition says it: for every one bit of the input, the 32 bits of the key that begin there.
+    /// The definition: for every one bit of the input, the 32 bits of the key that begin there.
     fn bit_by_bit(input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0);
         let mut hash = 0;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_definition_on_any_flow() {
+    fn the_hash_agrees_with_its_definition_on_any_flow() {
         let mut regs = keyed();
         regs.set(Register::Mrqc, field::mrqc::RSS_IPV4.ones() | field::mrqc::RSS_IPV4_UDP.ones());
         let mut rss = Rss::new();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Rules that every write to a register has to keep, whatever the register does: what the table calls reserved or read-only stays alone,
-//! rings lie where the card can address them, and a queue that runs is not built anew under its own descriptors.
+//! Rules for every register write, independent of the register's function. Reserved and read-only bits must not change. Rings must be at
+//! addresses that the card can use. A running queue must not be reconfigured.
 //!
-//! A write that breaks a rule is reported and then done as the card would do it; rules that belong to one block are in that block's file.
+//! A write that breaks a rule is reported and then executed as a real card would execute it. Rules of a single block are in that block's
+//! file.
 
 use crate::card::Card;
 use crate::registers::{field, Access, Place, Register};
 use crate::report::Violation;
 
-/// Rings begin at, and their lengths are, multiples of this.
+/// Alignment of ring addresses and lengths.
 const RING_UNIT: u32 = 128;
 
 impl Card {
@@ -33,7 +34,7 @@ impl Card {
             }
         }
         if let Some((enabled, old)) = self.running_queue_setting(place) {
-            // Whether a queue drops may change while it runs: drivers do so when flow control changes. The datasheet does not say no.
+            // The drop setting may change while a queue runs: drivers do so when flow control changes. The datasheet does not forbid it.
             let alive = if place.register == Register::Srrctl { field::srrctl::DROP_ENABLE.ones() } else { 0 };
             if enabled && (old ^ value) & !alive != 0 {
                 self.report.add(Violation::QueueReconfigured, || format!("{} from {old:#x} to {value:#x}", name()));
@@ -50,7 +51,7 @@ impl Card {
         }
     }
 
-    /// For a register that describes a queue's ring: whether the queue runs, and what the register holds.
+    /// For a register that configures a queue's ring: whether the queue runs, and the register's value.
     fn running_queue_setting(&self, place: Place) -> Option<(bool, u32)> {
         use Register::*;
         let index = place.index as usize;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Transmit offloads on a gathered packet: checksums, segmentation, VLAN tag (datasheet 7.2.4, 7.2.5, 7.2.6).
 //!
-//! The driver describes the headers in a context descriptor and leaves in the TCP or UDP checksum field the sum over the pseudo header
-//! (with its length for a single packet, without for one to be segmented); the card adds what comes behind. In segments, IP lengths and
-//! identification, TCP sequence numbers and flags are written as the datasheet's table says: FIN and PSH only in the last one, CWR only in
-//! the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//! The driver describes the headers in a context descriptor. The driver writes the sum over the pseudo header to the TCP or UDP checksum
+//! field, and the card adds the rest. This sum includes the length for a single packet, but not for a packet to be segmented. In segments,
+//! IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table: FIN and PSH only in the last one,
+//! CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
-//! The card knows one IP header: from MACLEN on, IPLEN long. What it finds in its checksum field is summed with the rest, so the driver
-//! leaves zero there; or, when IPLEN also covers a tunnel's header and the inner IP header, the sum that takes these out again, which is
-//! how Linux segments IP in IP. An SCTP packet gets its CRC instead of a sum.
+//! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
+//! driver writes zero there. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the sum that cancels these;
+//! Linux segments IP in IP that way. An SCTP packet gets its CRC instead of a sum.
 
 use crate::checksum::{internet_checksum, sctp_crc, Sum};
 use crate::registers::descriptor::transmit_context as context;
@@ -21,16 +21,16 @@ const ADDRESS_BYTES: usize = 12;
 const UDP_HEADER_BYTES: usize = 8;
 const TCP_HEADER_BYTES: usize = 20;
 const SCTP_HEADER_BYTES: usize = 12;
-/// The longest single frame the card sends.
-pub const LONGEST_FRAME: usize = 15_872;
+/// The longest single frame that the card sends.
+pub const FRAME_BYTES_MAX: usize = 15_872;
 
-/// What a context descriptor says.
+/// The contents of a context descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
     pub words: [u64; 2],
 }
 
-/// What a data descriptor asks for.
+/// The offloads that a data descriptor requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub segment: bool,
@@ -44,18 +44,18 @@ impl Wanted {
     pub fn nothing(&self) -> bool {
         !self.segment && !self.ip_checksum && !self.l4_checksum && self.vlan.is_none()
     }
-    /// Headers that a packet to be segmented begins with.
+    /// Length of the headers of a packet to be segmented.
     pub fn header_bytes(&self) -> usize {
         self.context.layout().l4 + context::L4_LENGTH.get(&self.context.words) as usize
     }
 }
 
-/// What registers say that holds for every packet.
+/// Register settings that apply to every packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Ethertype of the tags that are inserted.
+    /// Ethertype of inserted tags.
     tag: [u8; 2],
-    /// Of the tag that every frame already has in double VLAN mode, behind which they then go.
+    /// Ethertype of the outer tag that every frame has in double VLAN mode. Inserted tags go behind it.
     outer_tag: Option<[u8; 2]>,
     first: u16,
     middle: u16,
@@ -116,7 +116,7 @@ impl Context {
 }
 
 impl Transport {
-    /// Least length of its header, and where in it the checksum lies.
+    /// Minimum length of its header, and the offset of the checksum in it.
     fn header(self) -> Result<(usize, usize), Malformed> {
         match self {
             Self::Udp => Ok((UDP_HEADER_BYTES, 6)),
@@ -127,8 +127,8 @@ impl Transport {
     }
 }
 
-/// Hands the packet's frames to `send`, each as parts in order. `packet` holds headers and payload as the driver gave them and is
-/// changed in place.
+/// Passes the packet's frames to `send`, each as parts in order. `packet` contains headers and payload from the driver and is changed in
+/// place.
 pub fn send_packet(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnMut(&[&[u8]])) -> Result<(), Malformed> {
     if packet.len() < 14 {
         return Err(Malformed("shorter than an Ethernet header"));
@@ -136,7 +136,7 @@ pub fn send_packet(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: 
     if wanted.segment {
         return segment(rules, packet, wanted, send);
     }
-    if packet.len() > LONGEST_FRAME {
+    if packet.len() > FRAME_BYTES_MAX {
         return Err(Malformed("longer than the longest frame"));
     }
     if wanted.ip_checksum || wanted.l4_checksum {
@@ -146,7 +146,7 @@ pub fn send_packet(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: 
     Ok(())
 }
 
-/// Puts a VLAN tag behind the addresses (and the outer tag) if there is one to put.
+/// Inserts a requested VLAN tag behind the addresses (and the outer tag).
 fn tagged(rules: &Rules, vlan: Option<u16>, headers: &[u8], payload: &[u8], send: &mut impl FnMut(&[&[u8]])) {
     let Some(vlan) = vlan.map(u16::to_be_bytes) else { return send(&[headers, payload]) };
     let doubled = rules.outer_tag.is_some_and(|outer| headers.len() >= ADDRESS_BYTES + 4 && headers[ADDRESS_BYTES..][..2] == outer);
@@ -173,39 +173,40 @@ fn insert_checksums(packet: &mut [u8], wanted: &Wanted) -> Result<(), Malformed>
             let crc = sctp_crc(l4);
             l4[field..field + 4].copy_from_slice(&crc);
         } else {
-            // The sum over the pseudo header stands in the field and is summed with the rest.
+            // The field already contains the sum over the pseudo header, so that is included here.
             put_checksum(l4, field, layout.transport, internet_checksum(l4));
         }
     }
     Ok(())
 }
 
-/// A UDP checksum of zero would say that there is none.
+/// A UDP checksum of zero would mean that there is none.
 fn put_checksum(l4: &mut [u8], field: usize, transport: Transport, sum: u16) {
     let sum = if transport == Transport::Udp && sum == 0 { 0xFFFF } else { sum };
     l4[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The checksum covers what the IP header says, not padding that a driver added behind.
+/// The end of the bytes that the checksum covers. It is given by the length in the IP header, so padding that a driver added is not
+/// covered.
 fn l4_end(packet: &[u8], layout: &Layout, header_bytes: usize) -> usize {
     let at = layout.mac;
-    // The header itself tells its version: drivers set the context's IPv4 bit only where they ask for an IP checksum or segmentation.
+    // The version is read from the header: drivers set the context's IPv4 bit only for an IP checksum or segmentation.
     let ipv4 = packet.len() > at && packet[at] >> 4 == 4;
-    let told = if ipv4 && packet.len() >= at + 4 {
+    let announced = if ipv4 && packet.len() >= at + 4 {
         at + usize::from(u16::from_be_bytes([packet[at + 2], packet[at + 3]]))
     } else if !ipv4 && packet.len() >= at + 6 {
         at + 40 + usize::from(u16::from_be_bytes([packet[at + 4], packet[at + 5]]))
     } else {
         packet.len()
     };
-    if told >= layout.l4 + header_bytes && told <= packet.len() {
-        told
+    if announced >= layout.l4 + header_bytes && announced <= packet.len() {
+        announced
     } else {
         packet.len()
     }
 }
 
-/// What stands in the field is part of the sum.
+/// The contents of the checksum field are part of the sum.
 fn insert_ip_checksum(header: &mut [u8]) {
     let sum = internet_checksum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -215,8 +216,8 @@ fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// What the driver put into the headers where each segment has something of its own.
-struct Given {
+/// The driver's values of the header fields that differ between segments.
+struct OriginalFields {
     identification: u16,
     ip_checksum: u16,
     sequence: u32,
@@ -232,19 +233,19 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
     if !matches!(layout.transport, Transport::Tcp | Transport::Udp) {
         return Err(Malformed("segmentation of a transport other than TCP and UDP"));
     }
-    let (least, field) = layout.transport.header()?;
+    let (header_bytes_min, field) = layout.transport.header()?;
     if mss == 0 {
         return Err(Malformed("segmentation with an MSS of 0"));
     }
-    let ip_least = if layout.ipv4 { 20 } else { 40 };
-    if layout.mac < 14 || layout.l4 < layout.mac + ip_least || l4_bytes < least || packet.len() < header_bytes {
+    let ip_bytes_min = if layout.ipv4 { 20 } else { 40 };
+    if layout.mac < 14 || layout.l4 < layout.mac + ip_bytes_min || l4_bytes < header_bytes_min || packet.len() < header_bytes {
         return Err(Malformed("headers do not fit"));
     }
-    if header_bytes + mss > LONGEST_FRAME {
+    if header_bytes + mss > FRAME_BYTES_MAX {
         return Err(Malformed("segments longer than the longest frame"));
     }
     let (headers, payload) = packet.split_at_mut(header_bytes);
-    let given = Given {
+    let original = OriginalFields {
         identification: be16(headers, layout.mac + 4),
         ip_checksum: be16(headers, layout.mac + 10),
         sequence: u32::from(be16(headers, layout.l4 + 4)) << 16 | u32::from(be16(headers, layout.l4 + 6)),
@@ -256,11 +257,12 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
         let start = number * mss;
         let part = &payload[start..payload.len().min(start + mss)];
         let l4_total = (l4_bytes + part.len()) as u16;
-        write_ip(&mut headers[layout.mac..layout.l4], layout.ipv4, &given, number as u16, l4_total);
+        write_ip(&mut headers[layout.mac..layout.l4], layout.ipv4, &original, number as u16, l4_total);
         let l4 = &mut headers[layout.l4..];
         if layout.transport == Transport::Tcp {
-            l4[4..8].copy_from_slice(&given.sequence.wrapping_add(start as u32).to_be_bytes());
-            // A packet of one segment only is a last one. The masks have 12 bits; the header length above them stays.
+            l4[4..8].copy_from_slice(&original.sequence.wrapping_add(start as u32).to_be_bytes());
+            // The only segment of a packet counts as its last one. The masks have 12 bits; the header length in the bits above them is
+            // kept.
             let mask = if number + 1 == segments {
                 rules.last
             } else if number == 0 {
@@ -268,12 +270,12 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
             } else {
                 rules.middle
             };
-            l4[12..14].copy_from_slice(&(given.flags & (mask | 0xF000)).to_be_bytes());
+            l4[12..14].copy_from_slice(&(original.flags & (mask | 0xF000)).to_be_bytes());
         } else {
             l4[4..6].copy_from_slice(&l4_total.to_be_bytes());
         }
-        // The driver's sum lacks the length, which differs from segment to segment.
-        l4[field..field + 2].copy_from_slice(&given.l4_checksum.to_be_bytes());
+        // The driver's sum does not include the length, which differs between segments.
+        l4[field..field + 2].copy_from_slice(&original.l4_checksum.to_be_bytes());
         let mut sum = Sum::default();
         sum.add_u16(l4_total);
         sum.add(l4);
@@ -284,12 +286,12 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
     Ok(())
 }
 
-fn write_ip(header: &mut [u8], ipv4: bool, given: &Given, number: u16, l4_total: u16) {
+fn write_ip(header: &mut [u8], ipv4: bool, original: &OriginalFields, number: u16, l4_total: u16) {
     if ipv4 {
         let total = (header.len() as u16).wrapping_add(l4_total);
         header[2..4].copy_from_slice(&total.to_be_bytes());
-        header[4..6].copy_from_slice(&given.identification.wrapping_add(number).to_be_bytes());
-        header[10..12].copy_from_slice(&given.ip_checksum.to_be_bytes());
+        header[4..6].copy_from_slice(&original.identification.wrapping_add(number).to_be_bytes());
+        header[10..12].copy_from_slice(&original.ip_checksum.to_be_bytes());
         insert_ip_checksum(header);
     } else {
         let payload = (header.len() as u16 - 40).wrapping_add(l4_total);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Who may touch what: SWSM between drivers and towards the firmware (datasheet 8.2.3.4.12, 10.5.4).
+//! SWSM: the semaphores between drivers, and between driver and firmware (datasheet 8.2.3.4.12, 10.5.4).
 //!
-//! SWSM.smbi is taken by reading it as zero; the read sets it. SWSM.swesmbi is taken by writing it and seeing that it stays: our firmware
-//! never holds it. SW_FW_SYNC itself is an ordinary register that these two guard.
+//! A driver has taken SWSM.smbi if it reads the bit as zero; the read sets the bit. It has taken SWSM.swesmbi if it writes a one and reads
+//! that back; the modelled firmware never holds this bit. SW_FW_SYNC, which these two bits protect, is an ordinary register.
 
 use crate::registers::{field::swsm, Register, RegisterFile};
 
@@ -13,7 +13,7 @@ pub fn read_swsm(regs: &mut RegisterFile) -> u32 {
 }
 
 pub fn write_swsm(regs: &mut RegisterFile, value: u32) {
-    // A one cannot be written to smbi, only kept.
+    // A write can keep or clear smbi, but cannot set it.
     let kept = regs.get(Register::Swsm) & value & swsm::SMBI.ones();
     regs.set(Register::Swsm, kept | value & swsm::SWESMBI.ones());
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_reader_gets_it_until_it_is_released() {
+    fn only_the_first_reader_takes_it_until_it_is_released() {
         let mut regs = RegisterFile::new();
         assert_eq!(read_swsm(&mut regs) & swsm::SMBI.ones(), 0);
         assert_ne!(read_swsm(&mut regs) & swsm::SMBI.ones(), 0);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What answers on the two-wire bus: the SFP+ module's identification at address 0xA0 and its diagnostics at 0xA2 (SFF-8472), and a
-//! temperature sensor of the kind that the EEPROM's thermal section announces (EMC1428-like, at 0xF8).
+//! The slaves on the two-wire bus. The SFP+ module has its identification at address 0xA0 and its diagnostics at 0xA2 (SFF-8472). The
+//! temperature sensor, described by the EEPROM's thermal section, is at 0xF8 (EMC1428-like).
 //!
-//! The diagnostics follow the laser and the light that comes in; the sensor shows a constant temperature and keeps the limits written to
-//! it.
+//! The diagnostics follow the laser and the received light. The sensor reports a constant temperature and keeps the limits written to it.
 
 pub const IDENTITY: u8 = 0xA0;
 pub const DIAGNOSTICS: u8 = 0xA2;
@@ -18,7 +17,7 @@ pub struct Slaves {
 impl Slaves {
     pub fn new(serial: &str) -> Self {
         let mut sensor = [0; 256];
-        // Its own temperature and those of its three diodes.
+        // The sensor's own temperature and those of its three diodes.
         for register in [0x00, 0x01, 0x23, 0x2A] {
             sensor[register] = BOARD_TEMPERATURE_C;
         }
@@ -27,7 +26,7 @@ impl Slaves {
         slaves
     }
 
-    /// Who lives at an address; its lowest bit, which tells the direction, must be 0.
+    /// The slave at an address. The address's lowest bit, which gives the direction, MUST be 0.
     pub fn at(&self, address: u8) -> Option<usize> {
         ADDRESSES.iter().position(|&known| known == address)
     }
@@ -36,7 +35,7 @@ impl Slaves {
     }
     pub fn write(&mut self, slave: usize, number: u8, byte: u8) {
         let writable = match ADDRESSES[slave] {
-            // Passwords and the 120 bytes that are the user's.
+            // Passwords and the 120 bytes of the user area.
             DIAGNOSTICS => (123..=247).contains(&number),
             SENSOR => true,
             _ => false,
@@ -46,7 +45,7 @@ impl Slaves {
         }
     }
 
-    /// What the module measures of its laser and of the light from the other end (SFF-8472 9.8, 9.11).
+    /// The module's measurements of its laser and of the peer's light (SFF-8472 9.8, 9.11).
     pub fn show_light(&mut self, laser: bool, light: bool) {
         let page = &mut self.pages[1];
         let mut put = |at: usize, value: u16| page[at..at + 2].copy_from_slice(&value.to_be_bytes());
@@ -57,11 +56,11 @@ impl Slaves {
     }
 }
 
-/// The module's identification (SFF-8472 table 4-1): 10GBASE-SR, from a vendor whose OUI drivers know as Intel.
+/// The module's identification (SFF-8472 table 4-1): 10GBASE-SR, from a vendor whose OUI drivers recognise as Intel.
 pub fn identity_page(serial: &str) -> [u8; 256] {
     let mut bytes = [0u8; 256];
     bytes[0] = 3; // SFP or SFP+
-    bytes[1] = 4; // identified by this page alone
+    bytes[1] = 4; // identified by this page only
     bytes[2] = 7; // LC connector
     bytes[3] = 0x10; // 10GBASE-SR
     bytes[11] = 6; // 64B/66B
@@ -96,7 +95,7 @@ fn sum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum: u8, &byte| sum.wrapping_add(byte))
 }
 
-/// Thresholds, calibration and measurements (SFF-8472 table 4-2); all values are as measured, without correction by the host.
+/// Thresholds, calibration and measurements (SFF-8472 table 4-2). All values are calibrated by the module.
 fn diagnostics_page() -> [u8; 256] {
     let mut bytes = [0u8; 256];
     // High and low alarm, high and low warning: temperature, voltage, bias, power out, power in.
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_diagnostics_tell_of_laser_and_light() {
+    fn the_diagnostics_show_laser_and_light() {
         let mut slaves = Slaves::new("0001");
         slaves.show_light(false, true);
         assert_eq!((slaves.read(1, 110), slaves.read(1, 102), slaves.read(1, 104)), (0x80, 0, 0x11));

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The statistics counters (datasheet 8.2.3.23): what each frame adds, and the counters wider than a register.
+//! The statistics counters (datasheet 8.2.3.23): the counters that each frame changes, and the counters that are wider than a register.
 //!
-//! Plain counters live in the register file and are cleared by reading. Byte counters have 36 bits in two registers: reading the low half
-//! takes the whole counter at that moment; the high half then gives what belongs to it. All stop at their largest value.
+//! Plain counters are in the register file and are cleared by reading. Byte counters have 36 bits in two registers: a read of the low half
+//! clears the whole counter, and the high half then returns the upper bits of the cleared value. All counters saturate.
 //!
-//! The MAC's counters (GPRC, GORC, GPTC, GOTC, those by length) see the wire: with the CRC, with padding of short frames. Those of the DMA
-//! (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) see memory: received bytes are the sum of what the descriptors say (a stripped VLAN tag is not
-//! in it, a CRC that is kept is), sent bytes are each frame as it goes to the MAC, before padding and without CRC, so that a segmented
-//! packet counts once for each of its frames, headers included. The datasheet leaves this open; DPDK's driver reads QBRC the same way.
+//! The MAC's counters (GPRC, GORC, GPTC, GOTC, those by length) count wire bytes: with the CRC, and with the padding of short frames. Those
+//! of the DMA (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) count memory bytes. Received bytes are the sum of the lengths in the descriptors
+//! (without a stripped VLAN tag, with a CRC that is kept). Sent bytes are the lengths of the frames as passed to the MAC, before padding
+//! and without CRC. For a segmented packet these are the frames of all segments, headers included. The datasheet leaves this open; DPDK's
+//! driver interprets QBRC the same way.
 //!
-//! QPRC and its kin count by statistics set, of which RQSMR and TQSM name one for each queue; after a reset that is set 0 for all. Beside
-//! them the card keeps totals by queue that nothing but a reset clears, for tests.
+//! QPRC and similar counters count by statistics set. RQSMR and TQSM give the set of each queue; after a reset that is set 0 for all. In
+//! addition the card keeps totals by queue for tests, which only a reset clears.
 
 use crate::registers::{field, Place, Register, RegisterFile};
 
@@ -32,7 +33,7 @@ pub struct Statistics {
     totals_sent: Totals,
 }
 
-/// Frames and bytes by queue; grows with the highest queue in use.
+/// Frames and bytes by queue; grows to the highest queue in use.
 #[derive(Default)]
 struct Totals(Vec<(u64, u64)>);
 
@@ -52,16 +53,16 @@ impl Totals {
     }
 }
 
-/// One frame that was sent, without its CRC.
+/// One sent frame, without its CRC.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFrame {
     pub destination: [u8; 6],
     pub bytes: usize,
-    /// As it went over the wire.
+    /// Its length on the wire.
     pub padded_bytes: usize,
 }
 
-/// The shortest that there is.
+/// The minimum frame size.
 const PAUSE_FRAME_BYTES: u32 = 64;
 
 fn add(counter: &mut u64, bytes: u64) {
@@ -85,7 +86,7 @@ fn set_of(regs: &RegisterFile, map: Register, queue: usize) -> usize {
 }
 
 impl Statistics {
-    /// A frame came over the wire, wanted or not. `frame` is without its CRC.
+    /// A frame arrived over the wire, accepted or not. `frame` is without its CRC.
     pub fn arrived(&mut self, regs: &mut RegisterFile, frame: &[u8]) {
         regs.count(Register::Tpr, 0, 1);
         add(&mut self.all_received, frame.len() as u64 + u64::from(CRC_BYTES));
@@ -105,7 +106,7 @@ impl Statistics {
         }
     }
 
-    /// Frames reached a receive ring; several as one if they were coalesced.
+    /// Frames reached a receive ring. Each segment of a coalesced frame counts as one.
     pub fn delivered(&mut self, regs: &mut RegisterFile, queue: usize, frames: u32, bytes: usize) {
         let set = set_of(regs, Register::Rqsmr, queue);
         regs.count(Register::Qprc, set, frames);
@@ -115,7 +116,7 @@ impl Statistics {
         add(&mut self.dma_received, bytes as u64);
     }
 
-    /// A frame found no descriptor on a ring that drops.
+    /// A frame was dropped, because its ring had no descriptors and is set to drop.
     pub fn dropped(&mut self, regs: &mut RegisterFile, queue: usize) {
         let set = set_of(regs, Register::Rqsmr, queue);
         regs.count(Register::Qprdc, set, 1);
@@ -133,8 +134,8 @@ impl Statistics {
         add(&mut self.dma_sent, bytes as u64);
     }
 
-    /// A pause frame went out, which the MAC makes itself: no queue and no DMA has seen it. Drivers that want frames of their own alone
-    /// take XON and XOFF off these counters.
+    /// A pause frame was sent. The MAC itself creates it, so it belongs to no queue and no DMA counter. Drivers subtract XON and XOFF from
+    /// these counters to count only their own frames.
     pub fn pause_sent(&mut self, regs: &mut RegisterFile, destination: [u8; 6]) {
         self.sent_by_mac(regs, destination, PAUSE_FRAME_BYTES);
     }
@@ -170,14 +171,14 @@ impl Statistics {
         Some(value as u32)
     }
 
-    /// Puts a set's byte counters where a test could not bring them by traffic.
+    /// Sets a set's byte counters to values that a test could not reach by traffic.
     #[cfg(test)]
     pub fn pretend_queue_bytes(&mut self, set: usize, bytes: u64) {
         self.queue_received[set] = bytes;
         self.queue_sent[set] = bytes;
     }
 
-    /// Name and value of every counter that is not zero, without clearing any.
+    /// Name and value of every counter that is not zero. None is cleared.
     pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         let wide: [(&str, u64); 6] = [
@@ -214,7 +215,7 @@ mod tests {
     use crate::registers::decode;
 
     #[test]
-    fn wide_counters_are_read_in_two_halves_that_belong_together() {
+    fn the_two_halves_of_a_wide_counter_are_consistent() {
         let mut regs = RegisterFile::new();
         let mut statistics = Statistics { good_received: 0x3_8000_0000, ..Default::default() };
         let low = decode(0x04088).unwrap();
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_sorted_by_their_length_on_the_wire() {
+    fn frames_are_counted_by_their_length_on_the_wire() {
         let mut regs = RegisterFile::new();
         let mut statistics = Statistics::default();
         for (bytes, register) in [(60, Register::Prc64), (61, Register::Prc127), (123, Register::Prc127), (124, Register::Prc255)] {

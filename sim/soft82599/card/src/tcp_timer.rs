@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The timer that a driver may have for its TCP stack (datasheet 7.3.2.3, 8.2.3.1): so many milliseconds after its kick, once or again and
-//! again, it raises EICR.tcp_timer, which has a vector of its own in IVAR_MISC.
+//! The timer for a driver's TCP stack (datasheet 7.3.2.3, 8.2.3.1). It raises EICR.tcp_timer a given number of milliseconds after its
+//! start, once or periodically. The cause has a vector of its own in IVAR_MISC.
 //!
-//! Taking TCPTIMER.enable away holds the count, giving it back goes on with it. The datasheet does not say what a duration of 0 does; here
-//! the timer does not start.
+//! Clearing TCPTIMER.enable pauses the count, and setting it continues. The datasheet does not define a duration of 0; here the timer does
+//! not start.
 
 use crate::host::Nanoseconds;
 use crate::registers::field::tcptimer::*;
@@ -31,7 +31,7 @@ impl TcpTimer {
         }
     }
 
-    /// TCPTIMER was written. True if that ends the count at once, which raises the cause.
+    /// Handles a write to TCPTIMER. True if the write ends the count at once, which raises the cause.
     pub fn write(&mut self, value: u32, now: Nanoseconds) -> bool {
         *self = match (*self, ENABLE.is_set(value)) {
             (Self::Running { until }, false) => Self::Held { left: until.saturating_sub(now) },
@@ -60,7 +60,7 @@ impl TcpTimer {
             Self::Running { until } if until <= now => {
                 *self = if LOOP.is_set(value) { Self::started(value, until) } else { Self::Idle };
                 if self.next_deadline().is_some_and(|next| next <= now) {
-                    // Rounds that nobody had time for are one.
+                    // Several missed periods count as one.
                     *self = Self::started(value, now);
                 }
                 true
@@ -77,7 +77,7 @@ mod tests {
     const ON: u32 = ENABLE.ones();
 
     #[test]
-    fn counts_once_or_for_ever_as_told() {
+    fn the_timer_counts_once_or_periodically() {
         for (bits, expected) in [(0, vec![5]), (LOOP.ones(), vec![5, 10, 15, 20])] {
             let value = DURATION.put(5) | ON | bits;
             let mut timer = TcpTimer::default();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn is_held_and_finished_by_software() {
+    fn software_pauses_and_ends_the_count() {
         let mut timer = TcpTimer::default();
         timer.write(DURATION.put(5) | ON | KICK_START.ones(), 0);
         timer.write(DURATION.put(5), 2 * STEP);
@@ -100,6 +100,6 @@ mod tests {
         assert!(timer.write(DURATION.put(5) | ON | FINISH.ones(), 11 * STEP));
         assert_eq!(timer, TcpTimer::Idle);
         timer.write(ON | LOOP.ones() | KICK_START.ones(), 0);
-        assert_eq!(timer, TcpTimer::Idle, "a duration of nothing");
+        assert_eq!(timer, TcpTimer::Idle, "a duration of zero");
     }
 }

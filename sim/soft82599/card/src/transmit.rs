@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! Transmit: from rings to the wire (datasheet 7.2, 4.6.8).
 //!
-//! Moving a tail makes the queue ready. Ready queues take turns; a queue gives a bounded number of descriptors at a turn, and all wait
-//! while the wire has no room or the link is down, as they would on the card. Descriptors are fetched some at a time, as the card's own
-//! cache does; a packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), frames go out, and
-//! the descriptors that asked for it are reported (write_back.rs). Work on a frame does not depend on how many queues there are, and
-//! allocates nothing once the buffers have grown.
+//! Moving a tail makes the queue ready. Ready queues take turns; a queue handles a bounded number of descriptors per turn. All queues wait
+//! while the wire has no room or the link is down, as on the card. Descriptors are fetched in batches, as by a real card's cache. A
+//! packet's buffers are gathered into one (transmit_packet.rs), offloads are applied (segmentation.rs), the frames are sent, and the
+//! descriptors that request it are reported (write_back.rs). The work per frame does not depend on the number of queues. It allocates no
+//! memory once the buffers have grown.
 
 use crate::card::Card;
 use crate::faults::Direction;
@@ -16,9 +16,9 @@ use crate::transmit_buffer::room_of_queue;
 use crate::transmit_packet::{Line, LineRules};
 use crate::transmit_queue::{DESCRIPTOR_BYTES, QUEUES};
 
-/// Descriptors that one queue gives before the next has its turn.
+/// Descriptors of one queue per turn.
 const TURN_DESCRIPTORS: u32 = 64;
-/// Descriptors handled before the caller gets control back.
+/// Descriptors handled before control returns to the caller.
 pub const BUDGET_DESCRIPTORS: u32 = 512;
 /// Descriptors fetched at once; the card's cache holds 40 for a queue.
 const FETCH_DESCRIPTORS: u32 = 32;
@@ -26,7 +26,8 @@ const FETCH_DESCRIPTORS: u32 = 32;
 const PLAIN_QUEUES: usize = 64;
 
 impl Card {
-    /// The wire has room again, or the caller has time: goes on with queues that have something to send. True if some still have.
+    /// Continues with the queues that have descriptors, when the wire has room again or the caller has time. True if some queues still have
+    /// descriptors.
     pub fn wire_ready(&mut self, host: &mut impl Host, now: Nanoseconds) -> bool {
         self.transmit(host, now)
     }
@@ -58,12 +59,12 @@ impl Card {
         field::dmatxctl::ENABLE.is_set(self.regs.get(Register::Dmatxctl))
     }
 
-    /// Queues that have something to send, that are not hung, and that the peer does not hold back (flow_control.rs).
+    /// Queues that have descriptors, are not hung, and are not paused by the peer (flow_control.rs).
     pub(crate) fn transmit_sendable(&self) -> u128 {
         self.transmit_ready & !self.faults.hung_transmit & !self.flow_control.held_queues()
     }
 
-    /// Handles up to `limit` descriptors of a queue; returns how many.
+    /// Handles up to `limit` descriptors of a queue. Returns their number.
     fn transmit_queue(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, limit: u32) -> u32 {
         let Self { transmit_queues, regs, statistics, looped_back, packet_buffers, report, faults, .. } = self;
         let queue = &mut transmit_queues[index];
@@ -133,11 +134,11 @@ impl Card {
         done
     }
 
-    /// The card cannot go on from here: the queue stops, as after a fault on the bus.
+    /// The card cannot continue: the queue stops, as after a fault on the bus.
     pub(crate) fn transmit_fault(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize, fault: DmaFault) {
         let queue = &mut self.transmit_queues[index];
         queue.enabled = false;
-        queue.forget();
+        queue.clear();
         self.transmit_ready &= !(1 << index);
         self.report.add(Violation::DmaFault, || {
             format!("transmit queue {index}: no guest memory at {:#x} for {} bytes", fault.address, fault.length)
@@ -161,8 +162,8 @@ impl Card {
         }
         let queue = &mut self.transmit_queues[index];
         if queue.enabled && !enable {
-            queue.forget();
-            self.faults.settle(host, Direction::Transmit, index);
+            queue.clear();
+            self.faults.flush_late(host, Direction::Transmit, index);
             self.transmit_ready &= !(1 << index);
             self.rate_timers.disarm(index);
         }
@@ -226,7 +227,7 @@ impl Card {
         if pending < before {
             self.report.add(Violation::TailMovedBack, || format!("TDT[{index}] from {old} to {value}, head {}", queue.head));
         }
-        // A queue that waits for its rate is woken by its timer.
+        // A queue that waits because of its rate limit becomes ready when its timer expires.
         if pending != 0 && self.rate_timers.armed() >> index & 1 == 0 {
             self.transmit_ready |= 1 << index;
             self.transmit(host, now);
@@ -234,7 +235,7 @@ impl Card {
     }
 }
 
-/// The first ready queue from `turn` on, going round. `ready` must not be 0.
+/// The first ready queue from `turn` on, with wrap-around. `ready` MUST not be 0.
 fn next_turn(ready: u128, turn: usize) -> usize {
     let from_here = if turn < QUEUES { ready >> turn << turn } else { 0 };
     (if from_here != 0 { from_here } else { ready }).trailing_zeros() as usize

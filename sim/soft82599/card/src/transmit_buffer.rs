@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The transmit packet buffer: frames on their way from memory to the wire (datasheet 4.6.11.3, 8.2.3.9.13, 8.2.3.9.16).
 //!
-//! Each traffic class has a part of it, TXPBSIZE KiB long. The card fetches frames as long as that part holds no more than TXPBTHRESH, and
-//! fetches the frame under way whole. So the threshold has to leave room for the largest frame. A longer frame overruns the buffer.
+//! Each traffic class has a part of it, TXPBSIZE KiB long. The card fetches frames while that part holds at most TXPBTHRESH, and always
+//! fetches whole frames. So there must be room for the largest frame above the threshold. A frame longer than this room overruns the
+//! buffer.
 //!
-//! Here frames go to the wire at once, so the fill is not kept. While the wire is busy a buffer stands at its threshold: the next frame
-//! that does not fit above it is lost then, though its descriptors are reported as done.
+//! Here frames go to the wire at once, so the fill is not tracked. While the wire is busy, a buffer is assumed to be at its threshold: a
+//! frame that does not fit above the threshold is then lost, although its descriptors are reported as done.
 
 use crate::card::Card;
 use crate::flow_control::class_of_queue;
@@ -13,7 +14,7 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 
 pub const FCS_BYTES: usize = 4;
-/// The largest frame, with FCS, as long as HLREG0.jumbo_enable is clear.
+/// The largest frame, with FCS, while HLREG0.jumbo_enable is clear.
 const ORDINARY_FRAME_BYTES: u32 = 1518;
 
 /// Bytes of a class's packet buffer above its threshold.
@@ -23,13 +24,13 @@ fn room_of_class(regs: &RegisterFile, class: usize) -> usize {
     size.saturating_sub(threshold) as usize * 1024
 }
 
-/// The longest frame, FCS included, that surely finds room in a queue's packet buffer.
+/// The longest frame, FCS included, that always fits into a queue's packet buffer.
 pub fn room_of_queue(regs: &RegisterFile, queue: usize) -> usize {
     room_of_class(regs, class_of_queue(regs, queue))
 }
 
 impl Card {
-    /// A queue is being enabled: the threshold of its class has to suit what the driver calls its largest frame.
+    /// A queue is being enabled: the threshold of its class MUST leave room for the driver's largest frame.
     pub(crate) fn check_transmit_buffer(&mut self, queue: usize) {
         let jumbo = field::hlreg0::JUMBO_ENABLE.is_set(self.regs.get(Register::Hlreg0));
         let largest = if jumbo { field::maxfrs::MAX_FRAME_BYTES.get(self.regs.get(Register::Maxfrs)) } else { ORDINARY_FRAME_BYTES };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! From a packet's descriptors to frames on the wire (datasheet 7.2.1, 7.2.3.2).
 //!
-//! A packet's first descriptor says what is to be done with it, the last one (EOP) ends it; each brings a buffer. Legacy descriptors carry
-//! a checksum's place and a VLAN tag themselves, advanced ones name one of two contexts. Frames are padded and get their frame check
-//! sequence from the card, unless the driver says that it brings it: then a wrong one goes out as it is, and nobody at the other end takes
-//! the frame.
+//! A packet's first descriptor gives its offloads, the last one (EOP) ends it; each descriptor has a buffer. Legacy descriptors contain the
+//! checksum's offsets and a VLAN tag themselves; advanced ones refer to one of two contexts. The card pads frames and appends the frame
+//! check sequence, unless the driver declares that the packet includes it. In that case a wrong sequence is sent unchanged, and the
+//! receiver discards the frame.
 //!
-//! What a driver gets wrong here the card could only guess: it is reported, and what can be sent is sent.
+//! How a real card reacts to a driver's mistake here is unknown. The model reports the mistake and sends as much as possible.
 
 use crate::checksum::{ethernet_crc, internet_checksum};
 use crate::host::{DmaFault, Host};
@@ -19,14 +19,14 @@ use crate::transmit_buffer::FCS_BYTES;
 use crate::transmit_queue::{Form, Packet, TransmitQueue, CONTEXTS};
 
 /// Headers and payload of the largest segmented packet (PAYLEN has 18 bits).
-const LARGEST_PACKET: usize = 256 * 1024 + 512;
+const PACKET_BYTES_MAX: usize = 256 * 1024 + 512;
 const TYPE_CONTEXT: u64 = 2;
 const TYPE_DATA: u64 = 3;
-const SHORTEST_FRAME: usize = 60;
-/// Buffers for packets that are kept for the next ones.
-const MOST_SPARE: usize = 8;
+const FRAME_BYTES_MIN: usize = 60;
+/// Packet buffers kept for reuse.
+const SPARE_MAX: usize = 8;
 
-/// What registers say that holds for every frame.
+/// Register settings that apply to every frame.
 pub struct LineRules {
     offloads: Rules,
     pad: bool,
@@ -44,7 +44,7 @@ impl LineRules {
     }
 }
 
-/// What a queue's packets need of the card on their way to the wire.
+/// The parts of the card that a queue's packets use on their way to the wire.
 pub struct Line<'c> {
     pub rules: LineRules,
     pub regs: &'c mut RegisterFile,
@@ -58,13 +58,13 @@ pub struct Line<'c> {
     pub backlog: bool,
     /// Frames that overran it.
     pub overruns: u64,
-    /// Sent so far, as the wire sees them.
+    /// Sent so far, in wire bytes.
     pub frames: u64,
     pub bytes: u64,
 }
 
 impl Line<'_> {
-    /// Takes the descriptor at the queue's head. True if it asks for a report.
+    /// Takes the descriptor at the queue's head. True if it requests a report.
     pub fn take_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, words: [u64; 2]) -> Result<bool, DmaFault> {
         let index = self.index;
         if !data::EXTENSION.is_set(&words) {
@@ -74,7 +74,7 @@ impl Line<'_> {
                 TYPE_CONTEXT => {
                     let number = transmit_context::INDEX.get(&words) as usize;
                     queue.contexts[number % CONTEXTS] = Some(crate::segmentation::Context { words });
-                    // It has no EOP and no RS.
+                    // A context descriptor has no EOP and no RS.
                     return Ok(false);
                 }
                 TYPE_DATA => self.data_descriptor(host, queue, &words)?,
@@ -83,7 +83,7 @@ impl Line<'_> {
                 }
             }
         }
-        // EOP and RS lie at the same bits in data and legacy descriptors.
+        // EOP and RS are at the same bits in data and legacy descriptors.
         if data::END_OF_PACKET.is_set(&words) {
             self.finish_packet(host, &mut queue.packet);
         }
@@ -93,7 +93,8 @@ impl Line<'_> {
     fn data_descriptor(&mut self, host: &mut impl Host, queue: &mut TransmitQueue, words: &[u64; 2]) -> Result<(), DmaFault> {
         let TransmitQueue { packet, contexts, .. } = queue;
         if self.begins(packet, Form::Advanced) {
-            // Its offload bits alone decide whether the context counts; CC (check_context) is for IPsec and FCoE, which are not done.
+            // The context is used only if the descriptor's bits request an offload. CC (check_context) is ignored, because it is for IPsec
+            // and FCoE, which are not modelled.
             let context = contexts[data::INDEX.get(words) as usize % CONTEXTS];
             let mut wanted = Wanted {
                 segment: data::SEGMENT.is_set(words),
@@ -103,17 +104,17 @@ impl Line<'_> {
                 context: context.unwrap_or_default(),
             };
             if !wanted.nothing() && context.is_none() {
-                self.complain(Violation::ContextNotSet, || {
+                self.report_violation(Violation::ContextNotSet, || {
                     format!("a packet names context {}, which holds nothing", data::INDEX.get(words))
                 });
             }
             wanted.vlan = wanted.vlan.map(|_| wanted.context.vlan());
             if data::LINKSEC.is_set(words) || data::IPSEC.is_set(words) || data::TIME_STAMP.is_set(words) {
-                self.complain(Violation::NotModelled, || "LinkSec, IPsec or a time stamp is asked for".into());
+                self.report_violation(Violation::NotModelled, || "LinkSec, IPsec or a time stamp is asked for".into());
             }
             packet.wanted = wanted;
             packet.insert_fcs = data::INSERT_FCS.is_set(words);
-            packet.told_payload = data::PAYLOAD_LENGTH.get(words) as usize;
+            packet.stated_payload = data::PAYLOAD_LENGTH.get(words) as usize;
         }
         gather(host, packet, data::BUFFER_ADDRESS.get(words), data::DATA_LENGTH.get(words) as usize)
     }
@@ -129,11 +130,11 @@ impl Line<'_> {
         gather(host, packet, legacy::BUFFER_ADDRESS.get(words), legacy::LENGTH.get(words) as usize)
     }
 
-    /// True for a packet's first descriptor, for which it is made ready.
+    /// Prepares a packet at its first descriptor. Returns true for a first descriptor.
     fn begins(&mut self, packet: &mut Packet, form: Form) -> bool {
         if packet.begun {
             if packet.form != form {
-                self.complain(Violation::FormsMixed, || "legacy and advanced descriptors in one packet".into());
+                self.report_violation(Violation::FormsMixed, || "legacy and advanced descriptors in one packet".into());
             }
             return false;
         }
@@ -142,7 +143,7 @@ impl Line<'_> {
         true
     }
 
-    fn complain(&mut self, kind: Violation, what: impl FnOnce() -> String) {
+    fn report_violation(&mut self, kind: Violation, what: impl FnOnce() -> String) {
         let index = self.index;
         self.report.add(kind, || format!("transmit queue {index}: {}", what()));
     }
@@ -150,9 +151,9 @@ impl Line<'_> {
     fn finish_packet(&mut self, host: &mut impl Host, packet: &mut Packet) {
         if let Err(Malformed(reason)) = self.send(host, packet) {
             let bytes = packet.filled;
-            self.complain(Violation::MalformedPacket, || format!("packet of {bytes} bytes not sent: {reason}"));
+            self.report_violation(Violation::MalformedPacket, || format!("packet of {bytes} bytes not sent: {reason}"));
         }
-        if self.packet_buffers.len() < MOST_SPARE {
+        if self.packet_buffers.len() < SPARE_MAX {
             self.packet_buffers.push(std::mem::take(&mut packet.bytes));
         }
         *packet = Packet::default();
@@ -164,10 +165,10 @@ impl Line<'_> {
         }
         self.check(packet);
         let mut filled = packet.filled;
-        if !packet.insert_fcs && packet.wanted.nothing() && packet.legacy_checksum.is_none() && filled >= SHORTEST_FRAME + FCS_BYTES {
+        if !packet.insert_fcs && packet.wanted.nothing() && packet.legacy_checksum.is_none() && filled >= FRAME_BYTES_MIN + FCS_BYTES {
             filled -= FCS_BYTES;
             if ethernet_crc(&packet.bytes[..filled]) != packet.bytes[filled..packet.filled] {
-                // Out it goes, and is of no use to anybody.
+                // The frame is sent, but no receiver can use it.
                 self.count(&packet.bytes[..6], filled, filled);
                 return Ok(());
             }
@@ -183,20 +184,20 @@ impl Line<'_> {
         send_packet(&offloads, bytes, &packet.wanted, |parts| self.send_frame(host, parts))
     }
 
-    /// What a driver must hold to, though this card sends the packet all the same.
+    /// Reports the rules that the driver broke with this packet. The card sends the packet anyway.
     fn check(&mut self, packet: &Packet) {
         let headers = if packet.wanted.segment { packet.wanted.header_bytes() } else { 0 };
         let payload = packet.filled.saturating_sub(headers);
-        if packet.form == Form::Advanced && packet.told_payload != payload {
-            let told = packet.told_payload;
-            self.complain(Violation::PayloadLength, || {
-                format!("PAYLEN is {told}, buffers hold {payload} bytes behind {headers} of headers")
+        if packet.form == Form::Advanced && packet.stated_payload != payload {
+            let stated = packet.stated_payload;
+            self.report_violation(Violation::PayloadLength, || {
+                format!("PAYLEN is {stated}, buffers hold {payload} bytes behind {headers} of headers")
             });
         }
         let must_insert =
-            !packet.wanted.nothing() || packet.legacy_checksum.is_some() || (self.rules.pad && packet.filled < SHORTEST_FRAME);
+            !packet.wanted.nothing() || packet.legacy_checksum.is_some() || (self.rules.pad && packet.filled < FRAME_BYTES_MIN);
         if !packet.insert_fcs && must_insert {
-            self.complain(Violation::FcsNotInserted, || "IFCS is clear on a packet that the card changes or pads".into());
+            self.report_violation(Violation::FcsNotInserted, || "IFCS is clear on a packet that the card changes or pads".into());
         }
     }
 
@@ -204,21 +205,21 @@ impl Line<'_> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         if bytes + FCS_BYTES > self.room_bytes {
             let room = self.room_bytes;
-            self.complain(Violation::TransmitBuffer, || format!("a frame of {bytes} bytes, above TXPBTHRESH there are {room}"));
+            self.report_violation(Violation::TransmitBuffer, || format!("a frame of {bytes} bytes, above TXPBTHRESH there are {room}"));
             if self.backlog {
                 self.overruns += 1;
                 return;
             }
         }
-        if self.rules.pad && bytes < SHORTEST_FRAME {
-            let mut padded = [0u8; SHORTEST_FRAME];
+        if self.rules.pad && bytes < FRAME_BYTES_MIN {
+            let mut padded = [0u8; FRAME_BYTES_MIN];
             let mut at = 0;
             for part in parts {
                 padded[at..at + part.len()].copy_from_slice(part);
                 at += part.len();
             }
             self.emit(host, &[&padded]);
-            self.count(&padded[..6], bytes, SHORTEST_FRAME);
+            self.count(&padded[..6], bytes, FRAME_BYTES_MIN);
         } else {
             self.emit(host, parts);
             self.count(&parts[0][..6], bytes, bytes);
@@ -242,10 +243,10 @@ impl Line<'_> {
     }
 }
 
-/// Appends a buffer to the packet being gathered, unless that would grow beyond what the card holds.
+/// Appends a buffer to the gathered packet, unless the packet would exceed the card's limit.
 fn gather(host: &mut impl Host, packet: &mut Packet, address: u64, bytes: usize) -> Result<(), DmaFault> {
     let end = packet.filled + bytes;
-    if end > LARGEST_PACKET {
+    if end > PACKET_BYTES_MAX {
         packet.broken = Some("longer than the card can hold");
         return Ok(());
     }

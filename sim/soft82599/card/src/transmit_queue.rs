@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A transmit ring as its registers describe it (datasheet 7.2.3.3, 8.2.3.9), and the packet that its descriptors build.
+//! A transmit ring as configured by its registers (datasheet 7.2.3.3, 8.2.3.9), and the packet that its descriptors build.
 
 use crate::host::Nanoseconds;
 use crate::registers::{field, Register, RegisterFile};
@@ -21,7 +21,7 @@ pub struct TransmitQueue {
     pub write_back: WriteBack,
     pub contexts: [Option<Context>; CONTEXTS],
     pub packet: Packet,
-    /// A rate limit lets nothing go earlier (rate_limit.rs).
+    /// The rate limit allows no frame before this time (rate_limit.rs).
     pub not_before: Nanoseconds,
 }
 
@@ -32,11 +32,11 @@ impl TransmitQueue {
         self.write_back.configure(regs, index);
     }
 
-    /// Forgets a half-gathered packet and the contexts, as when the queue is switched off.
-    pub fn forget(&mut self) {
+    /// Drops a partly gathered packet and the contexts, as when the queue is disabled.
+    pub fn clear(&mut self) {
         self.packet = Packet::default();
         self.contexts = Default::default();
-        self.write_back.forget();
+        self.write_back.clear();
     }
 
     pub fn pending(&self) -> u32 {
@@ -57,21 +57,21 @@ pub enum Form {
     Advanced,
 }
 
-/// What has come of a packet. Its first descriptor says what is to be done with it.
+/// The gathered part of a packet. Its first descriptor gives the offloads.
 #[derive(Clone, Debug, Default)]
 pub struct Packet {
     pub begun: bool,
     pub form: Form,
-    /// Longer than what is in it, so that no gathering has to clear new room first. Lent by the card while a packet is being built.
+    /// The vector is longer than its contents, so that gathering need not zero new space. The card lends it while a packet is built.
     pub bytes: Vec<u8>,
     pub filled: usize,
     pub wanted: Wanted,
-    /// Where a legacy checksum begins, and where it goes.
+    /// Start and destination of a legacy checksum.
     pub legacy_checksum: Option<(usize, usize)>,
-    /// The card appends the frame check sequence; otherwise the packet's last bytes are it.
+    /// The card appends the frame check sequence. Otherwise it is the packet's last bytes.
     pub insert_fcs: bool,
     /// PAYLEN, of advanced descriptors.
-    pub told_payload: usize,
-    /// It is to be thrown away when its end comes, because of this.
+    pub stated_payload: usize,
+    /// The packet will be dropped at its end for this reason.
     pub broken: Option<&'static str>,
 }

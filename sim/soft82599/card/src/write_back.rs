@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! How a transmit queue tells what it has sent (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
+//! TX completions: how a transmit queue reports sent descriptors (datasheet 7.2.3.5, 8.2.3.9.10, 8.2.3.9.11).
 //!
-//! Only descriptors that ask for it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at
-//! once. With a higher one they gather, from the first that asks on, until so many descriptors are done; then all that asked are written
-//! back with one interrupt. What has gathered is also written back when the interval of the queue's vector (EITR) is over, when software
-//! asks for it (TXDCTL.flush), and when the queue is switched off. A vector without an interval never ends one: the last reports then stay
-//! on the card, which is why drivers set a threshold of at most 1 there.
+//! Only descriptors that request it (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each is written back at
+//! once. With a higher one, reports are collected: done descriptors are counted from the first that requests a report. When the count
+//! reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected reports are also written
+//! back when the interval of the queue's vector (EITR) ends, when software requests it (TXDCTL.flush), and when the queue is disabled. If
+//! the vector has no interval, no interval ends, and the last reports stay on the card. Drivers therefore set a threshold of at most 1
+//! there.
 //!
-//! With head write-back (TDWBAL) the ring's head goes to one place in memory instead, for each descriptor that asks, and at the interval's
-//! end for those that do not, if TDWBAL.write_back_on_itr says so.
+//! With head write-back (TDWBAL) the ring's head is written to one address in memory instead, for each descriptor that requests it. If
+//! TDWBAL.write_back_on_itr is set, it is also written at the interval's end for the other descriptors.
 
 use crate::card::Card;
 use crate::faults::{Direction, Faults};
@@ -18,7 +19,7 @@ use crate::registers::{field, Register, RegisterFile};
 use crate::report::Violation;
 use crate::transmit_queue::{TransmitQueue, DESCRIPTOR_BYTES};
 
-/// Where the status dword lies in a descriptor, and its done bit.
+/// The offset of the status dword in a descriptor, and its done bit.
 const STATUS_AT: u64 = 12;
 const DONE: u32 = 1;
 
@@ -27,22 +28,22 @@ pub struct WriteBack {
     threshold: u32,
     head_address: Option<u64>,
     on_interval: bool,
-    /// Descriptors that asked and were not written back yet: place in the ring and status. At most as many as the threshold.
+    /// Descriptors that requested a report and were not written back yet: index in the ring and status. At most as many as the threshold.
     held: Vec<(u32, u32)>,
-    /// Descriptors done since the first of them.
+    /// Number of descriptors done since the first of these.
     gathered: u32,
-    /// A descriptor asked for the head.
+    /// A descriptor requested a head write-back.
     head_asked: bool,
-    /// The head as it was told last.
-    head_told: u32,
+    /// The last reported head.
+    head_reported: u32,
     /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
     hinted: bool,
     pub hinted_writes: u64,
-    /// That nothing will end this queue's waiting was reported already.
-    endless_told: bool,
+    /// It was already reported that this queue would wait forever.
+    endless_reported: bool,
 }
 
-/// The queue's own address in the faults' books.
+/// The queue's key in the faults' lists.
 pub type Owner = (Direction, usize);
 
 impl WriteBack {
@@ -56,20 +57,20 @@ impl WriteBack {
         self.threshold = field::txdctl::WRITE_BACK_THRESHOLD.get(regs.get_at(Register::Txdctl, index));
     }
 
-    /// Forgets what was not told yet.
-    pub fn forget(&mut self) {
+    /// Drops unreported completions.
+    pub fn clear(&mut self) {
         self.held.clear();
-        (self.gathered, self.head_asked, self.endless_told) = (0, false, false);
+        (self.gathered, self.head_asked, self.endless_reported) = (0, false, false);
     }
 
-    /// How many reports wait.
+    /// Number of waiting reports.
     pub fn waiting(&self) -> usize {
         self.held.len()
     }
 
-    /// Something waits for the interval's end. `head`: of the ring, as it is now.
+    /// True if completions wait for the interval's end. `head`: the ring's current head.
     fn waits(&self, head: u32) -> bool {
-        !self.held.is_empty() || (self.on_interval && self.head_address.is_some() && self.head_told != head)
+        !self.held.is_empty() || (self.on_interval && self.head_address.is_some() && self.head_reported != head)
     }
 }
 
@@ -87,7 +88,8 @@ impl TransmitQueue {
         faults.publish_u32(host, now, owner, at, status | DONE)
     }
 
-    /// The descriptor before the head is done; `status` is its last dword as the driver wrote it. True if something was reported.
+    /// Handles the descriptor before the head, which is done. `status`: its last dword as written by the driver. True if something was
+    /// reported.
     pub fn completed(
         &mut self,
         host: &mut impl Host,
@@ -131,13 +133,13 @@ impl TransmitQueue {
         let Some(address) = self.write_back.head_address else { return Ok(false) };
         self.write_back.hinted_writes += u64::from(self.write_back.hinted);
         self.write_back.head_asked = false;
-        self.write_back.head_told = self.head;
+        self.write_back.head_reported = self.head;
         faults.publish_u32(host, now, owner, address, self.head)?;
         faults.head_written(now, owner.1, address, self.head);
         Ok(true)
     }
 
-    /// The queue's turn is over: tells the head if one of the turn's descriptors asked for it. True if it did.
+    /// The queue's turn is over: writes the head back if one of the turn's descriptors requested it. True if it did.
     pub fn end_turn(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if self.write_back.head_asked {
             self.report_head(host, faults, now, owner)
@@ -146,7 +148,7 @@ impl TransmitQueue {
         }
     }
 
-    /// Tells everything that waits. True if there was something.
+    /// Reports all waiting completions. True if there were any.
     pub fn report_all(&mut self, host: &mut impl Host, faults: &mut Faults, now: Nanoseconds, owner: Owner) -> Result<bool, DmaFault> {
         if !self.write_back.waits(self.head) {
             return Ok(false);
@@ -160,7 +162,7 @@ impl TransmitQueue {
 }
 
 impl Card {
-    /// After a queue's turn: what waits for its vector's interval gets its time, or goes now if the interval is over already.
+    /// After a queue's turn: arms the timer of waiting completions, or reports them if the vector's interval has ended.
     pub(crate) fn schedule_write_back(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
         let queue = &mut self.transmit_queues[index];
         if !queue.write_back.waits(queue.head) {
@@ -169,8 +171,8 @@ impl Card {
         match self.interrupts.transmit_expiry(&self.regs, now, index) {
             Expiry::Over => self.flush_write_back(host, now, index),
             Expiry::At(at) => self.write_back_timers.arm(index, at),
-            Expiry::Never if !queue.write_back.held.is_empty() && !queue.write_back.endless_told => {
-                queue.write_back.endless_told = true;
+            Expiry::Never if !queue.write_back.held.is_empty() && !queue.write_back.endless_reported => {
+                queue.write_back.endless_reported = true;
                 let threshold = queue.write_back.threshold;
                 self.report.add(Violation::WriteBackEndless, || {
                     format!("transmit queue {index}: threshold {threshold}, and no interval after which fewer are written back")
@@ -180,7 +182,7 @@ impl Card {
         }
     }
 
-    /// Writes back what waits, and raises the queue's interrupt.
+    /// Writes waiting completions back and raises the queue's interrupt.
     pub(crate) fn flush_write_back(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
         self.write_back_timers.disarm(index);
         if !self.may_do_dma() {
@@ -194,7 +196,7 @@ impl Card {
         }
     }
 
-    /// EITR or IVAR was written: intervals end at other times.
+    /// EITR or IVAR was written: the intervals end at other times.
     pub(crate) fn reschedule_write_backs(&mut self, host: &mut impl Host, now: Nanoseconds) {
         let mut armed = self.write_back_timers.armed();
         self.write_back_timers.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The least driver that keeps a queue each way busy, and a host without a world.
+//! A minimal driver that keeps a queue in each direction busy, and a minimal host.
 
 use card::{name_at, Card, Configuration, DmaFault, Host, BAR_BYTES};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const RECEIVE_BUFFERS: u64 = TRANSMIT_RINGS + 128 * QUEUE_BYTES;
 const TRANSMIT_BUFFER: u64 = RECEIVE_BUFFERS + RING * 2048;
 const MEMORY_BYTES: u64 = TRANSMIT_BUFFER + 4096;
 const ENABLE: u32 = 1 << 25;
-const LONGEST_SILENCE: u32 = 0xFF8;
+const INTERVAL_MAX: u32 = 0xFF8;
 
 struct Memory {
     bytes: Vec<u8>,
@@ -77,7 +77,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Rings in both directions for so many queues; queue 0 is the one that works. `timers`: every other vector has a message held back.
+    /// Rings in both directions for `queues` queues; only queue 0 is used. `timers`: all vectors except vector 0 have a message that is
+    /// held back.
     pub fn new(queues: u64, timers: bool, frame_bytes: usize) -> Self {
         let mut memory = Memory { bytes: vec![0; MEMORY_BYTES as usize], frames: 0 };
         let card = Card::new(&Configuration { mac: [2, 0x82, 0x59, 0, 0, 7], link: true }, &mut memory, 0);
@@ -101,7 +102,7 @@ impl Driver {
         self.card.config_write(&mut self.memory, 0, 4, &[0x06, 0x04]);
         self.now = 1_000_000_000;
         self.card.tick(&mut self.memory, self.now);
-        // MSI-X with auto-clear for all, checksums and RSS on.
+        // MSI-X with auto-clear for all vectors, checksums and RSS on.
         for (name, value) in [
             ("GPIE", 0x10),
             ("EIAC", 0xFFFF),
@@ -133,18 +134,18 @@ impl Driver {
         self.memory.bytes[at..at + self.frame.len()].copy_from_slice(&self.frame);
         if timers {
             for vector in 1..64 {
-                self.write(&format!("EITR[{vector}]"), LONGEST_SILENCE);
+                self.write(&format!("EITR[{vector}]"), INTERVAL_MAX);
             }
-            // The first message goes at once, the second waits.
+            // The first message is sent at once, the second waits.
             for _ in 0..2 {
                 self.write("EICS_EX[0]", u32::MAX - 1);
                 self.write("EICS_EX[1]", u32::MAX);
             }
         }
-        assert!(self.card.next_deadline().is_some() == timers, "timers are not as they should be");
+        assert!(self.card.next_deadline().is_some() == timers, "the timers are not in the expected state");
     }
 
-    /// How many messages wait for their time.
+    /// Number of messages that are held back.
     pub fn armed_timers(&self) -> usize {
         self.card.describe().matches(" waiting 1").count()
     }
@@ -165,7 +166,7 @@ impl Driver {
         let before = self.memory.frames;
         let bytes = self.frame.len() as u64;
         for i in 0..u64::from(BATCH) {
-            // End of packet, CRC, and a report for the last of the batch.
+            // End of packet, CRC, and a report request for the last of the batch.
             let report = if i + 1 == u64::from(BATCH) { 1 << 27 } else { 0 };
             let word = bytes | 0x0330_0000 | 1 << 29 | report | bytes << 46;
             self.memory.put(TRANSMIT_RINGS + self.transmit_next * 16, [TRANSMIT_BUFFER, word]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a frame costs the core alone: nanoseconds and instructions, each way, with one queue and with all of them, without timers and with
-//! every vector's timer armed. One line of JSON for each.
+//! Measures the cost of a frame in the card alone: nanoseconds and instructions in each direction, with one queue and with all, without
+//! timers and with every vector's timer armed. The output is one line of JSON for each case.
 //!
-//! A frame's share of what a driver must do (new descriptors, a tail for every batch) is counted with it. The host is a vector of bytes and
-//! a wire that forgets; QEMU, the socket and the guest are not in here.
+//! The driver's work for a frame (new descriptors, a tail write per batch) is included. The host is a vector of bytes and a wire that drops
+//! frames. QEMU, the socket and the guest are not included.
 
 mod driver;
 mod steps;
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds a frame in one round.
+/// Nanoseconds per frame in one round.
 fn time(driver: &mut Driver, run: &mut impl FnMut(&mut Driver)) -> f64 {
     let start = Instant::now();
     (0..TIMED_BATCHES).for_each(|_| run(driver));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Counts instructions by single steps of a child: exact, the same each time, and possible where no counter of the CPU is (most virtual
-//! machines). A string instruction that repeats itself counts once.
+//! Counts instructions by single-stepping a child. The count is exact and reproducible, and needs no performance counters of the CPU, which
+//! most virtual machines lack. A repeated string instruction counts once.
 
 use std::os::raw::c_int;
 
-/// Nobody single-steps more than this in a benchmark.
-const MOST_STEPS: u64 = 50_000_000;
+/// More steps than any benchmark takes.
+const STEPS_MAX: u64 = 50_000_000;
 
-/// The instructions of `work`, run in a child; None if this machine does not let us trace one.
+/// The instructions of `work`, run in a child. None if this machine does not allow tracing.
 pub fn count(work: impl FnOnce()) -> Option<u64> {
-    // SAFETY: the program has one thread, so the child may go on as an ordinary program; it leaves by _exit.
+    // SAFETY: the program has one thread, so the child may continue as an ordinary program; it ends by _exit.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -33,14 +33,14 @@ pub fn count(work: impl FnOnce()) -> Option<u64> {
     }
 }
 
-/// SAFETY: `child` is a child of ours that has asked to be traced, or has ended.
+/// SAFETY: `child` is our child and has requested tracing, or has ended.
 unsafe fn follow(child: libc::pid_t) -> Option<u64> {
     if stop_signal(child)? != libc::SIGSTOP || libc::ptrace(libc::PTRACE_CONT, child, 0, 0) != 0 || stop_signal(child)? != libc::SIGTRAP {
         return None;
     }
     let mut count = 0;
     let mut last = 0;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..STEPS_MAX {
         if libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) != 0 || stop_signal(child)? != libc::SIGTRAP {
             return None;
         }
@@ -48,7 +48,7 @@ unsafe fn follow(child: libc::pid_t) -> Option<u64> {
         if libc::ptrace(libc::PTRACE_GETSIGINFO, child, 0, &mut information) != 0 {
             return None;
         }
-        // The kernel's own word for int3.
+        // The kernel's si_code for int3.
         const SI_KERNEL: c_int = 0x80;
         if information.si_code == SI_KERNEL {
             return Some(count);

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Frames in a row in one buffer, each behind its length in four big-endian bytes: what the stream carries, and how every kind of wire
-//! hands over what it has got. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
+//! A batch of frames in one buffer, each preceded by its length in four big-endian bytes. This is the stream's format, and every kind of
+//! wire delivers frames in this format. The event loop takes the whole batch, so a frame is not copied between the wire and the card.
 
 use std::io;
 use std::ops::Range;
 
-/// Longer than any frame a card sends, with its tag.
-pub const LONGEST_FRAME: usize = 65_550;
+/// Longer than any frame of a card, with its tag.
+pub const FRAME_BYTES_MAX: usize = 65_550;
 pub const LENGTH_BYTES: usize = 4;
 
 #[derive(Default)]
 pub struct Batch {
-    /// Longer than what is in it, so that no read has to clear new room first.
+    /// The vector is longer than its contents, so that reading need not zero new space first.
     bytes: Vec<u8>,
     filled: usize,
-    /// Where the next frame begins that has not been handed over.
+    /// Start of the next frame that was not delivered.
     next: usize,
 }
 
 impl Batch {
-    /// Where the next whole frame lies, if there is one. A length that no frame has is an error: the stream is out of step.
+    /// The range of the next complete frame, if there is one. An impossible length is an error: the stream is out of step.
     pub fn next_frame(&mut self) -> io::Result<Option<Range<usize>>> {
         let Some(length) = self.next_length() else { return Ok(None) };
-        if length == 0 || length > LONGEST_FRAME {
+        if length == 0 || length > FRAME_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes: out of step")));
         }
         let start = self.next + LENGTH_BYTES;
@@ -38,29 +38,29 @@ impl Batch {
         Some(u32::from_be_bytes(prefix.try_into().expect("4 bytes")) as usize)
     }
 
-    /// Will `next_frame` give a frame, or an error, without more bytes?
+    /// True if `next_frame` returns a frame or an error without more bytes.
     pub fn has_frame(&self) -> bool {
-        self.next_length().is_some_and(|length| length > LONGEST_FRAME || self.waiting() >= LENGTH_BYTES + length)
+        self.next_length().is_some_and(|length| length > FRAME_BYTES_MAX || self.waiting() >= LENGTH_BYTES + length)
     }
 
     pub fn frame(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
-    /// Bytes that have not been handed over.
+    /// Bytes that were not delivered.
     pub fn waiting(&self) -> usize {
         self.filled - self.next
     }
 
-    /// Forgets what was handed over, and gives room for at least so many bytes behind the rest. `add` tells how many came.
-    pub fn room(&mut self, least: usize) -> &mut [u8] {
+    /// Drops delivered frames and returns room for at least `bytes_min` bytes behind the rest. `add` then gives the number of new bytes.
+    pub fn room(&mut self, bytes_min: usize) -> &mut [u8] {
         if self.next != 0 {
             self.bytes.copy_within(self.next..self.filled, 0);
             self.filled -= self.next;
             self.next = 0;
         }
-        if self.bytes.len() < self.filled + least {
-            self.bytes.resize(self.filled + least, 0);
+        if self.bytes.len() < self.filled + bytes_min {
+            self.bytes.resize(self.filled + bytes_min, 0);
         }
         &mut self.bytes[self.filled..]
     }
@@ -80,7 +80,7 @@ impl Batch {
         self.append(&frame);
     }
 
-    /// What has not been handed over, as bytes.
+    /// The bytes that were not delivered.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.next..self.filled]
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_whole_however_they_came_in() {
+    fn frames_are_complete_wherever_the_reads_are_cut() {
         let mut stream = Vec::new();
         let frames: Vec<Vec<u8>> = (1..50u8).map(|i| vec![i; usize::from(i) * 7]).collect();
         for frame in &frames {

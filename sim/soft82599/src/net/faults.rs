@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A bad wire on demand, each direction for itself: frames that are lost, spoilt, swapped or late.
+//! Faults of the wire on demand, for each direction: lost, corrupted, reordered or delayed frames.
 //!
-//! A spoilt frame has one bit turned behind the wire's own check (as a bad switch does it), so it reaches the card and its checksums have
-//! to notice. A swapped one goes behind the next frame, or alone if none comes for a while. A late one waits; those that are not late
-//! overtake. Frames that wait here are bounded; the one too many is lost and counted.
+//! In a corrupted frame one bit is flipped after the wire's own check (as by a bad switch). So the frame reaches the card, and the frame's
+//! checksums must detect the error. A reordered frame is sent after the next frame, or alone after a time-out. A delayed frame waits, and
+//! others overtake it. The number of waiting frames is bounded; a frame beyond the bound is lost and counted.
 
 use card::{Nanoseconds, Trigger};
 use std::collections::VecDeque;
 
-/// How long a swapped frame waits for one to be swapped with.
-const SWAP_PATIENCE: Nanoseconds = 10_000_000;
-const MOST_LATE: usize = 4096;
+/// How long a reordered frame waits for another frame.
+const REORDER_TIME_OUT: Nanoseconds = 10_000_000;
+const LATE_MAX: usize = 4096;
 
-/// What happened, in frames.
+/// Counts of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub dropped: u64,
     pub corrupted: u64,
     pub reordered: u64,
     pub delayed: u64,
-    /// Late ones for which there was no room.
+    /// Delayed frames for which there was no room.
     pub overflowed: u64,
 }
 
@@ -32,17 +32,17 @@ pub struct FrameFaults {
     pub delay_by: Nanoseconds,
     pub counts: Counts,
     swapped: Option<(Nanoseconds, Vec<u8>)>,
-    /// By the time at which they go.
+    /// In order of the times at which they leave.
     late: VecDeque<(Nanoseconds, Vec<u8>)>,
 }
 
 impl FrameFaults {
-    /// Nothing can happen to a frame: the quick way past all this.
+    /// True if no frame can be affected. The fast path then skips all checks.
     pub fn is_idle(&self) -> bool {
         self.drop.is_off() && self.corrupt.is_off() && self.reorder.is_off() && self.delay.is_off() && self.swapped.is_none()
     }
 
-    /// No fault from here on; what waits still goes at its time.
+    /// Ends the faults. Waiting frames still leave at their times.
     pub fn end(&mut self) {
         for trigger in [&mut self.drop, &mut self.corrupt, &mut self.reorder, &mut self.delay] {
             *trigger = Trigger::Off;
@@ -54,22 +54,22 @@ impl FrameFaults {
         swapped.into_iter().chain(self.late.front().map(|(at, _)| *at)).min()
     }
 
-    /// A frame passes; `deliver` gets what comes out at once, none to two frames.
+    /// Passes a frame. `deliver` is called for each frame that leaves now: none, one or two.
     pub fn pass(&mut self, now: Nanoseconds, frame: &[u8], mut deliver: impl FnMut(&[u8])) {
-        if self.drop.strikes() {
+        if self.drop.selects() {
             self.counts.dropped += 1;
             return;
         }
-        let mut spoilt = Vec::new();
+        let mut corrupted = Vec::new();
         let mut frame = frame;
-        if self.corrupt.strikes() {
+        if self.corrupt.selects() {
             self.counts.corrupted += 1;
-            spoilt.extend_from_slice(frame);
-            self.turn_a_bit(&mut spoilt);
-            frame = &spoilt;
+            corrupted.extend_from_slice(frame);
+            self.flip_bit(&mut corrupted);
+            frame = &corrupted;
         }
-        if self.delay.strikes() {
-            if self.late.len() == MOST_LATE {
+        if self.delay.selects() {
+            if self.late.len() == LATE_MAX {
                 self.counts.overflowed += 1;
                 return;
             }
@@ -80,9 +80,9 @@ impl FrameFaults {
             return;
         }
         let swapped = self.swapped.take();
-        if swapped.is_none() && self.reorder.strikes() {
+        if swapped.is_none() && self.reorder.selects() {
             self.counts.reordered += 1;
-            self.swapped = Some((now.saturating_add(SWAP_PATIENCE), frame.to_vec()));
+            self.swapped = Some((now.saturating_add(REORDER_TIME_OUT), frame.to_vec()));
             return;
         }
         deliver(frame);
@@ -91,7 +91,7 @@ impl FrameFaults {
         }
     }
 
-    /// What is on and what waits, in words.
+    /// Describes the active faults and the waiting frames.
     pub fn describe(&self) -> String {
         format!(
             "drop {} corrupt {} reorder {} delay {} by {} ns; waiting {}; dropped {} corrupted {} reordered {} delayed {} overflowed {}",
@@ -109,7 +109,7 @@ impl FrameFaults {
         )
     }
 
-    /// The next frame that has waited long enough.
+    /// The next frame whose waiting time has ended.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<Vec<u8>> {
         if self.swapped.as_ref().is_some_and(|(at, _)| *at <= now) {
             return self.swapped.take().map(|(_, frame)| frame);
@@ -118,8 +118,8 @@ impl FrameFaults {
         due.then(|| self.late.pop_front()).flatten().map(|(_, frame)| frame)
     }
 
-    /// Which bit depends on how many were turned before, so that a run can be repeated.
-    fn turn_a_bit(&self, frame: &mut [u8]) {
+    /// The bit depends on the number of earlier flips, so that a run can be repeated.
+    fn flip_bit(&self, frame: &mut [u8]) {
         let place = self.counts.corrupted.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let bits = frame.len() as u64 * 8;
         if bits != 0 {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_frames_are_lost_and_no_more() {
+    fn the_requested_number_of_frames_is_lost() {
         let mut faults = FrameFaults { drop: Trigger::Next(2), ..Default::default() };
         let left: Vec<_> = (0..4u8).flat_map(|i| through(&mut faults, 0, &[i; 60])).map(|frame| frame[0]).collect();
         assert_eq!(left, [2, 3]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_frame_differs_in_one_bit() {
+    fn a_corrupted_frame_differs_in_one_bit() {
         let mut faults = FrameFaults { corrupt: Trigger::Next(50), ..Default::default() };
         for _ in 0..50 {
             let out = through(&mut faults, 0, &[0; 60]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_frame_goes_behind_the_next_or_after_a_while_alone() {
+    fn a_reordered_frame_follows_the_next_or_leaves_alone_after_a_time_out() {
         let mut faults = FrameFaults { reorder: Trigger::Next(1), ..Default::default() };
         assert!(through(&mut faults, 0, &[1]).is_empty() && !faults.is_idle());
         assert_eq!(through(&mut faults, 0, &[2]), [[2], [1]]);
@@ -170,18 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn late_frames_go_at_their_time_and_are_bounded() {
+    fn delayed_frames_leave_at_their_times_and_are_bounded() {
         let mut faults = FrameFaults { delay: Trigger::Next(1), delay_by: 100, ..Default::default() };
         assert!(through(&mut faults, 0, &[1]).is_empty());
         assert_eq!(through(&mut faults, 0, &[2]), [[2]]);
         assert!(faults.take_due(99).is_none());
         assert_eq!(faults.take_due(100).unwrap(), [1]);
         faults.delay = Trigger::chance(1.0, 0);
-        for _ in 0..=MOST_LATE {
+        for _ in 0..=LATE_MAX {
             through(&mut faults, 0, &[3]);
         }
-        assert_eq!((faults.counts.delayed, faults.counts.overflowed), (1 + MOST_LATE as u64, 1));
-        // A shorter delay than before goes by its own time.
+        assert_eq!((faults.counts.delayed, faults.counts.overflowed), (1 + LATE_MAX as u64, 1));
+        // A frame with a shorter delay leaves at its own time.
         faults.late.truncate(1);
         faults.delay_by = 10;
         through(&mut faults, 0, &[4]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The other end of the wire: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, or the card itself.
 //!
-//! Frames to send are gathered and leave together at the end of a turn of the event loop. Each kind holds a bounded number of bytes; when
-//! that is full it has no room, and the card keeps its frames in the guest's rings.
+//! Sent frames are collected and leave together at the end of an iteration of the event loop. Each kind buffers a bounded number of bytes.
+//! When the buffer is full, the card keeps its frames in the guest's rings.
 
 pub mod batch;
 pub mod faults;
@@ -28,7 +28,7 @@ pub enum Specification {
     Loopback,
 }
 
-/// What the card may have sent to itself and not taken yet.
+/// The most bytes that the card may have sent to itself and not received yet.
 const LOOPBACK_BYTES: usize = 512 * 1024;
 
 pub enum Wire {
@@ -49,7 +49,7 @@ impl Wire {
         })
     }
 
-    /// Is somebody at the other end?
+    /// True if a peer is connected.
     pub fn is_connected(&self) -> bool {
         match self {
             Self::None => false,
@@ -68,13 +68,13 @@ impl Wire {
         }
     }
 
-    /// Is there a MAC beyond this, for which the card's pause frames are? A tap device would hand them to the host's network stack, which
-    /// knows nothing of them. At a stream's other end there may be another card.
+    /// True if a MAC at the other end may need the card's pause frames. A tap device would pass them to the host's network stack, which
+    /// does not use them. At a stream's other end there may be another card.
     pub fn reaches_a_mac(&self) -> bool {
         !matches!(self, Self::Tap(_))
     }
 
-    /// Frames from the card that no one took: nobody was there, or the device refused them.
+    /// Frames from the card that were lost: there was no peer, or the device refused them.
     pub fn lost(&self) -> u64 {
         match self {
             Self::None | Self::Loopback(_) => 0,
@@ -83,7 +83,7 @@ impl Wire {
         }
     }
 
-    /// What to wait for; `take` tells whether frames are wanted.
+    /// The descriptor to wait for; `take`: frames are accepted.
     pub fn interest(&self, take: bool) -> Option<Interest> {
         match self {
             Self::None | Self::Loopback(_) => None,
@@ -92,9 +92,9 @@ impl Wire {
         }
     }
 
-    /// When there is something to do though no descriptor will become ready for it.
+    /// The time after which there is work even if no descriptor becomes ready.
     pub fn due_after(&self, take: bool) -> Option<Duration> {
-        // Frames that came before the card asked for a pause announce themselves no more.
+        // Frames may have arrived before the card requested a pause. No descriptor becomes ready for these again.
         let frames_wait = take && self.input().is_some_and(Batch::has_frame);
         match self {
             _ if frames_wait => Some(Duration::ZERO),
@@ -103,7 +103,7 @@ impl Wire {
         }
     }
 
-    /// Takes in what has come, to be fetched with `take_batch`.
+    /// Reads received frames, to be fetched with `take_batch`.
     pub fn fill(&mut self) {
         match self {
             Self::None | Self::Loopback(_) => {}
@@ -130,23 +130,23 @@ impl Wire {
         }
     }
 
-    /// Frames that have come. They leave the wire, so that the card can be given them and send meanwhile.
+    /// Takes the received frames out of the wire, so that the card can receive them and send meanwhile.
     pub fn take_batch(&mut self) -> Batch {
         self.input_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns a batch with the frames that were not wanted yet.
-    pub fn give_back(&mut self, mut batch: Batch) {
+    /// Returns a batch with the frames that were not accepted yet.
+    pub fn return_batch(&mut self, mut batch: Batch) {
         let loopback = matches!(self, Self::Loopback(_));
         let Some(input) = self.input_mut() else { return };
         if loopback {
-            // What was sent meanwhile comes behind what was there.
+            // Frames that arrived meanwhile come behind the returned ones.
             batch.append(input.rest());
         }
         *input = batch;
     }
 
-    /// The stream is out of step or its other end gone (only a new connection helps), or the tap device was removed (nothing does).
+    /// The stream is out of step or its peer has disconnected (a new connection is needed), or the tap device was removed (permanently).
     pub fn disconnect(&mut self) {
         match self {
             Self::Stream(stream) => stream.disconnect(),
@@ -173,7 +173,7 @@ impl Wire {
         }
     }
 
-    /// Lets gathered frames go.
+    /// Sends the collected frames.
     pub fn flush(&mut self) {
         match self {
             Self::Stream(stream) => stream.flush(),

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The link partner: the MAC at the other end of the wire, of which a tap device or a socket has none.
+//! The link partner: the MAC at the other end of the wire, which a tap device or a socket does not have.
 //!
-//! It hears the card's pause frames and gives the card nothing while a pause lasts: until XON, or until its time has run out and the card
-//! has not asked again. What comes meanwhile waits where it comes from. It has one queue, so a pause of one class holds all of them.
-//! A pause frame ends in it (see `Wire::reaches_a_mac` for where it goes on); the recording and the card's counters have it all the same.
+//! It honours the card's pause frames: it delivers no frames to the card until XON, or until the pause time ends without a new pause frame.
+//! Frames that arrive meanwhile wait in the wire. It has one queue, so a pause of one class holds all of them. It consumes pause frames,
+//! except if there may be another MAC (`Wire::reaches_a_mac`). The recording and the card's counters include these frames in any case.
 
 use card::mac_control::{self, quanta, MacControl, CLASSES};
 use card::Nanoseconds;
 
 #[derive(Default)]
 pub struct Partner {
-    /// Until when each class is held; 0: it is not.
+    /// End of each class's pause; 0: not paused.
     held_until: [Nanoseconds; CLASSES],
-    /// Frames heard that begin or prolong a pause.
+    /// Received frames that begin or extend a pause.
     pub pauses: u64,
-    /// Frames heard that end one.
+    /// Received frames that end one.
     pub resumes: u64,
 }
 
 impl Partner {
-    /// Looks at a frame from the card. True if it is one for a MAC.
-    pub fn hears(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
+    /// Handles a frame from the card. True if it is a MAC control frame.
+    pub fn handle(&mut self, now: Nanoseconds, frame: &[u8]) -> bool {
         match mac_control::parse(frame) {
             None => return false,
             Some(MacControl::Pause(time)) => (0..CLASSES).for_each(|class| self.hold(now, class, time)),
@@ -45,13 +45,13 @@ impl Partner {
         self.held_until.iter().copied().filter(|&at| at != 0).min()
     }
 
-    /// Ends pauses whose time has run out.
+    /// Ends pauses whose time is over.
     pub fn tick(&mut self, now: Nanoseconds) {
         self.held_until.iter_mut().filter(|at| **at <= now).for_each(|at| *at = 0);
     }
 
-    /// The link went or came: no pause outlives that.
-    pub fn forget(&mut self) {
+    /// The link changed: all pauses end.
+    pub fn reset(&mut self) {
         self.held_until = Default::default();
     }
 }
@@ -68,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn holds_until_the_time_has_run_out_unless_asked_again() {
+    fn a_pause_lasts_until_its_time_ends_unless_extended() {
         let mut partner = Partner::default();
-        assert!(partner.hears(1000, &pause(1, &[1000])) && partner.is_held());
+        assert!(partner.handle(1000, &pause(1, &[1000])) && partner.is_held());
         assert_eq!(partner.next_deadline(), Some(1000 + 51_200));
         partner.tick(1000 + 51_199);
         assert!(partner.is_held());
-        assert!(partner.hears(30_000, &pause(1, &[1000])));
+        assert!(partner.handle(30_000, &pause(1, &[1000])));
         partner.tick(1000 + 51_200);
         assert!(partner.is_held());
         partner.tick(30_000 + 51_200);
@@ -83,33 +83,33 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_at_xon_and_when_the_link_goes() {
+    fn a_pause_ends_at_xon_and_when_the_link_changes() {
         let mut partner = Partner::default();
-        partner.hears(0, &pause(1, &[0xFFFF]));
-        assert!(partner.hears(1, &pause(1, &[0])) && !partner.is_held());
-        partner.hears(2, &pause(1, &[0xFFFF]));
-        partner.forget();
+        partner.handle(0, &pause(1, &[0xFFFF]));
+        assert!(partner.handle(1, &pause(1, &[0])) && !partner.is_held());
+        partner.handle(2, &pause(1, &[0xFFFF]));
+        partner.reset();
         assert!(!partner.is_held());
         assert_eq!((partner.pauses, partner.resumes), (2, 1));
     }
 
     #[test]
-    fn each_class_goes_on_by_itself() {
+    fn the_pause_of_each_class_ends_separately() {
         let mut partner = Partner::default();
-        partner.hears(0, &pause(0x0101, &[0b101, 9, 9, 9]));
-        partner.hears(0, &pause(0x0101, &[0b001, 0]));
+        partner.handle(0, &pause(0x0101, &[0b101, 9, 9, 9]));
+        partner.handle(0, &pause(0x0101, &[0b001, 0]));
         assert!(partner.is_held());
-        partner.hears(0, &pause(0x0101, &[0b100, 0, 0, 0]));
+        partner.handle(0, &pause(0x0101, &[0b100, 0, 0, 0]));
         assert!(!partner.is_held());
     }
 
     #[test]
-    fn other_frames_are_none_of_its_business() {
+    fn other_frames_have_no_effect() {
         let mut partner = Partner::default();
         let mut data = pause(1, &[9]);
         data[13] = 0;
-        assert!(!partner.hears(0, &data) && !partner.hears(0, &[0; 3]));
-        assert!(partner.hears(0, &pause(77, &[9])), "a control frame that nobody knows still ends in the MAC");
+        assert!(!partner.handle(0, &data) && !partner.handle(0, &[0; 3]));
+        assert!(partner.handle(0, &pause(77, &[9])), "the MAC also consumes unknown control frames");
         assert!(!partner.is_held() && partner.pauses + partner.resumes == 0);
     }
 }

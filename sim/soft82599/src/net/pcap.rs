@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A recording of every frame both ways, in the pcap format with nanoseconds that tcpdump and Wireshark read.
+//! Records every frame in both directions, in the pcap format with nanoseconds that tcpdump and Wireshark read.
 //!
-//! What is recorded is what the card sent and what it was given: frames that a fault on the wire lost or spoilt stand there as the card saw
-//! them. Times are the card's clock, counted from the moment at which the program started. A recording may be bounded in bytes; it then
-//! ends with a whole frame, and what did not go in is counted.
+//! The recording shows the card's view: frames that a wire fault lost or corrupted are recorded as the card sent or received them. Times
+//! are the card's clock, counted from the start of the program. A recording may be bounded in bytes. It then ends with a whole frame, and
+//! the missing frames are counted.
 
 use card::Nanoseconds;
 use std::fs::File;
@@ -24,12 +24,12 @@ pub struct Recording {
     limit: u64,
     broken: bool,
     pub frames: u64,
-    /// Frames that found no room below the limit, or on the disk.
+    /// Frames that did not fit below the limit, or on the disk.
     pub missed: u64,
 }
 
 impl Recording {
-    /// Begins a file of at most `limit` bytes (None: without bound); one that is there is replaced.
+    /// Creates a file of at most `limit` bytes (None: no bound). An existing file is replaced.
     pub fn create(path: &Path, limit: Option<u64>) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot record to {}: {error}", path.display()));
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -47,7 +47,7 @@ impl Recording {
         let needed = FRAME_HEADER_BYTES + bytes as u64;
         if self.broken || self.written.saturating_add(needed) > self.limit {
             self.missed += 1;
-            // A later, shorter frame must not look as if it had come next.
+            // Later, shorter frames are not recorded either, because nothing would show that frames before them are missing.
             self.broken = true;
             return;
         }
@@ -63,7 +63,7 @@ impl Recording {
         self.frames += 1;
     }
 
-    /// Brings what was recorded into the file, so that a reader beside us sees whole frames.
+    /// Writes the recorded frames to the file, so that another reader sees whole frames.
     pub fn flush(&mut self) {
         if !self.file.buffer().is_empty() && self.file.flush().is_err() {
             self.broken = true;

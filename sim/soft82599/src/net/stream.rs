@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A UNIX stream that carries frames, each behind its length. Either side may listen; a peer that goes away takes the link down, and the
-//! next one brings it up.
+//! A UNIX stream of frames, each preceded by its length. Either side may listen. A peer that disconnects takes the link down, and the next
+//! one brings it up.
 
-use super::batch::{append_frame, Batch, LENGTH_BYTES, LONGEST_FRAME};
+use super::batch::{append_frame, Batch, FRAME_BYTES_MAX, LENGTH_BYTES};
 use crate::socket_file::SocketFile;
 use crate::sys::{self, Interest};
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 256 * 1024;
-/// Bytes that wait for the peer to take them; some hundred frames.
+/// Bytes that wait until the peer takes them; some hundred frames.
 const ROOM_BYTES: usize = 512 * 1024;
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -27,7 +27,7 @@ pub struct Stream {
     pub input: Batch,
     output: Vec<u8>,
     sent: usize,
-    /// Frames for which nobody was there.
+    /// Frames that were lost because there was no peer.
     pub lost: u64,
 }
 
@@ -35,7 +35,7 @@ impl Stream {
     pub fn listen(path: &Path) -> io::Result<Self> {
         Ok(Self::new(Side::Listens(SocketFile::listen(path)?)))
     }
-    /// The other side need not be there yet.
+    /// The other side need not exist yet.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let mut stream = Self::new(Side::Connects(path.to_path_buf(), Instant::now()));
         stream.seek_peer();
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// Takes what has come, or the peer itself.
+    /// Reads the available bytes, or accepts the peer.
     pub fn fill(&mut self) {
         let Some(peer) = &mut self.peer else {
             if self.retry_after().is_none_or(|left| left.is_zero()) {
@@ -90,8 +90,8 @@ impl Stream {
             }
             return;
         };
-        if self.input.waiting() > LONGEST_FRAME + LENGTH_BYTES {
-            return; // Whole frames wait; the card is asked first.
+        if self.input.waiting() > FRAME_BYTES_MAX + LENGTH_BYTES {
+            return; // Complete frames are waiting; the card must take them first.
         }
         let result = peer.read(self.input.room(READ_BYTES));
         self.input.add(*result.as_ref().unwrap_or(&0));
@@ -128,7 +128,8 @@ impl Stream {
                 Ok(bytes) => self.sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Room is counted in what is not sent; the sent part must not grow without end meanwhile.
+                    // The limit applies to unsent bytes only. So the sent bytes must be removed here; otherwise the buffer would grow
+                    // without bound.
                     if self.sent > ROOM_BYTES {
                         self.output.drain(..self.sent);
                         self.sent = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A tap device: frames one by one to and from the host's network stack.
+//! A tap device: single frames to and from the host's network stack.
 
-use super::batch::{Batch, LENGTH_BYTES, LONGEST_FRAME};
+use super::batch::{Batch, FRAME_BYTES_MAX, LENGTH_BYTES};
 use crate::sys::{self, Interest};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,9 +16,9 @@ pub struct Tap {
     pub input: Batch,
     output: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// The device was removed under us.
+    /// The device was removed while in use.
     gone: bool,
-    /// Frames that the device refused, or that came after it had gone.
+    /// Frames that the device refused, or that came after its removal.
     pub lost: u64,
 }
 
@@ -44,7 +44,7 @@ impl Tap {
 
     pub fn fill(&mut self) {
         for _ in 0..FRAMES_A_TURN {
-            let room = self.input.room(LENGTH_BYTES + LONGEST_FRAME);
+            let room = self.input.room(LENGTH_BYTES + FRAME_BYTES_MAX);
             let bytes = self.file.read(&mut room[LENGTH_BYTES..]).unwrap_or(0);
             if bytes == 0 {
                 return;
@@ -69,7 +69,7 @@ impl Tap {
         self.output.push_back(frame);
     }
 
-    /// A frame that the device refuses for another reason than being full (it is down, say) is gone, as on a wire that leads nowhere.
+    /// A frame that the device refuses for another reason than being full (for example, it is down) is lost.
     pub fn flush(&mut self) {
         while let Some(frame) = self.output.pop_front() {
             match self.file.write(&frame) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One client's socket: whole messages out of a stream of bytes, with the descriptors that belong to each.
+//! One client's socket: splits a stream of bytes into whole messages with their descriptors.
 //!
-//! As many messages as have come are taken with one system call. The kernel ends a read behind bytes that carry descriptors, and a client
-//! sends them with a message's first byte; so descriptors belong to the last message that begins in what was read.
+//! All available messages are read with one system call. The kernel ends a read after bytes to which descriptors are attached, and a client
+//! attaches descriptors to a message's first byte. So descriptors belong to the last message that begins in the bytes read.
 
 use super::protocol::{Header, HEADER_BYTES};
 use crate::sys;
@@ -13,22 +13,22 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 64 * 1024;
-/// A client that does not take our replies for so long is dead.
-const SEND_PATIENCE: Duration = Duration::from_secs(5);
+/// A client that does not accept our replies for this long is disconnected.
+const SEND_TIME_OUT: Duration = Duration::from_secs(5);
 
 pub struct Connection {
     stream: UnixStream,
-    /// Longer than what is in it, so that no read has to clear new room first.
+    /// The vector is longer than its contents, so that reading need not zero new space first.
     input: Vec<u8>,
     filled: usize,
-    /// Bytes at the front of input that are done with.
+    /// Handled bytes at the front of input.
     done: usize,
-    /// Where in input messages that came with descriptors begin.
+    /// Offsets in input of messages with descriptors.
     descriptors: VecDeque<(usize, Vec<OwnedFd>)>,
     pub output: Vec<u8>,
 }
 
-/// A whole message: its header, where its body lies (see `body`), and the descriptors that came with it.
+/// A whole message: its header, the range of its body (see `body`), and its descriptors.
 pub struct Message {
     pub header: Header,
     pub range: std::ops::Range<usize>,
@@ -51,7 +51,7 @@ impl Connection {
         self.stream.as_raw_fd()
     }
 
-    /// Reads what has come. An error is the end of the connection.
+    /// Reads the available bytes. An error ends the connection.
     pub fn fill(&mut self) -> io::Result<Input> {
         self.input.copy_within(self.done..self.filled, 0);
         self.filled -= self.done;
@@ -80,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// Where the last message begins that begins at `from` or later.
+    /// The start of the last message that begins at `from` or later.
     fn last_start(&self, from: usize) -> io::Result<usize> {
         let mut at = 0;
         let mut last = None;
@@ -109,7 +109,7 @@ impl Connection {
         }
         let mut descriptors = Vec::new();
         while self.descriptors.front().is_some_and(|(start, _)| *start <= at) {
-            let (start, with) = self.descriptors.pop_front().expect("front was there");
+            let (start, with) = self.descriptors.pop_front().expect("the front was there");
             if start == at {
                 descriptors.extend(with);
             }
@@ -131,7 +131,7 @@ impl Connection {
                 Ok(bytes) => sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let since = *since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > SEND_PATIENCE {
+                    if since.elapsed() > SEND_TIME_OUT {
                         return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take replies"));
                     }
                     let interest = [sys::Interest { descriptor: self.descriptor(), read: false, write: true }];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The client's eventfds: where a message or the INTx line goes.
+//! The client's eventfds: the destinations of messages and of the INTx line.
 //!
-//! The tables of MSI and MSI-X are the client's; it gives us one eventfd a vector. INTx masks itself when it fires and comes back with an
-//! unmask from the client, as VFIO has it; if the line is still up then, it fires again.
+//! The client keeps the tables of MSI and MSI-X and gives us one eventfd per vector. As VFIO specifies, INTx is masked when it fires, until
+//! the client unmasks it. If the line is still asserted then, it fires again.
 
 use super::protocol::{flag, irq};
 use crate::sys;
@@ -33,10 +33,10 @@ impl Eventfds {
         }
     }
 
-    /// One SET_IRQS. False if it makes no sense.
+    /// Handles one SET_IRQS. False if it is invalid.
     pub fn set(&mut self, index: u32, flags: u32, start: u32, count: u32, descriptors: Vec<OwnedFd>) -> bool {
-        let (_, most) = Self::info(index);
-        if start.checked_add(count).is_none_or(|end| end > most) || flags & flag::SET_DATA_BOOL != 0 {
+        let (_, count_max) = Self::info(index);
+        if start.checked_add(count).is_none_or(|end| end > count_max) || flags & flag::SET_DATA_BOOL != 0 {
             return false;
         }
         if flags & flag::SET_MASK != 0 {
@@ -66,7 +66,7 @@ impl Eventfds {
         }
         let mut descriptors = descriptors.into_iter();
         for number in start..start + count {
-            // Fewer descriptors than interrupts: the rest is switched off.
+            // Fewer descriptors than interrupts: the others are disabled.
             *self.place(index, number) = descriptors.next();
         }
         if index == irq::INTX {
@@ -102,12 +102,12 @@ impl Eventfds {
         }
     }
 
-    /// Asks the client to take the device out.
+    /// Asks the client to unplug the device.
     pub fn request(&mut self) {
         self.trigger(irq::REQUEST, 0);
     }
 
-    /// The card sends a message. With plain MSI there is only vector 0; without either there is none to send.
+    /// The card sends a message. With plain MSI there is only vector 0; without MSI and MSI-X no message is sent.
     pub fn message(&mut self, vector: u8) {
         let descriptor = match self.msix.get(usize::from(vector)) {
             Some(descriptor) => descriptor,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! vfio-user as bytes (QEMU's docs/interop/vfio-user.rst, version 0.1): numbers, the header, and a reader for message bodies.
+//! The vfio-user protocol (QEMU's docs/interop/vfio-user.rst, version 0.1): numbers, the header, and a parser for message bodies.
 
 pub const HEADER_BYTES: usize = 16;
-/// The largest body we accept: the transfer size that we offer, and room for the fields before it.
-pub const MOST_BODY_BYTES: usize = MOST_TRANSFER_BYTES + 64;
-pub const MOST_TRANSFER_BYTES: usize = 1 << 20;
-pub const MOST_MESSAGE_DESCRIPTORS: usize = 16;
+/// The largest accepted body: the transfer size that we offer, and room for the fields before it.
+pub const BODY_BYTES_MAX: usize = TRANSFER_BYTES_MAX + 64;
+pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
+pub const MESSAGE_DESCRIPTORS_MAX: usize = 16;
 
 pub mod command {
     pub const VERSION: u16 = 1;
@@ -70,26 +70,26 @@ pub mod irq {
 pub struct Header {
     pub id: u16,
     pub command: u16,
-    /// Of the whole message.
+    /// Length of the whole message.
     pub bytes: usize,
     pub flags: u32,
 }
 
 impl Header {
-    /// None while there are too few bytes.
+    /// None: there are too few bytes.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut body = Body::new(bytes.get(..HEADER_BYTES)?);
         Some(Self { id: body.u16()?, command: body.u16()?, bytes: body.u32()? as usize, flags: body.u32()? })
     }
     pub fn is_sane(&self) -> bool {
-        (HEADER_BYTES..=HEADER_BYTES + MOST_BODY_BYTES).contains(&self.bytes) && self.flags & flag::TYPE == 0
+        (HEADER_BYTES..=HEADER_BYTES + BODY_BYTES_MAX).contains(&self.bytes) && self.flags & flag::TYPE == 0
     }
     pub fn wants_reply(&self) -> bool {
         self.flags & flag::NO_REPLY == 0
     }
 }
 
-/// Takes a message's body apart; None when it is too short.
+/// Parses a message's body; None if it is too short.
 pub struct Body<'b>(&'b [u8]);
 
 impl<'b> Body<'b> {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_carry_the_commands_number_and_their_own_length() {
+    fn a_reply_has_the_commands_number_and_its_own_length() {
         let command = Header { id: 7, command: command::REGION_READ, bytes: 32, flags: 0 };
         let mut out = Vec::new();
         reply(&mut out, &command, 22, &[1, 2, 3]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn short_bodies_give_nothing() {
+    fn short_bodies_give_none() {
         let mut body = Body::new(&[1, 0, 0]);
         assert_eq!(body.u16(), Some(1));
         assert_eq!(body.u16(), None);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What each vfio-user command does to the card.
+//! Executes vfio-user commands on the card.
 //!
-//! A command that makes no sense gets an error reply and changes nothing; a stream that is no vfio-user at all ends the connection.
+//! An invalid command gets an error reply and changes nothing. A stream that is not vfio-user ends the connection.
 
 use super::interrupts::Eventfds;
-use super::protocol::{command, flag, irq, region, reply, Body, Header, MOST_MESSAGE_DESCRIPTORS, MOST_TRANSFER_BYTES};
+use super::protocol::{command, flag, irq, region, reply, Body, Header, MESSAGE_DESCRIPTORS_MAX, TRANSFER_BYTES_MAX};
+use crate::card_host::CardHost;
 use crate::log::Log;
-use crate::world::World;
 use card::{name_at, Card, Nanoseconds, BAR_BYTES, CONFIG_SPACE_BYTES};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
 const MSIX_BAR_BYTES: u64 = 16 * 1024;
-/// We know version 0.1 of the protocol.
-const NEWEST_MINOR: u16 = 1;
+/// The minor version of protocol 0.1.
+const MINOR_MAX: u16 = 1;
 
 pub struct Command<'m> {
     pub header: Header,
@@ -23,10 +23,10 @@ pub struct Command<'m> {
 
 type Answer = Result<Vec<u8>, i32>;
 
-/// Carries out a command and appends its reply, if it wants one.
-pub fn handle(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, message: Command, out: &mut Vec<u8>) {
+/// Executes a command and appends its reply, if it requests one.
+pub fn handle(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, message: Command, out: &mut Vec<u8>) {
     let header = message.header;
-    let answer = dispatch(card, world, now, log, message);
+    let answer = dispatch(card, host, now, log, message);
     if let Err(error) = answer {
         log.warn(|| format!("vfio-user: command {} refused (errno {error})", header.command));
     }
@@ -38,21 +38,21 @@ pub fn handle(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, m
     }
 }
 
-fn dispatch(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, message: Command) -> Answer {
+fn dispatch(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, message: Command) -> Answer {
     let mut body = Body::new(message.body);
     match message.header.command {
-        command::REGION_WRITE => region_write(card, world, now, log, &mut body),
-        command::REGION_READ => region_read(card, world, now, log, &mut body),
+        command::REGION_WRITE => region_write(card, host, now, log, &mut body),
+        command::REGION_READ => region_read(card, host, now, log, &mut body),
         command::VERSION => version(&mut body),
-        command::DMA_MAP => dma_map(world, log, &mut body, message.descriptors),
-        command::DMA_UNMAP => dma_unmap(world, log, &mut body),
+        command::DMA_MAP => dma_map(host, log, &mut body, message.descriptors),
+        command::DMA_UNMAP => dma_unmap(host, log, &mut body),
         command::DEVICE_GET_INFO => device_info(),
         command::DEVICE_GET_REGION_INFO => region_info(&mut body),
         command::DEVICE_GET_IRQ_INFO => irq_info(&mut body),
-        command::DEVICE_SET_IRQS => set_irqs(world, log, &mut body, message.descriptors),
+        command::DEVICE_SET_IRQS => set_irqs(host, log, &mut body, message.descriptors),
         command::DEVICE_RESET => {
             log.info(|| "device reset".into());
-            card.function_reset(world, now);
+            card.function_reset(host, now);
             Ok(Vec::new())
         }
         _ => Err(libc::ENOTSUP),
@@ -64,11 +64,11 @@ fn version(body: &mut Body) -> Answer {
     if major != 0 {
         return Err(libc::EINVAL);
     }
-    // Both sides speak the lower minor version.
-    let minor = minor.min(NEWEST_MINOR);
+    // Both sides use the lower minor version.
+    let minor = minor.min(MINOR_MAX);
     let capabilities = format!(
-        "{{\"capabilities\":{{\"max_msg_fds\":{MOST_MESSAGE_DESCRIPTORS},\
-         \"max_data_xfer_size\":{MOST_TRANSFER_BYTES},\"pgsizes\":4096}}}}\0"
+        "{{\"capabilities\":{{\"max_msg_fds\":{MESSAGE_DESCRIPTORS_MAX},\
+         \"max_data_xfer_size\":{TRANSFER_BYTES_MAX},\"pgsizes\":4096}}}}\0"
     );
     let mut answer = Vec::new();
     answer.extend(0u16.to_le_bytes());
@@ -77,27 +77,27 @@ fn version(body: &mut Body) -> Answer {
     Ok(answer)
 }
 
-fn dma_map(world: &mut World, log: &Log, body: &mut Body, descriptors: Vec<OwnedFd>) -> Answer {
+fn dma_map(host: &mut CardHost, log: &Log, body: &mut Body, descriptors: Vec<OwnedFd>) -> Answer {
     let mut fields = || Some((body.u32()?, body.u32()?, body.u64()?, body.u64()?, body.u64()?));
     let (_, flags, offset, address, bytes) = fields().ok_or(libc::EINVAL)?;
     let file = descriptors.into_iter().next().map(File::from);
     let (readable, writable) = (flags & flag::DMA_READ != 0, flags & flag::DMA_WRITE != 0);
     log.debug(|| format!("map {address:#x} +{bytes:#x} file {} read {readable} write {writable}", file.is_some()));
-    world.memory.map(address, bytes, file, offset, readable, writable).map_err(|error| {
+    host.memory.map(address, bytes, file, offset, readable, writable).map_err(|error| {
         log.warn(|| format!("cannot map guest memory at {address:#x}: {error}"));
         error.raw_os_error().unwrap_or(libc::EINVAL)
     })?;
     Ok(Vec::new())
 }
 
-fn dma_unmap(world: &mut World, log: &Log, body: &mut Body) -> Answer {
+fn dma_unmap(host: &mut CardHost, log: &Log, body: &mut Body) -> Answer {
     let mut fields = || Some((body.u32()?, body.u32()?, body.u64()?, body.u64()?));
     let (size, flags, address, bytes) = fields().ok_or(libc::EINVAL)?;
     log.debug(|| format!("unmap {address:#x} +{bytes:#x} flags {flags:#x}"));
     if flags & flag::DMA_UNMAP_ALL != 0 {
-        world.memory.clear();
+        host.memory.clear();
     } else {
-        world.memory.unmap(address, bytes).map_err(|_| libc::EINVAL)?;
+        host.memory.unmap(address, bytes).map_err(|_| libc::EINVAL)?;
     }
     let mut answer = Vec::new();
     answer.extend(size.to_le_bytes());
@@ -149,11 +149,11 @@ fn irq_info(body: &mut Body) -> Answer {
     Ok(words(&[16, flags, index, count]))
 }
 
-fn set_irqs(world: &mut World, log: &Log, body: &mut Body, descriptors: Vec<OwnedFd>) -> Answer {
+fn set_irqs(host: &mut CardHost, log: &Log, body: &mut Body, descriptors: Vec<OwnedFd>) -> Answer {
     let mut fields = || Some((body.u32()?, body.u32()?, body.u32()?, body.u32()?, body.u32()?));
     let (_, flags, index, start, count) = fields().ok_or(libc::EINVAL)?;
     log.debug(|| format!("irqs {index}: flags {flags:#x} from {start} count {count} descriptors {}", descriptors.len()));
-    if world.eventfds.set(index, flags, start, count, descriptors) {
+    if host.eventfds.set(index, flags, start, count, descriptors) {
         Ok(Vec::new())
     } else {
         Err(libc::EINVAL)
@@ -164,7 +164,7 @@ fn access(body: &mut Body) -> Result<(u64, u32, usize), i32> {
     let mut fields = || Some((body.u64()?, body.u32()?, body.u32()? as usize));
     let (offset, index, count) = fields().ok_or(libc::EINVAL)?;
     let bytes = region_bytes(index);
-    if count > MOST_TRANSFER_BYTES || offset.checked_add(count as u64).is_none_or(|end| end > bytes) {
+    if count > TRANSFER_BYTES_MAX || offset.checked_add(count as u64).is_none_or(|end| end > bytes) {
         return Err(libc::EINVAL);
     }
     Ok((offset, index, count))
@@ -178,46 +178,46 @@ fn answer_access(offset: u64, index: u32, count: usize) -> Vec<u8> {
     answer
 }
 
-fn region_read(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, body: &mut Body) -> Answer {
+fn region_read(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, body: &mut Body) -> Answer {
     let (offset, index, count) = access(body)?;
     let mut answer = answer_access(offset, index, count);
     answer.resize(16 + count, 0);
     let into = &mut answer[16..];
     match index {
         region::BAR0 => {
-            card.bar_read(world, now, offset, into);
+            card.bar_read(host, now, offset, into);
             log.debug(|| format!("{now:>12} read  {} = {}", name_at(offset as u32), hex(into)));
         }
-        region::BAR2 => card.io_read(world, now, offset, into),
+        region::BAR2 => card.io_read(host, now, offset, into),
         region::CONFIG => {
             card.config_read(offset as usize, into);
             log.debug(|| format!("{now:>12} config read {offset:#x} = {}", hex(into)));
         }
-        // The MSI-X table is the client's; the pending bits are here and never set, as every message leaves at once.
+        // The client has the MSI-X table. The pending bits are here; they are never set, because messages are sent at once.
         _ => {}
     }
     Ok(answer)
 }
 
-fn region_write(card: &mut Card, world: &mut World, now: Nanoseconds, log: &Log, body: &mut Body) -> Answer {
+fn region_write(card: &mut Card, host: &mut CardHost, now: Nanoseconds, log: &Log, body: &mut Body) -> Answer {
     let (offset, index, count) = access(body)?;
     let data = body.bytes(count).ok_or(libc::EINVAL)?;
     match index {
         region::BAR0 => {
             log.debug(|| format!("{now:>12} write {} = {}", name_at(offset as u32), hex(data)));
-            card.bar_write(world, now, offset, data);
+            card.bar_write(host, now, offset, data);
         }
-        region::BAR2 => card.io_write(world, now, offset, data),
+        region::BAR2 => card.io_write(host, now, offset, data),
         region::CONFIG => {
             log.debug(|| format!("{now:>12} config write {offset:#x} = {}", hex(data)));
-            card.config_write(world, now, offset as usize, data);
+            card.config_write(host, now, offset as usize, data);
         }
         _ => {}
     }
     Ok(answer_access(offset, index, count))
 }
 
-/// Little-endian bytes as one number, as registers are thought of.
+/// Little-endian bytes as one number, like a register's value.
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().rev().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("0x{digits}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A small vfio-user client for tests of the program: what QEMU does, message by message.
+//! A small vfio-user client for tests of the program. It sends the same messages as QEMU.
 
 #![allow(dead_code)]
 
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIME_OUT: Duration = Duration::from_secs(20);
 pub const BAR0: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSIX: u32 = 2;
 
-/// The program under test in a directory of its own; both go when it goes.
+/// The program under test in its own directory. Dropping this ends the program and removes the directory.
 pub struct Server {
     pub directory: PathBuf,
     pub child: Child,
 }
 
 impl Server {
-    /// Starts it and waits until it says that it is ready. `arguments` may name DIR for the directory.
+    /// Starts it and waits until it reports that it is ready. `arguments` may contain DIR for the directory.
     pub fn start(name: &str, arguments: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("soft82599-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -48,17 +48,17 @@ impl Server {
         Client::connect(&self.path("card.sock"))
     }
 
-    /// Joins the server's stream of frames, `--net listen:DIR/net.sock`.
+    /// Connects to the server's stream of frames, `--net listen:DIR/net.sock`.
     pub fn join_net(&self) -> UnixStream {
         let peer = UnixStream::connect(self.path("net.sock")).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(TIME_OUT)).unwrap();
         peer
     }
 
-    /// One command on the control socket, one line back (`state`: up to the dot).
+    /// Sends one command to the control socket and returns one line (`state`: the lines up to the dot).
     pub fn control(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(self.path("control.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIME_OUT)).unwrap();
         stream.write_all(format!("{command}\n").as_bytes()).unwrap();
         let mut answer = String::new();
         let mut reader = BufReader::new(stream);
@@ -72,9 +72,9 @@ impl Server {
         }
     }
 
-    /// Waits for the program's end and gives its status.
+    /// Waits for the program's end and returns its status.
     pub fn wait(&mut self) -> i32 {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_OUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code().unwrap_or(-1);
@@ -106,7 +106,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(bytes: u64) -> Self {
-        // SAFETY: the name is a C string; the result is checked and owned by nobody else.
+        // SAFETY: the name is a C string; the result is checked and has no other owner.
         let file = unsafe {
             let descriptor = libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC);
             assert!(descriptor >= 0);
@@ -128,14 +128,14 @@ impl Memory {
     }
 }
 
-/// An eventfd whose count is read with patience.
+/// An eventfd whose count is read with a time-out.
 pub struct Event {
     file: File,
 }
 
 impl Event {
     pub fn new() -> Self {
-        // SAFETY: plain call; the result is checked and owned by nobody else.
+        // SAFETY: plain call; the result is checked and has no other owner.
         let file = unsafe {
             let descriptor = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             assert!(descriptor >= 0);
@@ -167,15 +167,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and agrees on a version.
+    /// Connects and negotiates a version.
     pub fn connect(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIME_OUT)).unwrap();
         let mut client = Self { stream, next: 0 };
         let mut body = vec![0, 0, 0, 0];
         body.extend(b"{\"capabilities\":{\"max_msg_fds\":8}}\0");
         let answer = client.call(1, &body, &[]).unwrap();
-        assert_eq!(answer[..4], [0, 0, 0, 0], "the lower minor version is spoken");
+        assert_eq!(answer[..4], [0, 0, 0, 0], "the lower minor version is used");
         assert_eq!(answer.last(), Some(&0));
         client
     }
@@ -205,7 +205,7 @@ impl Client {
         Ok(body)
     }
 
-    /// A command with its reply; an error reply gives its errno.
+    /// Sends a command and returns its reply; an error reply gives its errno.
     pub fn call(&mut self, command: u16, body: &[u8], descriptors: &[RawFd]) -> Result<Vec<u8>, i32> {
         let message = self.message(command, 0, body);
         send_with_descriptors(&self.stream, &message, descriptors);

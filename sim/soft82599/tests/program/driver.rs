@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What a guest's driver does with the card, in a few words: rings of eight descriptors, frames that can be told apart.
+//! The actions of a guest's driver: rings of eight descriptors, and frames with numbers.
 
-use crate::common::{Client, Event, Memory, CONFIG, MSIX, PATIENCE};
+use crate::common::{Client, Event, Memory, CONFIG, MSIX, TIME_OUT};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-// Offsets are written out here on purpose: this test is a driver that does not share the card's table.
+// The offsets are repeated here on purpose: this driver does not share the card's table.
 pub const CTRL: u64 = 0x0;
 pub const STATUS: u64 = 0x8;
 pub const LINKS: u64 = 0x42A4;
@@ -38,7 +38,7 @@ pub const TRANSMIT_RING: u64 = 0x2000;
 pub const RECEIVE_BUFFER: u64 = 0x10000;
 pub const TRANSMIT_BUFFER: u64 = 0x20000;
 
-/// Sets up one ring each way with eight descriptors, interrupts on vector 0.
+/// Sets up one ring in each direction with eight descriptors; all interrupts go to vector 0.
 pub fn bring_up(client: &mut Client, memory: &Memory) -> Event {
     client.map(0, MEMORY, memory, 0).unwrap();
     let event = Event::new();
@@ -71,7 +71,7 @@ pub fn bring_up(client: &mut Client, memory: &Memory) -> Event {
 }
 
 pub fn wait_for_link(client: &mut Client, up: bool) {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_OUT;
     while (client.register(LINKS) >> 30 & 1 == 1) != up {
         assert!(std::time::Instant::now() < until, "the link does not change");
         std::thread::sleep(Duration::from_millis(2));

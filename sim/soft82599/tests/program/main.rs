@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The program from outside: its bus, its wire, its control socket, and its ends.
+//! Tests of the program: its bus, its wire, its control socket, and its exit.
 
 mod common;
 mod driver;
 mod on_demand;
 
-use common::{program, Client, Event, Memory, Server, BAR0, CONFIG, MSIX, PATIENCE};
+use common::{program, Client, Event, Memory, Server, BAR0, CONFIG, MSIX, TIME_OUT};
 use driver::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -23,16 +23,16 @@ fn frames_pass_between_a_guest_and_a_peer() {
     for number in 0..20u8 {
         transmit(&mut client, &memory, u64::from(number) % 8, &frame(number));
         assert_eq!(read_frame(&mut peer), frame(number));
-        assert!(event.fired(PATIENCE), "transmit {number}");
+        assert!(event.fired(TIME_OUT), "transmit {number}");
         assert_eq!(memory.u64_at(TRANSMIT_RING + u64::from(number) % 8 * 16 + 8) >> 32 & 1, 1, "done");
 
         let slot = u64::from(number) % 8;
         memory.write(RECEIVE_RING + slot * 16, &(RECEIVE_BUFFER + slot * 2048).to_le_bytes());
         memory.write(RECEIVE_RING + slot * 16 + 8, &[0; 8]);
         client.set_register(RDT, (u32::from(number) + 7) % 8);
-        client.register(STATUS); // what was posted before has arrived
+        client.register(STATUS); // earlier posted writes have arrived
         write_frame(&mut peer, &frame(number));
-        assert!(event.fired(PATIENCE), "receive {number}");
+        assert!(event.fired(TIME_OUT), "receive {number}");
         let status = memory.u64_at(RECEIVE_RING + slot * 16 + 8);
         assert_eq!((status & 3, (status >> 32) as u16), (3, frame(number).len() as u16));
         assert_eq!(memory.read(RECEIVE_BUFFER + slot * 2048, frame(number).len()), frame(number));
@@ -41,10 +41,10 @@ fn frames_pass_between_a_guest_and_a_peer() {
     wait_for_link(&mut client, false);
     let mut peer = server.join_net();
     peer.write_all(&[0xFF; 100]).unwrap();
-    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "a peer out of step is cut off");
+    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "a peer out of step is disconnected");
 }
 
-/// A guest whose card is joined to another's.
+/// A guest whose card is connected to another card.
 struct Guest {
     client: Client,
     memory: Memory,
@@ -67,7 +67,7 @@ impl Guest {
     fn receive(&mut self, bytes: usize) -> Vec<u8> {
         let slot = self.received % 8;
         let descriptor = RECEIVE_RING + slot * 16;
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = std::time::Instant::now() + TIME_OUT;
         while self.memory.u64_at(descriptor + 8) & 3 != 3 {
             assert!(std::time::Instant::now() < until, "nothing came");
             std::thread::sleep(Duration::from_millis(1));
@@ -94,7 +94,7 @@ fn exchange(a: &mut Guest, b: &mut Guest) {
 }
 
 #[test]
-fn two_cards_join_and_either_may_go_and_come_back() {
+fn two_connected_cards_survive_a_restart_of_either() {
     let mut listens = Server::start("joined-listens", "--net listen:DIR/net.sock");
     let connect = format!("--net connect:{}", listens.path("net.sock").display());
     let mut connects = Server::start("joined-connects", &connect);
@@ -115,31 +115,32 @@ fn two_cards_join_and_either_may_go_and_come_back() {
     a = Guest::on(&listens_again);
     exchange(&mut a, &mut b);
 
-    // A guest that goes takes no cable with it.
+    // A guest that disconnects does not disconnect the cable.
     drop(b);
     b = Guest::on(&again);
     exchange(&mut a, &mut b);
 }
 
 #[test]
-fn interrupts_are_traced_on_a_slow_clock_and_bounded() {
+fn the_interrupt_trace_is_bounded_and_has_the_cards_times() {
     let server = Server::start("trace", "--time-scale 0.001");
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
     let mut event = bring_up(&mut client, &memory);
     let itr = |us: u32| us / 2 << 3 | 1 << 31;
     assert_eq!(server.control("trace start 5"), "{\"ok\": true}\n");
-    // 500 us on the card are half a second here, so the second message certainly waits, and the third comes after a pause.
+    // The card's clock is so slow that its 500 us take half a second, so the second message certainly waits. The third is sent after a
+    // pause.
     client.set_register(EITR, itr(500));
     client.set_register(EICS, 1);
     client.set_register(EICS, 1);
-    assert!(event.fired(PATIENCE));
-    assert!(event.fired(PATIENCE));
+    assert!(event.fired(TIME_OUT));
+    assert!(event.fired(TIME_OUT));
     client.set_register(EITR, itr(8));
     std::thread::sleep(Duration::from_millis(600));
     for _ in 0..3 {
         client.set_register(EICS, 1);
-        assert!(event.fired(PATIENCE));
+        assert!(event.fired(TIME_OUT));
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(server.control("trace stop"), "{\"ok\": true}\n");
@@ -160,16 +161,16 @@ fn interrupts_are_traced_on_a_slow_clock_and_bounded() {
 }
 
 #[test]
-fn loopback_gives_a_guest_its_own_frames() {
+fn loopback_returns_a_guests_own_frames() {
     let server = Server::start("loopback", "--net loopback");
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
     let mut event = bring_up(&mut client, &memory);
     wait_for_link(&mut client, true);
     transmit(&mut client, &memory, 0, &frame(5));
-    assert!(event.fired(PATIENCE));
+    assert!(event.fired(TIME_OUT));
     client.register(STATUS);
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_OUT;
     while memory.u64_at(RECEIVE_RING + 8) & 1 == 0 {
         assert!(std::time::Instant::now() < until, "nothing came back");
     }
@@ -177,7 +178,7 @@ fn loopback_gives_a_guest_its_own_frames() {
 }
 
 #[test]
-fn control_counts_accesses_and_moves_the_link() {
+fn control_counts_accesses_and_sets_the_link() {
     let server = Server::start("control", "--net loopback");
     let mut client = server.connect();
     wait_for_link(&mut client, true);
@@ -199,7 +200,7 @@ fn control_counts_accesses_and_moves_the_link() {
 }
 
 #[test]
-fn guest_after_guest_is_served_each_with_a_fresh_card() {
+fn each_guest_gets_a_fresh_card() {
     let server = Server::start("guests", "");
     for _ in 0..3 {
         let mut client = server.connect();
@@ -216,7 +217,7 @@ fn guest_after_guest_is_served_each_with_a_fresh_card() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_the_guest_lives_on() {
+fn invalid_commands_are_refused_and_the_guest_stays_connected() {
     let server = Server::start("nonsense", "--log-level error");
     let mut client = server.connect();
     let memory = Memory::new(0x1000);
@@ -238,14 +239,14 @@ fn what_makes_no_sense_is_refused_and_the_guest_lives_on() {
     let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(client.call(8, &body, &[event.raw()]), Err(libc::EINVAL), "there are 64 vectors");
     assert_eq!(client.register(STATUS) >> 19 & 1, 1);
-    // Not vfio-user at all: the connection ends, the server does not.
+    // Not vfio-user at all: the connection ends, the server continues.
     client.stream.write_all(&[0xFF; 64]).unwrap();
     assert_eq!(client.stream.read(&mut [0; 1]).unwrap_or(0), 0);
     server.connect().register(STATUS);
 }
 
 #[test]
-fn messages_may_come_in_any_pieces() {
+fn messages_may_arrive_in_any_pieces() {
     let server = Server::start("pieces", "");
     let mut client = server.connect();
     let read = |client: &mut Client, offset: u64| {
@@ -255,7 +256,7 @@ fn messages_may_come_in_any_pieces() {
         body.extend(4u32.to_le_bytes());
         client.message(9, 0, &body)
     };
-    // Byte by byte, with a map and its descriptor between other messages in one piece.
+    // First single bytes of a message; then a map command with its descriptor, between messages that are sent in one piece.
     for byte in read(&mut client, STATUS) {
         client.stream.write_all(&[byte]).unwrap();
     }
@@ -277,7 +278,7 @@ fn messages_may_come_in_any_pieces() {
 }
 
 #[test]
-fn a_function_level_reset_comes_by_configuration() {
+fn a_function_level_reset_works_by_configuration_space_and_by_command() {
     let server = Server::start("flr", "");
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
@@ -291,7 +292,7 @@ fn a_function_level_reset_comes_by_configuration() {
 }
 
 #[test]
-fn once_ends_with_its_guest_and_quit_and_signals_end_it_too() {
+fn the_program_ends_with_once_quit_and_signals() {
     let mut server = Server::start("once", "--once");
     drop(server.connect());
     assert_eq!(server.wait(), 0);
@@ -302,14 +303,14 @@ fn once_ends_with_its_guest_and_quit_and_signals_end_it_too() {
     assert_eq!(server.wait(), 0);
 
     let mut server = Server::start("signal", "");
-    // SAFETY: a signal to a child of ours that has not been waited for.
+    // SAFETY: a signal to our child, which was not waited for.
     unsafe { libc::kill(server.child.id() as i32, libc::SIGTERM) };
     assert_eq!(server.wait(), 0);
     assert!(!server.path("control.sock").exists());
 }
 
 #[test]
-fn a_dead_runs_leftovers_do_not_matter_and_a_living_one_is_left_alone() {
+fn leftovers_of_a_killed_program_are_replaced_and_a_running_one_is_not() {
     let mut first = Server::start("stale", "");
     first.child.kill().unwrap();
     first.wait();
@@ -324,7 +325,7 @@ fn a_dead_runs_leftovers_do_not_matter_and_a_living_one_is_left_alone() {
 }
 
 #[test]
-fn wrong_arguments_end_with_two_and_one_line() {
+fn wrong_arguments_end_with_status_two_and_one_line() {
     for arguments in ["", "--socket", "--socket /tmp/x --net pigeon", "--socket /tmp/x --mac 1", "--frobnicate"] {
         let output = program(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What the program does on demand: faults, a clock that is stepped, recordings, strictness.
+//! Faults, a stepped clock, recordings and strictness on demand.
 
-use crate::common::{program, Client, Event, Memory, Server, CONFIG, PATIENCE};
+use crate::common::{program, Client, Event, Memory, Server, CONFIG, TIME_OUT};
 use crate::driver::*;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// With a peer on the server's stream and the link up.
+    /// A guest with a peer on the server's stream and the link up.
     fn new(server: &Server) -> Self {
         let mut client = server.connect();
         let memory = Memory::new(MEMORY);
@@ -29,7 +29,7 @@ impl Guest {
         Self { client, memory, event, peer, next: 0 }
     }
 
-    /// Sends these to the guest; the numbers of those that arrive until `last` does.
+    /// Sends these frames to the guest. Returns the numbers of those that arrive until `last` does.
     fn receive(&mut self, numbers: &[u8], last: u8) -> Vec<u8> {
         for &number in numbers {
             write_frame(&mut self.peer, &frame(number));
@@ -37,7 +37,7 @@ impl Guest {
         let mut got = Vec::new();
         while got.last() != Some(&last) {
             let slot = self.next % 8;
-            let until = std::time::Instant::now() + PATIENCE;
+            let until = std::time::Instant::now() + TIME_OUT;
             while self.memory.u64_at(RECEIVE_RING + slot * 16 + 8) & 1 == 0 {
                 assert!(std::time::Instant::now() < until, "only {got:?} of {numbers:?} came");
                 std::thread::sleep(Duration::from_millis(1));
@@ -53,21 +53,21 @@ impl Guest {
 }
 
 #[test]
-fn frames_are_lost_swapped_and_spoilt_as_asked_and_counted() {
+fn frames_are_lost_reordered_and_corrupted_as_requested_and_counted() {
     let server = Server::start("faults", "--net listen:DIR/net.sock");
     let mut guest = Guest::new(&server);
     assert_eq!(server.control("fault drop rx next 2"), OK);
     assert_eq!(guest.receive(&[1, 2, 3], 3), [3]);
     assert_eq!(server.control("fault reorder rx next 1"), OK);
     assert_eq!(guest.receive(&[4, 5], 4), [5, 4]);
-    // Delayed on the card's clock, so the others overtake.
+    // The delay is on the card's clock, so the other frames overtake the delayed one.
     assert_eq!(server.control("fault delay rx 200000000 next 1"), OK);
     assert_eq!(guest.receive(&[6, 7], 6), [7, 6]);
     assert_eq!(server.control("fault corrupt tx next 1"), OK);
     transmit(&mut guest.client, &guest.memory, 0, &frame(9));
-    let spoilt = read_frame(&mut guest.peer);
-    let wrong: u32 = spoilt.iter().zip(frame(9)).map(|(a, b)| (a ^ b).count_ones()).sum();
-    assert_eq!((spoilt.len(), wrong), (69, 1));
+    let corrupted = read_frame(&mut guest.peer);
+    let wrong: u32 = corrupted.iter().zip(frame(9)).map(|(a, b)| (a ^ b).count_ones()).sum();
+    assert_eq!((corrupted.len(), wrong), (69, 1));
     let statistics = server.control("statistics");
     for counted in ["\"fault.rx_dropped\": 2", "\"fault.rx_reordered\": 1", "\"fault.rx_delayed\": 1", "\"fault.tx_corrupted\": 1"] {
         assert!(statistics.contains(counted), "{counted} in {statistics}");
@@ -83,7 +83,7 @@ fn frames_are_lost_swapped_and_spoilt_as_asked_and_counted() {
 }
 
 #[test]
-fn a_hung_queue_and_a_lost_interrupt_are_cured_by_ending_the_fault() {
+fn ending_the_fault_releases_a_hung_queue_and_restores_interrupts() {
     let server = Server::start("hang", "--net listen:DIR/net.sock");
     let mut guest = Guest::new(&server);
     server.control("fault hang tx 0");
@@ -91,18 +91,18 @@ fn a_hung_queue_and_a_lost_interrupt_are_cured_by_ending_the_fault() {
     assert_eq!(guest.client.register(TXDCTL - 0x18), 0, "the head stands still");
     server.control("fault free tx 0");
     assert_eq!(read_frame(&mut guest.peer), frame(1));
-    assert!(guest.event.fired(PATIENCE));
+    assert!(guest.event.fired(TIME_OUT));
     server.control("fault lose 0 next 1");
     transmit(&mut guest.client, &guest.memory, 1, &frame(2));
     assert_eq!(read_frame(&mut guest.peer), frame(2));
     guest.client.register(STATUS);
     assert!(!guest.event.fired(Duration::ZERO));
     transmit(&mut guest.client, &guest.memory, 2, &frame(3));
-    assert!(guest.event.fired(PATIENCE));
+    assert!(guest.event.fired(TIME_OUT));
 }
 
 #[test]
-fn a_card_that_is_away_reads_as_ones_and_comes_back_fresh() {
+fn a_removed_card_reads_as_ones_and_returns_fresh() {
     let server = Server::start("away", "--net listen:DIR/net.sock --fault away");
     let mut client = server.connect();
     assert_eq!(client.register(STATUS), u32::MAX);
@@ -113,11 +113,11 @@ fn a_card_that_is_away_reads_as_ones_and_comes_back_fresh() {
     client.set_eventfd(4, 0, &request);
     server.control("fault unplug");
     let mut request = request;
-    assert!(request.fired(PATIENCE), "the client is asked to take the device out");
+    assert!(request.fired(TIME_OUT), "the client is asked to unplug the device");
 }
 
 #[test]
-fn the_link_flaps_as_often_as_asked_on_a_stepped_clock() {
+fn the_link_flaps_as_often_as_requested_on_a_stepped_clock() {
     let server = Server::start("flap", "--net loopback --stopped");
     let mut client = server.connect();
     assert!(server.control("clock step 10000000").contains("\"now\": 10000000, \"stopped\": true"));
@@ -128,7 +128,7 @@ fn the_link_flaps_as_often_as_asked_on_a_stepped_clock() {
         seen.push(client.register(LINKS) >> 30 & 1);
         server.control("clock step 10000000");
     }
-    // Down, up again after its training, down, up for good.
+    // Down, up after training, down, up permanently.
     assert_eq!(seen, [0, 0, 0, 1, 0, 0, 0, 1]);
     for nonsense in ["link", "link flap", "link flap 5", "link flap 5000 0", "clock step", "clock step 0", "clock run 0", "clock back"] {
         assert!(server.control(nonsense).starts_with("{\"error\""), "{nonsense}");
@@ -150,15 +150,15 @@ fn on_a_stepped_clock_moderation_waits_for_the_step() {
         transmit(&mut client, &memory, index, &frame(1));
         read_frame(&mut peer);
     }
-    assert!(event.fired(PATIENCE), "the first goes at once");
+    assert!(event.fired(TIME_OUT), "the first goes at once");
     server.control("clock step 99999");
     assert!(!event.fired(Duration::ZERO), "the second one is held back");
     server.control("clock step 1");
-    assert!(event.fired(PATIENCE));
+    assert!(event.fired(TIME_OUT));
 }
 
 #[test]
-fn a_recording_is_read_by_tcpdump_and_bounded() {
+fn a_recording_is_bounded_and_readable_by_tcpdump() {
     let server = Server::start("pcap", "--net listen:DIR/net.sock --stopped --pcap DIR/card.pcap --pcap-limit 300");
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
@@ -169,11 +169,12 @@ fn a_recording_is_read_by_tcpdump_and_bounded() {
     read_frame(&mut peer);
     server.control("clock step 1234");
     write_frame(&mut peer, &frame(2));
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_OUT;
     while memory.u64_at(RECEIVE_RING + 8) & 1 == 0 {
         assert!(std::time::Instant::now() < until, "nothing came");
     }
-    // The third does not fit into 300 bytes; the fourth would, but must not look as if it had come next.
+    // The third frame does not fit into 300 bytes. The fourth would fit, but is not recorded, because it would look like the next frame
+    // after the second.
     for (index, number) in [(1, 90), (2, 0)] {
         transmit(&mut client, &memory, index, &frame(number));
         read_frame(&mut peer);
@@ -197,7 +198,7 @@ fn a_recording_is_read_by_tcpdump_and_bounded() {
 }
 
 #[test]
-fn strictness_names_the_rule_and_ends_with_status_three() {
+fn strict_names_the_rule_and_ends_with_status_three() {
     let run = |arguments: &str, wrong: bool| {
         let directory = std::env::temp_dir().join(format!("soft82599-strict-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -231,7 +232,7 @@ fn strictness_names_the_rule_and_ends_with_status_three() {
 }
 
 #[test]
-fn the_wire_keeps_its_frames_while_the_card_asks_for_a_pause() {
+fn the_wire_holds_its_frames_while_the_card_requests_a_pause() {
     let server = Server::start("pause", "--net listen:DIR/net.sock --stopped");
     let mut client = server.connect();
     let memory = Memory::new(MEMORY);
@@ -239,7 +240,7 @@ fn the_wire_keeps_its_frames_while_the_card_asks_for_a_pause() {
     let mut peer = server.join_net();
     server.control("clock step 10000000");
     wait_for_link(&mut client, true);
-    // With 100 quanta (5.12 us) from 8 KiB on, and no asking again.
+    // Pauses of 100 quanta (5.12 us) when the buffer has 8 KiB or more, without repetition.
     let pause_bytes = 8192;
     client.set_register(FCTTV, 100);
     client.set_register(FCRTH, 1 << 31 | pause_bytes);
@@ -264,9 +265,9 @@ fn the_wire_keeps_its_frames_while_the_card_asks_for_a_pause() {
     assert!(taken < 24, "{taken} frames of 1000 bytes, eight of them in buffers of the ring, are more than {pause_bytes} bytes");
     server.control("clock step 5119");
     assert_eq!(number("GPRC"), taken);
-    // The time has run out, and nobody has asked again: all that comes is given, whatever becomes of it.
+    // The pause time has ended without a new pause frame: all frames are delivered, whether the card has room or not.
     server.control("clock step 1");
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_OUT;
     let all = send(&mut peer, 0);
     while number("GPRC") + number("RXMPC[0]") < all {
         assert!(std::time::Instant::now() < until, "{}", server.control("statistics"));

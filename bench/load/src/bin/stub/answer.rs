@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Requests out of bytes, and answers, right or wrong.
+//! Parses requests and builds answers, right or wrong.
 
 use super::Fault;
 use load::workload::{Key, Mix};
 
-/// What an answer does to its connection, beside being sent.
+/// The effect of an answer on its connection after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     GoOn,
@@ -13,10 +13,10 @@ pub enum After {
     Stall,
 }
 
-/// More than neap-load is willing to hold of one reply.
+/// Longer than the buffer of neap-load for one reply.
 const ENDLESS_BYTES: usize = 4 << 20;
 
-/// A whole request at the beginning of the input: its bytes and, for a get, its key's text. None: it is not whole yet.
+/// The first complete request of the input: its bytes and, for a get, its key's text. None: no request is complete.
 pub fn request(input: &[u8]) -> Option<(usize, Option<&[u8]>)> {
     let end = input.windows(2).position(|pair| pair == b"\r\n")?;
     let mut words = input[..end].split(|&byte| byte == b' ');

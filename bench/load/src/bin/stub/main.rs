@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //! neap-load-stub: a memcached that is slow or wrong in known ways.
 //!
-//! What a load generator measures can only be judged beside what really happened. So this server speaks just enough of memcached's text
-//! language, answers each get with the value that neap-load expects there, and delays, freezes and misbehaves as its words say. A timer on
-//! a busy machine is late: what counts is therefore not what was asked for but what was done, from the moment a request was read to the
-//! moment its answer was written, and that is reported as JSON on standard output when standard input ends.
+//! A load generator's measurements can only be checked against a server that records its own delays. So this server implements the part of
+//! memcached's text protocol that neap-load uses. It answers each get with the value that neap-load expects, and delays, freezes or fails
+//! as its options say.
+//!
+//! A timer on a busy machine is late. So the reference is the real delay, not the requested one: the time from reading a request to writing
+//! its answer. These delays are printed as JSON on standard output when standard input ends.
 
 mod answer;
 mod server;
@@ -19,26 +21,26 @@ use std::str::FromStr;
 /// A memcached that is slow or wrong in known ways; for tests of neap-load.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "neap-load-stub", version)]
-pub struct Words {
-    /// Where to listen; the address is printed as `listening on ADDRESS:PORT`
+pub struct Options {
+    /// The address to listen on; it is printed as `listening on ADDRESS:PORT`
     #[arg(default_value = "127.0.0.1:0")]
     listen: String,
-    /// Microseconds from a request to its answer, a distribution as of neap-load
+    /// Microseconds from a request to its answer: a distribution as in neap-load
     #[arg(long, default_value = "0")]
     delay_us: Distribution,
-    /// Answers nothing for so long, so often: EVERY_MS:FOR_MS, the first time after half of EVERY_MS
+    /// Periodic freeze without answers: EVERY_MS:FOR_MS, the first one after half of EVERY_MS
     #[arg(long)]
     freeze: Option<Freeze>,
-    /// What to do wrong
+    /// The fault to make
     #[arg(long, value_enum)]
     fault: Option<Fault>,
-    /// With each so manieth request
+    /// Make the fault with each Nth request
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
     /// The same seed gives the same delays
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Whose values to answer with: etc, usr, fixed
+    /// The preset of the expected values: etc, usr, fixed
     #[arg(long, default_value = "fixed", value_parser = preset)]
     preset: String,
 }
@@ -50,14 +52,14 @@ pub enum Fault {
     /// Never answers again on this connection.
     Stall,
     Garbage,
-    /// Half of the answer, then closes.
+    /// Sends half of the answer, then closes.
     Half,
     WrongKey,
     WrongLength,
     WrongBytes,
     ServerError,
     Miss,
-    /// A value that goes on and on.
+    /// Sends a value without an end.
     Endless,
 }
 
@@ -84,11 +86,11 @@ fn preset(text: &str) -> Result<String, String> {
 }
 
 fn main() -> ExitCode {
-    let words = Words::parse();
-    let most = 16_384;
-    // With fewer, some tests cannot be made; they say so themselves.
-    let _ = limits::allow_connections(most, 0);
-    match server::serve(&words) {
+    let options = Options::parse();
+    let connections_max = 16_384;
+    // An error is ignored: the tests that need this many connections report a limit that is too low.
+    let _ = limits::allow_connections(connections_max, 0);
+    match server::serve(&options) {
         Ok(report) => {
             println!("{report}");
             ExitCode::SUCCESS

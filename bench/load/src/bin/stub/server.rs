@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-//! One thread, all connections: reads requests, holds answers back until they are due, writes down when they really left.
+//! The server: one thread for all connections. It reads requests, holds answers until they are due, and records when they were sent.
 //!
-//! What it writes down is what a client cannot fail to see: a delay ends before its answer is handed to the kernel, so no client that looks
-//! at its clock after reading measures less. Where it did not look for requests for longer than it wanted to, by a freeze or for want of a
-//! core, it notes for how long.
+//! A recorded delay is a lower bound of the latency that a client can measure, because the delay ends before the answer is passed to the
+//! kernel. The server also records its absences: the intervals in which it did not poll for requests as often as intended. Either it was
+//! frozen, or the host gave it no core.
 
 use super::answer::{answer, request, After};
-use super::{Fault, Words};
+use super::{Fault, Options};
 use load::distributions::Rng;
 use load::recorder::new_histogram;
 use load::workload::Mix;
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 const LISTENER: u64 = u64::MAX;
 const INPUT: u64 = u64::MAX - 1;
 const MS_NS: u64 = 1_000_000;
-/// While it keeps a book of its absences it looks so often, and what lasted longer than the second is one.
-const LOOK_NS: u64 = MS_NS;
-const ABSENCE_NS: u64 = 3 * MS_NS;
+/// The poll interval while absences are recorded. A longer gap than ABSENCE_NS is an absence.
+const POLL_INTERVAL_NS: u64 = MS_NS;
+const ABSENCE_NS_MIN: u64 = 3 * MS_NS;
 
-/// An answer that waits for its moment.
+/// An answer that waits until it is due.
 struct Held {
     came_ns: u64,
     due_ns: u64,
@@ -46,47 +46,47 @@ struct Client {
 }
 
 struct Server<'w> {
-    words: &'w Words,
+    options: &'w Options,
     mix: Mix,
     rng: Rng,
     began: Instant,
     poll: OwnedFd,
     clients: HashMap<u64, Client>,
     next_client: u64,
-    most_clients: usize,
-    /// When answers are due, the earliest first, and whose they are.
+    clients_max: usize,
+    /// Due times of answers with the client's number, the earliest first.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     delays: hdrhistogram::Histogram<u64>,
     requests: u64,
     faults: u64,
-    /// How long after its moment the latest answer left.
+    /// The largest time between an answer's due time and its sending.
     late_max_ns: u64,
     first_request_ns: u64,
     next_freeze_ns: u64,
-    /// When it looked last for what has come, and since when and for how long it did not.
-    looked_ns: u64,
+    /// The time of the last poll, and the absences as start and length.
+    polled_ns: u64,
     absences: Vec<(u64, u64)>,
 }
 
-/// Serves until standard input ends; gives what it really did.
-pub fn serve(words: &Words) -> io::Result<Value> {
-    let listener = TcpListener::bind(&words.listen)?;
+/// Serves until standard input ends. Returns the recorded figures.
+pub fn serve(options: &Options) -> io::Result<Value> {
+    let listener = TcpListener::bind(&options.listen)?;
     listener.set_nonblocking(true)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
     epoll::add(&poll, io::stdin().as_fd(), epoll::EventData::new_u64(INPUT), epoll::EventFlags::IN)?;
-    // Timers to the nanosecond, as far as the kernel goes (prctl(2), PR_SET_TIMERSLACK).
+    // Sets the timer slack to 1 ns, the minimum of the kernel (prctl(2), PR_SET_TIMERSLACK).
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     println!("listening on {}", listener.local_addr()?);
     let mut server = Server {
-        words,
-        mix: Mix::preset(&words.preset).expect("the words were checked"),
-        rng: Rng::seed_from_u64(words.seed),
+        options,
+        mix: Mix::preset(&options.preset).expect("the words were checked"),
+        rng: Rng::seed_from_u64(options.seed),
         began: Instant::now(),
         poll,
         clients: HashMap::new(),
         next_client: 0,
-        most_clients: 0,
+        clients_max: 0,
         due: BinaryHeap::new(),
         delays: new_histogram(),
         requests: 0,
@@ -94,10 +94,10 @@ pub fn serve(words: &Words) -> io::Result<Value> {
         late_max_ns: 0,
         first_request_ns: 0,
         next_freeze_ns: u64::MAX,
-        looked_ns: 0,
+        polled_ns: 0,
         absences: Vec::new(),
     };
-    while server.turn(&listener)? {}
+    while server.poll_once(&listener)? {}
     Ok(server.report())
 }
 
@@ -106,11 +106,11 @@ impl Server<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// One wait and what follows. Ok(false): standard input has ended.
-    fn turn(&mut self, listener: &TcpListener) -> io::Result<bool> {
+    /// Waits once and handles the events. Ok(false): standard input has ended.
+    fn poll_once(&mut self, listener: &TcpListener) -> io::Result<bool> {
         self.freeze();
         let now_ns = self.now_ns();
-        let next_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns).min(self.look(now_ns));
+        let next_ns = self.due.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns).min(self.begin_poll(now_ns));
         let wait_ns = next_ns.saturating_sub(now_ns);
         let time_out = Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
         let time_out = Some(&time_out).filter(|_| next_ns != u64::MAX);
@@ -142,24 +142,24 @@ impl Server<'_> {
     }
 
     fn freeze(&mut self) {
-        let Some(freeze) = self.words.freeze else { return };
+        let Some(freeze) = self.options.freeze else { return };
         if self.now_ns() >= self.next_freeze_ns {
             std::thread::sleep(Duration::from_millis(freeze.for_ms));
             self.next_freeze_ns += freeze.every_ms * MS_NS;
         }
     }
 
-    /// About to look for what has come. Gives the moment by which to look again.
-    fn look(&mut self, now_ns: u64) -> u64 {
-        if self.words.freeze.is_none() || self.requests == 0 {
+    /// Records a poll that is about to happen. Returns the time of the next poll.
+    fn begin_poll(&mut self, now_ns: u64) -> u64 {
+        if self.options.freeze.is_none() || self.requests == 0 {
             return u64::MAX;
         }
-        let absent_ns = now_ns - self.looked_ns;
-        if self.looked_ns != 0 && absent_ns > ABSENCE_NS {
-            self.absences.push((self.looked_ns, absent_ns));
+        let absent_ns = now_ns - self.polled_ns;
+        if self.polled_ns != 0 && absent_ns > ABSENCE_NS_MIN {
+            self.absences.push((self.polled_ns, absent_ns));
         }
-        self.looked_ns = now_ns;
-        self.next_freeze_ns.min(now_ns + LOOK_NS)
+        self.polled_ns = now_ns;
+        self.next_freeze_ns.min(now_ns + POLL_INTERVAL_NS)
     }
 
     fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
@@ -176,7 +176,7 @@ impl Server<'_> {
             let client = Client { stream, input: Vec::new(), held: VecDeque::new(), output: Vec::new(), is_stalled: false };
             self.clients.insert(self.next_client, client);
             self.next_client += 1;
-            self.most_clients = self.most_clients.max(self.clients.len());
+            self.clients_max = self.clients_max.max(self.clients.len());
         }
     }
 
@@ -195,14 +195,14 @@ impl Server<'_> {
             self.requests += 1;
             if self.requests == 1 {
                 self.first_request_ns = came_ns;
-                self.next_freeze_ns = self.words.freeze.map_or(u64::MAX, |freeze| came_ns + freeze.every_ms * MS_NS / 2);
+                self.next_freeze_ns = self.options.freeze.map_or(u64::MAX, |freeze| came_ns + freeze.every_ms * MS_NS / 2);
             }
-            let fault: Option<Fault> = self.words.fault.filter(|_| self.requests % self.words.every == 0);
+            let fault: Option<Fault> = self.options.fault.filter(|_| self.requests % self.options.every == 0);
             self.faults += u64::from(fault.is_some());
             let (bytes, after) = answer(&self.mix, key, fault);
             used += length;
-            let delay_ns = (self.words.delay_us.draw(&mut self.rng).max(0.0) * 1000.0) as u64;
-            // Answers of a connection leave in order.
+            let delay_ns = (self.options.delay_us.draw(&mut self.rng).max(0.0) * 1000.0) as u64;
+            // The answers of a connection are sent in the order of the requests.
             let due_ns = (came_ns + delay_ns).max(client.held.back().map_or(0, |before| before.due_ns));
             client.held.push_back(Held { came_ns, due_ns, bytes, after });
             self.due.push(Reverse((due_ns, number)));
@@ -211,7 +211,7 @@ impl Server<'_> {
         self.write(number);
     }
 
-    /// The first answer that a connection holds back is due.
+    /// Sends the first of the answers held for a connection, which is due.
     fn release(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_stalled) else { return };
         let Some(held) = client.held.pop_front() else { return };
@@ -224,7 +224,7 @@ impl Server<'_> {
             (After::Stall, Some(client)) => client.is_stalled = true,
             (After::Close, _) => drop(self.clients.remove(&number)),
             (After::Reset, Some(client)) => {
-                // Closing with the time to linger at zero resets (socket(7), SO_LINGER).
+                // Closing with a linger time of zero resets the connection (socket(7), SO_LINGER).
                 let _ = rustix::net::sockopt::set_socket_linger(&client.stream, Some(Duration::ZERO));
                 drop(self.clients.remove(&number));
             }
@@ -241,7 +241,7 @@ impl Server<'_> {
             Err(_) => return drop(self.clients.remove(&number)),
         }
         let waits = if client.output.is_empty() { epoll::EventFlags::IN } else { epoll::EventFlags::IN | epoll::EventFlags::OUT };
-        // What cannot be told to the poll is noticed by the one who waits for it.
+        // If this fails, the client waits for its answer and reports a time-out.
         let _ = epoll::modify(&self.poll, &client.stream, epoll::EventData::new_u64(number), waits);
     }
 
@@ -250,11 +250,11 @@ impl Server<'_> {
         json!({
             "requests": self.requests,
             "faults": self.faults,
-            "connections_max": self.most_clients,
+            "connections_max": self.clients_max,
             "answers": self.delays.len(),
             "delay": {"p50_ns": percentile(50.0), "p99_ns": percentile(99.0), "p99.9_ns": percentile(99.9), "max_ns": self.delays.max()},
             "late_max_ns": self.late_max_ns,
-            // From the first request on: when, and for how long.
+            // Start after the first request, and length.
             "absences_ns": self.absences.iter().map(|(at, length)| [at.saturating_sub(self.first_request_ns), *length]).collect::<Vec<_>>(),
         })
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Receive side coalescing as a driver sees it: it reads chains of descriptors as Linux's does, and what it reads is what was sent.
+//! Receive side coalescing as seen by a driver: the test's driver reads chains of descriptors like Linux's, and must get the data that was
+//! sent.
 
 use super::driver::{Driver, MAC};
 use super::noise::Noise;
@@ -9,7 +10,7 @@ use crate::registers::{field, Register};
 
 const INTERVAL_US: u64 = 50;
 
-/// One segment as a test wants it.
+/// A segment of a test.
 #[derive(Clone, Debug)]
 struct Segment {
     flow: u16,
@@ -65,7 +66,8 @@ impl Segment {
     }
 }
 
-/// Reads queue 0 as Linux's driver does: in the ring's order, and what has a count goes on where its next field says.
+/// Reads queue 0 in ring order, like Linux's driver. A descriptor with a count of segments names the descriptor at which its frame
+/// continues.
 struct Reader {
     next: u32,
     begun: Vec<Option<(Vec<u8>, u32)>>,
@@ -74,7 +76,7 @@ struct Reader {
 #[derive(Debug)]
 struct Read {
     bytes: Vec<u8>,
-    /// Segments that the counts add up to; 0 for an ordinary frame.
+    /// Sum of the counts of segments; 0 for an ordinary frame.
     segments: u32,
     words: [u64; 2],
 }
@@ -105,18 +107,19 @@ impl Reader {
             driver.give_descriptor(0, index);
             if wb::END_OF_PACKET.is_set(&words) {
                 driver.write_at(Register::Rdt, 0, index);
-                // The header of a coalesced frame is brought up to date after its first buffer was written, so only now is it looked at.
+                // The header of a coalesced frame is updated after its first buffer was written, so a frame is returned only when it is
+                // complete.
                 return Some(Read { bytes, segments, words });
             }
             let slot = &mut self.begun[follows as usize];
-            assert!(slot.is_none(), "two frames go on in one descriptor");
+            assert!(slot.is_none(), "two frames continue in one descriptor");
             *slot = Some((bytes, segments));
         }
     }
 }
 
-/// A card whose queue 0 coalesces, with buffers of so many KiB, of which a frame may take 1, 4, 8 or 16.
-fn coalescing(ring: u32, most: u32) -> Driver {
+/// A card whose queue 0 coalesces. `limit` selects 1, 4, 8 or 16 buffers per frame.
+fn coalescing(ring: u32, limit: u32) -> Driver {
     let mut driver = Driver::up(1, ring);
     driver.write(Register::Psrtype, field::psrtype::TCP_HEADER.ones());
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(INTERVAL_US as u32 / 2));
@@ -124,9 +127,9 @@ fn coalescing(ring: u32, most: u32) -> Driver {
         let control =
             field::srrctl::PACKET_BUFFER_KIB.put(2) | field::srrctl::HEADER_BUFFER_64.put(4) | field::srrctl::DESCRIPTOR_TYPE.put(1);
         driver.write_at(Register::Srrctl, 0, control);
-        driver.write_at(Register::Rscctl, 0, field::rscctl::ENABLE.ones() | field::rscctl::MAX_DESCRIPTORS.put(most));
+        driver.write_at(Register::Rscctl, 0, field::rscctl::ENABLE.ones() | field::rscctl::MAX_DESCRIPTORS.put(limit));
     });
-    assert_eq!(driver.card.take_complaint(), None);
+    assert_eq!(driver.card.take_violation(), None);
     driver
 }
 
@@ -135,7 +138,7 @@ fn headers_of(segment: &Segment) -> usize {
 }
 
 #[test]
-fn segments_that_follow_each_other_arrive_as_one_frame_with_right_headers() {
+fn consecutive_segments_arrive_as_one_frame_with_right_headers() {
     let mut driver = coalescing(64, 3);
     let mut reader = Reader::new(&driver);
     let first = Segment { time_stamp: Some(9), ..Segment::new(1000, u32::MAX - 2000, 1448) };
@@ -165,7 +168,7 @@ fn segments_that_follow_each_other_arrive_as_one_frame_with_right_headers() {
 }
 
 #[test]
-fn what_does_not_continue_a_segment_closes_it_and_arrives_behind_it() {
+fn a_segment_that_does_not_continue_closes_the_context_and_follows_it() {
     let first = Segment::new(1000, 5000, 1000);
     let next = || first.next(500);
     let joins: [(&str, Segment); 3] =
@@ -210,7 +213,7 @@ fn what_does_not_continue_a_segment_closes_it_and_arrives_behind_it() {
 }
 
 #[test]
-fn the_queues_interval_closes_and_its_interrupt_comes_then() {
+fn the_queues_interval_closes_the_context_and_interrupts() {
     let mut driver = coalescing(64, 3);
     let mut reader = Reader::new(&driver);
     let mut segment = Segment::new(1, 0, 1000);
@@ -218,7 +221,7 @@ fn the_queues_interval_closes_and_its_interrupt_comes_then() {
     assert_eq!(driver.card.next_deadline(), Some(driver.now + 4_000), "GPIE.rsc_delay after the first segment of a quiet time");
     driver.advance(4_000);
     assert_eq!((driver.host.messages.len(), reader.read(&mut driver).map(|read| read.segments)), (1, Some(0)));
-    // The interval runs from that message; all that comes in it is one frame.
+    // The interval begins with that message. All segments within it form one frame.
     let begun = driver.now;
     for _ in 0..8 {
         driver.advance(5_000);
@@ -232,9 +235,9 @@ fn the_queues_interval_closes_and_its_interrupt_comes_then() {
 }
 
 #[test]
-fn the_limits_of_buffers_ip_and_counts_close() {
-    for (most, payload, segments) in [(0, 500, 3), (1, 1000, 8), (2, 1448, 11), (3, 1448, 22)] {
-        let mut driver = coalescing(64, most);
+fn the_limits_of_buffers_ip_length_and_counts_close_the_context() {
+    for (limit, payload, segments) in [(0, 500, 3), (1, 1000, 8), (2, 1448, 11), (3, 1448, 22)] {
+        let mut driver = coalescing(64, limit);
         let mut reader = Reader::new(&driver);
         let mut segment = Segment::new(1, 0, payload);
         for _ in 0..40 {
@@ -242,8 +245,8 @@ fn the_limits_of_buffers_ip_and_counts_close() {
             segment = segment.next(payload);
         }
         let read = reader.read(&mut driver).unwrap();
-        assert_eq!(read.segments, segments, "limit {most}");
-        assert!(read.bytes.len() <= [2048, 8192, 16384, 32768][most as usize]);
+        assert_eq!(read.segments, segments, "limit {limit}");
+        assert!(read.bytes.len() <= [2048, 8192, 16384, 32768][limit as usize]);
     }
     let mut driver = coalescing(64, 3);
     let mut reader = Reader::new(&driver);
@@ -276,24 +279,24 @@ fn a_ring_that_breaks_a_rule_is_reported_and_does_not_coalesce() {
     for (what, breach) in breaches {
         let mut driver = coalescing(64, 3);
         driver.reopen(0, breach);
-        let told = driver.card.take_complaint().unwrap_or_else(|| panic!("{what}"));
-        assert!(told.starts_with("coalescing_rules") && told.contains(what), "{told}");
+        let reported = driver.card.take_violation().unwrap_or_else(|| panic!("{what}"));
+        assert!(reported.starts_with("coalescing_rules") && reported.contains(what), "{reported}");
         driver.arrive(&Segment::new(1, 0, 100).frame());
         assert_ne!(driver.host.u64_at(driver.receive_ring(0) + 8), 0, "{what}: written at once");
     }
     let mut driver = coalescing(24, 3);
     driver.reopen(0, |driver| driver.write_at(Register::Rdlen, 0, 16 * 16));
-    assert!(driver.card.take_complaint().unwrap().contains("no longer than one"));
+    assert!(driver.card.take_violation().unwrap().contains("no longer than one"));
 
     let mut driver = coalescing(64, 3);
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(2));
     driver.arrive(&Segment::new(1, 0, 100).frame());
     assert!(Reader::new(&driver).read(&mut driver).is_some());
-    assert!(driver.card.take_complaint().unwrap().starts_with("coalescing_interval"));
+    assert!(driver.card.take_violation().unwrap().starts_with("coalescing_interval"));
 }
 
 #[test]
-fn what_is_open_is_written_when_the_queue_stops() {
+fn open_contexts_are_written_back_when_the_queue_stops() {
     let mut driver = coalescing(64, 3);
     let mut reader = Reader::new(&driver);
     let first = Segment::new(1, 0, 1448);
@@ -304,15 +307,15 @@ fn what_is_open_is_written_when_the_queue_stops() {
     assert_eq!(driver.card.next_deadline().filter(|&at| at > driver.now + 1_000_000), None);
 }
 
-/// Whatever comes, in whatever order: each connection's frames, taken apart again, are what was sent, in order, byte for byte.
+/// For any traffic in any order: each connection's frames, split again, equal the sent bytes in order.
 #[test]
-fn any_traffic_taken_apart_is_what_was_sent() {
-    let (mut frames, mut most_segments) = (0, 0);
+fn any_traffic_split_again_equals_what_was_sent() {
+    let (mut frames, mut segments_max) = (0, 0);
     for seed in 1..=60u64 {
         let mut noise = Noise::new(seed);
         let mut driver = coalescing(if seed % 2 == 0 { 64 } else { 24 }, seed as u32 % 4);
         let mut reader = Reader::new(&driver);
-        // More connections than contexts in some rounds.
+        // In some rounds there are more connections than contexts.
         let flows = [1, 3, 50][seed as usize % 3];
         let mut last: Vec<Segment> = (0..flows).map(|flow| Segment::new(flow, u32::MAX - noise.below(9000) as u32, 100)).collect();
         let mut sent: Vec<std::collections::VecDeque<Segment>> = vec![Default::default(); usize::from(flows)];
@@ -333,7 +336,7 @@ fn any_traffic_taken_apart_is_what_was_sent() {
                     assert_eq!(read.bytes[same.clone()], like[same.clone()], "header bytes {same:?}");
                 }
                 frames += 1;
-                most_segments = most_segments.max(read.segments);
+                segments_max = segments_max.max(read.segments);
             }
         };
         for _ in 0..600 {
@@ -366,11 +369,11 @@ fn any_traffic_taken_apart_is_what_was_sent() {
         assert!(sent.iter().all(|flow| flow.is_empty()), "seed {seed}: everything arrives");
         assert_eq!(driver.card.statistics().iter().filter(|(name, _)| name.starts_with("RXMPC")).count(), 0);
     }
-    assert!(frames > 5_000 && most_segments >= 10, "{frames} frames, up to {most_segments} segments in one: the test tests something");
+    assert!(frames > 5_000 && segments_max >= 10, "{frames} frames, up to {segments_max} segments in one: the test has effect");
 }
 
 #[test]
-fn registers_written_between_segments_do_no_harm() {
+fn register_writes_between_segments_are_harmless() {
     use Register::*;
     let registers =
         [Rdt, Rdh, Rdlen, Rdbal, Srrctl, Rxdctl, Rscctl, Psrtype, Rfctl, Gpie, Eitr, Ivar, Hlreg0, Rdrxctl, Mrqc, Reta, VtCtl, Rxctrl];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A tiny driver for tests: sets the card up as drivers do, keeps rings in the test host's memory, receives and sends.
+//! A small driver for tests: it initialises the card, keeps rings in the test host's memory, receives and sends.
 
 use super::host::TestHost;
 use crate::registers::descriptor::{receive_read, receive_write_back as wb, transmit_context, transmit_data};
@@ -13,7 +13,7 @@ const TRANSMIT_RINGS: u64 = 0x18_0000;
 const RING_SPACE: u64 = 0x8000;
 const RECEIVE_BUFFERS: u64 = 0x20_0000;
 const TRANSMIT_BUFFERS: u64 = 0x60_0000;
-/// Where tests may put things of their own.
+/// Address of memory for a test's own use.
 pub const SPARE: u64 = 0x1000;
 
 pub struct Driver {
@@ -26,7 +26,7 @@ pub struct Driver {
     transmit_space: u64,
 }
 
-/// One received frame with the last descriptor's words.
+/// One received frame with its last descriptor's words.
 #[derive(Debug)]
 pub struct Received {
     pub bytes: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Received {
 }
 
 impl Driver {
-    /// A card with its link up, bus mastering on, nothing else set.
+    /// A card with its link up and bus mastering on, without further settings.
     pub fn bare() -> Self {
         let mut host = TestHost::new(MEMORY_BYTES);
         let card = Card::new(&Configuration { mac: MAC, link: true }, &mut host, 0);
@@ -45,8 +45,8 @@ impl Driver {
         driver
     }
 
-    /// The usual state: `queues` receive and transmit rings of `ring` descriptors, advanced descriptors, 2 KiB buffers, MSI-X with vector i
-    /// for queue i and the vector after them for the rest, everything unmasked.
+    /// The usual state: `queues` receive and transmit rings of `ring` descriptors, advanced descriptors, 2 KiB buffers. MSI-X has vector i
+    /// for queue i and the next vector for other causes; everything is unmasked.
     pub fn up(queues: usize, ring: u32) -> Self {
         let mut driver = Self::bare();
         driver.ring = ring;
@@ -65,14 +65,14 @@ impl Driver {
         driver.write_at(Register::EimsEx, 0, (1u64 << queues).wrapping_sub(1) as u32);
         driver.write(Register::Eims, field::eicr::LSC.ones());
         driver.write(Register::Rxctrl, field::rxctrl::ENABLE.ones());
-        // The change of link at power-up has waited for this moment.
+        // Clears the link change of power-up.
         driver.read(Register::Eicr);
         driver.host.messages.clear();
         driver
     }
 
-    /// No driver has turned the INTx line off, as without MSI and MSI-X.
-    pub fn let_the_line_work(&mut self) {
+    /// Enables the INTx line, as without MSI and MSI-X.
+    pub fn enable_line(&mut self) {
         self.card.config_write(&mut self.host, self.now, 4, &[0x06, 0x00]);
     }
 
@@ -151,7 +151,7 @@ impl Driver {
         self.card.mmio_write(&mut self.host, self.now, offset(register, index), value);
     }
 
-    /// Lets the card's time pass, stopping at every deadline of its own.
+    /// Advances the card's time, stopping at each of its deadlines.
     pub fn advance(&mut self, by: Nanoseconds) {
         let end = self.now + by;
         while let Some(at) = self.card.next_deadline().filter(|&at| at <= end) {
@@ -166,7 +166,7 @@ impl Driver {
         self.card.receive(&mut self.host, self.now, frame);
     }
 
-    /// Takes the next frame off a ring and gives its descriptors back.
+    /// Takes the next frame from a ring and returns its descriptors to the card.
     pub fn poll(&mut self, queue: usize) -> Option<Received> {
         let mut bytes = Vec::new();
         let mut descriptors = 0;
@@ -175,7 +175,7 @@ impl Driver {
             let at = self.receive_ring(queue) + u64::from(index) * 16;
             let words = [self.host.u64_at(at), self.host.u64_at(at + 8)];
             if !wb::DESCRIPTOR_DONE.is_set(&words) {
-                assert_eq!(descriptors, 0, "a frame's descriptors are all done or none");
+                assert_eq!(descriptors, 0, "either all of a frame's descriptors are done or none");
                 return None;
             }
             let buffer = self.receive_buffer(queue, index);
@@ -190,7 +190,7 @@ impl Driver {
         }
     }
 
-    /// Copies bytes to where descriptors may point.
+    /// Copies bytes to memory for descriptors. Returns the address.
     pub fn place(&mut self, bytes: &[u8]) -> u64 {
         let room = MEMORY_BYTES as u64 - TRANSMIT_BUFFERS;
         let needed = (bytes.len() as u64).next_multiple_of(64);
@@ -203,7 +203,7 @@ impl Driver {
         at
     }
 
-    /// Writes one descriptor at the ring's software tail, without telling the card. Returns its address.
+    /// Writes one descriptor at the ring's software tail without writing the tail register. Returns its address.
     pub fn queue_descriptor(&mut self, queue: usize, words: [u64; 2]) -> u64 {
         let index = self.transmit_next[queue];
         let at = self.transmit_ring(queue) + u64::from(index) * 16;
@@ -218,7 +218,7 @@ impl Driver {
         self.write_at(Register::Tdt, queue, tail);
     }
 
-    /// A frame in one buffer, report asked for. Returns the descriptor's address.
+    /// Sends a frame from one buffer with a report request. Returns the descriptor's address.
     pub fn send(&mut self, queue: usize, frame: &[u8]) -> u64 {
         let at = self.place(frame);
         let words = data(at, frame.len(), frame.len(), transmit_data::END_OF_PACKET.put(1) | transmit_data::REPORT_STATUS.put(1));
@@ -239,7 +239,7 @@ pub fn offset(register: Register, index: usize) -> u32 {
     panic!("{} has no entry {index}", register.info().name);
 }
 
-/// An advanced data descriptor; `extra` holds what the test wants set in its second word.
+/// An advanced data descriptor; `extra`: more bits of its second word.
 pub fn data(address: u64, bytes: usize, payload: usize, extra: u64) -> [u64; 2] {
     use transmit_data::*;
     let word = DATA_LENGTH.put(bytes as u64) | TYPE.put(3) | INSERT_FCS.put(1) | EXTENSION.put(1) | PAYLOAD_LENGTH.put(payload as u64);
@@ -271,7 +271,7 @@ pub fn context(of: &ContextOf) -> [u64; 2] {
     ]
 }
 
-/// A frame for the card of so many bytes, recognisable by its number.
+/// A frame of `bytes` bytes for the card, identified by its number.
 pub fn numbered_frame(number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = MAC.to_vec();
     frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xB5]);
@@ -286,7 +286,7 @@ pub fn numbered_frame(number: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// A TCP or UDP frame for the card over IPv4 with right checksums.
+/// A TCP or UDP frame over IPv4 for the card, with right checksums.
 pub fn ipv4_frame(protocol: u8, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let mut l4 = Vec::new();
     l4.extend(ports.0.to_be_bytes());

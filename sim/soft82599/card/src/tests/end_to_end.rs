@@ -12,12 +12,12 @@ fn bytes_of(number: u32) -> usize {
 }
 
 #[test]
-fn receives_ten_thousand_frames_over_ring_wraps() {
+fn ten_thousand_frames_are_received_over_ring_wraps() {
     let mut driver = Driver::up(1, 64);
     let mut taken = 0;
     for number in 0..FRAMES {
         driver.arrive(&numbered_frame(number, bytes_of(number)));
-        // Bursts of changing length, so that the ring is found empty, half full and full.
+        // Bursts of varying length, so that the ring is found empty, half full and full.
         if number % (1 + number % 61) == 0 {
             while let Some(frame) = driver.poll(0) {
                 assert!(frame.bytes == numbered_frame(taken, bytes_of(taken)), "frame {taken}");
@@ -36,7 +36,7 @@ fn receives_ten_thousand_frames_over_ring_wraps() {
 }
 
 #[test]
-fn sends_ten_thousand_frames_over_ring_wraps_and_reports_each() {
+fn ten_thousand_frames_are_sent_over_ring_wraps_and_each_is_reported() {
     let mut driver = Driver::up(1, 64);
     for number in 0..FRAMES {
         let descriptor = driver.send(0, &numbered_frame(number, bytes_of(number)));
@@ -50,7 +50,7 @@ fn sends_ten_thousand_frames_over_ring_wraps_and_reports_each() {
 }
 
 #[test]
-fn a_batch_of_frames_in_pieces_goes_out_with_one_doorbell() {
+fn a_batch_of_frames_in_pieces_needs_one_doorbell() {
     let mut driver = Driver::up(1, 512);
     let mut expected = Vec::new();
     for number in 0..100u32 {
@@ -75,7 +75,7 @@ fn a_batch_of_frames_in_pieces_goes_out_with_one_doorbell() {
 }
 
 #[test]
-fn both_directions_by_themselves_touch_no_register_but_tails() {
+fn traffic_in_both_directions_accesses_no_registers_except_tails() {
     let mut driver = Driver::up(2, 64);
     driver.card.clear_access_counters();
     for number in 0..1000 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A card that is ill on purpose: what the driver sees is late, lost or all ones, never out of order, and it ends when it is told to.
+//! Faults on demand: the driver sees late, lost or all-ones data, but never a wrong order, and each fault ends on request.
 
 use super::driver::{numbered_frame, Driver, SPARE};
 use crate::registers::descriptor::transmit_write_back;
@@ -7,7 +7,7 @@ use crate::registers::{field, Register};
 use crate::{Direction, Trigger};
 
 #[test]
-fn a_hung_receive_queue_keeps_its_frames_until_it_is_let_go() {
+fn a_hung_receive_queue_keeps_its_frames_until_it_is_released() {
     let mut driver = Driver::up(1, 64);
     driver.card.hang_queue(&mut driver.host, driver.now, Direction::Receive, 0, true);
     driver.arrive(&numbered_frame(1, 60));
@@ -19,20 +19,20 @@ fn a_hung_receive_queue_keeps_its_frames_until_it_is_let_go() {
 }
 
 #[test]
-fn a_hung_transmit_queue_stands_still_and_the_others_go_on() {
+fn a_hung_transmit_queue_stops_and_the_others_continue() {
     let mut driver = Driver::up(2, 64);
     driver.card.hang_queue(&mut driver.host, driver.now, Direction::Transmit, 0, true);
     driver.send(0, &numbered_frame(1, 60));
     driver.send(1, &numbered_frame(2, 60));
     assert_eq!(driver.host.sent, [numbered_frame(2, 60)]);
-    assert_eq!(driver.read_at(Register::Tdh, 0), 0, "what a watchdog looks at");
-    assert!(!driver.card.has_transmit_work(), "nobody spins for a queue that hangs");
+    assert_eq!(driver.read_at(Register::Tdh, 0), 0, "the register that a watchdog reads");
+    assert!(!driver.card.has_transmit_work(), "a hung queue causes no busy loop");
     driver.card.hang_queue(&mut driver.host, driver.now, Direction::Transmit, 0, false);
     assert_eq!(driver.host.sent[1], numbered_frame(1, 60));
 }
 
 #[test]
-fn late_write_backs_come_in_order_before_their_interrupt() {
+fn late_write_backs_arrive_in_order_before_their_interrupt() {
     let mut driver = Driver::up(1, 64);
     driver.card.delay_write_back(1_000_000);
     driver.host.messages.clear();
@@ -46,7 +46,7 @@ fn late_write_backs_come_in_order_before_their_interrupt() {
     assert!(!driver.host.messages.is_empty());
     assert!(transmit_write_back::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(sent + 8)]));
     assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(1, 60));
-    // None overtakes those that wait when the delay ends.
+    // When the delay ends, later write-backs do not overtake waiting ones.
     driver.arrive(&numbered_frame(3, 60));
     driver.card.delay_write_back(0);
     driver.arrive(&numbered_frame(4, 60));
@@ -57,7 +57,7 @@ fn late_write_backs_come_in_order_before_their_interrupt() {
 }
 
 #[test]
-fn late_write_backs_to_memory_that_has_gone_are_counted() {
+fn late_write_backs_to_unmapped_memory_are_counted() {
     let mut driver = Driver::up(1, 64);
     driver.card.delay_write_back(1_000_000);
     driver.arrive(&numbered_frame(1, 60));
@@ -67,7 +67,7 @@ fn late_write_backs_to_memory_that_has_gone_are_counted() {
 }
 
 #[test]
-fn a_queue_that_is_switched_off_writes_nothing_afterwards() {
+fn a_disabled_queue_writes_nothing_afterwards() {
     let mut driver = Driver::up(1, 64);
     driver.card.delay_write_back(1_000_000);
     driver.arrive(&numbered_frame(1, 60));
@@ -78,7 +78,7 @@ fn a_queue_that_is_switched_off_writes_nothing_afterwards() {
 }
 
 #[test]
-fn a_stale_head_lands_on_a_newer_one_and_not_after_its_queue_is_off() {
+fn a_stale_head_overwrites_a_newer_one_but_not_after_its_queue_is_disabled() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::Txdctl, 0, 0);
     driver.write_at(Register::Tdwbal, 0, SPARE as u32 | field::tdwbal::HEAD_WRITE_BACK.ones());
@@ -108,16 +108,16 @@ fn a_stale_head_lands_on_a_newer_one_and_not_after_its_queue_is_off() {
 }
 
 #[test]
-fn heads_that_may_overtake_each_other_are_told() {
+fn heads_that_may_be_reordered_are_reported() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::Txdctl, 0, 0);
     driver.write_at(Register::Tdwbal, 0, SPARE as u32 | field::tdwbal::HEAD_WRITE_BACK.ones());
     driver.write_at(Register::Txdctl, 0, field::txdctl::ENABLE.ones());
-    assert!(driver.card.take_complaint().unwrap().starts_with("heads_out_of_order"), "a reset leaves relaxed ordering on");
+    assert!(driver.card.take_violation().unwrap().starts_with("heads_out_of_order"), "a reset leaves relaxed ordering on");
 }
 
 #[test]
-fn a_lost_message_is_lost_once_and_of_its_vector_only() {
+fn a_lost_message_is_lost_once_and_only_of_its_vector() {
     let mut driver = Driver::up(2, 64);
     driver.host.messages.clear();
     driver.card.lose_messages(Some(0), Trigger::Next(1));
@@ -129,9 +129,9 @@ fn a_lost_message_is_lost_once_and_of_its_vector_only() {
 }
 
 #[test]
-fn a_card_that_is_gone_reads_as_all_ones_and_touches_nothing() {
+fn a_removed_card_reads_as_all_ones_and_accesses_nothing() {
     let mut driver = Driver::up(1, 64);
-    driver.card.go_away(&mut driver.host, driver.now, true);
+    driver.card.set_removed(&mut driver.host, driver.now, true);
     let mut four = [0; 4];
     driver.card.bar_read(&mut driver.host, driver.now, 8, &mut four);
     assert_eq!(four, [0xFF; 4]);
@@ -141,23 +141,23 @@ fn a_card_that_is_gone_reads_as_all_ones_and_touches_nothing() {
     driver.arrive(&numbered_frame(1, 60));
     driver.advance(1_000_000_000);
     assert!(driver.host.published.is_empty() && driver.host.messages.is_empty());
-    driver.card.go_away(&mut driver.host, driver.now, false);
+    driver.card.set_removed(&mut driver.host, driver.now, false);
     driver.card.config_read(0, &mut four);
     assert_eq!(four, [0x86, 0x80, 0xFB, 0x10]);
 }
 
 #[test]
-fn chance_strikes_as_often_as_it_says_and_the_same_ones_each_time() {
-    let strikes = |seed| {
+fn chance_has_its_probability_and_is_reproducible() {
+    let selects = |seed| {
         let mut trigger = Trigger::chance(0.01, seed);
-        (0..1_000_000).filter(|_| trigger.strikes()).collect::<Vec<_>>()
+        (0..1_000_000).filter(|_| trigger.selects()).collect::<Vec<_>>()
     };
-    let first = strikes(1);
+    let first = selects(1);
     assert!((9_500..10_500).contains(&first.len()), "{}", first.len());
-    assert_eq!(first, strikes(1));
-    assert_ne!(first, strikes(2));
+    assert_eq!(first, selects(1));
+    assert_ne!(first, selects(2));
     let mut never = Trigger::chance(0.0, 1);
-    assert!((0..1000).all(|_| !never.strikes()));
+    assert!((0..1000).all(|_| !never.selects()));
     let mut always = Trigger::chance(1.0, 1);
-    assert!((0..1000).all(|_| always.strikes()));
+    assert!((0..1000).all(|_| always.selects()));
 }

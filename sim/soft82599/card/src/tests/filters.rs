@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Flow director as Linux programs it, pools, and low latency filters.
+//! Flow director as programmed by Linux, pools, and low latency filters.
 
 use super::driver::{ipv4_frame, numbered_frame, Driver};
 use crate::registers::descriptor::receive_write_back as wb;
@@ -9,7 +9,7 @@ const BUCKET_KEY: u32 = 0x3DAD_14E2;
 const SIGNATURE_KEY: u32 = 0x174D_3614;
 const TCP_OVER_IPV4: u32 = 2;
 
-/// The hash as the drivers compute it, bit by bit: `flow` holds kind and VLAN, `common` all the rest laid over each other.
+/// The hash as drivers compute it, bit by bit: `flow` is kind and VLAN, `common` all the rest XORed together.
 fn hash(key: u32, flow: u32, common: u32) -> u32 {
     let high = common ^ flow ^ (flow >> 16);
     let mut low = (common >> 16) | (common << 16);
@@ -46,7 +46,7 @@ fn add(driver: &mut Driver, name: u32, more: u32, queue: u32) {
 }
 
 #[test]
-fn a_signature_brings_its_flow_to_its_queue() {
+fn a_signature_filter_steers_its_flow_to_its_queue() {
     let mut driver = Driver::up(4, 64);
     on(&mut driver, 0);
     assert_eq!(driver.read(Register::Fdirfree), 8191);
@@ -72,10 +72,10 @@ fn a_signature_brings_its_flow_to_its_queue() {
 }
 
 #[test]
-fn a_perfect_filter_matches_what_its_masks_leave_and_is_told_in_the_descriptor() {
+fn a_perfect_filter_matches_the_unmasked_bits_and_is_reported_in_the_descriptor() {
     let mut driver = Driver::up(4, 64);
     driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
-    // Only the destination port counts; masks are one where a bit is ignored, ports with their bits in reverse.
+    // Only the destination port is compared. A one in a mask means that the bit is ignored. The port masks have their bits reversed.
     driver.write(Register::Fdirsip4m, u32::MAX);
     driver.write(Register::Fdirdip4m, u32::MAX);
     driver.write(Register::Fdirtcpm, 0x0000_FFFF);
@@ -94,7 +94,7 @@ fn a_perfect_filter_matches_what_its_masks_leave_and_is_told_in_the_descriptor()
     assert!(driver.poll(0).is_some() && driver.poll(0).is_none(), "one was dropped, one matched nothing");
     assert_eq!((driver.read(Register::Fdirmatch), driver.read(Register::Fdirmiss)), (2, 1));
 
-    // Ask, remove, ask again, as Linux's driver does it.
+    // Query, remove, query again, like Linux's driver.
     for there in [true, false] {
         driver.write(Register::Fdirhash, name(80, 5));
         driver.write(Register::Fdircmd, field::fdircmd::COMMAND.put(3));
@@ -106,9 +106,9 @@ fn a_perfect_filter_matches_what_its_masks_leave_and_is_told_in_the_descriptor()
     assert!(driver.poll(0).is_some());
 }
 
-/// Drivers write port masks with the bits of each half in reverse, and ones for what is ignored.
+/// Drivers write port masks with the bits of each half reversed, and ones for ignored bits.
 #[test]
-fn a_mask_of_some_bits_of_a_port_takes_a_range() {
+fn a_mask_of_some_port_bits_matches_a_range() {
     let mut driver = Driver::up(2, 64);
     let (from, to) = (0xFF00u16, 0xFFF0u16);
     driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
@@ -124,10 +124,10 @@ fn a_mask_of_some_bits_of_a_port_takes_a_range() {
     }
 }
 
-/// Filters come and go, over few enough values that they often nearly match; a frame goes where a plain comparison of what the masks leave
-/// says.
+/// Adds and removes filters, with so few different values that near matches are frequent. Each frame must reach the queue that a plain
+/// comparison of the unmasked bits gives.
 #[test]
-fn perfect_filters_agree_with_comparing_field_by_field() {
+fn perfect_filters_agree_with_comparing_fields() {
     let mut state = 3u64;
     let mut below = |end: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -142,7 +142,7 @@ fn perfect_filters_agree_with_comparing_field_by_field() {
         driver.write(Register::Fdirm, 0x3F & !field::fdirm::L4_PROTOCOL.ones());
         driver.write(Register::Fdirsip4m, all(by_source));
         driver.write(Register::Fdirdip4m, all(by_destination));
-        // A mask of whole ports reads the same in reverse; in the register the destination is the upper half.
+        // A mask of whole ports does not change when its bits are reversed. In the register the destination is the upper half.
         driver.write(Register::Fdirtcpm, !by_ports);
         on(&mut driver, field::fdirctrl::PERFECT_MATCH.ones());
         let counts = |[source, destination, from, to]: [u32; 4]| {
@@ -184,7 +184,7 @@ fn perfect_filters_agree_with_comparing_field_by_field() {
 }
 
 #[test]
-fn a_table_that_fills_up_interrupts_and_then_refuses() {
+fn a_full_table_interrupts_and_then_refuses() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Eims, field::eicr::FLOW_DIRECTOR.ones());
     on(&mut driver, field::fdirctrl::PERFECT_MATCH.ones());
@@ -200,7 +200,7 @@ fn a_table_that_fills_up_interrupts_and_then_refuses() {
 }
 
 #[test]
-fn a_frame_goes_to_every_pool_that_wants_it() {
+fn a_frame_goes_to_every_pool_that_accepts_it() {
     let mut driver = Driver::up(6, 64);
     driver.write(Register::Mrqc, field::mrqc::MODE.put(8));
     driver.write_at(Register::MpsarLo, 0, 0b011);
@@ -239,7 +239,7 @@ fn a_frame_goes_to_every_pool_that_wants_it() {
 }
 
 #[test]
-fn classes_wait_apart() {
+fn classes_wait_separately() {
     let mut driver = Driver::up(2, 8);
     driver.write(Register::Mrqc, field::mrqc::MODE.put(13));
     driver.write(Register::Rtrup2tc, 0o1111_1110);
@@ -266,7 +266,7 @@ fn classes_wait_apart() {
 }
 
 #[test]
-fn small_frames_of_a_low_latency_filter_say_so() {
+fn frames_of_a_low_latency_filter_interrupt_at_once() {
     let mut driver = Driver::up(1, 64);
     use field::ftqf::*;
     let all = MASK_SOURCE_ADDRESS.ones()
@@ -277,8 +277,8 @@ fn small_frames_of_a_low_latency_filter_say_so() {
     driver.write_at(Register::L34timir, 0, field::l34timir::LOW_LATENCY.ones());
     driver.write_at(Register::Ftqf, 0, ENABLE.ones() | all);
     driver.write(Register::Llithresh, field::llithresh::SIZE_THRESHOLD.put(200));
-    for (bytes, told) in [(100usize, true), (400, false)] {
+    for (bytes, reported) in [(100usize, true), (400, false)] {
         driver.arrive(&ipv4_frame(6, (1, 2), &vec![0; bytes]));
-        assert_eq!(wb::LOW_LATENCY.is_set(&driver.poll(0).unwrap().words), told);
+        assert_eq!(wb::LOW_LATENCY.is_set(&driver.poll(0).unwrap().words), reported);
     }
 }

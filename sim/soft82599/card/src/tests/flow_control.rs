@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Pause frames: sent between the marks, obeyed for their time.
+//! Pause frames: sent between the watermarks, and honoured for their time.
 
 use super::driver::{numbered_frame, Driver, MAC};
 use crate::registers::{field, Register};
@@ -30,7 +30,7 @@ fn fill(driver: &mut Driver) -> u32 {
 }
 
 #[test]
-fn asks_for_a_pause_between_its_marks_and_says_so_on_the_wire() {
+fn the_card_requests_a_pause_between_its_watermarks() {
     let mut driver = Driver::up(1, 8);
     marks(&mut driver, field::fccfg::TFCE_LINK.ones());
     let sent = fill(&mut driver);
@@ -44,12 +44,12 @@ fn asks_for_a_pause_between_its_marks_and_says_so_on_the_wire() {
     on[16..18].fill(0);
     assert_eq!(driver.host.sent[1..], [on]);
     assert_eq!((driver.read(Register::Lxofftxc), driver.read(Register::Lxontxc)), (1, 1));
-    // The MAC sends them: they are among the frames sent, from which drivers take them off again.
+    // The MAC sends them. They count as sent frames, and drivers subtract them.
     assert_eq!((driver.read(Register::Gptc), driver.read(Register::Ptc64)), (2, 2));
 }
 
 #[test]
-fn asks_again_as_long_as_it_needs() {
+fn the_card_repeats_its_request_while_the_buffer_is_full() {
     let mut driver = Driver::up(1, 8);
     marks(&mut driver, field::fccfg::TFCE_LINK.ones());
     driver.write(Register::Fcrtv, field::fcrtv::REFRESH.put(1000));
@@ -63,7 +63,7 @@ fn asks_again_as_long_as_it_needs() {
 }
 
 #[test]
-fn names_the_class_where_priorities_have_pauses_of_their_own() {
+fn priority_pause_frames_name_the_class() {
     let mut driver = Driver::up(1, 8);
     marks(&mut driver, field::fccfg::TFCE_PRIORITY.ones());
     fill(&mut driver);
@@ -74,14 +74,14 @@ fn names_the_class_where_priorities_have_pauses_of_their_own() {
 }
 
 #[test]
-fn sends_nothing_while_the_peer_pauses_and_everything_after() {
+fn a_pause_from_the_peer_stops_transmission_for_its_time() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Mflcn, field::mflcn::LINK_ENABLE.ones() | field::mflcn::DISCARD_PAUSE.ones());
     driver.arrive(&pause(1, &[1000]));
     assert!(!field::tfcs::XON.is_set(driver.read(Register::Tfcs)));
     driver.send(0, &numbered_frame(1, 100));
     driver.advance(51_199);
-    assert!(driver.host.sent.is_empty() && !driver.card.has_transmit_work(), "a held queue is no reason to come back at once");
+    assert!(driver.host.sent.is_empty() && !driver.card.has_transmit_work(), "a paused queue needs no immediate call");
     driver.advance(1);
     assert_eq!(driver.host.sent, [numbered_frame(1, 100)]);
     driver.arrive(&pause(1, &[0xFFFF]));
@@ -90,7 +90,7 @@ fn sends_nothing_while_the_peer_pauses_and_everything_after() {
     driver.advance(1);
     assert_eq!(driver.host.sent.len(), 2, "XON ends a pause");
     assert_eq!((driver.read(Register::Lxoffrxcnt), driver.read(Register::Lxonrxcnt)), (2, 1));
-    assert!(driver.poll(0).is_none(), "pause frames end in the MAC");
+    assert!(driver.poll(0).is_none(), "pause frames are consumed by the MAC");
 }
 
 #[test]

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A host for tests: memory in a vector, a wire that keeps what was sent, interrupts that are noted with their time.
+//! A host for tests: memory in a vector, a wire that keeps the sent frames, and a record of interrupts.
 
 use crate::{DmaFault, Host};
 
 pub struct TestHost {
     pub memory: Vec<u8>,
     pub sent: Vec<Vec<u8>>,
-    /// Frames that the wire still takes.
+    /// The number of further frames that the wire accepts.
     pub room: usize,
     pub messages: Vec<u8>,
     pub line: bool,
     pub line_changes: usize,
-    /// Every store of a descriptor's last half: its address, and whether the bytes before were there at that moment is up to the test.
+    /// Addresses of all stores of a descriptor's last half. The test checks whether the preceding bytes were written before.
     pub published: Vec<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Host for TestHost {
         self.messages.push(vector);
     }
     fn line(&mut self, asserted: bool) {
-        assert_ne!(self.line, asserted, "the line's level is told on changes only");
+        assert_ne!(self.line, asserted, "the line's level is only reported on changes");
         self.line = asserted;
         self.line_changes += 1;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Causes and masks: what is told, to whom, and what telling changes. When, is in moderation.rs.
+//! Causes and masks: which messages are sent, and how they change the causes. Their timing is in moderation.rs.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
@@ -9,7 +9,7 @@ fn set_gpie(driver: &mut Driver, bits: &[crate::registers::Field]) {
 }
 
 #[test]
-fn every_frame_interrupts_when_nothing_moderates() {
+fn every_frame_interrupts_without_moderation() {
     let mut driver = Driver::up(1, 64);
     for number in 0..10 {
         driver.arrive(&numbered_frame(number, 60));
@@ -18,12 +18,12 @@ fn every_frame_interrupts_when_nothing_moderates() {
 }
 
 #[test]
-fn a_masked_vector_speaks_when_the_mask_is_lifted() {
+fn unmasking_a_vector_sends_its_pending_message() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::EimcEx, 0, 1);
     driver.arrive(&numbered_frame(0, 60));
     assert!(driver.host.messages.is_empty());
-    assert_eq!(driver.read(Register::Eics) & 1, 1, "the cause stands");
+    assert_eq!(driver.read(Register::Eics) & 1, 1, "the cause is set");
     driver.write_at(Register::EimsEx, 0, 1);
     assert_eq!(driver.host.messages, [0]);
     assert_eq!(driver.read(Register::Eics) & 1, 0, "and is cleared by its message (EIAC)");
@@ -32,7 +32,7 @@ fn a_masked_vector_speaks_when_the_mask_is_lifted() {
 }
 
 #[test]
-fn auto_mask_silences_a_vector_after_its_message() {
+fn auto_mask_masks_a_vector_after_its_message() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::EiamEx, 0, 1);
     driver.arrive(&numbered_frame(0, 60));
@@ -44,7 +44,7 @@ fn auto_mask_silences_a_vector_after_its_message() {
 }
 
 #[test]
-fn without_auto_clear_a_standing_cause_brings_one_message() {
+fn without_auto_clear_a_set_cause_sends_one_message() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Eiac, 0);
     driver.arrive(&numbered_frame(0, 60));
@@ -70,7 +70,7 @@ fn vectors_from_sixteen_on_and_software_causes_work() {
 }
 
 #[test]
-fn link_changes_go_to_the_vector_for_the_rest() {
+fn link_changes_use_the_vector_for_other_causes() {
     let mut driver = Driver::up(3, 64);
     driver.card.set_link(&mut driver.host, driver.now, false);
     assert_eq!(driver.host.messages, [3]);
@@ -86,15 +86,15 @@ fn link_changes_go_to_the_vector_for_the_rest() {
 #[test]
 fn without_msix_the_line_follows_the_causes() {
     let mut driver = Driver::up(1, 64);
-    driver.let_the_line_work();
+    driver.enable_line();
     driver.write(Register::Gpie, 0);
     driver.write(Register::Eiam, 0xFFFF);
     driver.write(Register::Eims, 1);
     driver.arrive(&numbered_frame(0, 60));
     assert!(driver.host.line);
-    assert_eq!(driver.host.messages, [0], "whoever uses MSI gets its message");
+    assert_eq!(driver.host.messages, [0], "MSI sends its message");
     assert_eq!(driver.read(Register::Eicr) & 1, 1);
-    assert!(!driver.host.line, "reading the causes takes the line back");
+    assert!(!driver.host.line, "reading the causes deasserts the line");
     driver.arrive(&numbered_frame(1, 60));
     assert!(!driver.host.line, "reading masked it, too");
     driver.write(Register::Eims, 1);
@@ -105,7 +105,7 @@ fn without_msix_the_line_follows_the_causes() {
 
 #[test]
 fn a_vector_masked_by_eimc_keeps_its_cause_until_eims() {
-    // As a driver that polls: mask, take frames, lift the mask, and hear at once of what came meanwhile.
+    // Like a polling driver: mask, take frames, unmask, and get the message of frames that arrived meanwhile.
     let mut driver = Driver::up(2, 64);
     driver.write(Register::Eimc, 1 << 1);
     driver.map_vector(0, 1);
@@ -126,10 +126,10 @@ fn software_causes_respect_masks_and_wait_for_them() {
     assert_eq!(driver.host.messages, [0]);
     driver.write_at(Register::EimsEx, 0, 2);
     assert_eq!(driver.host.messages, [0, 1]);
-    // Link, as software says it: to the vector for the rest.
+    // A link change set by software uses the vector for other causes.
     driver.write(Register::Eics, field::eicr::LSC.ones());
     assert_eq!(driver.host.messages, [0, 1, 2]);
-    // Bit 31 only sums up the others.
+    // Bit 31 only summarises the other causes, so a write to it sets no cause.
     driver.read(Register::Eicr);
     driver.write(Register::Eics, field::eicr::OTHER.ones());
     assert_eq!((driver.host.messages.len(), driver.read(Register::Eics)), (3, 0));
@@ -152,7 +152,7 @@ fn reading_eicr_clears_all_or_keeps_the_queues_as_gpie_says() {
 }
 
 #[test]
-fn auto_clear_takes_exactly_what_eiac_names_and_all_vectors_from_sixteen_on() {
+fn auto_clear_clears_what_eiac_names_and_all_vectors_from_sixteen_on() {
     let mut driver = Driver::up(3, 64);
     driver.write(Register::Eiac, 1 << 1);
     driver.map_vector(2, 20);
@@ -165,7 +165,7 @@ fn auto_clear_takes_exactly_what_eiac_names_and_all_vectors_from_sixteen_on() {
     assert_eq!(driver.read(Register::Eics), 1, "vector 0 has to be cleared by its driver");
     driver.send(2, &numbered_frame(0, 60));
     assert_eq!(driver.host.messages, [0, 1, 20, 20]);
-    // The other causes, too, if EIAC names them.
+    // The other causes are cleared, too, if EIAC names them.
     driver.write(Register::Eiac, field::eicr::LSC.ones());
     driver.card.set_link(&mut driver.host, driver.now, false);
     assert!(!field::eicr::LSC.is_set(driver.read(Register::Eics)));
@@ -191,7 +191,7 @@ fn auto_mask_acts_on_the_message_with_eiame_and_on_eicr_without() {
 }
 
 #[test]
-fn without_eiame_eics_lifts_the_masks_that_eiam_names() {
+fn without_eiame_eics_clears_the_masks_that_eiam_names() {
     let mut driver = Driver::up(2, 64);
     set_gpie(&mut driver, &[field::gpie::MULTIPLE_MSIX]);
     driver.write(Register::Eimc, 3);
@@ -202,7 +202,7 @@ fn without_eiame_eics_lifts_the_masks_that_eiam_names() {
 }
 
 #[test]
-fn causes_without_a_vector_are_shown_and_not_told() {
+fn causes_without_a_vector_are_shown_but_send_no_message() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::IvarMisc, 0);
     driver.write_at(Register::Ivar, 0, 0);
@@ -213,9 +213,9 @@ fn causes_without_a_vector_are_shown_and_not_told() {
 }
 
 #[test]
-fn the_line_shows_what_the_configuration_space_lets_through() {
+fn the_line_obeys_the_gates_of_the_configuration_space() {
     let mut driver = Driver::up(1, 64);
-    driver.let_the_line_work();
+    driver.enable_line();
     driver.write(Register::Gpie, 0);
     driver.write(Register::Eims, 1);
     driver.arrive(&numbered_frame(0, 60));
@@ -233,7 +233,7 @@ fn the_line_shows_what_the_configuration_space_lets_through() {
         driver.card.config_read(at, &mut before);
         driver.card.config_write(&mut driver.host, driver.now, at, &bytes);
         assert!(!driver.host.line, "turned off at {at:#x}");
-        assert!(status(&mut driver), "the cause stands all the same");
+        assert!(status(&mut driver), "the cause is set all the same");
         driver.card.config_write(&mut driver.host, driver.now, at, &before);
     }
     driver.read(Register::Eicr);
@@ -241,7 +241,7 @@ fn the_line_shows_what_the_configuration_space_lets_through() {
 }
 
 #[test]
-fn no_message_goes_without_bus_mastering_and_none_is_forgotten() {
+fn without_bus_mastering_messages_wait_and_none_is_lost() {
     let mut driver = Driver::up(2, 64);
     driver.card.config_write(&mut driver.host, driver.now, 4, &[0x02, 0x04]);
     driver.write(Register::Eics, 3 | field::eicr::LSC.ones());
@@ -252,7 +252,7 @@ fn no_message_goes_without_bus_mastering_and_none_is_forgotten() {
 }
 
 #[test]
-fn a_card_that_sleeps_says_nothing() {
+fn a_card_in_a_sleep_state_sends_nothing() {
     const POWER_STATE: usize = 0x44;
     let mut driver = Driver::up(1, 64);
     driver.card.config_write(&mut driver.host, driver.now, POWER_STATE, &[3]);
@@ -282,7 +282,7 @@ fn the_tcp_timer_has_a_vector_of_its_own() {
     assert_eq!(driver.host.messages, [9, 9, 9]);
     driver.write(Register::Tcptimer, DURATION.put(7) | FINISH.ones());
     driver.advance(100_000_000);
-    assert_eq!(driver.host.messages, [9, 9, 9, 9], "finished at once, and for good");
+    assert_eq!(driver.host.messages, [9, 9, 9, 9], "finished at once and permanently");
     driver.card.set_link(&mut driver.host, driver.now, false);
-    assert_eq!(driver.host.messages, [9, 9, 9, 9, 2], "the rest goes where it went");
+    assert_eq!(driver.host.messages, [9, 9, 9, 9, 2], "other causes keep their vector");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Tests of the card as a driver sees it: through registers, memory and frames only.
+//! Tests of the card as seen by a driver: only through registers, memory and frames.
 
 mod coalescing;
 mod driver;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! When a message may go, on a clock that the test moves, seen in the card's own trace.
+//! The timing of messages, on a clock that the test steps, observed in the card's own trace.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
@@ -22,7 +22,7 @@ fn entries(driver: &mut Driver) -> Vec<Entry> {
     driver.card.interrupt_trace().take(usize::MAX).collect()
 }
 
-/// When and after what waiting the messages of a vector went.
+/// Times and delays of the messages of a vector.
 fn messages(driver: &mut Driver, vector: u8) -> Vec<(Nanoseconds, Nanoseconds)> {
     let of = |entry: Entry| match entry.event {
         Event::Message { held, .. } if entry.vector == vector => Some((entry.at, held)),
@@ -32,7 +32,7 @@ fn messages(driver: &mut Driver, vector: u8) -> Vec<(Nanoseconds, Nanoseconds)> 
 }
 
 #[test]
-fn messages_keep_their_distance_and_the_first_after_a_pause_goes_at_once() {
+fn messages_keep_their_interval_and_the_first_after_a_pause_is_immediate() {
     for interval_us in [0u64, 2, 8, 100, 1000, 1022] {
         let mut driver = traced(1);
         set_interval_us(&mut driver, 0, interval_us as u32);
@@ -57,7 +57,7 @@ fn messages_keep_their_distance_and_the_first_after_a_pause_goes_at_once() {
 }
 
 #[test]
-fn a_moderated_message_comes_exactly_when_the_interval_is_over() {
+fn a_moderated_message_is_sent_exactly_at_the_end_of_the_interval() {
     let mut driver = traced(1);
     set_interval_us(&mut driver, 0, 50);
     let start = driver.now;
@@ -116,14 +116,14 @@ fn a_running_interval_ends_as_it_began_and_the_new_one_holds_from_the_next_messa
 }
 
 #[test]
-fn a_counter_that_is_written_counts_from_there() {
+fn a_written_counter_counts_from_its_new_value() {
     let mut driver = traced(1);
     set_interval_us(&mut driver, 0, 1000);
     let start = driver.now;
     driver.arrive(&numbered_frame(0, 60));
     driver.arrive(&numbered_frame(1, 60));
     driver.advance(10_000);
-    // Seven of nine bits: 5 means 20 steps of 2 us. Longer than the interval is possible, too.
+    // The field has the upper seven of the counter's nine bits, so 5 means 20 steps of 2 us. The value may also exceed the interval.
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(500) | field::eitr::ITR_COUNTER.put(5));
     driver.advance(100_000);
     assert_eq!(messages(&mut driver, 0), [(start, 0), (start + 50_000, 50_000)]);
@@ -131,7 +131,7 @@ fn a_counter_that_is_written_counts_from_there() {
     driver.advance(1_000);
     assert_eq!(driver.host.messages.len(), 2, "the last message loaded the interval again");
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(500));
-    assert_eq!(driver.host.messages.len(), 3, "zero lets it go at once");
+    assert_eq!(driver.host.messages.len(), 3, "zero sends it at once");
     driver.write_at(Register::Eitr, 0, field::eitr::ITR_INTERVAL.put(4) | field::eitr::ITR_COUNTER.put(127));
     driver.arrive(&numbered_frame(3, 60));
     driver.advance(1_015_999);
@@ -141,7 +141,7 @@ fn a_counter_that_is_written_counts_from_there() {
 }
 
 #[test]
-fn eitr_reads_its_interval_and_the_counter_as_it_runs() {
+fn eitr_reads_its_interval_and_the_running_counter() {
     let mut driver = Driver::up(1, 64);
     set_interval_us(&mut driver, 0, 1000);
     let counter = |driver: &mut Driver| field::eitr::ITR_COUNTER.get(driver.read_at(Register::Eitr, 0));
@@ -152,25 +152,25 @@ fn eitr_reads_its_interval_and_the_counter_as_it_runs() {
     assert_eq!(counter(&mut driver), 62);
     driver.advance(500_000);
     assert_eq!(counter(&mut driver), 0);
-    // The vectors from 24 on have their registers elsewhere.
+    // The vectors from 24 on have their registers at another offset.
     driver.write_at(Register::Eitr, 40, field::eitr::ITR_INTERVAL.put(7));
     assert_eq!(driver.read_at(Register::Eitr, 40), field::eitr::ITR_INTERVAL.put(7));
 }
 
 #[test]
-fn masks_and_moderation_agree() {
+fn masks_and_moderation_combine() {
     let mut driver = traced(1);
     set_interval_us(&mut driver, 0, 100);
     let start = driver.now;
     driver.arrive(&numbered_frame(0, 60));
     driver.arrive(&numbered_frame(1, 60));
     driver.advance(50_000);
-    // Masked while it waits: the end of the interval brings nothing, the end of the mask does, as long as that is.
+    // Masked while it waits: nothing is sent at the end of the interval. Unmasking then sends the message.
     driver.write_at(Register::EimcEx, 0, 1);
     driver.advance(100_000);
     driver.write_at(Register::EimsEx, 0, 1);
-    assert_eq!(messages(&mut driver, 0), [(start, 0), (start + 150_000, 0)], "by then nothing but the mask held it");
-    // Masked and free again within an interval: it waits for the rest.
+    assert_eq!(messages(&mut driver, 0), [(start, 0), (start + 150_000, 0)], "by then only the mask held it");
+    // Masked and unmasked within an interval: it waits for the rest of the interval.
     driver.write_at(Register::EimcEx, 0, 1);
     driver.arrive(&numbered_frame(2, 60));
     driver.advance(30_000);
@@ -180,7 +180,7 @@ fn masks_and_moderation_agree() {
 }
 
 #[test]
-fn software_waits_like_everybody_unless_gpie_says_immediate() {
+fn software_causes_are_moderated_unless_gpie_says_immediate() {
     for (immediate, expected) in [(false, vec![0, 100_000, 200_000]), (true, vec![0, 20_000, 50_000, 150_000])] {
         let mut driver = traced(1);
         let gpie = driver.read(Register::Gpie) | field::gpie::EIMEN.put(u32::from(immediate));
@@ -191,7 +191,7 @@ fn software_waits_like_everybody_unless_gpie_says_immediate() {
         driver.advance(20_000);
         driver.write(Register::Eics, 1);
         driver.advance(20_000);
-        // A frame never goes before its time; what software says then takes it along.
+        // A frame never interrupts before its time. An immediate software cause then includes it.
         driver.arrive(&numbered_frame(1, 60));
         driver.advance(10_000);
         driver.write_at(Register::EicsEx, 0, 1);
@@ -206,7 +206,7 @@ fn software_waits_like_everybody_unless_gpie_says_immediate() {
 #[test]
 fn without_msix_the_first_register_moderates_everything() {
     let mut driver = traced(1);
-    driver.let_the_line_work();
+    driver.enable_line();
     driver.write(Register::Gpie, 0);
     driver.write(Register::Eims, 1);
     set_interval_us(&mut driver, 0, 100);
@@ -254,7 +254,7 @@ fn the_trace_counts_causes_since_the_last_message() {
 }
 
 #[test]
-fn the_trace_tells_which_interval_held_from_when() {
+fn the_trace_reports_the_intervals_in_force() {
     let mut driver = Driver::up(3, 64);
     set_interval_us(&mut driver, 1, 8);
     driver.advance(1_000);
@@ -273,7 +273,7 @@ fn the_trace_tells_which_interval_held_from_when() {
 }
 
 #[test]
-fn the_trace_is_off_until_asked_bounded_and_survives_resets() {
+fn the_trace_is_off_by_default_bounded_and_survives_resets() {
     let mut driver = Driver::up(1, 64);
     driver.arrive(&numbered_frame(0, 60));
     assert!(entries(&mut driver).is_empty());
@@ -302,13 +302,13 @@ fn the_cost_of_waiting_vectors_is_bounded() {
         driver.write_at(Register::EicsEx, 0, 3);
         driver.advance(500);
         let waits = driver.card.next_deadline().is_some_and(|at| at <= driver.now + 1_000_000);
-        assert_eq!(waits, round > 0, "round {round}: the first went at once, the others wait for one and the same moment");
+        assert_eq!(waits, round > 0, "round {round}: the first was sent at once, the others wait for the same moment");
     }
     assert_eq!(driver.host.messages.len(), 2, "half a millisecond has room for one message each");
 }
 
 #[test]
-fn credits_come_with_time_up_to_what_the_field_holds() {
+fn credits_accumulate_up_to_the_maximum_of_the_field() {
     let mut driver = Driver::up(1, 64);
     let gpie = driver.read(Register::Gpie);
     driver.write(Register::Gpie, gpie | field::gpie::LLI_INTERVAL.put(2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Moderation against a model that asks each vector in each microsecond what it would do.
+//! Compares moderation with a model that checks each vector in each microsecond.
 
 use super::driver::Driver;
 use super::noise::Noise;
@@ -30,7 +30,7 @@ struct Model {
 }
 
 impl Model {
-    fn look(&mut self) {
+    fn step_vectors(&mut self) {
         for (number, vector) in self.vectors.iter_mut().enumerate().filter(|(_, vector)| vector.wants) {
             let over = self.now_us >= vector.silent_until_us;
             let free = !vector.needs_credit || self.credit_us == 0;
@@ -55,7 +55,7 @@ impl Model {
                 vector.credits = (vector.credits + 1).min(31);
             }
         }
-        self.look();
+        self.step_vectors();
     }
 
     fn write_eitr(&mut self, number: usize, value: u32) {
@@ -68,12 +68,12 @@ impl Model {
             vector.credits = u64::from(LLI_CREDIT.get(value));
             vector.age_us = 0;
         }
-        self.look();
+        self.step_vectors();
     }
 }
 
 #[test]
-fn every_message_goes_when_the_model_says() {
+fn every_message_is_sent_when_the_model_says() {
     for seed in 1..=60u64 {
         let mut noise = Noise::new(seed);
         let mut driver = Driver::up(VECTORS, 64);
@@ -99,17 +99,17 @@ fn every_message_goes_when_the_model_says() {
                     driver.write(Register::Gpie, kept | field::gpie::LLI_INTERVAL.put(steps));
                     model.credit_us = u64::from(steps) * 4;
                     model.vectors.iter_mut().for_each(|vector| vector.age_us = 0);
-                    model.look();
+                    model.step_vectors();
                 }
                 2..=4 => {
                     driver.card.interrupts.low_latency_event(&driver.card.regs, &mut driver.host, driver.now, number);
                     (model.vectors[number].wants, model.vectors[number].urgent) = (true, true);
-                    model.look();
+                    model.step_vectors();
                 }
                 5..=8 => {
                     driver.card.interrupts.receive_event(&driver.card.regs, &mut driver.host, driver.now, number);
                     model.vectors[number].wants = true;
-                    model.look();
+                    model.step_vectors();
                 }
                 _ => {
                     let pause = noise.below(40);
@@ -125,7 +125,7 @@ fn every_message_goes_when_the_model_says() {
             .filter(|entry| matches!(entry.event, Event::Message { .. }))
             .map(|entry| ((entry.at - start) / MICROSECOND, entry.vector))
             .collect();
-        // Vectors that are due in the same moment may go in any order.
+        // Vectors that are due at the same moment may send in any order.
         sent.sort_unstable();
         model.sent.sort_unstable();
         assert!(sent.len() > 100, "seed {seed}: {}", sent.len());

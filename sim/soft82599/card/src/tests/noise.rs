@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Numbers that look random and are the same in every run of a test (Marsaglia's xorshift, 2003).
+//! Pseudo-random numbers that are the same in every run of a test (Marsaglia's xorshift, 2003).
 
 pub struct Noise(u64);
 
 impl Noise {
-    /// `seed`: any but zero; neighbouring ones give unrelated numbers.
+    /// `seed`: not zero. Adjacent seeds give unrelated numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Segmentation and checksums against a model that builds each frame from nothing, field by field, and sums bytes one by one.
+//! Compares segmentation and checksums with a model that builds each frame field by field and adds bytes one by one.
 
 use super::driver::{context, data, ContextOf, Driver, MAC};
 use super::noise::Noise;
@@ -15,12 +15,12 @@ fn ones_complement(bytes: &[u8]) -> u32 {
     sum
 }
 
-/// A TCP or UDP packet as a stack means it, whatever the card has to do for it.
+/// A TCP or UDP packet as intended by a stack, independent of the offloads.
 #[derive(Clone)]
 struct Packet {
     ipv6: bool,
     udp: bool,
-    /// A tag that the driver itself put into the frame.
+    /// A tag that the driver itself inserted into the frame.
     own_tag: Option<u16>,
     /// Behind the outer IP header: a tunnel's header and the inner IP header.
     tunnel: Vec<u8>,
@@ -78,8 +78,8 @@ impl Packet {
         ones_complement(&header)
     }
 
-    /// Part `number` of `of`, from `start` on, with everything right. A tunnel's bytes are nobody's business but the checksum's: see
-    /// `seeded`.
+    /// Segment `number` of `of` segments with all fields right. `payload` begins at `start` of the packet's payload. A tunnel's bytes only
+    /// affect the checksum: see `seeded`.
     fn frame(&self, number: usize, of: usize, start: usize, payload: &[u8], inserted_tag: Option<u16>, masks: [u16; 3]) -> Vec<u8> {
         let l4_length = self.l4_bytes() + payload.len();
         let mut frame = MAC.to_vec();
@@ -130,12 +130,12 @@ impl Packet {
         frame
     }
 
-    /// The packet as a driver hands it over: sums as the card wants to find them.
+    /// The packet as passed by a driver: with the sums that the card expects.
     fn seeded(&self, segment: bool) -> Vec<u8> {
         let mut frame = self.frame(0, 1, 0, &self.payload, None, [0xFFF; 3]);
         let ip = self.mac_bytes();
         if !self.ipv6 {
-            // What takes the tunnel out of the sum again (zero without one).
+            // This value cancels the tunnel in the sum. It is zero without a tunnel.
             let tunnel = !(ones_complement(&self.tunnel) as u16);
             frame[ip + 10..ip + 12].copy_from_slice(&if self.tunnel.is_empty() { [0, 0] } else { tunnel.to_be_bytes() });
         }
@@ -148,7 +148,7 @@ impl Packet {
 }
 
 #[test]
-fn every_frame_is_the_one_that_the_model_builds() {
+fn every_frame_equals_the_models() {
     let mut segments_seen = 0;
     for seed in 1..=250u64 {
         let mut noise = Noise::new(seed);
@@ -183,7 +183,7 @@ fn every_frame_is_the_one_that_the_model_builds() {
                 index,
             }),
         );
-        let told = if segment { packet.payload.len() } else { bytes.len() };
+        let stated = if segment { packet.payload.len() } else { bytes.len() };
         let flags = transmit_data::SEGMENT.put(u64::from(segment))
             | transmit_data::INSERT_IP_CHECKSUM.put(u64::from(!packet.ipv6))
             | transmit_data::INSERT_L4_CHECKSUM.put(1)
@@ -192,12 +192,12 @@ fn every_frame_is_the_one_that_the_model_builds() {
         // In pieces of any size.
         let mut rest = &bytes[..];
         for left in (0..=noise.below(6)).rev() {
-            let most = rest.len().min(16_000);
-            let least = rest.len().saturating_sub(left as usize * 16_000).min(most);
-            let piece = if left == 0 { rest.len() } else { least + noise.below((most - least) as u64 + 1) as usize };
+            let longest = rest.len().min(16_000);
+            let shortest = rest.len().saturating_sub(left as usize * 16_000).min(longest);
+            let piece = if left == 0 { rest.len() } else { shortest + noise.below((longest - shortest) as u64 + 1) as usize };
             let at = driver.place(&rest[..piece]);
             let end = if left == 0 { transmit_data::END_OF_PACKET.put(1) | transmit_data::REPORT_STATUS.put(1) } else { 0 };
-            driver.queue_descriptor(0, data(at, piece, told, flags | end));
+            driver.queue_descriptor(0, data(at, piece, stated, flags | end));
             rest = &rest[piece..];
         }
         driver.ring_doorbell(0);
@@ -206,19 +206,19 @@ fn every_frame_is_the_one_that_the_model_builds() {
             if segment && !packet.payload.is_empty() { packet.payload.chunks(mss).collect() } else { vec![&packet.payload] };
         let masks = if segment { masks } else { [0xFFF; 3] };
         segments_seen += parts.len();
-        assert_eq!(driver.host.sent.len(), parts.len(), "seed {seed}: {:?}", driver.card.take_complaint());
+        assert_eq!(driver.host.sent.len(), parts.len(), "seed {seed}: {:?}", driver.card.take_violation());
         for (number, part) in parts.iter().enumerate() {
             let mut expected = packet.frame(number, parts.len(), number * mss, part, tag, masks);
             expected.resize(expected.len().max(60), 0);
             assert!(driver.host.sent[number] == expected, "seed {seed}, frame {number} of {}", parts.len());
         }
-        assert_eq!(driver.card.violations(), 0, "seed {seed}: {:?}", driver.card.take_complaint());
+        assert_eq!(driver.card.violations(), 0, "seed {seed}: {:?}", driver.card.take_violation());
     }
     assert!(segments_seen > 1_000, "{segments_seen}");
 }
 
 #[test]
-fn sctp_gets_its_crc() {
+fn sctp_packets_get_their_crc() {
     use crate::checksum::sctp_crc;
     let mut driver = Driver::up(1, 64);
     let mut frame = MAC.to_vec();
@@ -235,5 +235,5 @@ fn sctp_gets_its_crc() {
     let end = frame.len() - 3;
     let crc = sctp_crc(&frame[34..end]);
     frame[42..46].copy_from_slice(&crc);
-    assert_eq!(driver.host.sent, [frame], "the padding behind belongs to no CRC");
+    assert_eq!(driver.host.sent, [frame], "the padding is not part of the CRC");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! What the receive descriptors say, and what happens when there are too few.
+//! The contents of receive descriptors, and receiving with too few of them.
 
 use super::driver::{ipv4_frame, numbered_frame, Driver, MAC};
 use crate::registers::descriptor::{legacy_receive, receive_write_back as wb};
@@ -38,11 +38,11 @@ fn a_short_frame_is_padded() {
     assert_eq!(received.bytes.len(), 60);
     assert_eq!(received.bytes[30..], [0; 30]);
     driver.arrive(&[]);
-    assert!(driver.poll(0).is_none(), "nothing is addressed to nobody");
+    assert!(driver.poll(0).is_none(), "an unknown address is not accepted");
 }
 
 #[test]
-fn checksums_are_checked_and_errors_told() {
+fn checksums_are_checked_and_errors_reported() {
     let mut driver = Driver::up(1, 64);
     for protocol in [6u8, 17] {
         let good = ipv4_frame(protocol, (1000, 2000), b"some bytes of payload, odd");
@@ -67,7 +67,7 @@ fn checksums_are_checked_and_errors_told() {
 }
 
 #[test]
-fn rss_spreads_flows_and_tells_the_hash() {
+fn rss_spreads_flows_and_reports_the_hash() {
     let mut driver = Driver::up(4, 512);
     driver.write(Register::Mrqc, field::mrqc::MODE.put(1) | field::mrqc::RSS_IPV4_TCP.ones() | field::mrqc::RSS_IPV4.ones());
     for i in 0..10 {
@@ -91,7 +91,7 @@ fn rss_spreads_flows_and_tells_the_hash() {
 }
 
 #[test]
-fn a_five_tuple_filter_goes_before_rss() {
+fn a_five_tuple_filter_has_precedence_over_rss() {
     let mut driver = Driver::up(4, 64);
     driver.write(Register::Mrqc, field::mrqc::MODE.put(1) | field::mrqc::RSS_IPV4_TCP.ones());
     driver.write_at(Register::Sdpqf, 9, field::sdpqf::DESTINATION_PORT.put(u32::from(5002u16.to_be())));
@@ -102,12 +102,12 @@ fn a_five_tuple_filter_goes_before_rss() {
     driver.arrive(&ipv4_frame(6, (4711, 5002), b""));
     driver.arrive(&ipv4_frame(17, (4711, 5002), b""));
     assert!(driver.poll(3).is_some());
-    assert!(driver.poll(3).is_none(), "UDP does not fit");
+    assert!(driver.poll(3).is_none(), "UDP does not match");
     assert!(driver.poll(0).is_some());
 }
 
 #[test]
-fn vlan_tags_are_stripped_where_asked() {
+fn vlan_tags_are_stripped_where_requested() {
     let mut driver = Driver::up(1, 64);
     let plain = numbered_frame(5, 100);
     let mut tagged = plain[..12].to_vec();
@@ -124,7 +124,7 @@ fn vlan_tags_are_stripped_where_asked() {
 }
 
 #[test]
-fn the_crc_is_there_when_nobody_strips_it() {
+fn the_crc_is_kept_if_it_is_not_stripped() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Hlreg0, driver.card.regs.get(Register::Hlreg0) & !field::hlreg0::RX_CRC_STRIP.ones());
     driver.write(Register::Rdrxctl, 0);
@@ -133,13 +133,13 @@ fn the_crc_is_there_when_nobody_strips_it() {
     driver.write(Register::Maxfrs, field::maxfrs::MAX_FRAME_BYTES.put(4000));
     driver.arrive(&frame);
     let received = driver.poll(0).unwrap();
-    assert_eq!(received.descriptors, 2, "the CRC itself may lie across two buffers");
+    assert_eq!(received.descriptors, 2, "the CRC itself may span two buffers");
     assert_eq!(received.bytes[..2046], frame[..]);
     assert_eq!(received.bytes[2046..], crate::checksum::ethernet_crc(&frame));
 }
 
 #[test]
-fn a_full_ring_waits_or_drops_as_it_says_and_counts() {
+fn a_full_ring_waits_or_drops_as_configured_and_counts() {
     let mut driver = Driver::up(1, 8);
     for number in 0..20 {
         driver.arrive(&numbered_frame(number, 60));
@@ -190,7 +190,7 @@ fn nothing_arrives_while_receive_is_off_or_the_link_is_down() {
 }
 
 #[test]
-fn the_done_bit_comes_after_the_rest() {
+fn the_done_bit_is_written_last() {
     let mut driver = Driver::up(1, 64);
     driver.arrive(&numbered_frame(1, 3000 - 1500));
     let ring = driver.receive_ring(0);
@@ -198,7 +198,7 @@ fn the_done_bit_comes_after_the_rest() {
 }
 
 #[test]
-fn legacy_descriptors_are_written_back_in_their_own_form() {
+fn legacy_descriptors_are_written_back_in_their_own_format() {
     let mut driver = Driver::up(1, 64);
     driver.reopen(0, |driver| driver.write_at(Register::Srrctl, 0, field::srrctl::PACKET_BUFFER_KIB.put(2)));
     let address = driver.host.u64_at(driver.receive_ring(0));
@@ -214,15 +214,15 @@ fn legacy_descriptors_are_written_back_in_their_own_form() {
 }
 
 #[test]
-fn a_ring_changed_while_enabled_is_reported_and_goes_on_as_it_was() {
+fn changes_of_an_enabled_ring_are_reported_and_have_no_effect() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::Rdlen, 0, 128);
     driver.write_at(Register::Rdbal, 0, 0x4_0000);
     driver.write_at(Register::Rdh, 0, 17);
     driver.write_at(Register::Srrctl, 0, 0);
     driver.write_at(Register::Rscctl, 0, field::rscctl::ENABLE.ones());
-    let told: Vec<String> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
-    assert_eq!(told.iter().filter(|text| text.starts_with("queue_reconfigured")).count(), 5, "{told:?}");
+    let reported: Vec<String> = std::iter::from_fn(|| driver.card.take_violation()).collect();
+    assert_eq!(reported.iter().filter(|text| text.starts_with("queue_reconfigured")).count(), 5, "{reported:?}");
     for number in 0..70 {
         driver.arrive(&numbered_frame(number, 200));
         assert_eq!(driver.poll(0).unwrap().bytes, numbered_frame(number, 200));
@@ -230,7 +230,7 @@ fn a_ring_changed_while_enabled_is_reported_and_goes_on_as_it_was() {
 }
 
 #[test]
-fn a_queue_that_stops_loses_what_waits_for_it_and_lets_others_go_on() {
+fn a_stopped_queue_loses_its_waiting_frames_and_the_others_continue() {
     let mut driver = Driver::up(2, 8);
     steer_port(&mut driver, 80, 1);
     for port in [80, 80, 80, 80, 80, 80, 80, 80, 80, 81, 81] {
@@ -242,7 +242,7 @@ fn a_queue_that_stops_loses_what_waits_for_it_and_lets_others_go_on() {
     assert_eq!(driver.read(Register::Qprdc), 2, "what has waited for queue 1");
 }
 
-/// Sends TCP to a port to a queue, by a five-tuple filter.
+/// Steers TCP frames with this port to a queue by a five-tuple filter.
 fn steer_port(driver: &mut Driver, port: u16, queue: u32) {
     use field::ftqf::*;
     let masks = MASK_SOURCE_ADDRESS.ones() | MASK_DESTINATION_ADDRESS.ones() | MASK_SOURCE_PORT.ones() | MASK_POOL.ones();
@@ -286,7 +286,7 @@ fn headers_are_split_where_psrtype_says() {
 
     driver.arrive(&ipv4_frame(17, (1, 2), &payload[..900]));
     let whole = words(&driver, 1);
-    assert_eq!((wb::SPLIT_HEADER.get(&whole), wb::LENGTH.get(&whole)), (0, 942), "UDP was not asked for");
+    assert_eq!((wb::SPLIT_HEADER.get(&whole), wb::LENGTH.get(&whole)), (0, 942), "UDP was not requested");
 
     driver.reopen(0, |driver| driver.write_at(Register::Srrctl, 0, control | field::srrctl::DESCRIPTOR_TYPE.put(5)));
     driver.arrive(&ipv4_frame(17, (1, 2), &payload[..900]));
@@ -296,7 +296,7 @@ fn headers_are_split_where_psrtype_says() {
 }
 
 #[test]
-fn sctp_ipv6_and_fragments_are_checked_as_far_as_can_be() {
+fn sctp_ipv6_and_fragments_are_checked_as_far_as_possible() {
     let mut driver = Driver::up(1, 64);
     let mut sctp = ipv4_frame(17, (7, 9), b"twelve bytes and a chunk");
     sctp[14 + 9] = 132;
@@ -331,13 +331,13 @@ fn sctp_ipv6_and_fragments_are_checked_as_far_as_can_be() {
     driver.write(Register::Rxcsum, field::rxcsum::IP_PAYLOAD_CHECKSUM.ones());
     driver.arrive(&fragment);
     let words = driver.poll(0).unwrap().words;
-    let told = wb::RSS_HASH.get(&words);
+    let reported = wb::RSS_HASH.get(&words);
     assert!(wb::UDP_FRAGMENT_VALID.is_set(&words));
-    assert_eq!((told as u16, (told >> 16) as u16), (0x1234, !crate::checksum::internet_checksum(&fragment[34..])));
+    assert_eq!((reported as u16, (reported >> 16) as u16), (0x1234, !crate::checksum::internet_checksum(&fragment[34..])));
 }
 
 #[test]
-fn writes_that_carry_a_hint_are_counted() {
+fn writes_with_a_cache_hint_are_counted() {
     let mut driver = Driver::up(1, 64);
     let hinted =
         |driver: &Driver| driver.card.statistics().iter().find(|(name, _)| name == "rx_hinted_writes[0]").map_or(0, |(_, count)| *count);
@@ -354,24 +354,24 @@ fn writes_that_carry_a_hint_are_counted() {
 }
 
 #[test]
-fn a_length_that_is_not_the_frames_own_is_counted_where_asked_for() {
+fn length_errors_are_counted_where_enabled() {
     let mut driver = Driver::up(1, 64);
     let mut frame = numbered_frame(1, 100);
-    let mut told = |driver: &mut Driver, length: u16| {
+    let mut reported = |driver: &mut Driver, length: u16| {
         frame[12..14].copy_from_slice(&length.to_be_bytes());
         driver.arrive(&frame);
         driver.poll(0).is_some()
     };
     let control = driver.card.regs.get(Register::Hlreg0);
     driver.write(Register::Hlreg0, control | field::hlreg0::RX_LENGTH_ERROR_ENABLE.ones());
-    assert!(told(&mut driver, 86) && !told(&mut driver, 85) && !told(&mut driver, 87) && told(&mut driver, 0x88B5));
+    assert!(reported(&mut driver, 86) && !reported(&mut driver, 85) && !reported(&mut driver, 87) && reported(&mut driver, 0x88B5));
     assert_eq!(driver.read(Register::Rlec), 2);
     driver.write(Register::Hlreg0, control & !field::hlreg0::RX_LENGTH_ERROR_ENABLE.ones());
-    assert!(told(&mut driver, 85));
+    assert!(reported(&mut driver, 85));
 }
 
 #[test]
-fn the_packet_buffer_tells_which_classes_are_empty() {
+fn the_packet_buffer_reports_empty_classes() {
     let mut driver = Driver::up(1, 8);
     assert_eq!(driver.read(Register::Rxmemwrap), 0x8888_8888);
     for number in 0..8 {

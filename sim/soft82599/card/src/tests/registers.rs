@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Resets, handshakes, and the ways to reach a register.
+//! Resets, handshakes, and the access paths to registers.
 
 use super::driver::{numbered_frame, Driver, MAC};
 use crate::registers::{field, Register};
 
 #[test]
-fn every_reset_brings_the_card_back() {
+fn every_reset_restores_the_initial_state() {
     for reset in [field::ctrl::RST.ones(), field::ctrl::LRST.ones(), 0] {
         let mut driver = Driver::up(2, 64);
         driver.write_at(Register::Ral, 0, 0x1234_5678);
@@ -30,7 +30,7 @@ fn every_reset_brings_the_card_back() {
         assert_eq!(driver.read(Register::Eims), 0);
         assert_eq!(driver.read(Register::Rxctrl), 0);
         let kept = reset == field::ctrl::RST.ones();
-        assert_eq!(field::links::LINK_UP.is_set(driver.read(Register::Links)), kept, "a software reset leaves the link alone");
+        assert_eq!(field::links::LINK_UP.is_set(driver.read(Register::Links)), kept, "a software reset keeps the link");
         driver.advance(20_000_000);
         assert!(field::links::LINK_UP.is_set(driver.read(Register::Links)));
         driver.host.messages.clear();
@@ -54,12 +54,12 @@ fn resets_differ_in_what_they_keep() {
         driver.card.config_read(4, &mut command);
         assert_eq!(command[0] & 4 != 0, reset != 0, "bus mastering is the configuration space's");
         assert_eq!(field::swsm::SMBI.is_set(driver.read(Register::Swsm)), semaphore_kept);
-        assert_eq!(driver.read(Register::Ral) & 0xFFFF, 0x4402, "the EEPROM keeps what was written, and the reset loads it");
+        assert_eq!(driver.read(Register::Ral) & 0xFFFF, 0x4402, "the EEPROM keeps its contents, and the reset loads them");
     }
 }
 
 #[test]
-fn links_tells_once_that_the_link_was_lost() {
+fn links_reports_a_lost_link_once() {
     let mut driver = Driver::bare();
     let up_since_read = |driver: &mut Driver| field::links::UP_SINCE_READ.is_set(driver.read(Register::Links));
     driver.read(Register::Links);
@@ -72,7 +72,7 @@ fn links_tells_once_that_the_link_was_lost() {
 }
 
 #[test]
-fn a_link_is_forced_without_a_peer_and_ends_with_the_force() {
+fn a_forced_link_needs_no_peer_and_ends_with_the_force_bit() {
     let mut driver = Driver::bare();
     driver.card.set_link(&mut driver.host, driver.now, false);
     let autoc = driver.read(Register::Autoc);
@@ -101,7 +101,7 @@ fn without_the_laser_there_is_no_link() {
 }
 
 #[test]
-fn the_bus_is_let_go_on_demand() {
+fn bus_master_disable_completes() {
     let mut driver = Driver::up(1, 64);
     assert!(field::status::PCIE_MASTER_ENABLE.is_set(driver.read(Register::Status)));
     driver.write(Register::Ctrl, field::ctrl::PCIE_MASTER_DISABLE.ones());
@@ -111,7 +111,7 @@ fn the_bus_is_let_go_on_demand() {
 }
 
 #[test]
-fn handshakes_that_drivers_wait_for_are_done() {
+fn handshakes_that_drivers_wait_for_complete() {
     let mut driver = Driver::bare();
     assert!(field::rdrxctl::DMA_INIT_DONE.is_set(driver.read(Register::Rdrxctl)));
     assert!(field::eemngctl::CFG_DONE0.is_set(driver.read(Register::Eemngctl)));
@@ -141,7 +141,7 @@ fn a_restart_in_a_negotiating_mode_leaves_state_zero() {
 }
 
 #[test]
-fn wide_reads_are_two_and_odd_ones_are_noticed() {
+fn wide_reads_are_split_and_odd_ones_are_reported() {
     let mut driver = Driver::bare();
     let mut wide = [0; 8];
     driver.card.bar_read(&mut driver.host, 0, 0xA200, &mut wide);
@@ -150,7 +150,7 @@ fn wide_reads_are_two_and_odd_ones_are_noticed() {
     assert_eq!(driver.read(Register::Fctrl), 0, "the card takes whole dwords only");
     driver.card.bar_write(&mut driver.host, 0, 0x1_FFFE, &[0; 8]);
     driver.card.bar_read(&mut driver.host, 0, u64::MAX - 3, &mut wide);
-    assert!(driver.card.take_complaint().unwrap().contains("2 bytes"));
+    assert!(driver.card.take_violation().unwrap().contains("2 bytes"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A driver that does everything wrong: nothing may panic, hang, or reach beyond its memory.
+//! A driver that makes every mistake: the card must not panic, hang, or access memory out of bounds.
 
 use super::driver::{data, numbered_frame, Driver};
 use super::noise::Noise;
@@ -20,13 +20,13 @@ fn a_bad_receive_buffer_loses_its_frame_and_is_counted() {
 }
 
 #[test]
-fn a_bad_transmit_buffer_stops_its_queue_only() {
+fn a_bad_transmit_buffer_stops_only_its_queue() {
     let mut driver = Driver::up(2, 64);
     driver.queue_descriptor(0, data(1 << 60, 100, 100, transmit_data::END_OF_PACKET.put(1)));
     driver.ring_doorbell(0);
     driver.send(1, &numbered_frame(1, 60));
     assert_eq!(driver.host.sent.len(), 1);
-    assert!(driver.card.take_complaint().unwrap().contains("transmit queue 0"));
+    assert!(driver.card.take_violation().unwrap().contains("transmit queue 0"));
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn tails_beyond_the_ring_are_refused() {
     driver.write_at(Register::Rdt, 0, 64);
     driver.arrive(&numbered_frame(1, 60));
     assert!(driver.host.sent.is_empty() && driver.poll(0).is_none());
-    assert_eq!(std::iter::from_fn(|| driver.card.take_complaint()).count(), 3);
+    assert_eq!(std::iter::from_fn(|| driver.card.take_violation()).count(), 3);
 }
 
 #[test]
-fn heads_beyond_the_ring_and_rings_of_nothing_do_no_harm() {
+fn heads_beyond_the_ring_and_empty_rings_are_harmless() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::Rdh, 0, 0xFFFF);
     driver.write_at(Register::Tdh, 0, 0xFFFF);
@@ -66,13 +66,13 @@ fn a_packet_without_an_end_is_bounded() {
         driver.card.wire_ready(&mut driver.host, driver.now);
     }
     driver.send(0, &numbered_frame(1, 60));
-    assert!(driver.host.sent.is_empty(), "its end belongs to the endless one");
+    assert!(driver.host.sent.is_empty(), "its end completes the endless one");
     driver.send(0, &numbered_frame(2, 60));
     assert_eq!(driver.host.sent, [numbered_frame(2, 60)]);
 }
 
 #[test]
-fn noise_on_registers_rings_and_wire_never_panics() {
+fn random_register_writes_descriptors_and_frames_never_panic() {
     for round in 1..=20u64 {
         let mut noise = Noise::new(round);
         let mut driver = Driver::up(4, 64);
@@ -80,7 +80,7 @@ fn noise_on_registers_rings_and_wire_never_panics() {
             let random = noise.next();
             match random % 8 {
                 0..=2 => {
-                    // Mostly registers that exist, sometimes anything.
+                    // Mostly existing registers, sometimes any offset.
                     let offset = if random & 0x100 != 0 {
                         (noise.next() as u32) % (BAR_BYTES + 64)
                     } else {

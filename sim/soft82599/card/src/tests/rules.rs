@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Each rule of the datasheet that a driver can break by a register write: reported once, by its name, and only when it is broken.
+//! Each rule of the datasheet that a register write can break is reported once, by its name, and only when it is broken.
 
 use super::driver::{numbered_frame, Driver};
 use crate::registers::{field, Register};
 
-/// What was counted since the last call, as `name count`.
+/// The violations since the last call, as `name count`.
 fn broken(driver: &mut Driver, before: &mut u64) -> Vec<String> {
     let all = driver.card.violations();
     let since = all - *before;
     *before = all;
-    let said: Vec<String> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
+    let said: Vec<String> = std::iter::from_fn(|| driver.card.take_violation()).collect();
     assert_eq!(said.len() as u64, since);
     said.iter().map(|text| text.split(':').next().unwrap().to_string()).collect()
 }
 
 #[test]
-fn a_driver_that_keeps_the_rules_hears_nothing() {
+fn a_driver_that_keeps_the_rules_causes_no_report() {
     let mut driver = Driver::up(4, 64);
     for number in 0..200 {
         driver.arrive(&numbered_frame(number, 60 + number as usize));
@@ -26,7 +26,7 @@ fn a_driver_that_keeps_the_rules_hears_nothing() {
 }
 
 #[test]
-fn each_broken_rule_is_told_by_its_name() {
+fn each_broken_rule_is_reported_by_its_name() {
     use Register::*;
     let cases: &[(&str, Register, usize, u32)] = &[
         ("read_only_written", Status, 0, 1),
@@ -55,7 +55,7 @@ fn each_broken_rule_is_told_by_its_name() {
 }
 
 #[test]
-fn a_running_queue_may_begin_to_drop_and_be_written_what_it_holds() {
+fn a_running_queue_may_change_its_drop_setting_and_rewrite_the_same_values() {
     let mut driver = Driver::up(1, 64);
     let control = driver.read_at(Register::Srrctl, 0);
     driver.write_at(Register::Srrctl, 0, control | field::srrctl::DROP_ENABLE.ones());
@@ -65,7 +65,7 @@ fn a_running_queue_may_begin_to_drop_and_be_written_what_it_holds() {
 }
 
 #[test]
-fn a_tail_may_go_round_but_not_back() {
+fn a_tail_may_wrap_but_not_move_back() {
     let mut driver = Driver::up(1, 64);
     let mut before = 0;
     for number in 0..50 {
@@ -76,7 +76,7 @@ fn a_tail_may_go_round_but_not_back() {
     let tail = driver.read_at(Register::Rdt, 0);
     driver.write_at(Register::Rdt, 0, (tail + 63) % 64);
     assert_eq!(broken(&mut driver, &mut before), ["tail_moved_back"]);
-    driver.host.room = 0; // the wire takes nothing, so the tail's distance stays
+    driver.host.room = 0; // the wire accepts nothing, so the distance from head to tail stays
     for _ in 0..10 {
         driver.queue_descriptor(0, [0, 0]);
     }
@@ -86,7 +86,7 @@ fn a_tail_may_go_round_but_not_back() {
 }
 
 #[test]
-fn both_places_agree_on_who_strips_the_crc() {
+fn both_crc_strip_bits_must_agree() {
     let mut driver = Driver::up(1, 64);
     let mut before = 0;
     let strip = driver.read(Register::Rdrxctl) ^ field::rdrxctl::CRC_STRIP.ones();
@@ -97,7 +97,7 @@ fn both_places_agree_on_who_strips_the_crc() {
 }
 
 #[test]
-fn a_queue_has_a_ring_and_buffers_when_it_is_enabled() {
+fn an_enabled_queue_must_have_a_ring_and_buffers() {
     let mut driver = Driver::up(1, 64);
     let mut before = 0;
     driver.reopen(0, |driver| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The tests that drivers themselves make of a card (Linux: `ethtool -t eth0 offline`), step by step as they reach the registers.
+//! The self-tests of drivers (Linux: `ethtool -t eth0 offline`), with their sequence of register accesses.
 
 use super::driver::Driver;
 
-/// How a driver tries a register: which bits it writes, and which of them it wants back; `count` entries `stride` bytes apart.
+/// A driver's register test: the bits that it writes, and those that it expects back; `count` entries `stride` bytes apart.
 struct Pattern {
     offset: u32,
     stride: u32,
@@ -16,7 +16,7 @@ const fn pattern(offset: u32, stride: u32, count: u32, wanted: u32, written: u32
     Pattern { offset, stride, count, wanted, written }
 }
 
-/// Bare offsets on purpose: what drivers try must not follow our own table when that is wrong.
+/// Bare offsets on purpose: the test must not depend on our own table.
 const BEFORE_ENABLE: [Pattern; 7] = [
     pattern(0x03220, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
     pattern(0x03260, 4, 1, 0x8007_FFF0, 0x8007_FFF0),
@@ -83,14 +83,14 @@ fn registers_pass_the_test_of_linux() {
     assert_eq!(driver.read_offset(0x03000) & 1, 1);
 }
 
-/// Without MSI-X each of the first ten causes is forced while the others are masked, and the other way round.
+/// Without MSI-X, each of the first ten causes is set while the others are masked, and the other way round.
 #[test]
 fn interrupts_pass_the_test_of_linux() {
     const EICR: u32 = 0x00800;
     const EICS: u32 = 0x00808;
     const EIMS: u32 = 0x00880;
     const EIMC: u32 = 0x00888;
-    /// What the interrupt handler reads while the line is up.
+    /// The registers that the interrupt handler reads while the line is asserted.
     fn handle(driver: &mut Driver) -> u32 {
         let mut causes = 0;
         for _ in 0..10 {
@@ -99,11 +99,11 @@ fn interrupts_pass_the_test_of_linux() {
             }
             causes |= driver.read_offset(EICR);
         }
-        assert!(!driver.host.line, "the handler cannot make the line go down");
+        assert!(!driver.host.line, "the handler cannot deassert the line");
         causes
     }
     let mut driver = Driver::bare();
-    driver.let_the_line_work();
+    driver.enable_line();
     driver.write_offset(EIMC, u32::MAX);
     for mask in (0..10).map(|bit| 1u32 << bit) {
         let others = !mask & 0x7FFF;

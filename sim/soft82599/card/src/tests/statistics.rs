@@ -7,7 +7,7 @@ use crate::registers::{field, Register};
 
 const QUEUES: usize = 16;
 
-/// Statistics set `set(q)` for queue q in one of the maps, four queues a register.
+/// Maps queue q to statistics set `set(q)`, four queues a register.
 fn map_sets(driver: &mut Driver, map: Register, set: impl Fn(usize) -> u32) {
     for index in 0..QUEUES / 4 {
         let value = (0..4).fold(0, |value, part| value | set(4 * index + part) << (8 * part));
@@ -15,7 +15,7 @@ fn map_sets(driver: &mut Driver, map: Register, set: impl Fn(usize) -> u32) {
     }
 }
 
-/// Sends every EtherType's frames to its own queue: eight filters, so queues 0 to 7 here; the test moves on for the others.
+/// Steers the frames of each EtherType to a queue of its own. There are eight filters, so the test moves them for further queues.
 fn steer(driver: &mut Driver, first: usize) {
     for filter in 0..8 {
         let ethertype = field::etqf::ETHERTYPE.put(0x9000 + filter as u32) | field::etqf::ENABLE.ones();
@@ -43,9 +43,9 @@ fn sent(driver: &mut Driver, set: usize) -> (u32, u64) {
 }
 
 #[test]
-fn sixteen_queues_count_apart_and_reading_clears() {
+fn sixteen_queues_count_separately_and_reading_clears() {
     let mut driver = Driver::up(QUEUES, 64);
-    // Mirrored, so that a map that is not looked at is noticed.
+    // The maps are reversed, so that an unused map is detected.
     map_sets(&mut driver, Register::Rqsmr, |queue| (QUEUES - 1 - queue) as u32);
     map_sets(&mut driver, Register::Tqsm, |queue| (QUEUES - 1 - queue) as u32);
     let mut expected = [(0u32, 0u64); QUEUES];
@@ -74,7 +74,7 @@ fn sixteen_queues_count_apart_and_reading_clears() {
     for queue in 0..QUEUES {
         let (frames, bytes) = expected[QUEUES - 1 - queue];
         for direction in ["rx", "tx"] {
-            assert_eq!(total(&format!("{direction}_frames[{queue}]")), Some(u64::from(frames)), "what reading does not clear");
+            assert_eq!(total(&format!("{direction}_frames[{queue}]")), Some(u64::from(frames)), "totals that reading does not clear");
             assert_eq!(total(&format!("{direction}_bytes[{queue}]")), Some(bytes));
         }
     }
@@ -95,14 +95,14 @@ fn queues_may_share_a_set_and_do_so_after_a_reset() {
 }
 
 #[test]
-fn bytes_go_beyond_thirty_two_bits() {
+fn byte_counters_exceed_thirty_two_bits() {
     let mut driver = Driver::up(1, 64);
     driver.card.statistics.pretend_queue_bytes(0, 0xF_FFFF_FF00);
     driver.arrive(&numbered_frame(0, 0x80));
     driver.send(0, &numbered_frame(0, 0x90));
     assert_eq!(received(&mut driver, 0), (1, 0xF_FFFF_FF80));
     assert_eq!(sent(&mut driver, 0), (1, 0xF_FFFF_FF90));
-    // At 36 bits they stop; the low half alone, read first, takes all of it.
+    // They saturate at 36 bits. Reading the low half takes the whole counter.
     driver.card.statistics.pretend_queue_bytes(0, 0xF_FFFF_FFF0);
     driver.arrive(&numbered_frame(0, 0x80));
     assert_eq!(driver.read(Register::QbrcL), 0xFFFF_FFFF);
@@ -116,9 +116,9 @@ fn bytes_are_those_of_memory_and_not_of_the_wire() {
     let mut driver = Driver::up(1, 64);
     driver.send(0, &numbered_frame(0, 20));
     assert_eq!(driver.host.sent[0].len(), 60);
-    assert_eq!(sent(&mut driver, 0), (1, 20), "padding is the MAC's");
+    assert_eq!(sent(&mut driver, 0), (1, 20), "the MAC adds the padding");
     assert_eq!(driver.read(Register::Gotcl), 64);
-    // A tag that the queue strips does not reach memory; the CRC does if nobody strips it.
+    // A stripped VLAN tag does not reach memory. A CRC that is not stripped does.
     let strip = driver.read_at(Register::Rxdctl, 0) | field::rxdctl::VLAN_STRIP.ones();
     driver.write_at(Register::Rxdctl, 0, strip);
     let control = driver.read(Register::Rdrxctl) & !field::rdrxctl::CRC_STRIP.ones();
@@ -158,7 +158,7 @@ fn a_segmented_packet_counts_as_the_frames_on_the_wire() {
 }
 
 #[test]
-fn what_is_dropped_counts_as_dropped_alone() {
+fn a_dropped_frame_is_only_counted_as_dropped() {
     let mut driver = Driver::up(1, 64);
     map_sets(&mut driver, Register::Rqsmr, |_| 3);
     let control = driver.read_at(Register::Srrctl, 0) | field::srrctl::DROP_ENABLE.ones();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Offloads against slow, obvious models, and transmit's manners.
+//! Compares transmit offloads with slow, simple models, and tests the order and bounds of transmission.
 
 use super::driver::{context, data, ipv4_frame, numbered_frame, ContextOf, Driver, SPARE};
 use crate::checksum::{internet_checksum, pseudo_header};
@@ -12,7 +12,7 @@ fn tcp_context(mss: usize) -> ContextOf {
     ContextOf { mac: ETHERNET, ip: 20, l4: 20, ipv4: true, tcp: true, mss, vlan: 0, index: 0 }
 }
 
-/// Sends one packet of one buffer with a context before it.
+/// Sends one packet of one buffer, preceded by a context.
 fn send(driver: &mut Driver, of: &ContextOf, packet: &[u8], payload: usize, extra: u64) {
     let at = driver.place(packet);
     driver.queue_descriptor(0, context(of));
@@ -21,7 +21,7 @@ fn send(driver: &mut Driver, of: &ContextOf, packet: &[u8], payload: usize, extr
     driver.ring_doorbell(0);
 }
 
-/// Leaves in the frame what a driver leaves: IP checksum 0, the pseudo header's sum in the TCP or UDP checksum.
+/// Prepares a frame like a driver: IP checksum 0, the pseudo header's sum in the TCP or UDP checksum.
 fn seed(frame: &mut [u8], protocol: u8, with_length: bool) {
     let length = if with_length { frame.len() - 34 } else { 0 };
     let sum = !pseudo_header(&frame[26..34], protocol, length).finish();
@@ -52,8 +52,8 @@ fn checksums_are_inserted() {
     }
 }
 
-/// Linux sets the context's IPv4 bit only with an IP checksum or segmentation asked for; a TCP checksum alone comes without it, and the
-/// length that the checksum covers must come from the header itself.
+/// Linux sets the context's IPv4 bit only if it requests an IP checksum or segmentation. A TCP checksum alone comes without the bit, and
+/// the length that it covers must be read from the header.
 #[test]
 fn a_transport_checksum_needs_no_ipv4_bit_in_its_context() {
     for (protocol, tcp) in [(6u8, true), (17, false)] {
@@ -63,7 +63,7 @@ fn a_transport_checksum_needs_no_ipv4_bit_in_its_context() {
             let mut packet = right.clone();
             seed(&mut packet, protocol, true);
             packet[24..26].copy_from_slice(&right[24..26]);
-            // What a driver adds behind the datagram belongs to no checksum.
+            // Padding behind the datagram is not part of any checksum.
             for frame in [&mut packet, &mut right] {
                 frame.extend(std::iter::repeat_n(0xA5, padding));
                 frame.resize(frame.len().max(60), 0xA5);
@@ -76,7 +76,7 @@ fn a_transport_checksum_needs_no_ipv4_bit_in_its_context() {
 }
 
 #[test]
-fn without_being_asked_nothing_is_changed() {
+fn without_offload_requests_nothing_is_changed() {
     let mut driver = Driver::up(1, 64);
     let mut packet = ipv4_frame(6, (1, 2), b"left alone");
     seed(&mut packet, 6, true);
@@ -85,7 +85,7 @@ fn without_being_asked_nothing_is_changed() {
 }
 
 #[test]
-fn segmentation_joins_back_to_what_was_given() {
+fn segments_join_to_the_original_payload() {
     for (bytes, mss) in [(1usize, 1448usize), (1448, 1448), (1449, 1448), (10_000, 1448), (60_000, 536), (5, 1), (9000, 8948)] {
         let mut driver = Driver::up(1, 64);
         let payload: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -207,18 +207,18 @@ fn legacy_descriptors_send_with_a_checksum() {
 }
 
 #[test]
-fn the_head_is_written_back_instead_when_asked() {
+fn head_write_back_replaces_descriptor_write_back() {
     let mut driver = Driver::up(1, 64);
     driver.write_at(Register::Tdwbal, 0, SPARE as u32 | field::tdwbal::HEAD_WRITE_BACK.ones());
     for number in 1..=70u64 {
         let descriptor = driver.send(0, &numbered_frame(1, 60));
         assert_eq!(driver.host.u64_at(SPARE) as u32, (number % 64) as u32);
-        assert_eq!(driver.host.u64_at(descriptor + 8) >> 32 & 1, 0, "the descriptor itself is left alone");
+        assert_eq!(driver.host.u64_at(descriptor + 8) >> 32 & 1, 0, "the descriptor itself does not change");
     }
 }
 
 #[test]
-fn a_wire_without_room_keeps_frames_in_the_ring() {
+fn frames_stay_in_the_ring_while_the_wire_has_no_room() {
     let mut driver = Driver::up(2, 64);
     driver.host.room = 3;
     for number in 0..5 {
@@ -233,7 +233,7 @@ fn a_wire_without_room_keeps_frames_in_the_ring() {
 }
 
 #[test]
-fn frames_wait_for_the_link_and_for_the_bus() {
+fn frames_wait_for_the_link_and_for_bus_mastering() {
     let mut driver = Driver::up(1, 64);
     driver.card.set_link(&mut driver.host, driver.now, false);
     driver.send(0, &numbered_frame(1, 60));
@@ -270,7 +270,7 @@ fn queues_take_turns() {
 }
 
 #[test]
-fn a_malformed_packet_is_dropped_and_the_next_one_goes() {
+fn a_malformed_packet_is_dropped_and_the_next_one_is_sent() {
     let mut driver = Driver::up(1, 64);
     let frame = numbered_frame(1, 1000);
     for of in [
@@ -287,13 +287,13 @@ fn a_malformed_packet_is_dropped_and_the_next_one_goes() {
     driver.send(0, &frame[..13]);
     driver.send(0, &frame);
     assert_eq!(driver.host.sent, [frame]);
-    let complaints: Vec<_> = std::iter::from_fn(|| driver.card.take_complaint()).filter(|text| text.starts_with("malformed")).collect();
-    assert_eq!(complaints.len(), 7, "{complaints:?}");
-    assert_eq!(driver.read_at(Register::Tdh, 0), driver.read_at(Register::Tdt, 0), "the ring goes on");
+    let malformed: Vec<_> = std::iter::from_fn(|| driver.card.take_violation()).filter(|text| text.starts_with("malformed")).collect();
+    assert_eq!(malformed.len(), 7, "{malformed:?}");
+    assert_eq!(driver.read_at(Register::Tdh, 0), driver.read_at(Register::Tdt, 0), "the ring continues");
 }
 
 #[test]
-fn in_loopback_frames_come_back_and_none_leaves() {
+fn in_loopback_frames_return_and_none_is_sent() {
     let mut driver = Driver::up(1, 64);
     let control = driver.read(Register::Hlreg0);
     driver.write(Register::Hlreg0, control | field::hlreg0::LOOPBACK.ones());
@@ -305,7 +305,7 @@ fn in_loopback_frames_come_back_and_none_leaves() {
 }
 
 #[test]
-fn what_the_card_could_only_guess_is_told_by_its_name() {
+fn ambiguous_requests_are_reported_by_name() {
     let end = transmit_data::END_OF_PACKET.put(1);
     let frame = numbered_frame(1, 100);
     let without_fcs = |words: [u64; 2]| [words[0], words[1] & !transmit_data::INSERT_FCS.ones()];
@@ -328,10 +328,10 @@ fn what_the_card_could_only_guess_is_told_by_its_name() {
             driver.queue_descriptor(0, words);
         });
         driver.ring_doorbell(0);
-        let told: Vec<String> = std::iter::from_fn(|| driver.card.take_complaint()).collect();
-        assert!(told.len() == 1 && told[0].starts_with(name), "{name}: {told:?}");
+        let reported: Vec<String> = std::iter::from_fn(|| driver.card.take_violation()).collect();
+        assert!(reported.len() == 1 && reported[0].starts_with(name), "{name}: {reported:?}");
     }
-    // A frame check sequence of the driver's own is taken away when it is right, and the frame is nobody's when it is wrong.
+    // A right frame check sequence from the driver is removed. With a wrong one the receiver drops the frame.
     let mut driver = Driver::up(1, 64);
     let mut own = frame.clone();
     own.extend(crate::checksum::ethernet_crc(&frame));
@@ -351,36 +351,36 @@ fn end_and(flags: u64) -> u64 {
 }
 
 #[test]
-fn queues_and_thresholds_that_the_card_does_not_have_are_told() {
+fn missing_queues_and_wrong_thresholds_are_reported() {
     let mut driver = Driver::up(1, 64);
-    let mut told = |register, index, value| {
+    let mut reported = |register, index, value| {
         driver.write_at(register, index, value);
-        let first = driver.card.take_complaint();
-        while driver.card.take_complaint().is_some() {}
+        let first = driver.card.take_violation();
+        while driver.card.take_violation().is_some() {}
         first.map(|text| text.split(':').next().unwrap().to_string()).unwrap_or_default()
     };
     let enable = field::txdctl::ENABLE.ones();
-    told(Register::Tdlen, 70, 1024);
-    assert_eq!(told(Register::Txdctl, 70, enable), "queue_beyond_mode");
-    assert_eq!(told(Register::Mtqc, 0, field::mtqc::RT_ENABLE.ones()), "arbiter_running");
-    told(Register::Txdctl, 70, 0);
-    assert_eq!(told(Register::Txdctl, 70, enable), "transmit_buffer", "its class has no packet buffer yet");
-    told(Register::Txdctl, 70, 0);
+    reported(Register::Tdlen, 70, 1024);
+    assert_eq!(reported(Register::Txdctl, 70, enable), "queue_beyond_mode");
+    assert_eq!(reported(Register::Mtqc, 0, field::mtqc::RT_ENABLE.ones()), "arbiter_running");
+    reported(Register::Txdctl, 70, 0);
+    assert_eq!(reported(Register::Txdctl, 70, enable), "transmit_buffer", "its class has no packet buffer yet");
+    reported(Register::Txdctl, 70, 0);
     for (class, kib) in [(0, 80), (2, 80)] {
-        told(Register::Txpbsize, class, field::txpbsize::SIZE_KIB.put(kib));
-        told(Register::Txpbthresh, class, field::txpbthresh::THRESHOLD_KIB.put(kib - 10));
+        reported(Register::Txpbsize, class, field::txpbsize::SIZE_KIB.put(kib));
+        reported(Register::Txpbthresh, class, field::txpbthresh::THRESHOLD_KIB.put(kib - 10));
     }
-    assert_eq!(told(Register::Txdctl, 70, enable), "", "with DCB it is there");
-    told(Register::Txdctl, 70, 0);
+    assert_eq!(reported(Register::Txdctl, 70, enable), "", "with DCB it is there");
+    reported(Register::Txdctl, 70, 0);
     let thresholds = field::txdctl::PREFETCH_THRESHOLD.put(33) | field::txdctl::WRITE_BACK_THRESHOLD.put(8);
-    assert_eq!(told(Register::Txdctl, 70, enable | thresholds), "thresholds_too_high");
-    told(Register::Dmatxctl, 0, 0);
-    told(Register::Tdlen, 3, 1024);
-    assert_eq!(told(Register::Txdctl, 3, enable), "transmit_disabled");
+    assert_eq!(reported(Register::Txdctl, 70, enable | thresholds), "thresholds_too_high");
+    reported(Register::Dmatxctl, 0, 0);
+    reported(Register::Tdlen, 3, 1024);
+    assert_eq!(reported(Register::Txdctl, 3, enable), "transmit_disabled");
 }
 
 #[test]
-fn a_tag_goes_behind_the_outer_one_in_double_vlan_mode() {
+fn in_double_vlan_mode_a_tag_goes_behind_the_outer_one() {
     let mut driver = Driver::up(1, 64);
     let control = driver.read(Register::Dmatxctl) & !field::dmatxctl::VET.ones();
     driver.write(Register::Dmatxctl, control | field::dmatxctl::GLOBAL_DOUBLE_VLAN.ones() | field::dmatxctl::VET.put(0x9100));
@@ -394,7 +394,7 @@ fn a_tag_goes_behind_the_outer_one_in_double_vlan_mode() {
 }
 
 #[test]
-fn in_loopback_nothing_from_the_wire_gets_in_and_no_peer_is_needed() {
+fn loopback_accepts_no_frames_from_the_wire_and_needs_no_peer() {
     let mut driver = Driver::up(1, 64);
     driver.card.set_link(&mut driver.host, driver.now, false);
     let control = driver.read(Register::Hlreg0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The transmit packet buffer's threshold: which leaves too little room is told, and what overruns the buffer is lost.
+//! The transmit packet buffer's threshold: too little room above it is reported, and frames that overrun the buffer are lost.
 
 use super::driver::{data, numbered_frame, Driver};
 use crate::registers::descriptor::transmit_data;
@@ -12,7 +12,7 @@ fn set_threshold(driver: &mut Driver, kib: u32) {
 fn enable_again(driver: &mut Driver) -> Vec<String> {
     driver.write_at(Register::Txdctl, 0, 0);
     driver.write_at(Register::Txdctl, 0, field::txdctl::ENABLE.ones());
-    std::iter::from_fn(|| driver.card.take_complaint()).collect()
+    std::iter::from_fn(|| driver.card.take_violation()).collect()
 }
 
 fn allow_frames_of(driver: &mut Driver, bytes: u32) {
@@ -28,9 +28,9 @@ fn queue_frame(driver: &mut Driver, number: u32, bytes: usize) -> u64 {
 }
 
 #[test]
-fn a_threshold_without_room_for_the_largest_frame_is_told_when_the_queue_is_enabled() {
+fn a_threshold_without_room_for_the_largest_frame_is_reported_at_enable() {
     let mut driver = Driver::up(1, 64);
-    assert!(enable_again(&mut driver).is_empty(), "what a reset leaves does for ordinary frames");
+    assert!(enable_again(&mut driver).is_empty(), "the state after reset suits ordinary frames");
     for (threshold, frame, right) in
         [(160, 0, false), (159, 0, false), (158, 0, true), (150, 9728, true), (150, 10_241, false), (144, 15_504, true)]
     {
@@ -39,14 +39,14 @@ fn a_threshold_without_room_for_the_largest_frame_is_told_when_the_queue_is_enab
         if frame != 0 {
             allow_frames_of(&mut driver, frame);
         }
-        let told = enable_again(&mut driver);
-        assert_eq!(told.is_empty(), right, "{threshold} KiB, frames of {frame}: {told:?}");
-        assert!(told.iter().all(|text| text.starts_with("transmit_buffer")), "{told:?}");
+        let reported = enable_again(&mut driver);
+        assert_eq!(reported.is_empty(), right, "{threshold} KiB, frames of {frame}: {reported:?}");
+        assert!(reported.iter().all(|text| text.starts_with("transmit_buffer")), "{reported:?}");
     }
 }
 
 #[test]
-fn a_frame_that_overruns_the_buffer_is_lost_once_the_wire_is_busy_and_its_descriptor_is_done() {
+fn a_frame_that_overruns_a_busy_buffer_is_lost_and_its_descriptor_done() {
     let overruns =
         |driver: &Driver| driver.card.statistics().iter().find(|(name, _)| name == "unseen.by_overrun").map_or(0, |(_, count)| *count);
     for (threshold, lost) in [(160, 2), (159, 2), (158, 0)] {
@@ -65,7 +65,7 @@ fn a_frame_that_overruns_the_buffer_is_lost_once_the_wire_is_busy_and_its_descri
         assert_eq!(overruns(&driver), lost + short_one_too, "{threshold}");
         assert_eq!(driver.host.sent.len() as u64, 4 - lost - short_one_too);
         for at in descriptors {
-            assert!(transmit_data::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(at + 8)]), "the driver does not hear of it");
+            assert!(transmit_data::DESCRIPTOR_DONE.is_set(&[0, driver.host.u64_at(at + 8)]), "the loss is not reported to the driver");
         }
         assert_eq!(driver.card.violations() != 0, lost != 0);
         // The wire was idle again: the buffer is empty.
@@ -80,14 +80,14 @@ fn each_class_has_a_threshold_of_its_own() {
     let mut driver = Driver::up(1, 64);
     driver.write(Register::Rttdcs, field::rttdcs::ARBITRATION_DISABLE.ones());
     driver.write(Register::Mtqc, field::mtqc::RT_ENABLE.ones() | field::mtqc::QUEUES.put(3));
-    while driver.card.take_complaint().is_some() {}
+    while driver.card.take_violation().is_some() {}
     driver.write_at(Register::Tdlen, 100, 1024);
     driver.write_at(Register::Txdctl, 100, field::txdctl::ENABLE.ones());
-    let told = driver.card.take_complaint().unwrap();
-    assert!(told.starts_with("transmit_buffer") && told.contains("buffer 4 has 0 bytes"), "{told}");
+    let reported = driver.card.take_violation().unwrap();
+    assert!(reported.starts_with("transmit_buffer") && reported.contains("buffer 4 has 0 bytes"), "{reported}");
     driver.write_at(Register::Txdctl, 100, 0);
     driver.write_at(Register::Txpbsize, 4, field::txpbsize::SIZE_KIB.put(20));
     driver.write_at(Register::Txpbthresh, 4, field::txpbthresh::THRESHOLD_KIB.put(10));
     driver.write_at(Register::Txdctl, 100, field::txdctl::ENABLE.ones());
-    assert_eq!(driver.card.take_complaint(), None);
+    assert_eq!(driver.card.take_violation(), None);
 }

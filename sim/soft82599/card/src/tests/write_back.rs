@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! When a driver hears that descriptors are done: thresholds, intervals, flushes, the head.
+//! The time at which done descriptors are reported: thresholds, intervals, flushes, head write-back.
 
 use super::driver::{data, numbered_frame, Driver, SPARE};
 use crate::registers::descriptor::transmit_data;
@@ -15,7 +15,7 @@ fn with_threshold(threshold: u32, interval_us: u32) -> Driver {
     driver
 }
 
-/// Sends a frame in one descriptor; whether it asks for a report is the test's choice.
+/// Sends a frame in one descriptor; `asks`: it requests a report.
 fn send(driver: &mut Driver, asks: bool) -> u64 {
     let at = driver.place(&numbered_frame(1, 60));
     let flags = transmit_data::END_OF_PACKET.put(1) | transmit_data::REPORT_STATUS.put(u64::from(asks));
@@ -36,7 +36,7 @@ fn start_interval(driver: &mut Driver) {
 }
 
 #[test]
-fn at_a_low_threshold_each_report_goes_at_once() {
+fn at_a_low_threshold_each_report_is_written_at_once() {
     for threshold in [0, 1] {
         let mut driver = with_threshold(threshold, 100);
         start_interval(&mut driver);
@@ -47,7 +47,7 @@ fn at_a_low_threshold_each_report_goes_at_once() {
 }
 
 #[test]
-fn at_a_higher_threshold_descriptors_gather_from_the_first_that_asks() {
+fn at_a_higher_threshold_descriptors_are_collected_from_the_first_request_on() {
     let mut driver = with_threshold(8, 1000);
     start_interval(&mut driver);
     let silent = send(&mut driver, false);
@@ -56,13 +56,13 @@ fn at_a_higher_threshold_descriptors_gather_from_the_first_that_asks() {
     assert!(!done(&driver, first), "seven have gathered");
     let last = send(&mut driver, true);
     assert!(done(&driver, first) && done(&driver, last), "eight are enough");
-    let told: Vec<bool> = others.iter().map(|&at| done(&driver, at)).collect();
-    assert_eq!(told, [true, false, true, false, true, false], "who did not ask is not written to");
+    let reported: Vec<bool> = others.iter().map(|&at| done(&driver, at)).collect();
+    assert_eq!(reported, [true, false, true, false, true, false], "descriptors without a request are not written");
     assert!(!done(&driver, silent));
 }
 
 #[test]
-fn the_intervals_end_writes_back_what_has_gathered_and_tells_it_in_one_message() {
+fn the_intervals_end_writes_collected_reports_back_with_one_message() {
     let mut driver = with_threshold(8, 100);
     start_interval(&mut driver);
     let descriptor = send(&mut driver, true);
@@ -72,7 +72,7 @@ fn the_intervals_end_writes_back_what_has_gathered_and_tells_it_in_one_message()
     driver.advance(1);
     assert!(done(&driver, descriptor));
     assert_eq!(driver.host.messages, [0], "received and sent in one");
-    // Outside of an interval nothing has to wait.
+    // Outside an interval nothing has to wait.
     driver.advance(1_000_000);
     let descriptor = send(&mut driver, true);
     assert!(done(&driver, descriptor));
@@ -89,23 +89,23 @@ fn an_interval_cut_short_writes_back_early() {
 }
 
 #[test]
-fn without_an_interval_reports_stay_until_asked_for_and_that_is_told() {
+fn without_an_interval_reports_wait_for_a_request_and_a_violation_is_reported() {
     let mut driver = with_threshold(8, 0);
     let descriptor = send(&mut driver, true);
     driver.advance(1_000_000_000);
     assert!(!done(&driver, descriptor));
-    assert!(driver.card.take_complaint().unwrap().starts_with("write_back_endless"));
+    assert!(driver.card.take_violation().unwrap().starts_with("write_back_endless"));
     let control = driver.read_at(Register::Txdctl, 0);
     driver.write_at(Register::Txdctl, 0, control | field::txdctl::FLUSH.ones());
     assert!(done(&driver, descriptor));
     assert_eq!(driver.host.messages, [0]);
     let descriptor = send(&mut driver, true);
     driver.write_at(Register::Txdctl, 0, 0);
-    assert!(done(&driver, descriptor), "a queue that is switched off lets go of all");
+    assert!(done(&driver, descriptor), "a disabled queue reports all");
 }
 
 #[test]
-fn a_reset_forgets_what_has_gathered() {
+fn a_reset_drops_collected_reports() {
     let mut driver = with_threshold(8, 100);
     start_interval(&mut driver);
     let descriptor = send(&mut driver, true);
@@ -115,7 +115,7 @@ fn a_reset_forgets_what_has_gathered() {
 }
 
 #[test]
-fn the_head_is_also_told_at_the_intervals_end() {
+fn the_head_is_also_written_back_at_the_intervals_end() {
     for on_interval in [false, true] {
         let mut driver = with_threshold(0, 100);
         driver.write_at(Register::Txdctl, 0, 0);
@@ -124,7 +124,7 @@ fn the_head_is_also_told_at_the_intervals_end() {
         driver.write_at(Register::Txdctl, 0, field::txdctl::ENABLE.ones());
         start_interval(&mut driver);
         send(&mut driver, true);
-        assert_eq!(driver.host.u64_at(SPARE) as u32, 1, "asked for, so at once");
+        assert_eq!(driver.host.u64_at(SPARE) as u32, 1, "requested, so at once");
         driver.advance(1_000_000);
         start_interval_again(&mut driver);
         send(&mut driver, false);
@@ -140,7 +140,7 @@ fn start_interval_again(driver: &mut Driver) {
 }
 
 #[test]
-fn a_limited_queue_keeps_its_rate_and_leaves_the_others_alone() {
+fn a_rate_limited_queue_keeps_its_rate_and_does_not_affect_the_others() {
     let mut driver = Driver::up(2, 512);
     driver.write(Register::Rttdqsel, 1);
     // A thousandth of the link's rate: a frame of 1000 bytes, 1024 on the wire, takes 819.2 us.
@@ -167,7 +167,7 @@ fn a_limited_queue_keeps_its_rate_and_leaves_the_others_alone() {
 }
 
 #[test]
-fn reports_carry_the_hint_that_was_asked_for() {
+fn reports_carry_the_requested_hint() {
     let mut driver = Driver::up(1, 64);
     let hinted =
         |driver: &Driver| driver.card.statistics().iter().find(|(name, _)| name == "tx_hinted_writes[0]").map_or(0, |(_, count)| *count);

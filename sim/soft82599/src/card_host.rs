@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The real world behind the card's `Host`: guest memory, eventfds, a clock, and a wire with its recording and its faults.
+//! The real implementation of the card's `Host`: guest memory, eventfds, a clock, and a wire with recording and faults.
 
 use crate::clock::Clock;
 use crate::guest_memory::GuestMemory;
@@ -12,30 +12,30 @@ use crate::vfio::interrupts::Eventfds;
 use card::mac_control::{self, TYPE_AT};
 use card::{Card, DmaFault, Host, Nanoseconds};
 
-pub struct World {
+pub struct CardHost {
     pub memory: GuestMemory,
     pub eventfds: Eventfds,
     pub wire: Wire,
-    /// The MAC at the wire's other end.
+    /// The MAC at the other end of the wire.
     pub partner: Partner,
     pub clock: Clock,
     pub recording: Option<Recording>,
-    /// Of frames to the guest.
+    /// Faults of frames to the guest.
     pub receive_faults: FrameFaults,
-    /// Of frames from it.
+    /// Faults of frames from the guest.
     pub transmit_faults: FrameFaults,
     pub log: Log,
 }
 
-impl World {
-    /// A guest has gone: its memory and eventfds go, the wire stays.
-    pub fn forget_guest(&mut self) {
+impl CardHost {
+    /// A guest has disconnected: removes its memory and eventfds. The wire stays.
+    pub fn remove_guest(&mut self) {
         self.memory.clear();
         self.eventfds = Eventfds::default();
     }
 
-    /// A frame came over the wire: past the faults to the card.
-    pub fn give(&mut self, card: &mut Card, frame: &[u8]) {
+    /// Passes a frame from the wire through the faults to the card.
+    pub fn deliver(&mut self, card: &mut Card, frame: &[u8]) {
         let now = self.clock.now();
         if self.receive_faults.is_idle() {
             return self.arrive(card, now, frame);
@@ -52,22 +52,22 @@ impl World {
         card.receive(self, now, frame);
     }
 
-    /// Frames that a fault held back and whose time has come go on their way.
+    /// Passes on the frames whose delay by a fault has ended.
     pub fn release_late_frames(&mut self, card: &mut Card, now: Nanoseconds) {
         while let Some(frame) = self.transmit_faults.take_due(now) {
-            leave(&mut self.wire, &mut self.partner, &self.clock, &[&frame]);
+            transmit(&mut self.wire, &mut self.partner, &self.clock, &[&frame]);
         }
         while let Some(frame) = self.receive_faults.take_due(now) {
             self.arrive(card, now, &frame);
         }
     }
 
-    /// When a frame that is held back goes.
+    /// The time at which the next delayed frame leaves.
     pub fn next_deadline(&self) -> Option<Nanoseconds> {
         self.transmit_faults.next_deadline().into_iter().chain(self.receive_faults.next_deadline()).min()
     }
 
-    /// Frames and recordings that were gathered leave.
+    /// Sends the collected frames and writes the recording.
     pub fn flush(&mut self) {
         self.wire.flush();
         if let Some(recording) = &mut self.recording {
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-impl Host for World {
+impl Host for CardHost {
     fn dma_read(&mut self, address: u64, into: &mut [u8]) -> Result<(), DmaFault> {
         self.memory.read(address, into)
     }
@@ -102,26 +102,26 @@ impl Host for World {
     }
     fn send(&mut self, parts: &[&[u8]]) {
         if self.recording.is_none() && self.transmit_faults.is_idle() {
-            return leave(&mut self.wire, &mut self.partner, &self.clock, parts);
+            return transmit(&mut self.wire, &mut self.partner, &self.clock, parts);
         }
         let now = self.clock.now();
         if let Some(recording) = &mut self.recording {
             recording.frame(now, parts);
         }
         let Self { wire, partner, clock, transmit_faults, .. } = self;
-        transmit_faults.pass(now, &parts.concat(), |frame| leave(wire, partner, clock, &[frame]));
+        transmit_faults.pass(now, &parts.concat(), |frame| transmit(wire, partner, clock, &[frame]));
     }
 }
 
-/// A frame reaches the wire's other end: the partner first, which keeps what is for a MAC unless there is another one.
-fn leave(wire: &mut Wire, partner: &mut Partner, clock: &Clock, parts: &[&[u8]]) {
-    let for_a_mac = is_mac_control(parts) && partner.hears(clock.now(), &parts.concat());
+/// A frame reaches the other end of the wire. The link partner handles it first, and consumes MAC control frames unless a MAC is connected.
+fn transmit(wire: &mut Wire, partner: &mut Partner, clock: &Clock, parts: &[&[u8]]) {
+    let for_a_mac = is_mac_control(parts) && partner.handle(clock.now(), &parts.concat());
     if !for_a_mac || wire.reaches_a_mac() {
         wire.send(parts);
     }
 }
 
-/// Without putting the parts together, which nearly no frame needs.
+/// Checks the parts without joining them, because few frames have to be joined.
 fn is_mac_control(parts: &[&[u8]]) -> bool {
     let of_first = parts.first().and_then(|part| part.get(TYPE_AT..TYPE_AT + 2)).map(|bytes| [bytes[0], bytes[1]]);
     let ethertype = of_first.or_else(|| {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_for_a_mac_is_known_however_it_is_cut() {
+    fn a_mac_control_frame_is_recognised_however_its_parts_are_cut() {
         let mut frame = [0u8; 60];
         assert!(!is_mac_control(&[&frame]) && !is_mac_control(&[]) && !is_mac_control(&[&frame[..13]]));
         frame[TYPE_AT..TYPE_AT + 2].copy_from_slice(&mac_control::ETHERTYPE.to_be_bytes());

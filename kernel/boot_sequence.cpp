@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "kernel/start.hpp"
+#include "kernel/boot_sequence.hpp"
 
 #include "kernel/application.hpp"
 #include "kernel/arguments.hpp"
@@ -10,13 +10,14 @@
 #include "kernel/events.hpp"
 #include "kernel/exception_text.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 #include "kernel/task.hpp"
 #include "kernel/watchdog.hpp"
 
 namespace neap {
 namespace {
 
-/// Lives as long as the machine: an application may keep a reference.
+/// Never destroyed: an application may keep a reference.
 Arguments& arguments() {
   static Arguments instance(machine::command_line());
   return instance;
@@ -30,12 +31,14 @@ task<void> run_application() {
 }  // namespace
 
 void run_kernel() noexcept {
+  require(this_core() == 0, "the kernel starts on core 0", this_core());
   install_terminate_handler();
   const machine::CoreSet wanted = choose_cores(arguments());
   EarlyOptions::check(arguments());
   watchdog::configure(arguments());
   prepare_cores(static_cast<unsigned>(wanted.count()));
   const unsigned running = machine::start_cores(wanted, [] { run_event_loop(); });
+  require(running >= 1 && running <= wanted.count(), "number of started cores out of range", running);
   print_cores();
   print("neap: ", application_name, " (", neap_version, ", ", neap_commit, ", ", neap_build, ") on ", running,
         running == 1 ? " core" : " cores");

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Talking to a machine's control server: one line out, one line back (docs/control.md).
+"""A client of a machine's control server: one line out, one line back (docs/control.md).
 
-Every wait has a time-out, as has a whole answer, so that a peer that sends a byte now and then holds nothing up. A line back has a
-bound, and the token is never part of an error.
+Each wait has a time-out, and so has a whole answer. So a peer that sends single bytes slowly cannot block the client. The length of an
+answer line is limited, and errors never contain the token.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import time
 from pathlib import Path
 
 from tools.errors import Failure
-from tools.foreign import U64_MOST, decimal
+from tools.foreign import U64_MAX, decimal
 
 ANSWER_SECONDS = 15.0
 CONNECT_SECONDS = 10.0
-MAX_ANSWER_BYTES = 1 << 20
-MAX_LINE_BYTES = 4096
-MAX_TOKEN_BYTES = 1024
+ANSWER_BYTES_MAX = 1 << 20
+LINE_BYTES_MAX = 4096
+TOKEN_BYTES_MAX = 1024
 RECEIVE_BYTES = 1 << 18
-# What is read takes at most the time of a silence, and this long for its bytes.
+# Time limit of a read: the limit for a silence, plus the time for its bytes at this rate.
 SLOWEST_BYTES_PER_SECOND = 16_384
 
 
 class Lost(Failure):
-    """The connection did not come about, or ended, or nothing came in time. Trying again may help."""
+    """The connection failed or ended, or an answer timed out. A retry may succeed."""
 
 
 class Refused(Failure):
@@ -69,7 +69,7 @@ class Control:
             self._socket.close()
 
     def send(self, line: str) -> None:
-        """One line; no answer is waited for."""
+        """Sends one line. Does not wait for an answer."""
         try:
             self._socket.settimeout(self._answer_seconds)
             self._socket.sendall(line.encode(errors="surrogateescape") + b"\n")
@@ -77,14 +77,14 @@ class Control:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
     def ask(self, line: str) -> str:
-        """Sends one line and gives the one that comes back."""
+        """Sends one line and gives the answer line."""
         self.send(line)
         return self.read_line()
 
     def read_line(self) -> str:
         deadline = time.monotonic() + self._answer_seconds
         while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > MAX_ANSWER_BYTES:
+            if len(self._buffer) > ANSWER_BYTES_MAX:
                 raise Lost(f"{self.name} answers with no end; that is no control server")
             if not self._receive(self._answer_seconds, deadline):
                 raise Lost(f"{self.name} ended the connection without an answer", "does that port lead to a machine that serves control?")
@@ -93,9 +93,9 @@ class Control:
         return line
 
     def read(self, count: int, seconds: float) -> bytes:
-        """Exactly `count` bytes, or what there was before the end.
+        """Exactly `count` bytes, or fewer if the connection ends.
 
-        Raises Lost if nothing comes for `seconds`, or if all of it takes longer than SLOWEST_BYTES_PER_SECOND allow.
+        Raises Lost after `seconds` without data, or if the whole read is slower than SLOWEST_BYTES_PER_SECOND.
         """
         deadline = time.monotonic() + seconds + count / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < count and self._receive(seconds, deadline):
@@ -112,7 +112,7 @@ class Control:
             self._socket.settimeout(min(seconds, left))
             data = self._socket.recv(RECEIVE_BYTES)
         except TimeoutError:
-            trouble = "sends too slowly" if self._buffer else f"said nothing for {seconds:g} s"
+            trouble = "sends too slowly" if self._buffer else f"sent nothing for {seconds:g} s"
             raise Lost(f"{self.name} {trouble}") from None
         except OSError as error:
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
@@ -126,16 +126,16 @@ def read_token(path: str | None) -> str | None:
         return None
     try:
         with open(Path(path), "rb") as data:
-            text = data.read(MAX_TOKEN_BYTES + 1).split(b"\n")[0].strip()
+            text = data.read(TOKEN_BYTES_MAX + 1).split(b"\n")[0].strip()
     except OSError as error:
         raise Failure(f"cannot read the token file {path}: {error.strerror}") from None
-    if not text or len(text) > MAX_TOKEN_BYTES or not text.isascii() or b"," in text:
+    if not text or len(text) > TOKEN_BYTES_MAX or not text.isascii() or b"," in text:
         raise Failure(f"{path} holds no token in its first line")
     return text.decode()
 
 
 def text_of(answer: str) -> str | None:
-    """The lines that an answer's last field `text=` carries (docs/control.md, dmesg); None if it has none."""
+    """The lines in an answer's last field `text=` (docs/control.md, dmesg); None if it has none."""
     _, found, text = answer.partition("; text=")
     if not answer.startswith("ok ") or not found:
         return None
@@ -150,16 +150,16 @@ def text_of(answer: str) -> str | None:
 
 
 def next_piece(fields: dict[str, str]) -> int | None:
-    """Where the text that an answer carries goes on; None if that was all. Raises Refused for what is no number."""
+    """The position at which the answer's text continues; None if the text is complete. Raises Refused if it is not a number."""
     if "next" not in fields or fields["next"] in (fields.get("end"), fields.get("first")):
         return None
     try:
-        return decimal(fields["next"], U64_MOST)
+        return decimal(fields["next"], U64_MAX)
     except ValueError as error:
         raise Refused(f"the machine's text goes on nowhere: {error}") from None
 
 
 def fields_of(answer: str) -> dict[str, str]:
-    """'ok a=1; b=2' -> {"a": "1", "b": "2"}; parts without a '=' are left out."""
+    """'ok a=1; b=2' -> {"a": "1", "b": "2"}. Parts without '=' are left out."""
     text = answer.removeprefix("ok").strip()
     return dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The places that clients take. Which client gives way for another is in admission.hpp.
+// The places of connected clients. admission.hpp selects the client that is displaced for another one.
 #pragma once
 
 #include <array>
@@ -13,22 +13,22 @@
 
 namespace neap::observe {
 
-class Clients {
+class ClientPlaces {
  public:
-  /// Clients at most, displaced ones included whose core has not been told yet.
+  /// The maximum of clients, including displaced clients that are not closed yet.
   static constexpr unsigned places_max = 4 * (clients_max + unproven_max);
 
-  /// A place for an unproven client, on its core. True: another one was displaced for it.
+  /// Gives an unproven client a place; on its core. True: another client was displaced.
   [[nodiscard]] std::expected<bool, Refusal> admit(Client& client);
-  /// A place among the proven ones for an admitted client, on its core. True: another one was displaced for it.
+  /// Gives an admitted client a place among the proven clients; on its core. True: another client was displaced.
   [[nodiscard]] std::expected<bool, Refusal> prove(Client& client);
-  /// On the client's core. A client that was never admitted may leave, too.
+  /// Frees the client's place, if it has one; on its core.
   void leave(Client& client) noexcept;
 
   [[nodiscard]] unsigned proven() const noexcept { return count(true); }
   [[nodiscard]] unsigned unproven() const noexcept { return count(false); }
   [[nodiscard]] unsigned count() const noexcept { return proven() + unproven(); }
-  /// Bytes that are held for all clients: unread input, and output that is not acknowledged. As each client's last event left it.
+  /// Bytes held for all clients: unread input and unacknowledged output. Each client updates its value in its events.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
 
  private:
@@ -36,9 +36,9 @@ class Clients {
     Client* client = nullptr;
     std::uint64_t id = 0;
     bool proven = false;
-    bool leaving = false;  ///< displaced, and no longer counted
+    bool leaving = false;  ///< displaced and not counted
   };
-  /// The clients that are not displaced.
+  /// The clients without those that are displaced.
   struct Present {
     std::array<Occupant, places_max> occupants;
     std::array<Place*, places_max> places;
@@ -49,10 +49,10 @@ class Clients {
     std::uint64_t id = 0;
     unsigned core = 0;
   };
-  /// With the lock.
+  /// The caller MUST hold the lock.
   [[nodiscard]] Present present() noexcept;
   [[nodiscard]] static Displaced begin_displacing(Place& place) noexcept;
-  /// Without the lock: the displaced client's core is told. False: it could not be, and the client stays.
+  /// Closes the displaced client on its core. The caller MUST NOT hold the lock. False: that core's queue is full, and the client stays.
   [[nodiscard]] bool displace(const Displaced& displaced) noexcept;
   void end_client(std::uint64_t id) noexcept;
   [[nodiscard]] unsigned count(bool proven) const noexcept;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Which machines `./neap run` runs here, and where one answers: `./neap ctl memcached` has to find it.
+"""The machines that `./neap run` runs on this host, and their addresses. `./neap ctl memcached` finds its target here.
 
-Each run describes itself in machine.json in its private directory, whose lock it holds as long as it lives (machine.py). So what is
-listed here runs, and what was killed is not listed.
+Each run describes itself in machine.json in its private directory. The run's process holds that directory's lock until it ends
+(machine.py). So a run that was killed is not listed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tools.foreign import is_whole, is_word, parse_json, read_bounded
 
 DESCRIPTION = "machine.json"
 CONTROL_PORT = 5002
-MAX_DESCRIPTION_BYTES = 65536
-MAX_PORT = 65535
-MAX_PID = (1 << 31) - 1
+DESCRIPTION_BYTES_MAX = 65536
+PORT_MAX = 65535
+PID_MAX = (1 << 31) - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """One run: the launcher's process, and where its guest's ports are reached, guest port -> port of 127.0.0.1."""
+    """One run: the launcher's process, and its forwards, guest port -> port of 127.0.0.1."""
 
     application: str
     pid: int
@@ -40,7 +40,7 @@ class Running:
 
 
 def describe(directory: Path, running: Running) -> None:
-    """Writes machine.json, whole or not at all."""
+    """Writes machine.json atomically."""
     fields = {
         "application": running.application,
         "pid": running.pid,
@@ -53,26 +53,26 @@ def describe(directory: Path, running: Running) -> None:
 
 
 def machines(base: Path, prefix: str) -> list[Running]:
-    """This user's runs that live, by process number."""
+    """This user's live runs, by process number."""
     found = []
     for directory in base.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a description that makes no sense is none
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # invalid descriptions are skipped
             if directory.is_symlink() or directory.stat().st_uid != os.getuid():
                 continue
             if (held := cache.try_lock(directory / "lock")) is not None:
-                os.close(held)  # its owner is dead
+                os.close(held)  # its owner has ended
                 continue
-            found.append(_parse(read_bounded(directory / DESCRIPTION, MAX_DESCRIPTION_BYTES)))
+            found.append(_parse(read_bounded(directory / DESCRIPTION, DESCRIPTION_BYTES_MAX)))
     return sorted(found, key=lambda running: running.pid)
 
 
 def _parse(data: bytes) -> Running:
-    """What describe() wrote. Raises ValueError, KeyError, TypeError or AttributeError for anything else."""
+    """Reads the text that describe() wrote. Raises ValueError, KeyError, TypeError or AttributeError for anything else."""
     fields = parse_json(data)
     ports = {int(guest): host for guest, host in fields["ports"].items()}
     running = Running(fields["application"], fields["pid"], ports, fields.get("control_port"))
     numbers = (*ports, *ports.values(), *(() if running.control_port is None else (running.control_port,)))
-    if not all(is_whole(number, MAX_PORT) for number in numbers) or not is_whole(running.pid, MAX_PID, 1):
+    if not all(is_whole(number, PORT_MAX) for number in numbers) or not is_whole(running.pid, PID_MAX, 1):
         raise ValueError("a port or process that cannot be")
     if not is_word(running.application, 256):
         raise ValueError("no name")
@@ -80,9 +80,9 @@ def _parse(data: bytes) -> Running:
 
 
 def find(target: str, pid: int | None = None) -> Running | None:
-    """The run that a user means by the name of an application that runs here; None if `target` names no application.
+    """The run of an application that the user names; None if `target` names no application.
 
-    Raises Failure if nothing of that name runs, or if several do and `pid` names none of them.
+    Raises Failure if no such application runs, or if several do and `pid` does not select one.
     """
     from tools import machine
 
@@ -107,7 +107,7 @@ def find(target: str, pid: int | None = None) -> Running | None:
 def find_control(target: str, pid: int | None = None) -> tuple[str, int]:
     """Host and port of the control server of an application that runs here, or of HOST[:PORT].
 
-    Raises Failure as find() does, and if it serves no control.
+    Raises Failure like find(), and if the run serves no control.
     """
     from tools import machine
 

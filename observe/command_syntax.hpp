@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
-// What a line asks for.
+// The syntax of commands.
 //
-// A command is described once, by its usage ("itr,VALUE[,CORE]"): that line is what `help` shows, what docs/control.md is checked against,
-// and what decides how many words are accepted and whether the last one is a core. So no command can forget to check, and what is shown is
-// what holds.
+// A command is described once, by its usage ("itr,VALUE[,CORE]"). `help` shows the usage, a test compares it with docs/control.md, and the
+// parser derives from it the number of words and whether the last one is a core. So the check and its description always agree.
 #pragma once
 
 #include <cstddef>
@@ -24,47 +23,48 @@ namespace neap::observe {
 class Client;
 class Server;
 
-/// One line, understood.
+/// A parsed line.
 struct Request {
   Server& server;
   Client& client;
-  std::string_view name;                    ///< as it was written, so perhaps an alias
+  std::string_view name;                    ///< as received, possibly an alias
   std::span<const std::string_view> words;  ///< after the name, without the core
-  std::optional<unsigned> core;             ///< none: all
+  std::optional<unsigned> core;             ///< none: all cores
 };
 
 struct Command {
   std::string_view usage;
   std::string_view help;  ///< one sentence
-  /// Gives the answer; empty: it has said all itself. A refusal begins with "error: ".
+  /// Returns the answer; empty if the command has sent everything itself. A refusal begins with "error: ".
   std::function<task<std::string>(const Request&)> run;
-  bool before_token = false;  ///< may be used before the token was sent
-  bool last = false;          ///< no further line is answered, even if this one is refused
+  bool before_token = false;  ///< allowed before the token was sent
+  bool last = false;          ///< no further line is answered, even after a refusal
 
   [[nodiscard]] std::string_view name() const noexcept { return usage.substr(0, usage.find_first_of(",[")); }
 };
 
-/// What a usage line demands.
+/// The words that a usage accepts.
 struct Shape {
-  std::size_t words_least = 0;
-  std::size_t words_most = 0;
-  bool core_last = false;  ///< a word number `words_most` is a core
+  std::size_t words_min = 0;
+  std::size_t words_max = 0;
+  bool core_last = false;  ///< word `words_max`, if present, is a core
 };
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 [[nodiscard]] Shape shape_of(std::string_view usage) noexcept;
 
-/// The words after the name, checked.
+/// The checked words that follow the name.
 struct Checked {
   std::span<const std::string_view> words;
   std::optional<unsigned> core;
 };
-/// `words`: all of the line. The error is a whole reason.
+/// Checks all words of a line. The error is a complete reason.
 [[nodiscard]] std::expected<Checked, std::string> check_words(std::string_view usage, std::span<const std::string_view> words,
                                                               unsigned cores);
-/// A core's number or `all`.
+/// Parses a core's number or `all`.
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
-/// Another name for a command. `value`: what its first word becomes; null: as it is; an empty result: it was no good, `accepts` says why.
+/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses it, and `accepts` is the
+/// reason.
 struct Alias {
   std::string_view name;
   std::string_view stands_for;
@@ -72,24 +72,24 @@ struct Alias {
   std::string_view accepts;
 };
 
-/// Those that every image has, in the order in which `help` shows them.
+/// The commands of every image, except the settings', in the order of `help`.
 [[nodiscard]] std::span<const Command> built_in_commands();
-/// The ancestor's names.
-[[nodiscard]] std::span<const Alias> aliases() noexcept;
+/// The names of the ancestor's commands.
+[[nodiscard]] std::vector<Alias> aliases();
 
-/// When a run ends by itself, as `start` takes it: nothing, a time with its unit, or a number of requests.
+/// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.
 struct RunBounds {
   std::uint64_t time_ns = 0;
   std::uint64_t requests = 0;
 };
 [[nodiscard]] std::expected<RunBounds, std::string> parse_run_bounds(std::span<const std::string_view> words);
 
-/// What `stream` takes. A core's position is where its lines go on.
-struct StreamWish {
+/// The arguments of `stream`. A core's lines are sent from its position on.
+struct StreamRequest {
   bool live = false;
   std::optional<std::uint32_t> run;
-  std::vector<std::uint64_t> positions;  ///< by core; 0 where none was said
+  std::vector<std::uint64_t> positions;  ///< by core; 0 by default
 };
-[[nodiscard]] std::expected<StreamWish, std::string> parse_stream_wish(std::span<const std::string_view> words, unsigned cores);
+[[nodiscard]] std::expected<StreamRequest, std::string> parse_stream_request(std::span<const std::string_view> words, unsigned cores);
 
 }  // namespace neap::observe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "kernel/start.hpp"
+#include "kernel/boot_sequence.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace neap {
 
-const char* const application_name = "start_test";
+const char* const application_name = "boot_sequence_test";
 const char* const neap_version = "7.8.9";
 const char* const neap_commit = "0123456789ab-dirty";
 const char* const neap_build = "host";
@@ -22,7 +22,7 @@ const char* const neap_build = "host";
 task<int> application(Arguments& arguments) {
   const std::string mode = arguments.text("mode", "good", "what to do");
   arguments.finish();
-  // Every core that was asked for runs its loop by now.
+  // Every selected core runs its loop by now.
   for (unsigned core = 0; core < core_count(); ++core) {
     if (co_await on_core(core, [] { return this_core(); }) != core) co_return 1;
   }
@@ -37,29 +37,30 @@ using machine::ExitStatus;
 
 auto exits_with(ExitStatus status) { return testing::ExitedWithCode(static_cast<int>(status)); }
 
-class StartDeathTest : public testing::Test {
+class BootSequenceDeathTest : public testing::Test {
  protected:
-  StartDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  BootSequenceDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
   static void run(std::string_view command_line) {
     host::set_command_line(command_line);
     run_kernel();
   }
 };
 
-TEST_F(StartDeathTest, RunsTheApplicationOnAllCoresAndEndsByItsResult) {
-  EXPECT_EXIT(run(""), exits_with(ExitStatus::success),
-              "cores: 1 package, 4 cores, 4 threads\ncores: package 0: 0 1 2 3\nneap: start_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) "
-              "on 4 cores\n");
+TEST_F(BootSequenceDeathTest, StartsAllCoresAndExitsWithTheApplicationsResult) {
+  EXPECT_EXIT(
+      run(""), exits_with(ExitStatus::success),
+      "cores: 1 package, 4 cores, 4 threads\ncores: package 0: 0 1 2 3\nneap: boot_sequence_test \\(7\\.8\\.9, 0123456789ab-dirty, host\\) "
+      "on 4 cores\n");
   EXPECT_EXIT(run("cores=1"), exits_with(ExitStatus::success), "; 3 parked\n(.*\n)*neap: .* on 1 core\n");
   EXPECT_EXIT(run("cores=0-1"), exits_with(ExitStatus::success), "on 2 cores\n");
   EXPECT_EXIT(run("cores=3 mode=bad"), exits_with(ExitStatus::failure), "on 3 cores\n");
 }
 
-TEST_F(StartDeathTest, AnApplicationThatThrowsIsAPanicThatSaysWhat) {
+TEST_F(BootSequenceDeathTest, ExceptionOfTheApplicationIsAPanicWithItsText) {
   EXPECT_EXIT(run("mode=throw"), exits_with(ExitStatus::panic), "std::domain_error: unwell");
 }
 
-TEST_F(StartDeathTest, ABadCommandLineStopsTheBootWithWhatIsAccepted) {
+TEST_F(BootSequenceDeathTest, BadCommandLineStopsTheBootWithTheListOfAcceptedKeys) {
   EXPECT_EXIT(run("core=2"), exits_with(ExitStatus::bad_command_line),
               "core= is not known\naccepted:\ncores=  .*default 4.*\nsmt=  .*\nconsole=  .*\npanic=  .*\nwatchdog=  .*\nmode=  what to do");
   EXPECT_EXIT(run("cores=0,9"), exits_with(ExitStatus::bad_command_line), "cores=0,9 names a core that is not there \\(0 to 3\\)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-#include "observe/clients.hpp"
+#include "observe/client_places.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -8,10 +8,11 @@
 
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
+#include "kernel/panic.hpp"
 
 namespace neap::observe {
 
-Clients::Present Clients::present() noexcept {
+ClientPlaces::Present ClientPlaces::present() noexcept {
   Present present;
   for (Place& place : places_) {
     if (place.client == nullptr || place.leaving) continue;
@@ -25,12 +26,14 @@ Clients::Present Clients::present() noexcept {
   return present;
 }
 
-Clients::Displaced Clients::begin_displacing(Place& place) noexcept {
+ClientPlaces::Displaced ClientPlaces::begin_displacing(Place& place) noexcept {
+  require(place.client != nullptr && !place.leaving, "a client is displaced once", place.id);
   place.leaving = true;
   return {.place = &place, .id = place.id, .core = place.client->core()};
 }
 
-std::expected<bool, Refusal> Clients::admit(Client& client) {
+std::expected<bool, Refusal> ClientPlaces::admit(Client& client) {
+  require(this_core() == client.core(), "a client is admitted on its own core", client.core());
   Displaced displaced;
   {
     const std::lock_guard lock(lock_);
@@ -39,6 +42,7 @@ std::expected<bool, Refusal> Clients::admit(Client& client) {
     Present others = present();
     const Victim victim = victim_for_newcomer(std::span(others.occupants).first(others.count), client.address());
     if (!victim) return std::unexpected(victim.error());
+    require(!*victim || **victim < others.count, "the displaced client is one of those present", others.count);
     if (*victim) displaced = begin_displacing(*others.places[**victim]);
     *free = {.client = &client, .id = ++last_id_};
   }
@@ -48,16 +52,17 @@ std::expected<bool, Refusal> Clients::admit(Client& client) {
   return std::unexpected(Refusal::full);
 }
 
-std::expected<bool, Refusal> Clients::prove(Client& client) {
+std::expected<bool, Refusal> ClientPlaces::prove(Client& client) {
   Displaced displaced;
   {
     const std::lock_guard lock(lock_);
     const auto own =
         std::find_if(places_.begin(), places_.end(), [&](const Place& place) { return place.client == &client && !place.leaving; });
-    if (own == places_.end()) return std::unexpected(Refusal::full);  // displaced a moment ago
+    if (own == places_.end()) return std::unexpected(Refusal::full);  // displaced just before
     Present others = present();
     const Victim victim = victim_for_proven(std::span(others.occupants).first(others.count), machine::now_ns());
     if (!victim) return std::unexpected(victim.error());
+    require(!*victim || **victim < others.count, "the displaced client is one of those present", others.count);
     if (*victim) displaced = begin_displacing(*others.places[**victim]);
     own->proven = true;
   }
@@ -70,8 +75,8 @@ std::expected<bool, Refusal> Clients::prove(Client& client) {
   return std::unexpected(Refusal::full);
 }
 
-bool Clients::displace(const Displaced& displaced) noexcept {
-  // At once where that is possible: a flood of newcomers in one event displaces more clients than there are places to remember.
+bool ClientPlaces::displace(const Displaced& displaced) noexcept {
+  // On this core it is done at once: a flood of newcomers in one event may displace more clients than there are places.
   if (displaced.core == this_core()) {
     end_client(displaced.id);
     return true;
@@ -85,7 +90,7 @@ bool Clients::displace(const Displaced& displaced) noexcept {
   return false;
 }
 
-void Clients::end_client(std::uint64_t id) noexcept {
+void ClientPlaces::end_client(std::uint64_t id) noexcept {
   Client* client = nullptr;
   {
     const std::lock_guard lock(lock_);
@@ -94,25 +99,27 @@ void Clients::end_client(std::uint64_t id) noexcept {
     }
   }
   if (client == nullptr) return;
-  // A client leaves on its own core alone, so it is still there.
+  // A client leaves only on its own core, which is this one, so it still exists.
+  require(client->core() == this_core(), "a client is ended on its own core", client->core());
   if (client->displace()) leave(*client);
 }
 
-void Clients::leave(Client& client) noexcept {
+void ClientPlaces::leave(Client& client) noexcept {
+  require(this_core() == client.core(), "a client leaves on its own core", client.core());
   const std::lock_guard lock(lock_);
   for (Place& place : places_) {
     if (place.client == &client) place = {};
   }
 }
 
-unsigned Clients::count(bool proven) const noexcept {
+unsigned ClientPlaces::count(bool proven) const noexcept {
   const std::lock_guard lock(lock_);
   return static_cast<unsigned>(std::count_if(places_.begin(), places_.end(), [&](const Place& place) {
     return place.client != nullptr && !place.leaving && place.proven == proven;
   }));
 }
 
-std::uint64_t Clients::held_bytes() const noexcept {
+std::uint64_t ClientPlaces::held_bytes() const noexcept {
   const std::lock_guard lock(lock_);
   std::uint64_t bytes = 0;
   for (const Place& place : places_) {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSL-1.0
+// Eviction: which items are evicted, and that memory stays within its limit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/memcached/store.hpp"
+#include "apps/memcached/test_server.hpp"
+
+namespace neap::memcached {
+namespace {
+
+using test::put;
+using test::value_of;
+
+StoreOptions one_shard(std::size_t memory_bytes) {
+  StoreOptions options = test::small_store();
+  options.shards = 1;
+  options.memory_bytes = memory_bytes;
+  return options;
+}
+
+TEST(Eviction, TakesTheOldestFirst) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 10));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+  for (int i = 10; i < 15; ++i) {
+    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(100 + i), value, 2).outcome, Outcome::stored);
+    EXPECT_EQ(store.counters().items, 10U);
+    EXPECT_EQ(store.counters().evictions, static_cast<unsigned>(i - 9));
+  }
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(100 + i), 2).has_value(), i >= 5) << i;
+  EXPECT_EQ(store.counters().evicted_unfetched, 5U);
+}
+
+TEST(Eviction, UsedItemsStay) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 50));
+  const std::string value(100, 'v');
+  Seconds now = 2;
+  put(store, Mode::set, "kept", value, now);
+  for (int i = 0; i < 5000; ++i) {
+    if (i % 10 == 0) {
+      ++now;
+      ASSERT_TRUE(value_of(store, "kept", now).has_value()) << "after " << i;
+    }
+    ASSERT_EQ(put(store, Mode::set, std::to_string(10000 + i).substr(1), value, now).outcome, Outcome::stored);
+  }
+  EXPECT_GT(store.counters().second_chances, 50U);
+}
+
+// Even if all items were used, the eviction hand must stop and evict one.
+TEST(Eviction, EndsIfAllItemsWereUsed) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 200));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 200; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
+  for (int i = 0; i < 200; ++i) (void)value_of(store, "k" + std::to_string(100 + i), 3);
+  ASSERT_EQ(put(store, Mode::set, "more", value, 3).outcome, Outcome::stored);
+  EXPECT_EQ(store.counters().items, 200U);
+  EXPECT_EQ(store.counters().evictions, 1U);
+}
+
+TEST(Eviction, ExpiredItemsGoFirstAndAreNoEvictions) {
+  const std::size_t each = Store::footprint(4, 100);
+  Store store(one_shard(each * 10));
+  const std::string value(100, 'v');
+  for (int i = 0; i < 5; ++i) put(store, Mode::set, "e" + std::to_string(100 + i), value, 2, 5);
+  for (int i = 0; i < 5; ++i) put(store, Mode::set, "k" + std::to_string(100 + i), value, 2);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(put(store, Mode::set, "n" + std::to_string(100 + i), value, 6).outcome, Outcome::stored);
+  EXPECT_EQ(store.counters().evictions, 0U);
+  EXPECT_EQ(store.counters().reclaimed, 5U);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(value_of(store, "k" + std::to_string(100 + i), 6).has_value());
+}
+
+// The shard whose candidate has been unused for longest evicts: old items are evicted before new ones, in any shard.
+TEST(Eviction, OrderHoldsAcrossShards) {
+  StoreOptions options = test::small_store();
+  options.shards = 64;
+  options.buckets = 64;
+  options.memory_bytes = Store::footprint(6, 100) * 1000;
+  Store store(options);
+  const std::string value(100, 'v');
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_EQ(put(store, Mode::set, "k" + std::to_string(10000 + i), value, 2 + static_cast<Seconds>(i)).outcome, Outcome::stored);
+  }
+  for (int i = 0; i < 2000; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
+}
+
+// Memory stays under the limit at every moment, except for the bounded excess of large items. Items have one byte to a megabyte, and are
+// stored, being received, or held by replies.
+TEST(Eviction, MemoryStaysUnderItsLimit) {
+  std::mt19937 random(7);
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 8 << 20;
+  Store store(options);
+  std::vector<ItemPointer> on_their_way, held;
+  Seconds now = 2;
+  int stored = 0, refused = 0;
+  for (int step = 0; step < 20'000; ++step) {
+    if (random() % 20 == 0) ++now;
+    const std::size_t bytes = random() % (std::size_t{1} << (random() % 21));
+    auto [item, outcome] = store.allocate(store.key("k" + std::to_string(random() % 5000)), 0, 0, bytes, now);
+    ASSERT_LE(store.used_bytes() + store.held_bytes(), options.memory_bytes + store.retired_bytes_max() / 4 * 3);
+    if (!item) {
+      ASSERT_EQ(outcome, Outcome::out_of_memory);
+      ++refused;
+      on_their_way.clear();
+      held.clear();
+      continue;
+    }
+    std::memset(item->value_data(), 'v', bytes);
+    if (random() % 50 == 0) {
+      on_their_way.push_back(std::move(item));
+      continue;
+    }
+    Item* const raw = item.get();
+    if (random() % 50 == 0) {
+      raw->hold();  // as a reply does
+      held.emplace_back(raw);
+    }
+    ASSERT_EQ(store.commit(Mode::set, std::move(item), 0, now).outcome, Outcome::stored);
+    ++stored;
+  }
+  EXPECT_GT(stored, 15'000);
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(store.counters().evictions, 1000U);
+  on_their_way.clear();
+  held.clear();
+  EXPECT_EQ(store.held_bytes(), 0U);
+  EXPECT_EQ(store.used_bytes(), store.counters().bytes);
+  std::uint64_t by_size = 0;
+  for (const auto& size : store.sizes()) by_size += size.bytes;
+  EXPECT_EQ(by_size, store.counters().bytes);
+}
+
+/// Retired items, until the end of the simulated event.
+std::vector<rcu::Node*> waiting;
+void reclaim_waiting() {
+  for (rcu::Node* const node : std::exchange(waiting, {})) node->reclaim(node);
+}
+
+// Commands of a client that replaces a large value again and again are delayed until the replaced values are free. Reads are not.
+TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
+  StoreOptions options = test::small_store();
+  options.memory_bytes = 8 << 20;
+  options.retire = [](rcu::Node& node) noexcept { waiting.push_back(&node); };
+  test::Server server(options);
+  const Store& store = server.store;
+  constexpr unsigned commands = 200;
+  {
+    test::Client client(server), other(server);
+    (void)other.talk("set other 0 0 1\r\nx\r\n");
+    (void)client.talk("set sum 0 0 100000\r\n0" + std::string(99'999, ' ') + "\r\n");
+    std::string request, answer;
+    for (unsigned i = 0; i < commands; ++i) request += i % 2 == 0 ? "incr sum 1\r\n" : "append sum 0 0 1\r\n \r\n";
+    std::string_view left = request;
+    unsigned waits = 0;
+    while (!left.empty()) {
+      left.remove_prefix(client.conversation.consume(left, client.reply));
+      answer += test::take_all(client.reply);
+      ASSERT_LE(store.retired_bytes(), store.retired_bytes_max() + Store::footprint(3, 100'000 + commands));
+      ASSERT_EQ(store.counters().evictions, 0U);
+      if (left.empty()) break;
+      ASSERT_TRUE(client.conversation.waits());
+      EXPECT_EQ(other.talk("get other\r\n"), "VALUE other 0 1\r\nx\r\nEND\r\n");
+      ++waits;
+      reclaim_waiting();
+    }
+    EXPECT_GT(waits, 10U);
+    EXPECT_EQ(std::count(answer.begin(), answer.end(), '\n'), commands);
+    reclaim_waiting();
+    EXPECT_EQ(client.talk("incr sum 0\r\n"), "100\r\n");
+    reclaim_waiting();
+  }
+}
+
+// Copies of large values take long. If a client causes many of them, other clients' events run in between.
+TEST(Conversation, CopiesOfLargeValuesAreSpreadOverEvents) {
+  test::Server server;
+  constexpr unsigned commands = 40;
+  constexpr std::size_t value_bytes = 50'000, event_bytes_max = 128 << 10;
+  test::Client client(server);
+  for (const std::string command : {"incr sum 1\r\n", "append sum 0 0 1\r\n \r\n"}) {
+    (void)client.talk("set sum 0 0 50000\r\n0" + std::string(value_bytes - 1, ' ') + "\r\n");
+    unsigned events = 1, answers = 0;
+    for (unsigned sent = 0; sent < commands; ++sent) {
+      for (std::string_view left = command; !left.empty();) {  // each command is a piece of its own
+        left.remove_prefix(client.conversation.consume(left, client.reply));
+        answers += !test::take_all(client.reply).empty();
+        events += client.conversation.waits();
+      }
+    }
+    EXPECT_EQ(answers, commands) << command;
+    EXPECT_GE(events, commands * value_bytes / (event_bytes_max + value_bytes)) << command;
+    EXPECT_LE(events, commands / 2) << command;
+  }
+}
+
+}  // namespace
+}  // namespace neap::memcached

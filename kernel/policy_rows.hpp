@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSL-1.0
+// The table of settings: one row for each setting.
+//
+// The command line, control, reports, the log's header and the documents all need a setting's name, range, help and default. All of them
+// read this table, so a new setting needs only one row. The rows of cores and of the network are the kernel's (policy_settings.cpp). The
+// rows of a network card belong to its driver, which hands them out (`policy::Device::settings`).
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/error.hpp"
+
+namespace neap {
+struct PowerAbilities;
+}
+
+namespace neap::policy {
+
+/// A setting, by the number that change records in the log carry. A number MUST NOT be given to another setting later. A network card's
+/// settings have numbers that are not named here.
+enum class Setting : std::uint8_t {
+  idle = 0,
+  itr = 1,
+  pstate = 2,
+  power_limit = 3,
+  turbo = 4,
+  poll_budget = 5,
+  epp = 17,
+  segmentation = 21,
+};
+
+/// How a value is written, and what its number means.
+enum class Kind : std::uint8_t {
+  on_off,  ///< 0 off, 1 on
+  number,  ///< `value_min` to `value_max`
+  choice,  ///< a position in `choices`
+  time,    ///< microseconds, `value_min` to `value_max`
+  custom,  ///< as `parse` and `print` define it
+};
+
+/// What one value applies to.
+enum class Scope : std::uint8_t {
+  core,
+  named_core,  ///< a core; the caller MUST name one, so there is no word for it on the command line
+  package,
+  card,  ///< all queues of the network card; the caller MUST NOT name a core
+};
+
+using Value = std::uint64_t;
+
+struct Refusal {
+  ErrorCode code;
+  std::string why;  ///< one line, with the accepted values
+};
+
+/// Another name that control accepts for a setting.
+struct OtherName {
+  std::string_view name;
+  /// Converts the value's text; null: it stays the same. An empty result is a refusal, for which `accepts` is the reason.
+  std::string (*convert)(std::string_view text) = nullptr;
+  std::string_view accepts{};
+};
+
+struct Row {
+  Setting setting{};
+  std::string_view name;
+  std::string_view value_name = "N";  ///< of the value, in the usage line of control
+  Kind kind = Kind::number;
+  Scope scope = Scope::core;
+  std::uint32_t value_min = 0;
+  std::uint32_t value_max = 0;
+  std::string_view unit{};                      ///< of `number` and `time`
+  bool off = false;                             ///< `number`: "off" is accepted too, and means 0
+  std::span<const std::string_view> choices{};  ///< by value
+  std::string_view accepts{};                   ///< the accepted values in words; empty: as the members above say
+  Value initial = 0;
+  std::string_view initial_text{};  ///< the default in words, where it is not a number of this table
+  bool preset = false;              ///< sets several settings: it has no value of its own, and at boot it is applied before them
+  std::string_view help;            ///< one sentence
+  std::span<const OtherName> other_names{};
+  /// The field of a log's Settings entry that holds the value.
+  std::string_view log_field = "card_value";
+  std::string_view log_value{};    ///< the value's "kind:unit:choices" in a log's header; empty: as `kind` says
+  std::string_view report_name{};  ///< in reports; empty: `name`
+  // Null: as `kind` says. Reports show plain numbers, without a unit.
+  std::expected<Value, Refusal> (*parse)(const Row& row, std::string_view text, const PowerAbilities& abilities) = nullptr;
+  std::string (*print)(Value value) = nullptr;
+  std::string (*report)(Value value) = nullptr;
+};
+
+/// The rows of cores and of the network.
+[[nodiscard]] std::span<const Row> kernel_rows() noexcept;
+/// The kernel's rows, then those of the device in use.
+[[nodiscard]] std::vector<const Row*> rows();
+/// Null: neither the kernel nor the device in use has it.
+[[nodiscard]] const Row* find_row(Setting setting) noexcept;
+[[nodiscard]] const Row* find_row(std::string_view name) noexcept;
+
+/// The value that `text` means. Checks all that concerns neither a core nor a card.
+[[nodiscard]] std::expected<Value, Refusal> parse(const Row& row, std::string_view text, const PowerAbilities& abilities);
+/// As an answer shows it: "itr=8us".
+[[nodiscard]] std::string print(const Row& row, Value value);
+/// As a report shows it: "8".
+[[nodiscard]] std::string report(const Row& row, Value value);
+/// "64 to 4096", "on off".
+[[nodiscard]] std::string accepted_values(const Row& row);
+/// "8us", "deepest".
+[[nodiscard]] std::string default_value(const Row& row);
+/// The command of control that sets it: "itr,TIME[,CORE]".
+[[nodiscard]] std::string usage(const Row& row);
+/// The help sentence and the accepted values.
+[[nodiscard]] std::string help(const Row& row);
+/// As a log's header describes it (docs/log-format.md): "name:field:kind:unit:choices", without empty members at the end and without the
+/// field `card_value`.
+[[nodiscard]] std::string log_description(const Row& row);
+
+/// "poll_budget: why".
+[[nodiscard]] std::unexpected<Refusal> refuse(ErrorCode code, const Row& row, std::string_view why);
+/// "poll_budget: "text" is not accepted; accepted here: accepted".
+[[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
+
+/// Parses decimal digits, which a point and more digits may follow, at most as many as `scale` (a power of ten) has zeros. Returns the
+/// number times `scale`.
+[[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale = 1);
+
+}  // namespace neap::policy

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSL-1.0
+"""The images that the tests in this folder boot, and their soft card. NEAP_TARGET_IMAGES and NEAP_SOFT_CARD can name others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tools import machine
+
+BUILD = Path(os.environ.get("NEAP_TARGET_IMAGES", machine.REPOSITORY / "build/image-debug"))
+APPLICATIONS = ("counters", "hello")
+SOFT_CARD = Path(os.environ.get("NEAP_SOFT_CARD", machine.SOFT_CARD))
+
+
+def image_path(name: str) -> Path:
+    """The image of a test, by its path in this folder, or of an application of APPLICATIONS."""
+    folder = f"apps/{name}" if name in APPLICATIONS else "tests/target"
+    return BUILD / folder / f"{name}.elf"
