@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 TEXT_CHARACTERS_MAX = 2000
+PIECE_BYTES = 1 << 20
 U64_DIGITS = 20
 U64_MAX = (1 << 64) - 1
 _DECIMAL = re.compile(r"[0-9]{1,20}")
@@ -82,8 +83,12 @@ def is_word(value: object, maximum: int) -> bool:
 
 def read_bounded(path: Path, maximum: int) -> bytes:
     """A file's bytes. Raises OSError, and ValueError for a file of more than `maximum` bytes."""
+    # In pieces: one read would allocate `maximum` bytes for a file of any size.
+    pieces, length = [], 0
     with open(path, "rb") as data:
-        found = data.read(maximum + 1)
-    if len(found) > maximum:
-        raise ValueError(f"more than {maximum} bytes")
-    return found
+        while piece := data.read(PIECE_BYTES):
+            length += len(piece)
+            if length > maximum:
+                raise ValueError(f"more than {maximum} bytes")
+            pieces.append(piece)
+    return b"".join(pieces)

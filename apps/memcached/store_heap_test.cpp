@@ -71,10 +71,19 @@ class Players {
       machine_.on(core, [this, core] { one_event(core); });
     }
     ASSERT_TRUE(HostMachine::wait_until([&] { return finished_.load() == cores_; }, std::chrono::seconds(150)));
-    ASSERT_TRUE(HostMachine::wait_until([&] {
+    drain();
+  }
+  /// Waits until the cores have freed everything that was replaced and have left the event that freed it. Only then may the store be
+  /// destroyed.
+  void drain() {
+    const auto pass_events = [&] {
       for (unsigned core = 0; core < cores_; ++core) machine_.on(core, [] {});
+    };
+    ASSERT_TRUE(HostMachine::wait_until([&] {
+      pass_events();
       return store_.retired_bytes() == 0;
     }));
+    pass_events();
   }
   HostMachine& machine() { return machine_; }
   [[nodiscard]] std::size_t retired_max() const { return retired_max_; }
@@ -125,6 +134,7 @@ class StoreOnHeap : public testing::TestWithParam<unsigned> {
 
   /// Only the store's items are allocated on this heap; everything else, the table included, is on the host's own heap.
   void expect_accounts_match(Players& players) {
+    players.drain();
     std::size_t spares = 0;
     for (const std::size_t bytes : store_->spare_bytes()) spares += GetParam() * Store::footprint(0, bytes - sizeof(Item) - 2);
     EXPECT_TRUE(HostMachine::wait_until([&] {

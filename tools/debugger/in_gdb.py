@@ -160,13 +160,14 @@ def cores() -> list[Core]:
     return sorted(found, key=lambda core: core.number)
 
 
-def walk(first: gdb.Value, next_name: str = "next") -> Iterator[gdb.Value]:
-    """The nodes of a list that ends in null."""
+def walk(first: gdb.Value) -> Iterator[gdb.Value]:
+    """The nodes of a queue of events, which ends in `queue_end` (kernel/intrusive_queue.hpp)."""
+    end = int(gdb.parse_and_eval("&neap::queue_end<neap::RemoteNode>"))
     for _ in range(WALKED_MAX):
-        if not int(first):
+        if int(first) in (0, end):
             return
         yield first
-        first = first[next_name]
+        first = first["next"]
 
 
 def event_name(node: gdb.Value) -> str:
@@ -189,7 +190,7 @@ def remote_events(core: gdb.Value) -> Iterator[str]:
     position = int(queue["tail_"])
     for _ in range(capacity):
         slot = slots[position % capacity]
-        if int(atom(slot["turn"])) != position + 1:
+        if int(atom(slot["sequence"])) != position + 1:
             return
         yield callback_name(slot["value"])
         position += 1
@@ -198,8 +199,8 @@ def remote_events(core: gdb.Value) -> Iterator[str]:
 def queues(core: Core) -> list[tuple[str, list[str]]]:
     """The queued events of a core, by queue."""
     loop, shared = core.own("neap::event_loop"), core.shared
-    named = [("local", [event_name(node) for node in walk(loop["first_"])])]
-    named.append(("handed over", [event_name(node) for node in walk(loop["received_"])]))
+    named = [("local", [event_name(node) for node in walk(loop["local_"]["first_"])])]
+    named.append(("handed over", [event_name(node) for node in walk(loop["received_"]["first_"])]))
     if shared is not None:
         # Other cores insert at the front, so the list is newest first. It is reversed here.
         named.append(("on the way", [event_name(node) for node in walk(atom(shared["handed_over"]["head_"]))][::-1]))
