@@ -10,8 +10,6 @@ To keep both links fast, all of our code is first joined into one relocatable fi
 writes app.elf for boot loaders, and app.debug.elf for debuggers. kernel/x86/symbols.hpp describes the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import os

@@ -7,8 +7,6 @@ The name is twelve digits of the commit, plus `-dirty` if a tracked file differs
 is `unknown` in a tree that is no git checkout.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

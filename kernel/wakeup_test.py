@@ -2,8 +2,6 @@
 """The model of the wake-up (wakeup.pml): SPIN tries every order of its steps. No event is missed during sleep, and a broken rule is
 detected."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@ machine that boots one of our images also tests our driver. The drivers of Linux
 purpose sets `machine.breaks_a_rule = True`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

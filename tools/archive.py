@@ -6,8 +6,6 @@ installed packages. It unpacks downloads into the cache and installs nothing. ap
 keyring. Sources that are pinned (toolchain/sources.toml) are also checked by SHA-256.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

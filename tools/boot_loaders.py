@@ -5,8 +5,6 @@ Each is one file that contains all modules. So a boot over the network needs one
 does not contain the thing to boot: GRUB reads grub/grub.cfg beside it at each start.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

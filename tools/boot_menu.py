@@ -5,8 +5,6 @@ A boot loader cannot read TOML, so the choice is written out for it. A machine's
 number. Boot loaders read them at each boot, so replacing a machine's file changes its next boot.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ A boot tree must be the same on every machine, and a machine's own GRUB may be o
 packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, like QEMU.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -5,8 +5,6 @@ A laboratory's network usually has a DHCP server already; a second one that assi
 the other server assigns addresses, and dnsmasq adds only the location of the boot file.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import fcntl

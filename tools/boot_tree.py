@@ -5,8 +5,6 @@ Machines may boot from it at any moment, also while it is rebuilt. So a tree is 
 machine sees the old tree or the new one. A failure leaves the old one unchanged.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Boot trees: they are complete or absent, each machine gets its content, and only committed sources are shipped."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -5,8 +5,6 @@ All output is in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`
 are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -8,8 +8,6 @@ over, or resumes if it keeps partial steps. Each entry has a lock, so a second m
 Locks are flock on a file beside the entry. The kernel releases them when the holder ends, so no stale lock remains.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

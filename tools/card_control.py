@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Requests to the running soft card over its `--control` socket: counters, faults, its clock."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -5,8 +5,6 @@ They use libFuzzer (sim/soft82599/fuzz). Their corpus is kept in build/ from run
 build/fuzz/NAME/ and named in the error.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

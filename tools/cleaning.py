@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap clean`: removes everything that can be made again, except things in use."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The command line of `./neap`: its commands, and the format of errors."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno

@@ -6,8 +6,6 @@ clones share entries. cmake/neap_options.cmake makes the compiler produce the sa
 CCACHE_DISABLE=1 switches ccache off. A user's own launchers or ccache settings (CMAKE_CXX_COMPILER_LAUNCHER, CCACHE_DIR) have priority.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Fixtures for the tests of the launcher: a QEMU, a guest of forty instructions, a cache of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap ctl APP|HOST[:PORT] 'line' ...`: sends lines to a machine's control server and prints its answers in order, one per line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

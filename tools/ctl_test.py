@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`ctl`, `top`, and the search for the machine that the user means."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -6,8 +6,6 @@ packages without root rights and checks them against its own lists. They are unp
 machine's lists, so a test is repeatable.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

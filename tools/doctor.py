@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap doctor`: reports the tools that this machine has and those that it lacks. Changes nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -5,8 +5,6 @@ Each problem with the machine, the network or the command line ends as one `Fail
 line with a remedy. A traceback means a mistake of our own.
 """
 
-from __future__ import annotations
-
 from tools.foreign import shown
 
 # The launcher's exit statuses. `./neap run` passes on a guest's own code (16 and up, see machine.py).

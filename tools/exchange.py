@@ -7,8 +7,6 @@ So an import can refuse an archive of another checkout or a damaged one before a
 An archive may be hostile. So nothing is written through a link that comes from the archive, and at most UNPACKED_BYTES_MAX are written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A small Debian archive in a directory, signed with its own key. Tests of the private apt read it over `file:` URIs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ QEMU's `-kernel` skips all steps that a real machine takes before it starts its 
 CD, a disk, and a second network card. That card's firmware asks for a boot file, like a rack machine's on-board card.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

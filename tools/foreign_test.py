@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Foreign text is limited in size, and printed without effect on the terminal."""
 
-from __future__ import annotations
-
 import io
 import socket
 import tarfile

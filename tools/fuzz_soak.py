@@ -6,8 +6,6 @@ SECONDS and SEED. It prints each thousandth case (`NAME: from ... of seed ...`),
 Any status except 0 is a finding. `./neap soak card` runs the soft card's fuzzers.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap soak fuzz` finds fuzzers by their names, gives each its time, and prints seed and case of a finding."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

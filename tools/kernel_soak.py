@@ -4,8 +4,6 @@
 As many machines run side by side as the host has cores. So the host preempts each machine now and then, which exposes races.
 """
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Failures while a fresh clone is built: a full disk, a port in use, a kill. tests/system runs the built images."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -7,8 +7,6 @@ window and stopped after it. Finally the program replaces this process (exec), s
 `./neap run APP --load`, the program is a child of the launcher instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap load` builds the load generator's words, and `./neap run --load` refuses invalid ones."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ Each run describes itself in machine.json in its private directory. The run's pr
 (machine.py). So a run that was killed is not listed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -7,8 +7,6 @@ one of Debian's suites, and no foreign keyring signs it. Everything that the mir
 an error, not in wrong software.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

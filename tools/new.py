@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap new NAME`: makes a folder with a new application, from tools/template/."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

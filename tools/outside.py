@@ -6,8 +6,6 @@ this checkout or against the Neap that the environment's NEAP_PREFIX names. CMak
 neap-applications.txt (cmake/neap_image.cmake).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -5,8 +5,6 @@ Each need is checked as a program on PATH or as a package's files, so tools from
 installed; otherwise the user gets the command to run. Nothing is ever removed to make room.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -7,8 +7,6 @@ it in its environment and curl on its standard input, so it appears in no list o
 A BMC is a computer that may be hostile. So its answers are limited in size, and only valid paths go into a URL.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

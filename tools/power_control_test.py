@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`neap power`, with a fake ipmitool and a fake curl on PATH that record their arguments."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

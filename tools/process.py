@@ -11,8 +11,6 @@ PR_SET_PDEATHSIG). There are two difficulties:
 Every child is a session of its own. So Ctrl-C in the terminal reaches only the launcher, which then ends its children in order.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import ctypes

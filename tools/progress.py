@@ -5,8 +5,6 @@ Every long step prints a line when it starts and one when it is done, so that a 
 the share done and an estimate of the time left. In a pipe, the estimate is printed once a minute instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -5,8 +5,6 @@ A measurement is worthless if the measured program is not known. So images must 
 others, and the tree then says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -5,8 +5,6 @@ The launcher itself needs only the standard library. The log's decoder and plots
 (tools/log/requirements.txt). Tests run in one that also has their packages (tools/requirements.txt).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

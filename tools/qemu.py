@@ -6,8 +6,6 @@ signed one of Debian's backports is unpacked into the cache, with the libraries 
 linker. So neither root nor a container is needed, and the system is not changed.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

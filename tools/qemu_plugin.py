@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Our plugins for QEMU's emulated CPU, compiled once for the QEMU that runs machines."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -6,8 +6,6 @@ A pin names a version and its SHA-256. If a point release of Debian has replaced
 cache. They are this user's pin until toolchain/sources.toml changes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The automatic style checks: formatters, lint, licence lines, line length, and that each header compiles alone."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import os

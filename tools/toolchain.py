@@ -6,8 +6,6 @@ with the step that was running. That step starts in a fresh directory, because f
 once, the second waits for the first.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -5,8 +5,6 @@ The machine's numbers are cumulative. The table shows differences over the machi
 them. Each request costs the machine a frame in, a frame out and the wake-up of the core that answers. The first line of the table says so.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

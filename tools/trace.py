@@ -6,8 +6,6 @@ machine's end, the ring becomes trace-CORE.txt here. It has a line for each entr
 count. Consecutive equal entries share a line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import tempfile

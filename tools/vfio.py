@@ -7,8 +7,6 @@ failed check names a remedy. Checks change nothing. `bind` and `unbind` are the 
 Documentation/ABI/testing/sysfs-bus-pci, `driver_override`). If one of them fails midway, it restores the earlier state.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

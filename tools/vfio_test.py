@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The checks before a card is passed through, and bind and unbind, on a fake Linux in a folder of files."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

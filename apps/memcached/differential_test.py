@@ -5,8 +5,6 @@ The test starts stock memcached on a free loopback port. Deliberate differences 
 lines without an end, meta commands, the version's text, statistics.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

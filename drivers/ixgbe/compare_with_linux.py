@@ -9,8 +9,6 @@ header.
     compare_with_linux.py [--header ixgbe_type.h]
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

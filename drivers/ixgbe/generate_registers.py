@@ -9,8 +9,6 @@ If it refuses the table, nothing is written.
     generate_registers.py --rust OUT.rs
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -5,8 +5,6 @@ Drivers, cards and comparisons are built from the table, so contradictions are r
 fields, duplicate or unusable names. The message names the row.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass, field

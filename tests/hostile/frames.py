@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from dataclasses import dataclass

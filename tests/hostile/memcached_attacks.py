@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Attacks by a client of memcached: requests that cost the server more than the client."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import time

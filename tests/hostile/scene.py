@@ -6,8 +6,6 @@ after the attack. Meanwhile a thread, the newcomer, repeatedly opens one new con
 token. Memory use is read through control before and after the attack.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Steps for tests of Linux's driver in the guest: bring it up, read its counters, check for complaints."""
 
-from __future__ import annotations
-
 import os
 import re
 

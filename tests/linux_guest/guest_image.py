@@ -6,8 +6,6 @@ Debian's. The kernel can also be that of Debian 13. One program is ours: the tra
 result is kept in the user's cache, under a hash of the packages' versions and of this folder's own files.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

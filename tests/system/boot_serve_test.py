@@ -5,8 +5,6 @@ There are two network namespaces. One has a laboratory's DHCP server, which give
 our server, and the machines' taps. All of it ends with the test's processes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -5,8 +5,6 @@ QEMU's `-kernel` is one of ten ways. In a tree, each machine has a file with its
 `stats settings` shows whether the right file was used. The last test prints the observations as a table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import tempfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Real clients: pymemcache with fifty connections at once, and libmemcached's own capability tests."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

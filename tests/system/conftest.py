@@ -5,8 +5,6 @@
 themselves. All traffic stays on loopback and inside QEMU's user network. Each module boots its machine once for all its tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -5,8 +5,6 @@ observe/control_test.cpp tests each command on the host. These tests cover the i
 a third-party program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

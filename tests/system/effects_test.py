@@ -5,8 +5,6 @@ The card's clock runs a hundred times slower than real time, like an emulated CP
 Assertions about time use the card's own trace. Times that the guest measured are only printed.
 """
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A full memory: the least recently used item is evicted, used items stay, and a request that does not fit is refused with an error."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

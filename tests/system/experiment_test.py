@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The ten commands of docs/experiments.md, taken from the page, with a shorter load: from the start to plots in a browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

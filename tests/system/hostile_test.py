@@ -5,8 +5,6 @@ One test for each row of the first part of docs/threat-model.md. `./neap bench h
 bystander.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The memcached image as a whole machine: its boot, its words, its cores, and its use of the card."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import resource

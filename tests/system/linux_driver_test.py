@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Linux's own ixgbe driver on the soft card, as an independent judge of the card."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import random

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Each query and each setting that Linux's driver offers through ethtool, and the driver's own test of the card."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

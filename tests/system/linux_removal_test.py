@@ -4,8 +4,6 @@
 A new server in the same place finds the files of the killed one (its sockets), and serves the next guest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

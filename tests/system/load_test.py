@@ -6,8 +6,6 @@ No speed is promised here. The tests check that the generator keeps its rate: it
 for each of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -2,8 +2,6 @@
 """memcached answers on every common kind of machine: chipsets, CPU models, nodes, much memory. The machine's reports about itself are
 right."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

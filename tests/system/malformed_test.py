@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Input that no client should send. Each gets the protocol's own error, does not affect other clients, and never crashes the machine."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

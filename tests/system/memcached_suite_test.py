@@ -5,8 +5,6 @@ The list below has the tests that need only the classic protocols. The others ne
 statistics, extstore, TLS, the proxy). Or they start memcached with options, set its clock, or check the limits of its single process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

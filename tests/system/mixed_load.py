@@ -5,8 +5,6 @@ Each client has its own keys, and makes each value from a seed that no other cli
 value, and a byte of another connection all show as a difference.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -4,8 +4,6 @@
 The emulator's MWAIT returns at once. With `mwait=assumed` the kernel repeats it until the line was written or an interrupt was taken.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter

@@ -6,8 +6,6 @@ Control configures how Neap serves, and fetches its results.
 Sizes, repeats and results are compared line by line: both sides must print the same points. Speeds are printed, never asserted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

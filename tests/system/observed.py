@@ -4,8 +4,6 @@
 The log is parsed here with a few lines of struct, independently of tools/log, so that two readers of the format can disagree.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Applications in their own folders, at paths with spaces: built against an installed Neap, and against this checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

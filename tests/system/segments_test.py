@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """TCP has no message boundaries: a request may be split at any byte, and any number of them may arrive at once."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

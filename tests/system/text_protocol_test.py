@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The classic text protocol, byte by byte: the answers that memcached's doc/protocol.txt specifies for each command."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Frames of a VLAN, judged by this machine's kernel: the tags on the wire, and IP and TCP traffic with the image over it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

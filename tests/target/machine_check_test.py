@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Machine checks that QEMU's monitor injects (hardware_errors_are_named.cpp)."""
 
-from __future__ import annotations
-
 from tests.target.images import image_path
 from tools.machine import PANIC, Machine
 

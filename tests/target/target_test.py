@@ -5,8 +5,6 @@ An image ends with SUCCESS by itself, or in a panic whose text is checked here. 
 it by hand, NEAP_TARGET_IMAGES names the build directory (default: build/image-debug).
 """
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

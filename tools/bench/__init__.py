@@ -5,8 +5,6 @@ Instruction counts are the same everywhere. Times are this machine's, under emul
 run, and they have no targets.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

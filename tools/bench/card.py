@@ -5,8 +5,6 @@ Each is measured twice: with one queue and no timer, and with all 128 queues ena
 grow with the number of queues and timers.
 """
 
-from __future__ import annotations
-
 import json
 
 from tools import build, packages

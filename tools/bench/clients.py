@@ -8,8 +8,6 @@ one. The rounds alternate between the generators, so a slow minute affects all o
 available is listed with the reason.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

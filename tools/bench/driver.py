@@ -5,8 +5,6 @@ Each event of the driver handles exactly 1, 8 or 32 frames, and its instructions
 log, and with a log in which each event writes a record.
 """
 
-from __future__ import annotations
-
 from tools.bench import instructions
 from tools.bench.instructions import Counts
 from tools.bench.rows import Row

@@ -6,8 +6,6 @@ and runs the attacker as well, so use an otherwise idle host. The bench also cou
 that were not served, and bytes that the heap kept.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ Times on an emulated machine do not predict times on real hardware; instruction 
 (bench/instruction_counter.c) counts them in release images: between two marks of an image from bench/, or over a whole run.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import socket

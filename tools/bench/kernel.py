@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench kernel`: the cost of the kernel's steps in guest instructions (bench/kernel.cpp, a release image, two cores)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tools.bench import kernel_memory, kernel_peers

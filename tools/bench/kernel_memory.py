@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The memory part of `./neap bench kernel`: instructions for malloc and free in a release image."""
 
-from __future__ import annotations
-
 from tools.bench import instructions
 from tools.bench.rows import Row
 

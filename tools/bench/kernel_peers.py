@@ -5,8 +5,6 @@ Debian's kernel runs one program as its first process, on a machine of two CPUs 
 are off, as in Neap. The figure is the median of 10,000 runs, because Linux's own interrupts fall into some of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import tempfile

@@ -8,8 +8,6 @@ known length and are compared as a whole. The process starts at once. For each i
 the end of its input.
 """
 
-from __future__ import annotations
-
 import selectors
 import socket
 import sys

@@ -7,8 +7,6 @@ delays answers and freezes, and records its real delays. The error of the measur
 machine.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ Only the transmitter measures. NPtcp prints nothing as a receiver; Neap prints i
 figures from two clocks. They must be about equal; docs/netpipe.md explains the difference.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

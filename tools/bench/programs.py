@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Programs for benchmarks of the load generator: a stock memcached, and runs with measured CPU time."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The result of every benchmark: rows with a name, a value, its unit and its target."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@
 A machine writes it, so it may hold any value. Members that this version does not know are left out, because later machines may add some.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

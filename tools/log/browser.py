@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Chromium renders report pages for tests: a test checks the elements that were drawn."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

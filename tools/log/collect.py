@@ -6,8 +6,6 @@ in a block) the collector connects again and asks for the next position of each 
 does the same. Entries that arrive twice are recognised by their position and dropped.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

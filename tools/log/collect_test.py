@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A collection brings each entry once, also after breaks; missing entries are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The commands of `./neap log` that need packages: csv, parquet, summary, report. They run in pythons.log_environment()."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

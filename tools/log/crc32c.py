@@ -6,8 +6,6 @@ So all 64-byte entries of a block are processed in parallel, the n-th byte of ea
 `bytes.translate` is the table look-up, the XOR of long integers adds. One short step an entry remains.
 """
 
-from __future__ import annotations
-
 POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41 with its bits reversed
 LANE_BYTES = 64
 

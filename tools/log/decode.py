@@ -5,8 +5,6 @@ record. `counters` has, for each counter and in the same order, a value and whet
 (tools/log/schema.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """A file with any content is decoded or refused with one line. The decoded values are those of the kernel's structs."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

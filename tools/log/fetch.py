@@ -4,8 +4,6 @@
 That is enough after a run. If a connection breaks, that core's log is discarded; `./neap log collect` can resume instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Compares docs/log-format.md with the rows of kernel/log_record.hpp, the kernel's test vector and the decoded values of tools/log/."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -8,8 +8,6 @@ only inside its folder, and leave only files there that the next command recogni
 Each case is made from the seed and its number alone. A finding reports the number; FIRST is the number of the first case.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gc

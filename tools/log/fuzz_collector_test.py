@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The readers of foreign bytes pass the fuzzer's cases, and the fuzzer finds errors that such readers had before."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

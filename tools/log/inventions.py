@@ -4,8 +4,6 @@
 Each input begins with correct data and changes a few places, with checksums that fit, so that readers get past their first checks.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

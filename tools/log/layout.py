@@ -5,8 +5,6 @@ A file is a header of 4096 bytes and entries of 64 bytes. The stream carries the
 checksums. Everything is little-endian. tools/log/schema.py has the types of the entries.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

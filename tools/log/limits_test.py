@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Bounds on a machine's effect on a collection: bytes, parts, positions, and the cores that it has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -5,8 +5,6 @@ testdata/log_before_settings.tar.xz is a run of memcached on two emulated cores,
 `log/` is the result of `./neap log collect`, `expected/` the output of that commit's tools for it.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

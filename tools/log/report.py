@@ -8,8 +8,6 @@ POINTS_MAX records the page itself holds the minimum and maximum of each group.
 A content security policy in the page's head forbids all connections, also those of Plotly or of text from a log.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json

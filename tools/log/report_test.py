@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The page of plots in a browser: every plot is drawn, and the page makes no connection."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -8,8 +8,6 @@ The text may be hostile: names, counts and sizes are bounded here. This module n
 runs without numpy.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

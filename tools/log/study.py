@@ -7,8 +7,6 @@ it also means "not on this CPU". Counters are cumulative. c1 to c7 count how oft
 has them if it has the other counters. `joules` are counts of 15.26 uJ (2^-16 J), whatever the CPU's own unit, and do not wrap.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

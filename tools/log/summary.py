@@ -4,8 +4,6 @@
 An unknown figure is None: "not on this CPU" in the text, null in JSON. It is never 0.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tools.foreign import shown

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The figures equal those computed by hand: wraps, packages, missing values. Tables and study files have the same figures."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

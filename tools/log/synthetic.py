@@ -4,8 +4,6 @@
 `Truth` holds the figures that a reader must compute from them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

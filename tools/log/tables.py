@@ -6,8 +6,6 @@ No cell can be a formula for a spreadsheet: a cell holds a number, or a name of 
 A counter that was not sampled in a record, or that the CPU lacks, is an empty cell (CSV) or null (Parquet).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

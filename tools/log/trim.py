@@ -5,8 +5,6 @@ A run is between its anchors: the `start` record opens the first interval and th
 start record are from before the run. All cores of a package read the same energy counter, so their readings form one series.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

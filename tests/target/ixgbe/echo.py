@@ -4,8 +4,6 @@
 On the socket, 4 bytes of length precede each frame.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import select

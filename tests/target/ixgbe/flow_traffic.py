@@ -4,8 +4,6 @@
 Within a flow no frame may overtake another. So an answer shows which earlier frames of its flow were lost.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import deque

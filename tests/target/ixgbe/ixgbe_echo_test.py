@@ -4,8 +4,6 @@
 The card's own counters of register accesses show which registers the driver uses while traffic flows.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import struct

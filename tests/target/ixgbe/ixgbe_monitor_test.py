@@ -6,8 +6,6 @@ watched line has changed or an interrupt was taken, and checks nothing else. So 
 means, sleeps for ever here too. A frame, a timer or an answer is then missing.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.target.ixgbe.echo import (

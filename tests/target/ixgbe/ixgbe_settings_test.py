@@ -5,8 +5,6 @@ Frames of many flows are in flight all the time. Within a flow no frame may over
 lost. Exactly as many must be lost as the driver reports for a change.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import struct

@@ -4,8 +4,6 @@
 NEAP_SOAK_SECONDS sets the time, NEAP_SOAK_SEED the choice of settings, faults and frames. The verdict is one line in NEAP_SOAK_VERDICT.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

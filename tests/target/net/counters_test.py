@@ -4,8 +4,6 @@
 A wait ends with a change, with a time-out, or when its connection ends.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 """The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the application that
 `./neap new` makes, an echo. Every byte is compared, and control gives the counters."""
 
-from __future__ import annotations
-
 import random
 import select
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups and observes IGMP."""
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import sys
