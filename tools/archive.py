@@ -186,6 +186,12 @@ class VersionGone(Failure):
         self.available = available
 
 
+def private_command(root: Path, program: str) -> list[str]:
+    """Starts a program of packages unpacked at `root` with their own C library, because the system's may be older."""
+    loader = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu"]
+    return [*loader, "--argv0", program, f"{root}/usr/bin/{program}"]
+
+
 def unpack(package_file: Path, into: Path) -> None:
     """Unpacks a .deb's files below a directory. Runs none of its scripts."""
     into.mkdir(parents=True, exist_ok=True)

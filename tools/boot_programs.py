@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import SUITE, Archive, unpack
+from tools.archive import SUITE, Archive, private_command, unpack
 from tools.errors import Failure
 from tools.process import output_of
-from tools.qemu import MULTIARCH
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
@@ -40,21 +39,10 @@ class BootPrograms:
         self.ovmf_code = root / "usr/share/OVMF/OVMF_CODE_4M.fd"
         self.ovmf_variables = root / "usr/share/OVMF/OVMF_VARS_4M.fd"
 
-    def command(self, program: str) -> list[str]:
-        """The start of a command line for one of the packages' programs."""
-        return [
-            f"{self.root}/usr/lib64/ld-linux-x86-64.so.2",
-            "--library-path",
-            f"{self.root}/usr/lib/{MULTIARCH}",
-            "--argv0",
-            program,
-            f"{self.root}/usr/bin/{program}",
-        ]
-
     def run(self, program: str, arguments: Sequence[str]) -> str:
         """Runs it and gives its output. Raises Failure with its error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
-        return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
+        return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
         """The version of each unpacked package."""
@@ -77,9 +65,7 @@ def require() -> BootPrograms:
 
 def find() -> BootPrograms | None:
     """The newest programs in the cache, None if there are none."""
-    kept = cache.root() / "boot-programs"
-    entries = [cache.Entry("boot-programs", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
-    ready = [entry.path for entry in entries if entry.ready]
+    ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 
 

@@ -10,13 +10,12 @@ import dataclasses
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools import cache, compile_cache, progress, sources, toolchain
 from tools.errors import Failure, UsageError
-from tools.process import run_logged
+from tools.process import output_or_none, run_logged
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
@@ -169,20 +168,12 @@ def find_rustfmt() -> str | None:
     """A rustfmt that starts: the one beside find_cargo()'s compiler, or on PATH."""
     program = find_cargo()
     for candidate in (Path(program).with_name("rustfmt") if program else None, shutil.which("rustfmt")):
-        if candidate and _starts([str(candidate), "--version"]):
+        # rustup creates stand-ins also for programs that are not installed; they fail.
+        if candidate and output_or_none([str(candidate), "--version"]):
             return str(candidate)
     return None
 
 
 def _rustc_version(compiler: Path) -> tuple[int, int] | None:
-    match = re.match(r"rustc (\d+)\.(\d+)", _starts([str(compiler), "--version"]) or "")
+    match = re.match(r"rustc (\d+)\.(\d+)", output_or_none([str(compiler), "--version"]) or "")
     return (int(match.group(1)), int(match.group(2))) if match else None
-
-
-def _starts(argv: list[str]) -> str | None:
-    """The output of a program. None if it is missing or fails: rustup creates stand-ins even for programs that are not installed."""
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

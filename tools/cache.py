@@ -132,6 +132,11 @@ class Entry:
             os.close(descriptor)
 
 
+def complete(kind: str) -> list[Path]:
+    """The complete entries of a kind."""
+    return [marker.parent for marker in (root() / kind).glob(f"*/{MARKER}")]
+
+
 @contextlib.contextmanager
 def disk_full_named(what: str) -> Iterator[None]:
     """Turns the operating system's "no space left" into our own error."""

@@ -97,7 +97,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 )
 def test_an_error_of_the_system_is_no_traceback(error: str, expected: str) -> None:
     program = "import errno, sys; sys.path.insert(0, sys.argv[1]); from tools import cli, doctor\n"
-    program += f"def refuse(_): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
+    program += f"def refuse(as_json): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
     done = subprocess.run([sys.executable, "-c", program, str(REPOSITORY)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, expected)
 

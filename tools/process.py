@@ -208,6 +208,14 @@ def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[
     return done.stdout
 
 
+def output_or_none(argv: Sequence[str], timeout_seconds: float = 60) -> str | None:
+    """The output of a program that may not exist; None if it is missing, fails or does not end."""
+    try:
+        return output_of(argv, timeout_seconds=timeout_seconds)
+    except (Failure, OSError):
+        return None
+
+
 def wait_until(condition, timeout_seconds: float, interval_seconds: float = 0.01):
     """Calls `condition` until it returns a true value, and returns that; None after the time-out."""
     deadline = time.monotonic() + timeout_seconds

@@ -10,12 +10,12 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import BACKPORTS, Archive, unpack
+from tools.archive import BACKPORTS, Archive, private_command, unpack
 from tools.errors import Failure
+from tools.process import output_or_none
 
 OLDEST = (10, 1)
 TESTED = "11.1.3"
@@ -25,8 +25,6 @@ NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
 # Among the dependencies of QEMU's packages: those with files that QEMU opens. The others only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
-
-MULTIARCH = "x86_64-linux-gnu"
 
 
 @functools.cache
@@ -45,28 +43,13 @@ def find() -> tuple[str, ...] | None:
     system = shutil.which(PROGRAM)
     if system and suitable((system,)):
         return (system,)
-    kept = cache.root() / "qemu"
-    entries = [cache.Entry("qemu", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
-    ready = [entry.path for entry in entries if entry.ready]
-    for path in sorted(ready, key=lambda path: _version_key(path.name), reverse=True):
-        return private_command(path)
-    return None
+    ready = cache.complete("qemu")
+    return private_qemu(max(ready, key=lambda path: _numbers(path.name.split("-")[0]))) if ready else None
 
 
-def private_command(root: Path) -> tuple[str, ...]:
-    """Starts the QEMU unpacked at `root` with its own C library, because the system's may be older."""
-    return (
-        f"{root}/usr/lib64/ld-linux-x86-64.so.2",
-        "--library-path",
-        f"{root}/usr/lib/{MULTIARCH}",
-        "--argv0",
-        PROGRAM,
-        f"{root}/usr/bin/{PROGRAM}",
-        "-L",
-        f"{root}/usr/share/qemu",
-        "-L",
-        f"{root}/usr/share/seabios",
-    )
+def private_qemu(root: Path) -> tuple[str, ...]:
+    """The start of the command line of the QEMU unpacked at `root`."""
+    return (*private_command(root, PROGRAM), "-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios")
 
 
 def fetch(archive: Archive | None = None) -> tuple[str, ...]:
@@ -90,19 +73,15 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
                 for file in files:
                     unpack(file, entry.path)
                 cache.remove(entry.path / "packages")
-            if not suitable(private_command(entry.path)):
+            if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
-    return private_command(entry.path)
+    return private_qemu(entry.path)
 
 
 def version_of(argv: tuple[str, ...]) -> str | None:
     """'11.1.3' for a QEMU that starts, None for one that does not."""
-    try:
-        done = subprocess.run([*argv, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"version (\d+(?:\.\d+)+)", done.stdout)
-    return match.group(1) if done.returncode == 0 and match else None
+    match = re.search(r"version (\d+(?:\.\d+)+)", output_or_none([*argv, "--version"]) or "")
+    return match.group(1) if match else None
 
 
 def suitable(argv: tuple[str, ...]) -> bool:
@@ -110,11 +89,7 @@ def suitable(argv: tuple[str, ...]) -> bool:
     version = version_of(argv)
     if version is None or _numbers(version) < OLDEST:
         return False
-    try:
-        done = subprocess.run([*argv, "-device", "help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return f'"{NEEDED_DEVICE}"' in done.stdout
+    return f'"{NEEDED_DEVICE}"' in (output_or_none([*argv, "-device", "help"]) or "")
 
 
 def _upstream(version: str) -> str:
@@ -125,7 +100,3 @@ def _upstream(version: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
-def _version_key(entry_name: str) -> tuple[int, ...]:
-    return _numbers(entry_name.split("-")[0])
