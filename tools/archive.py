@@ -172,7 +172,7 @@ class Archive:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with _turn, cache.lock(self._lock_path, on_wait=lambda: progress.say("neap: waiting for another neap that reads packages")):
+        with _turn, cache.lock(self._lock_path, work="reads packages"):
             yield
 
 

@@ -80,7 +80,7 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
         raise Failure(f"Debian's {SUITE} has no {', '.join(lacking)}", "boot trees and discs are made with these packages")
     entry = cache.Entry("boot-programs", cache.digest(*(f"{name} {version}" for name, version in sorted(wanted.items()))))
     programs = BootPrograms(entry.path)
-    with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that fetches GRUB and iPXE")) as mine:
+    with entry.making(work="fetches GRUB and iPXE") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "GRUB, iPXE and OVMF")
             what = f"GRUB {_upstream(wanted['grub-common'])}, iPXE and OVMF ({len(wanted)} packages of Debian's {SUITE})"

@@ -79,8 +79,7 @@ def log_path(name: str) -> Path:
 def building(preset: str) -> Iterator[Path]:
     """Holds the lock of a preset's build directory, because two ninjas must not run in one directory."""
     directory = BUILD / preset
-    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {preset}")  # noqa: E731
-    with cache.lock(BUILD / f"{preset}.lock", on_wait=waiting):
+    with cache.lock(BUILD / f"{preset}.lock", work=f"builds {preset}"):
         yield directory
 
 

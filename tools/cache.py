@@ -16,9 +16,10 @@ import os
 import pwd
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tools import progress
 from tools.errors import DiskFull, Failure
 
 MARKER = ".complete"
@@ -41,8 +42,8 @@ def root() -> Path:
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_seconds: float | None = None) -> Iterator[None]:
-    """Holds an exclusive lock on `path` (made if missing). `on_wait` is called once if another process holds it.
+def lock(path: Path, *, work: str = "", timeout_seconds: float | None = None) -> Iterator[None]:
+    """Holds an exclusive lock on `path` (made if missing). If another process holds it, its `work` ("builds image") is reported once.
 
     Raises Failure after `timeout_seconds` (None: no limit).
     """
@@ -50,15 +51,14 @@ def lock(path: Path, *, on_wait: Callable[[], None] | None = None, timeout_secon
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         start = time.monotonic()
-        waited = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not waited and on_wait:
-                    on_wait()
-                waited = True
+                if work:
+                    progress.say(f"neap: waiting for another neap that {work}")
+                work = ""
                 if timeout_seconds is not None and time.monotonic() - start > timeout_seconds:
                     raise Failure(f"another neap has held {path} for {timeout_seconds:.0f} s") from None
                 time.sleep(LOCK_POLL_SECONDS)
@@ -95,14 +95,14 @@ class Entry:
         return (self.path / MARKER).is_file()
 
     @contextlib.contextmanager
-    def making(self, *, keep_partial: bool = False, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
+    def making(self, *, keep_partial: bool = False, work: str = "") -> Iterator[bool]:
         """Holds the entry's lock. Yields False if the entry is complete (another process made it meanwhile), True if the body has to make
         it.
 
         The body fills `self.path`; the marker is written after it returns. If the body raises, its files are removed, unless `keep_partial`
         is set (for makers that resume).
         """
-        with lock(self._lock_path, on_wait=on_wait):
+        with lock(self._lock_path, work=work):
             if self.ready:
                 yield False
                 return

@@ -74,7 +74,7 @@ def import_toolchain(file_name: str) -> None:
         progress.say("neap: this checkout's toolchain is in the cache already")
         return
     cache.require_space(cache.root(), NEEDED_BYTES, "the toolchain")
-    with place.making(on_wait=lambda: progress.say("neap: waiting for another neap that builds the toolchain")) as mine:
+    with place.making(work="builds the toolchain") as mine:
         if mine:
             with progress.step(f"reading {source.name}"):
                 _read(source, recipe.key(), place.path)

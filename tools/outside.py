@@ -77,12 +77,11 @@ def built_locked(path: Path, preset: str) -> Iterator[Application]:
         prefix = Path(given).absolute()
         if not (prefix / CONFIG).is_file():
             raise Failure(f"no Neap is installed at {PREFIX_VARIABLE}={given}", "unset it to build against this checkout")
-    waiting = lambda: progress.say(f"neap: waiting for another neap that builds {path}")  # noqa: E731
     try:
         (path / "build").mkdir(exist_ok=True)
     except OSError as error:
         raise Failure(f"cannot build in {path}: {error.strerror}", "an application is built in its own folder, in build/") from None
-    with cache.lock(path / "build" / f"{preset}.lock", on_wait=waiting):
+    with cache.lock(path / "build" / f"{preset}.lock", work=f"builds {path}"):
         yield _build(path, preset, prefix)
 
 

@@ -50,7 +50,7 @@ def _environment(requirements: Sequence[Path], what: str) -> Path:
     if entry.ready and not (entry.path / "bin/python").exists():
         cache.remove(entry.path)
     if not entry.ready:
-        with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that sets Python up")) as mine:
+        with entry.making(work="sets Python up") as mine:
             if mine:
                 log = cache.root() / "python.log"
                 log.unlink(missing_ok=True)

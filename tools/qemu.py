@@ -63,7 +63,7 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
             f"install a newer QEMU yourself and set NEAP_QEMU (tested: {TESTED})",
         )
     entry = cache.Entry("qemu", f"{version}-{cache.digest(candidate)}")
-    with entry.making(on_wait=lambda: progress.say("neap: waiting for another neap that fetches QEMU")) as mine:
+    with entry.making(work="fetches QEMU") as mine:
         if mine:
             cache.require_space(cache.root(), NEEDED_BYTES, "QEMU")
             packages = [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]

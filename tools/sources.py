@@ -168,8 +168,7 @@ def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:
         entry = cache.Entry("sources", f"{name}-{cache.digest(pin.identity())}")
         if entry.ready:
             return entry.path
-        waiting = lambda: progress.say(f"neap: waiting for another neap that fetches {name}")  # noqa: E731
-        with contextlib.suppress(Superseded), entry.making(on_wait=waiting) as mine:
+        with contextlib.suppress(Superseded), entry.making(work=f"fetches {name}") as mine:
             if mine:
                 cache.require_space(cache.root(), 400_000_000, f"the source of {name}")
                 with progress.step(f"fetching {name} {pin.version}"):

@@ -124,9 +124,8 @@ def build(archive: Archive | None = None) -> Path:
         if place.ready:
             return place.path
         _refuse_spaces(place.path)
-        waiting = lambda: progress.say("neap: waiting for another neap that builds the toolchain")  # noqa: E731
         try:
-            with place.making(keep_partial=True, on_wait=waiting) as mine:
+            with place.making(keep_partial=True, work="builds the toolchain") as mine:
                 if mine:
                     Build(recipe, place, archive).run()
         except sources.Superseded:
