@@ -15,6 +15,7 @@ other hosts unless `outside=True`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -63,6 +64,7 @@ class AcceleratorError(MachineError):
     """KVM cannot run the guest: the host's own virtualisation is incomplete."""
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Machine:
     """One run of one image. Not started before `start()` or `with`.
 
@@ -81,54 +83,34 @@ class Machine:
     on_line: called with each line of the console as it arrives, from a thread of this class.
     """
 
-    def __init__(
-        self,
-        image: Path | None,
-        *,
-        cores: int = 1,
-        memory: str = "512M",
-        forward: Iterable[tuple[int, int]] = (),
-        arguments: Sequence[str] = (),
-        card: bool = True,
-        net: str = "user",
-        mac: str | None = None,
-        card_options: Sequence[str] = (),
-        cpu: str = "max",
-        machine_type: str = "q35",
-        nodes: int = 1,
-        restarts: bool = False,
-        outside: bool = False,
-        accelerator: str = "tcg",
-        initrd: Path | None = None,
-        start_from: Start | None = None,
-        qemu_options: Sequence[str] = (),
-        debugger: bool = False,
-        on_line: Callable[[str], None] | None = None,
-        qemu_command: Sequence[str] | None = None,
-        soft_card: Path | None = None,
-    ):
-        self.image = Path(image) if image else None
-        self._start_from = start_from or Start()
-        self.cores = cores
-        self.memory = memory
-        self.arguments = list(arguments)
-        self.net = net if card else "none"
-        self.card = card
-        self.mac = mac
-        self.card_options = list(card_options)
-        self.cpu = cpu
-        self.machine_type = machine_type
-        self.nodes = nodes
-        self.restarts = restarts
-        self.outside = outside
-        self.accelerator = accelerator
-        self.initrd = initrd
-        self.qemu_options = list(qemu_options)
-        self.debugger = debugger
-        self._on_line = on_line
-        self._qemu_command = list(qemu_command) if qemu_command else None
-        self._soft_card = Path(soft_card) if soft_card else SOFT_CARD
-        self._forward = list(forward)
+    image: Path | None = dataclasses.field(kw_only=False)
+    cores: int = 1
+    memory: str = "512M"
+    forward: Iterable[tuple[int, int]] = ()
+    arguments: Sequence[str] = ()
+    card: bool = True
+    net: str = "user"
+    mac: str | None = None
+    card_options: Iterable[str] = ()
+    cpu: str = "max"
+    machine_type: str = "q35"
+    nodes: int = 1
+    restarts: bool = False
+    outside: bool = False
+    accelerator: str = "tcg"
+    initrd: Path | None = None
+    start_from: Start = dataclasses.field(default_factory=Start)
+    qemu_options: Sequence[str] = ()
+    debugger: bool = False
+    on_line: Callable[[str], None] | None = None
+    qemu_command: Sequence[str] | None = None
+    soft_card: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.net = self.net if self.card else "none"
+        self.card_options = list(self.card_options)
+        self.forward = list(self.forward)
+        self.directory: Path | None = None
         self._lines: list[str] = []
         self._lines_dropped = 0
         self._changed = threading.Condition()
@@ -139,7 +121,6 @@ class Machine:
         self._qmp: Qmp | None = None
         self._control: CardControl | None = None
         self._run_lock: int | None = None
-        self.directory: Path | None = None
 
     # ---- life ----
 
@@ -184,7 +165,7 @@ class Machine:
     def describe(self, application: str, control_port: int | None) -> None:
         """Lets `./neap ctl` and similar commands find this run by name. `control_port`: the guest's control port; None if there is none."""
         assert self.directory
-        ports = {guest: host for host, guest in self._forward}
+        ports = {guest: host for host, guest in self.forward}
         machine_registry.describe(self.directory, machine_registry.Running(application, os.getpid(), ports, ports.get(control_port or 0)))
 
     @property
@@ -263,7 +244,7 @@ class Machine:
 
     def port(self, guest_port: int) -> int:
         """The port on 127.0.0.1 that reaches `guest_port`."""
-        for host_port, forwarded in self._forward:
+        for host_port, forwarded in self.forward:
             if forwarded == guest_port:
                 return host_port
         raise KeyError(f"guest port {guest_port} is not forwarded")
@@ -294,10 +275,11 @@ class Machine:
     def start_card(self) -> None:
         """Starts the card; after kill_card() again, over the files of the killed one."""
         assert self.directory
-        if not self._soft_card.is_file():
-            raise Failure(f"there is no soft card at {self._soft_card}", "./neap build makes it")
+        program = self.soft_card or SOFT_CARD
+        if not program.is_file():
+            raise Failure(f"there is no soft card at {program}", "./neap build makes it")
         net = f"listen:{self.directory / 'net'}" if self.net == "user" else self.net
-        argv = [str(self._soft_card), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
+        argv = [str(program), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
         argv += ["--net", net, *(["--mac", self.mac] if self.mac else []), *self.card_options]
         with open(self.directory / "card.log", "wb") as log:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
@@ -320,10 +302,9 @@ class Machine:
 
     def _start_qemu(self) -> None:
         assert self.directory
-        argv = self._qemu_command or list(qemu.command())
         monitor = self.directory / "qmp"
-        self._forward = [(host or free_port(), guest) for host, guest in self._forward]
-        argv = [*argv, *self._qemu_arguments(monitor)]
+        self.forward = [(host or free_port(), guest) for host, guest in self.forward]
+        argv = [*(self.qemu_command or qemu.command()), *self._qemu_arguments(monitor)]
         with open(self.directory / "qemu.log", "wb") as log:
             self._qemu = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._reader = threading.Thread(target=self._read_console, daemon=True)
@@ -348,7 +329,7 @@ class Machine:
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
         if self.debugger:
             argv += ["-gdb", f"unix:{self.debugger_socket},server=on,wait=off"]
-        argv += self._start_from.qemu_arguments(self.directory)
+        argv += self.start_from.qemu_arguments(self.directory)
         if self.image:
             # A name without spaces, because QEMU puts it in front of a multiboot image's command line.
             kernel = self.directory / self.image.name.replace(" ", "-")
@@ -363,9 +344,9 @@ class Machine:
             device = {"driver": "vfio-user-pci", "socket": {"path": str(self.directory / "card"), "type": "unix"}, "id": "nic"}
             argv += ["-device", json.dumps(device)]
         if self.net == "user":
-            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self._forward)
+            forwards = "".join(f",hostfwd=tcp:{LOOPBACK}:{host}-:{guest}" for host, guest in self.forward)
             restrict = "off" if self.outside else "on"
-            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self._start_from.server_words()}"]
+            argv += ["-netdev", f"user,id=user,restrict={restrict}{forwards}{self.start_from.server_words()}"]
             argv += ["-netdev", f"stream,id=card,server=off,addr.type=unix,addr.path={self.directory / 'net'}"]
             argv += ["-netdev", "hubport,id=hub-user,hubid=0,netdev=user", "-netdev", "hubport,id=hub-card,hubid=0,netdev=card"]
         return argv
@@ -401,8 +382,8 @@ class Machine:
                         del self._lines[:half]
                         self._lines_dropped += half
                     self._changed.notify_all()
-                if self._on_line:
-                    self._on_line(line)
+                if self.on_line:
+                    self.on_line(line)
         with self._changed:
             self._console_ended = True
             self._changed.notify_all()

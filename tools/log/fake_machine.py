@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import socket
 import struct
@@ -16,6 +17,7 @@ from tools.log import layout
 ENTRY = layout.ENTRY_BYTES
 
 
+@dataclasses.dataclass(eq=False)
 class FakeMachine:
     """Serves `files` (a core each) on 127.0.0.1. A context manager.
 
@@ -27,19 +29,19 @@ class FakeMachine:
     they had been sent live and overwritten later. pause_seconds: the pause before each block.
     """
 
-    def __init__(self, files: list[bytes], **options) -> None:
-        self.files = files
-        self.block_entries: int = options.pop("block_entries", 8)
-        self.cuts: list[int] = options.pop("cuts", [])
-        self.damage: Callable[[int, bytes], bytes] | None = options.pop("damage", None)
-        self.gaps: dict[int, tuple[int, int]] = options.pop("gaps", {})
-        self.early: dict[int, bytes] = options.pop("early", {})
-        self.forgetful: bool = options.pop("forgetful", False)
-        self.reset: bool = options.pop("reset", False)
-        self.pause_seconds: float = options.pop("pause_seconds", 0.0)
-        self.token: str | None = options.pop("token", None)
-        self.answers: dict[str, Callable[[], str]] = options.pop("answers", {})
-        assert not options, options
+    files: list[bytes]
+    block_entries: int = 8
+    cuts: list[int] = dataclasses.field(default_factory=list)
+    damage: Callable[[int, bytes], bytes] | None = None
+    gaps: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    early: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    forgetful: bool = False
+    reset: bool = False
+    pause_seconds: float = 0.0
+    token: str | None = None
+    answers: dict[str, Callable[[], str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self.requests: list[str] = []
         self._connections = 0
         self._guard = threading.Lock()
