@@ -57,7 +57,6 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
         dnsmasq = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         by = f"TFTP and HTTP on port {http_port}" if web else "TFTP"
         progress.say(f"neap: serving {out} on {interface} ({address.ip}) by {by}; Ctrl-C ends it")
-        assert dnsmasq.stdout
         for line in dnsmasq.stdout:
             progress.say(line.decode(errors="replace").rstrip())
         status = dnsmasq.wait()

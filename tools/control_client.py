@@ -5,8 +5,6 @@ Each wait has a time-out, and so has a whole answer. So a peer that sends single
 answer line is limited, and errors never contain the token.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket
@@ -34,7 +32,7 @@ class Refused(Failure):
     """The machine answered with an error."""
 
 
-class Control:
+class Control(contextlib.AbstractContextManager):
     """One connection. A context manager. Raises Lost if there is none, Refused if the token is wrong."""
 
     def __init__(self, host: str, port: int, token: str | None = None, answer_seconds: float = ANSWER_SECONDS):
@@ -57,9 +55,6 @@ class Control:
             except BaseException:
                 self.close()
                 raise
-
-    def __enter__(self) -> Control:
-        return self
 
     def __exit__(self, *_exception) -> None:
         self.close()

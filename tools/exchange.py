@@ -41,7 +41,6 @@ def export_toolchain(file_name: str) -> None:
         with progress.step(f"writing {target.name}"), cache.disk_full_named(f"writing {target}"):
             with open(partial, "wb") as out:
                 zstd = subprocess.Popen(["zstd", "-q", LEVEL, "-T0", "-c"], stdin=subprocess.PIPE, stdout=out)
-                assert zstd.stdin
                 try:
                     with tarfile.open(fileobj=zstd.stdin, mode="w|", format=tarfile.PAX_FORMAT) as archive:
                         _write(archive, place.path)
@@ -114,7 +113,6 @@ def _write(archive: tarfile.TarFile, prefix: Path) -> None:
 def _read(source: Path, key: str, prefix: Path) -> None:
     """Unpacks below `prefix` and checks each file against the manifest."""
     zstd = subprocess.Popen(["zstd", "-q", "-d", "-c", str(source)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert zstd.stdout
     broken = Failure(f"{source} is not a whole toolchain export", "nothing was changed; export or copy it again")
     try:
         with tarfile.open(fileobj=zstd.stdout, mode="r|") as archive:

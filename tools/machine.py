@@ -288,7 +288,6 @@ class Machine:
         finished = threading.Event()
 
         def read() -> None:
-            assert card.stdout
             for line in card.stdout:
                 if line.strip() == b"soft82599: ready":
                     ready.set()

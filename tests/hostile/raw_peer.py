@@ -8,6 +8,7 @@ addresses.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import time
@@ -23,7 +24,7 @@ ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33  # socket(7)
 
 
-class RawPeer:
+class RawPeer(contextlib.AbstractContextManager):
     """The attacker's end of the cable `device`. `target`: the image's address and MAC. A context manager."""
 
     def __init__(self, device: str, target: str, target_mac: bytes) -> None:
@@ -37,9 +38,6 @@ class RawPeer:
         self._connections: dict[tuple[str, int, int], RawConnection] = {}
         self.random = random.Random(82599)
         self.frames_sent = 0
-
-    def __enter__(self) -> RawPeer:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self._socket.close()

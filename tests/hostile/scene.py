@@ -140,7 +140,6 @@ class Load:
 
     def result(self) -> dict:
         """Its figures. Raises RuntimeError if it failed."""
-        assert self._process.stdout
         text = self._process.stdout.read().decode()
         self._process.wait()
         _, brace, found = text.partition("\n{\n")

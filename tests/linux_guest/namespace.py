@@ -83,7 +83,6 @@ class Namespace:
         name = f"tag{tag}"
         tagger = self.spawn([sys.executable, str(Path(__file__).with_name("tagger.py")), TAP, str(tag), name])
         try:
-            assert tagger.stdout
             if tagger.stdout.readline() != b"ready\n":
                 raise Failure(f"no device for VLAN {tag}: {tagger.stdout.read().decode(errors='replace')}")
             self.run(f"ip link set {name} up && ip addr add {address} dev {name}")

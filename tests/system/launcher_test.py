@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap` from a user's view: the README's example, recovery after a crash, and checkouts at unusual paths."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -30,16 +28,13 @@ END_SECONDS = 20
 INTERRUPTED = 130
 
 
-class Run:
+class Run(contextlib.AbstractContextManager):
     """One `./neap run` as a child, with its output in a file. A context manager: leaving it ends the run."""
 
     def __init__(self, *words: str, checkout: Path = REPOSITORY, **environment: str) -> None:
         self._output = tempfile.NamedTemporaryFile(prefix="neap-test-run-")  # noqa: SIM115 - deleted with this object
         argv = [str(checkout / "neap"), "run", *words]
         self.process = spawn(argv, cwd=checkout, env={**os.environ, **environment}, stdout=self._output, stderr=subprocess.STDOUT)
-
-    def __enter__(self) -> Run:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         stop(self.process, END_SECONDS)

@@ -23,7 +23,6 @@ class Namespace:
         enter = beside.enter() if beside else []
         keep = ["unshare", *user, "--net", "sh", "-c", "echo ready; exec sleep 3600"]
         self._keeper = spawn([*enter, *keep], stdout=subprocess.PIPE)
-        assert self._keeper.stdout
         assert self._keeper.stdout.readline() == b"ready\n", "a network namespace cannot be made here"
         self.pid = self._keeper.pid
 

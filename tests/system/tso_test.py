@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """Segmentation by the card while megabytes flow to this machine's kernel: in every form, with changes of the form, and with lost frames."""
 
-from __future__ import annotations
-
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -70,27 +69,22 @@ def ask_control(namespace: Namespace, *lines: str) -> list[str]:
     return [answer.removeprefix("ok ") for answer in answers]
 
 
-class Stream:
+class Stream(contextlib.AbstractContextManager):
     """The process that gets large values. A context manager."""
 
     def __init__(self, namespace: Namespace) -> None:
         argv = namespace.inside([sys.executable, "-c", STREAM, IMAGE])
         self._process = spawn(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def __enter__(self) -> Stream:
-        return self
-
     def __exit__(self, *_error: object) -> None:
         kill_group(self._process)
 
     def ask(self, rounds: int) -> None:
-        assert self._process.stdin
         self._process.stdin.write(b"\n" * rounds)
         self._process.stdin.flush()
 
     def got(self, rounds: int) -> None:
         """Waits until this many have arrived. The process ends if none arrives any more."""
-        assert self._process.stdout
         for _ in range(rounds):
             line = self._process.stdout.readline()
             assert line == b"same\n", (line + self._process.stdout.read()).decode()

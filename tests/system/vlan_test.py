@@ -70,7 +70,6 @@ def test_a_foreign_kernel_talks_to_the_image_over_a_vlan_and_sees_its_tag(namesp
         machine.wait_for_line("memcached: listening on", START_SECONDS)
         watcher = namespace.spawn([sys.executable, "-c", WATCH, TAP, CARD_MAC])
         try:
-            assert watcher.stdout
             assert watcher.stdout.readline() == b"ready\n"
             namespace.run(f"ping -c 1 -w {PATIENCE_SECONDS} {IMAGE}", seconds=PATIENCE_SECONDS + 30)
             assert output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE]), timeout_seconds=200) == "same\n"

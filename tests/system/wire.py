@@ -5,8 +5,6 @@ Client libraries hide the subjects of these tests: the split of a request, the b
 class uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -24,7 +22,7 @@ class Closed(Exception):
     """The server closed or reset the connection."""
 
 
-class Wire:
+class Wire(contextlib.AbstractContextManager):
     """One TCP connection. A context manager."""
 
     def __init__(self, address: tuple[str, int], seconds: float = ANSWER_SECONDS) -> None:
@@ -32,9 +30,6 @@ class Wire:
         # Data sent in two pieces should leave in two segments.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
-
-    def __enter__(self) -> Wire:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()

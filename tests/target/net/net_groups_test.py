@@ -73,7 +73,6 @@ class Station:
         self.wait("ready", lambda: None)
 
     def _read(self) -> None:
-        assert self._process.stdout
         for line in self._process.stdout:
             self._arrived.put(line.decode().rstrip())
 
@@ -81,7 +80,6 @@ class Station:
         kill_group(self._process)
 
     def say(self, line: str) -> None:
-        assert self._process.stdin
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
