@@ -20,12 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from namespaces import Namespace
+from linux_guest.namespace import Network
 from servers import GUEST_PORT, NeapServer, Server, StockServer
 
 from tools import build
 from tools.control_client import Control
 from tools.debian import DebianProgram
+from tools.errors import Failure
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
 from tools.process import kill_group, spawn, wait_until
@@ -117,26 +118,15 @@ def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, prot
 def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
     """Four networks, joined by a bridge: the server's, two agents', the master's. The totals of the generators must equal the server's."""
     with contextlib.ExitStack() as resources:
-
-        def namespace(beside: Namespace | None = None) -> Namespace:
-            made = Namespace(beside)
-            resources.callback(made.close)
-            return made
-
-        site = namespace()
-        site.run("ip", "link", "set", "lo", "up")
-        site.run("ip", "link", "add", "bridge", "type", "bridge")
-        site.run("ip", "address", "add", f"{NETWORK}.1/24", "dev", "bridge")
-        site.run("ip", "link", "set", "bridge", "up")
-        machines = [namespace(site) for _ in range(3)]
+        site = resources.enter_context(Network())
+        site.run(f"ip link add bridge type bridge && ip address add {NETWORK}.1/24 dev bridge && ip link set bridge up")
+        machines = [resources.enter_context(Network(site)) for _ in range(3)]
         for number, machine in enumerate(machines, 2):
-            site.run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "cable", "netns", str(machine.pid))
-            site.run("ip", "link", "set", f"port{number}", "master", "bridge", "up")
-            machine.run("ip", "address", "add", f"{NETWORK}.{number}/24", "dev", "cable")
-            machine.run("ip", "link", "set", "cable", "up")
+            site.run(f"ip link add port{number} type veth peer name cable netns {machine.pid} && ip link set port{number} master bridge up")
+            machine.run(f"ip address add {NETWORK}.{number}/24 dev cable && ip link set cable up")
 
-        def start(machine: Namespace, *words: str, **popen) -> subprocess.Popen:
-            child = spawn([*machine.enter(), *words], **popen)
+        def start(machine: Network, *words: str, **popen) -> subprocess.Popen:
+            child = spawn(machine.inside(words), **popen)
             resources.callback(kill_group, child)
             return child
 
@@ -149,7 +139,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         words = ["--agents", ",".join(agents), "--agent-connections", "20", "--threads", "2", "--rate", "2000", "--preset", "etc"]
         words += ["--measure-connections", "4", "--measure-rate", "200", "--check-bytes"]
         words += ["--keys", "500", "--seconds", "2", "--warm-up", "0"]
-        argv = [*machines[2].enter(), str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"]
+        argv = machines[2].inside([str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"])
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
         assert done.returncode == 0, done.stderr
         table, brace, text = done.stdout.partition("\n{\n")
@@ -162,28 +152,19 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         assert [agent["name"] for agent in whole["agents"]] == agents
         assert all(abs(agent["clock"]["wall_offset_ns"]) <= agent["clock"]["rtt_ns"] for agent in whole["agents"]), whole["agents"]
         # Proof that each agent sent load: each cable has carried its share.
-        links = [json.loads(machine.run("ip", "-json", "-statistics", "link", "show", "cable")) for machine in machines]
+        links = [json.loads(machine.run("ip -json -statistics link show cable")) for machine in machines]
         sent_bytes = [link["stats64"]["tx"]["bytes"] for (link,) in links]
         assert min(sent_bytes) > 20_000, sent_bytes
 
 
-STATISTICS = f"""
-import socket
-with socket.create_connection(("{NETWORK}.1", 11211), 5) as connection:
-    connection.sendall(b"stats\\r\\n")
-    for line in connection.makefile():
-        print(line, end="")
-        if line == "END\\n":
-            break
-"""
-
-
-def asked_for(site: Namespace) -> int | None:
+def asked_for(site: Network) -> int | None:
     """The number of gets and sets that the server in a namespace has received; None if it does not answer."""
-    argv = [*site.enter(), sys.executable, "-S", "-c", STATISTICS]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_SECONDS)
-    counts = dict(re.findall(r"^STAT (\w+) (\d+)$", done.stdout, re.MULTILINE))
-    return int(counts["cmd_get"]) + int(counts["cmd_set"]) if done.returncode == 0 else None
+    try:
+        output = site.run(f"printf 'stats\\r\\nquit\\r\\n' | nc {NETWORK}.1 11211")
+    except Failure:
+        return None
+    counts = dict(re.findall(r"^STAT (\w+) (\d+)$", output, re.MULTILINE))
+    return int(counts["cmd_get"]) + int(counts["cmd_set"])
 
 
 def lines_of_the_page() -> list[list[str]]:
