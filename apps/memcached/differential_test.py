@@ -12,12 +12,11 @@ import re
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import DebianProgram
+from servers import StockServer
 
 from tools.machine import REPOSITORY
 
@@ -50,41 +49,8 @@ VALUES = [
 @pytest.fixture(scope="module")
 def stock() -> Iterator[tuple[str, int]]:
     assert REPLAY.is_file(), "build/host is not built: ./neap test host builds it"
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = probe.getsockname()
-    user = ["-u", "root"] if os.geteuid() == 0 else []
-    words = [
-        *DebianProgram("memcached", "memcached").argv,
-        *user,
-        "-l",
-        "127.0.0.1",
-        "-p",
-        str(address[1]),
-        "-U",
-        "0",
-        "-t",
-        "1",
-        "-m",
-        "64",
-    ]
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(address, 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "stock memcached does not start"
-                time.sleep(0.02)
-        yield address
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with StockServer("-t", "1", "-m", "64") as server:
+        yield server.address
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:

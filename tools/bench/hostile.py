@@ -33,21 +33,21 @@ def rows() -> list[Row]:
     for name in ATTACKS:
         for cores in CORES:
             with progress.step(f"{name} on {cores} cores"):
-                found += rows_of(f"{name}.{cores}", attack(name, cores))
+                words = ["--cores", str(cores), "--seconds", str(SECONDS), "--rate", str(RATE), "--calm"]
+                found += rows_of(f"{name}.{cores}", attack(name, *words))
     return found
 
 
-def attack(name: str, cores: int) -> dict:
-    """One attack in its own network namespace; gives its result (tests/hostile/scene.py)."""
+def attack(name: str, *words: str) -> dict:
+    """One attack in its own network namespace; gives its result (tests/hostile/scene.py). Raises Failure."""
     from linux_guest.namespace import Namespace  # noqa: PLC0415
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
-    words = ["--cores", str(cores), "--seconds", str(SECONDS), "--rate", str(RATE), "--calm"]
     with Namespace() as namespace:
         argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
         done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode:
-        raise Failure(f"the attack {name} on {cores} cores did not run", details=done.stderr.splitlines()[-10:])
+        raise Failure(f"the attack {name} did not run", details=done.stderr.splitlines()[-10:])
     return json.loads(done.stdout)
 
 
