@@ -21,17 +21,14 @@ import pytest
 from servers import CONNECT_PAUSE_SECONDS
 
 from tools import build, control_client
+from tools.bench import netpipe
+from tools.bench.netpipe import CONTROL_PORT, GUEST_PORT, HOST_SEEN_FROM_INSIDE, START_SECONDS
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import spawn, stop
+from tools.process import spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
-GUEST_PORT = 5003
-CONTROL_PORT = 5002
-HOST_SEEN_FROM_INSIDE = "10.0.2.2"
-START_SECONDS = 60
 RUN_SECONDS = 300
-LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps in +([0-9.]+) usec|(Integrity check passed))$")
 
 # Words for NPtcp, and the same for Neap. `-n` keeps the runs short. In the first mode, which lacks it, NPtcp and Neap choose the repeats
 # themselves.
@@ -48,8 +45,7 @@ MODES = {
 
 def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
     """Index, bytes, repeats, and whether contents were checked, for each line with a result."""
-    found = [LINE.match(line) for line in lines]
-    return [(match[1], match[2], match[3], match[6] or "measured") for match in found if match]
+    return [(match["index"], match["bytes"], match["repeats"], match["checked"] or "measured") for match in netpipe.results(lines)]
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +83,8 @@ def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.
 
 def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
     print("what NPtcp (left) and Neap (right) measured")
-    for left, right in zip((line for line in theirs if LINE.match(line)), (line for line in ours if LINE.match(line)), strict=False):
-        print(f"{left}  | {right.split('-->')[1]}")
+    for left, right in zip(netpipe.results(theirs), netpipe.results(ours), strict=False):
+        print(f"{left[0]}  | {right[0].split('-->')[1]}")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -139,22 +135,11 @@ def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
     with open(directory / "nptcp.log", "wb") as log:
         peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
     try:
-        wait_until_listening(port)
+        assert wait_until(lambda: netpipe.listens(port), 10), "NPtcp does not listen"
         yield port
         assert peer.wait(10) == 0, (directory / "nptcp.log").read_text()
     finally:
         stop(peer)
-
-
-def wait_until_listening(port: int) -> None:
-    """NPtcp accepts only one connection. So this function does not connect: it reads the kernel's list of listening sockets."""
-    needle = f"{int.from_bytes(socket.inet_aton('0.0.0.0'), 'little'):08X}:{port:04X}"
-    for _ in range(1000):
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        if any(row[1] == needle and row[3] == "0A" for row in rows):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"no program listens on {port}")
 
 
 def sizes(words: Sequence[str]) -> list[int]:
@@ -216,12 +201,9 @@ def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Pat
 
 
 def results_at_the_end(control: control_client.Control, number: str) -> str:
-    for _ in range(600):
-        answer = control.ask(f"netpipe,results,{number}")
-        if "state=running" not in answer:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError(f"run {number} does not end: {answer}")
+    answer = wait_until(lambda: kept if "state=running" not in (kept := control.ask(f"netpipe,results,{number}")) else None, 60, 0.1)
+    assert answer, f"run {number} does not end"
+    return answer
 
 
 def test_bad_peers_do_not_affect_others(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
