@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import CONNECT_PAUSE_SECONDS, LISTENING, START_SECONDS
+from servers import CONNECT_PAUSE_SECONDS, GUEST_PORT, START_SECONDS, NeapServer
 
 from tools import build, control_client
 from tools.log import collect, decode
@@ -25,24 +25,22 @@ from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, POWER_OFF, SUCCES
 pytestmark = pytest.mark.image_only
 
 CORES = 4
-CONTROL_PORT, MEMCACHED_PORT = 5002, 11211
+CONTROL_PORT = 5002
 CLIENTS = 16
 TOKEN = "tide-and-time"
 
 
-def boot(*arguments: str, cores: int = CORES) -> Machine:
-    return Machine(
-        build.image("memcached"),
-        cores=cores,
-        forward=[(0, CONTROL_PORT), (0, MEMCACHED_PORT)],
-        arguments=[*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments],
-    )
+@contextlib.contextmanager
+def boot(*arguments: str, cores: int = CORES) -> Iterator[Machine]:
+    """A memcached that listens, with a small log unless the words set its size."""
+    words = [*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments]
+    with NeapServer(cores=cores, arguments=words, ports=[CONTROL_PORT]) as server:
+        yield server.machine
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     with boot() as running:
-        running.wait_for_line(LISTENING, START_SECONDS)
         yield running
 
 
@@ -77,7 +75,7 @@ def load(machine: Machine, requests: int) -> None:
     """Traffic on every core: RSS spreads the connections."""
     for number in range(16):
         time.sleep(CONNECT_PAUSE_SECONDS)
-        with socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 20) as wire:
+        with socket.create_connection((LOOPBACK, machine.port(GUEST_PORT)), 20) as wire:
             for _ in range(requests):
                 wire.sendall(b"get nothing-%d\r\n" % number)
                 assert wire.recv(100) == b"END\r\n"
@@ -103,9 +101,8 @@ def test_the_cards_settings_change_under_connections_and_report_lost_frames() ->
     content = random.Random(8).randbytes(200_000)
     changes = ("rx_ring,1024", "rsc,on", "head_write_back,on", "steer,udp:5000,2", "tx_ring,256", "rx_budget,16", "preset,default")
     with boot() as machine, contextlib.ExitStack() as open_:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         client = open_.enter_context(connect(machine))
-        wire = open_.enter_context(socket.create_connection((LOOPBACK, machine.port(MEMCACHED_PORT)), 60))
+        wire = open_.enter_context(socket.create_connection((LOOPBACK, machine.port(GUEST_PORT)), 60))
         stream = open_.enter_context(wire.makefile("rwb"))
         for line in changes:
             answer = client.ask(line)
@@ -261,7 +258,6 @@ def test_a_run_ends_by_itself_after_its_number_of_requests(machine: Machine, cli
 
 def test_without_its_token_a_client_can_do_nothing() -> None:
     with boot(f"control_token={TOKEN}", "control_core=1", "itr=100us", "idle=poll", "poll_budget=20us", cores=2) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         with connect(machine) as client:
             for line in ("status", "itr,8", "poweroff", "get,0", "stream,live"):
                 assert client.ask(line) == "error: token needed: send token,..."
@@ -282,7 +278,6 @@ def test_without_its_token_a_client_can_do_nothing() -> None:
 
 def test_poweroff_answers_and_ends_the_machine() -> None:
     with boot(cores=1) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         with connect(machine) as client:
             assert client.ask("poweroff") == "ok"
         assert machine.wait_exit(20) in (SUCCESS, POWER_OFF)
@@ -290,7 +285,6 @@ def test_poweroff_answers_and_ends_the_machine() -> None:
 
 def test_control_can_be_left_out() -> None:
     with boot("control=off", "log=0", cores=1) as machine:
-        machine.wait_for_line(LISTENING, START_SECONDS)
         assert not any("control:" in line for line in machine.lines)
         with pytest.raises(control_client.Lost), connect(machine) as client:
             client.ask("status")
@@ -301,7 +295,7 @@ def test_control_can_be_left_out() -> None:
     "word", ["control_token=short", "control_allow=everybody", "itr=99999us", "idle=sleepy", "control_core=7", "log=1G"]
 )
 def test_a_bad_word_stops_the_boot_with_an_error(word: str) -> None:
-    with boot(word, cores=1) as machine:
+    with Machine(build.image("memcached"), arguments=[word]) as machine:
         assert machine.wait_exit(START_SECONDS) in (BAD_COMMAND_LINE, FAILURE)
         key, value = word.split("=")
         named = key if key not in ("itr", "idle") else f"{key}:"

@@ -8,7 +8,6 @@ Sizes, repeats and results are compared line by line: both sides must print the 
 
 import contextlib
 import random
-import re
 import socket
 import struct
 import subprocess

@@ -24,6 +24,7 @@ ROUNDS = 5
 CHANGING_ROUNDS = 50
 LOSSY_ROUNDS = 2
 FORMS = ("off", "copy", "chain")
+NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
 # memcached's text protocol: two connections get a large value for each input line, and every byte is compared.
 STREAM = """
@@ -46,15 +47,6 @@ for _ in sys.stdin:
     print("same", flush=True)
 """
 
-# Sends lines to the control port, and prints the answers.
-ASK = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 5002), 100) as connection, connection.makefile() as answers:
-    for line in sys.argv[2:]:
-        connection.sendall(line.encode() + b"\\n")
-        print(answers.readline(), end="")
-"""
-
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
@@ -64,7 +56,7 @@ def namespace() -> Iterator[Namespace]:
 
 def ask_control(namespace: Namespace, *lines: str) -> list[str]:
     """The answers of the machine's control; they must be good ones."""
-    answers = output_of(namespace.inside([sys.executable, "-c", ASK, IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
+    answers = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
     assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
     return [answer.removeprefix("ok ") for answer in answers]
 
@@ -108,9 +100,7 @@ def sent_as_counted(namespace: Namespace) -> bool:
 def test_every_byte_arrives_in_every_form_and_through_every_change(namespace: Namespace) -> None:
     card = namespace.program(SOFT_CARD)
     image = build.image("memcached", "image")
-    with Machine(
-        image, cores=2, memory="512M", arguments=[f"ip={IMAGE}/24"], net=f"tap:{TAP}", card_options=["--strict"], soft_card=card
-    ) as machine:
+    with Machine(image, cores=2, memory="512M", arguments=[f"ip={IMAGE}/24"], net=f"tap:{TAP}", soft_card=card) as machine:
         machine.wait_for_line("memcached: listening on", START_SECONDS)
         with Stream(namespace) as stream:
             stream.flow(1)

@@ -53,21 +53,17 @@ def judge(run: Run, status: int, lines: list[str]) -> None:
     assert not any(re.search(run.never_says, line) for line in lines), f"/{run.never_says}/ in console:\n{console}"
 
 
+def bare(image: str, **options) -> Machine:
+    """A machine without a card, with 256 MB unless `options` differ."""
+    return Machine(image_path(image), card=False, **{"memory": "256M", **options})
+
+
 def boot(run: Run) -> list[str]:
-    with Machine(
-        image_path(run.image),
-        cores=run.cores,
-        memory=run.memory,
-        arguments=run.words.split(),
-        card=False,
-        machine_type=run.machine_type,
-        nodes=run.nodes,
-        qemu_options=run.qemu,
-    ) as machine:
+    options = {name: getattr(run, name) for name in ("cores", "memory", "machine_type", "nodes")}
+    with bare(run.image, arguments=run.words.split(), qemu_options=run.qemu, **options) as machine:
         status = machine.wait_exit(TIMEOUT_SECONDS)
-    lines = machine.lines
-    judge(run, status, lines)
-    return lines
+    judge(run, status, machine.lines)
+    return machine.lines
 
 
 def cpu(model: str) -> list[str]:
@@ -348,7 +344,7 @@ def test_wall_clock_is_the_hosts() -> None:
 
 def test_nmi_is_a_panic_that_names_itself() -> None:
     run = Run("ends_as_asked", words="way=stay", ends=PANIC, says=["neap: NMI: core 0", "panic on core 0: NMI", "backtrace of core 0"])
-    with Machine(image_path(run.image), cores=run.cores, memory=run.memory, arguments=run.words.split(), card=False) as machine:
+    with bare(run.image, arguments=run.words.split()) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
         status = machine.wait_exit(TIMEOUT_SECONDS)
@@ -365,9 +361,7 @@ def test_of_simultaneous_panics_on_all_cores_one_is_reported(fault: str) -> None
 
 
 def test_a_machine_that_cannot_be_switched_off_reports_it() -> None:
-    with Machine(
-        image_path("ends_as_asked"), arguments=["way=off"], memory="256M", card=False, qemu_options=["-machine", "acpi=off"]
-    ) as machine:
+    with bare("ends_as_asked", arguments=["way=off"], qemu_options=["-machine", "acpi=off"]) as machine:
         machine.wait_for_line("^neap: this machine cannot be switched off by ACPI; it is halted$", TIMEOUT_SECONDS)
         assert machine.running
 
@@ -382,7 +376,7 @@ def screen(machine: Machine, folder: Path) -> list[str]:
 
 def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
     words = ["way=stay", "console=vga,com1"]
-    with Machine(image_path("ends_as_asked"), arguments=words, memory="256M", card=False, qemu_options=["-device", "VGA"]) as machine:
+    with bare("ends_as_asked", arguments=words, qemu_options=["-device", "VGA"]) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         # The screen is written after the serial port.
         assert wait_until(lambda: any(line == "staying" for line in screen(machine, tmp_path)), TIMEOUT_SECONDS)
@@ -394,9 +388,7 @@ def test_the_screen_shows_the_end_of_the_serial_output(tmp_path: Path) -> None:
 
 
 def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> None:
-    with Machine(
-        image_path("hello"), cpu="qemu64,-lm", memory="256M", card=False, qemu_options=["-device", "VGA", "-action", "shutdown=pause"]
-    ) as machine:
+    with bare("hello", cpu="qemu64,-lm", qemu_options=["-device", "VGA", "-action", "shutdown=pause"]) as machine:
         machine.wait_for_line("lacks 64-bit mode", TIMEOUT_SECONDS)
         assert wait_until(lambda: "neap: this CPU lacks 64-bit mode" in screen(machine, tmp_path)[0], TIMEOUT_SECONDS)
 
@@ -404,7 +396,7 @@ def test_a_refusal_before_any_console_is_on_the_screen_too(tmp_path: Path) -> No
 def test_a_panic_is_reported_once_at_the_next_start() -> None:
     words = ["way=stay", "panic=reboot"]
     reported = r"^neap: start 1 ended in a panic"
-    with Machine(image_path("ends_as_asked"), cores=2, memory="256M", arguments=words, card=False, restarts=True) as machine:
+    with bare("ends_as_asked", cores=2, arguments=words, restarts=True) as machine:
         machine.wait_for_line("^staying$", TIMEOUT_SECONDS)
         machine.qmp("inject-nmi")
         machine.wait_for_line(reported, TIMEOUT_SECONDS)

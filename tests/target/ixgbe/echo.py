@@ -21,7 +21,6 @@ from tests.target.images import SOFT_CARD, image_path
 from tools.machine import SUCCESS, Machine
 
 IMAGE = image_path("ixgbe/ixgbe_echo")
-STRICT = ("--strict",)
 CARD_MAC = bytes.fromhex("028259900042")
 PEER_MAC = bytes.fromhex("020000000001")
 CARD_ADDRESS, PEER_ADDRESS = "10.0.0.2", "10.0.0.1"
@@ -71,15 +70,25 @@ class Echo:
     def __init__(self, machine: Machine, net: Path):
         self.machine = machine
         self._net = net
-        self.peer: Peer | None = None
+        self._peer: Peer | None = None
+
+    @property
+    def peer(self) -> Peer:
+        assert self._peer, "the cable is not connected"
+        return self._peer
 
     def connect(self) -> Peer:
-        self.peer = Peer(self._net)
-        return self.peer
+        self._peer = Peer(self._net)
+        return self._peer
+
+    def close(self) -> None:
+        if self._peer:
+            self._peer.close()
 
     def finish(self) -> dict[int, dict[str, int]]:
         """Ends the run; gives each core's counters. The image itself checks that no buffer is missing."""
-        assert self.peer
+        if not getattr(self.machine, "breaks_a_rule", False):
+            no_rule_is_broken(self)
         self.peer.send(CARD_MAC + PEER_MAC + STOP + b"stop".ljust(46, b"\0"))
         assert self.machine.wait_exit(ANSWER_SECONDS) == SUCCESS, "\n".join(self.machine.lines)
         cores = {}
@@ -115,8 +124,7 @@ def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: 
             try:
                 yield echo
             finally:
-                if echo.peer:
-                    echo.peer.close()
+                echo.close()
     finally:
         shutil.rmtree(folder)
 

@@ -116,7 +116,6 @@ def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
             cores=2,
             arguments=[f"ip={GUEST}/24"],
             net=f"tap:{TAP}",
-            card_options=["--strict"],
             soft_card=namespace.program(SOFT_CARD),
         ) as machine,
     ):
