@@ -25,7 +25,7 @@ from linux_guest.driver import (
 from linux_guest.guest import LinuxGuest
 from linux_guest.guest_image import GuestImage
 
-from tools.machine import LOOPBACK, SOFT_CARD
+from tools.machine import LOOPBACK
 
 CORES = 4
 ECHOES = 100
@@ -35,20 +35,12 @@ NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
 UP_AND_REACHED = BRING_UP + PING
 
 
-@pytest.fixture(scope="module")
-def booted(linux_image: GuestImage) -> Iterator[LinuxGuest]:
-    if not SOFT_CARD.is_file():
-        pytest.fail("the soft card is not built: ./neap test system builds it", pytrace=False)
-    with LinuxGuest(linux_image, cores=CORES, forward_ports=[TRAFFIC_PORT]) as guest:
-        yield guest
-
-
 @pytest.fixture
-def linux(booted: LinuxGuest) -> Iterator[LinuxGuest]:
+def linux(guest: LinuxGuest) -> Iterator[LinuxGuest]:
     """The guest with an address that reaches its network. At the end, its kernel must not have complained."""
-    booted.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
-    yield booted
-    assert complaints(booted) == []
+    guest.output_of(UP_AND_REACHED, seconds=PATIENT_SECONDS)
+    yield guest
+    assert complaints(guest) == []
 
 
 def packets(guest: LinuxGuest, direction: str) -> list[int]:

@@ -14,7 +14,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,15 +235,6 @@ def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedSer
     # One reading of the machine's clock and ours must have had a short enough round trip.
     clock = figures["log"]["clock"]
     assert clock["tsc_hz"] > 1e6 and clock["uncertainty_ns"] < RUN_SECONDS * 1e9
-
-
-@pytest.fixture
-def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
-    short."""
-    with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
-        yield
 
 
 def start(*words: str) -> subprocess.Popen:
