@@ -15,6 +15,7 @@ import pytest
 from tools import boot_loaders, boot_machines, boot_programs, boot_serve, boot_tree, build, outside, pxe
 from tools.boot_tree import Contents
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 MACHINES = """
 boot = "two"
@@ -242,7 +243,7 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()
     pxe.pxe(wanted)
-    commit = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=60)
+    commit = finished(["git", "-C", str(checkout), "rev-parse", "HEAD"], check=True)
     assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
 
 

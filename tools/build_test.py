@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tools import build
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 CMAKE = "cmake_minimum_required(VERSION 3.25)\nproject(trial NONE)\nadd_custom_target(one COMMAND ${CMAKE_COMMAND} -E echo built)\n"
 CMAKE += "file(APPEND ${CMAKE_BINARY_DIR}/../configured x)\n"
@@ -97,8 +97,6 @@ def test_a_checkout_without_a_soft_card_is_reported(checkout: Path, monkeypatch:
 
 
 def test_the_presets_that_the_launcher_uses_exist() -> None:
-    listing = subprocess.run(
-        ["cmake", "--list-presets"], cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
+    listing = finished(["cmake", "--list-presets"], cwd=Path(__file__).parent.parent)
     for preset in (*build.CROSS_PRESETS, *build.HOST_PRESETS):
         assert f'"{preset}"' in listing.stdout

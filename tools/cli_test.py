@@ -11,6 +11,7 @@ import pytest
 
 from tools import cache
 from tools.conftest import REPOSITORY, neap
+from tools.process import finished
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_help_names_every_command() -> None:
 def test_a_python_that_is_too_old_is_reported() -> None:
     # The file must also be valid for an older Python: it checks the version before it imports anything else.
     program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
-    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished([sys.executable, "-c", program])
     assert done.returncode == 1
     assert done.stderr.startswith("neap: error: Python 3.11 or newer is needed")
 
@@ -98,7 +99,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 def test_an_error_of_the_system_is_no_traceback(error: str, expected: str) -> None:
     program = "import errno, sys; sys.path.insert(0, sys.argv[1]); from tools import cli, doctor\n"
     program += f"def refuse(as_json): raise {error}\ndoctor.doctor = refuse; sys.exit(cli.main(['doctor']))"
-    done = subprocess.run([sys.executable, "-c", program, str(REPOSITORY)], capture_output=True, text=True, timeout=60)
+    done = finished([sys.executable, "-c", program, str(REPOSITORY)])
     assert (done.returncode, done.stderr) == (1, expected)
 
 
@@ -130,7 +131,7 @@ def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> 
 
     def clean(*words: str) -> subprocess.CompletedProcess:
         argv = [sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words]
-        return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return finished(argv, env=environment)
 
     held = cache.try_lock(checkout / "build/image.lock")
     done = clean()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools import compile_cache
+from tools.process import finished
 
 OPTIONS = "cmake/neap_options.cmake"
 
@@ -29,7 +30,7 @@ def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
     maps = [f"-ffile-prefix-map={old}=." for old in ("../..", checkout)]
     argv = ["ccache", "gcc", "-g", *maps, "-I", str(checkout), "-c", "-o", "main.o", str(checkout / "main.c")]
     subprocess.run(argv, cwd=checkout / "build/image", env=environment, check=True, timeout=60)
-    statistics = subprocess.run(["ccache", "--print-stats"], env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+    statistics = finished(["ccache", "--print-stats"], env=environment, check=True).stdout
     counts = dict(line.split("\t") for line in statistics.splitlines())
     return (checkout / "build/image/main.o").read_bytes(), int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
 

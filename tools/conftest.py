@@ -11,6 +11,7 @@ import pytest
 
 from tools import qemu
 from tools.fake_mirror import FakeMirror
+from tools.process import finished
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEST_DATA = Path(__file__).with_name("testdata")
@@ -69,9 +70,7 @@ def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
 def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subprocess.CompletedProcess:
     """Runs the launcher as its users do."""
     argv = [sys.executable, str(directory / "neap"), *words]
-    return subprocess.run(
-        argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd="/"
-    )
+    return finished(argv, 120, env={**os.environ, **environment}, cwd="/")
 
 
 def alive(pid: int) -> bool:
@@ -89,4 +88,4 @@ def on_small_disk(directory: Path, size: str, program: str) -> subprocess.Comple
     script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
     argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory)}
-    return subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return finished(argv, 120, env=environment)

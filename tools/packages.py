@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools import build, cache, progress
 from tools.errors import Failure
-from tools.process import command_failure
+from tools.process import command_failure, finished
 
 INSTALL_TIMEOUT_SECONDS = 1800
 
@@ -87,7 +87,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 def installed(package: str) -> bool:
     argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        done = finished(argv, 30)
     except FileNotFoundError:
         raise Failure("this machine has no dpkg", "Neap runs on Debian 12 or newer") from None
     return done.returncode == 0 and done.stdout.strip() == "installed"
@@ -112,7 +112,7 @@ def missing(groups: list[str]) -> list[str]:
 
 def rust_packages(names: list[str]) -> list[str]:
     """Debian 12's own Rust is too old. Its `-web` packages, made for building browsers, are current."""
-    done = subprocess.run(["apt-cache", "policy", "rustc"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished(["apt-cache", "policy", "rustc"])
     match = re.search(r"Candidate: (\d+)\.(\d+)", done.stdout)
     new_enough = match and (int(match.group(1)), int(match.group(2))) >= build.OLDEST_RUSTC
     return names if new_enough else [f"{name}-web" for name in names]

@@ -190,14 +190,18 @@ def run_logged(
         raise command_failure(what, log, child.returncode, cwd)
 
 
+def finished(argv: Sequence[str | Path], timeout_seconds: float = 60, **options) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, without input, and keeps its output as text. Options as for subprocess.run."""
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace", **options}
+    return subprocess.run(list(argv), timeout=timeout_seconds, **options)
+
+
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
     """The output of a short command. On error, raises Failure with the last line of its error output. `name`: if argv[0] is not the
     program's name."""
     name = name or Path(argv[0]).name
     try:
-        done = subprocess.run(
-            list(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=env
-        )
+        done = finished(argv, timeout_seconds, env=env)
     except FileNotFoundError:
         raise Failure(f"missing program: {argv[0]}", "./neap doctor lists what this machine lacks") from None
     except subprocess.TimeoutExpired:

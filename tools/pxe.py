@@ -18,6 +18,7 @@ from pathlib import Path
 from tools import boot_loaders, boot_machines, boot_menu, boot_programs, boot_serve, boot_tree, build, cache, outside, packages, progress
 from tools.boot_machines import Machines
 from tools.errors import Failure, UsageError
+from tools.process import finished
 
 PRESET = "image"
 GIT_SECONDS = 60
@@ -180,7 +181,7 @@ def checkout_state(place: Path) -> tuple[str, list[str]]:
 def _git(place: Path, *words: str) -> str:
     """The output of git. Raises Failure with its error message, for example about a wrong owner or a damaged repository."""
     try:
-        done = subprocess.run(["git", "-C", str(place), *words], capture_output=True, text=True, errors="replace", timeout=GIT_SECONDS)
+        done = finished(["git", "-C", str(place), *words], GIT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:
         raise Failure(f"git does not say what {place} is: {error}") from None
     if done.returncode != 0 and done.stderr:

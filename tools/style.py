@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tools import build, pythons
+from tools.process import finished
 
 COLUMNS_MAX = 140
 CLANG_FORMAT = "clang-format-19"
@@ -175,9 +176,7 @@ def _ruff(*arguments: str) -> list[str]:
 
 
 def _run(argv: Sequence[str], directory: Path = build.REPOSITORY) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        list(argv), cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=CHECK_SECONDS
-    )
+    return finished(argv, CHECK_SECONDS, cwd=directory)
 
 
 def _each(function: Callable[[Path], list[str]], paths: Sequence[Path]) -> list[str]:

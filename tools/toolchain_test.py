@@ -13,7 +13,7 @@ from tools.archive import VersionGone
 from tools.conftest import REPOSITORY, on_small_disk
 from tools.errors import DiskFull, Failure
 from tools.fake_mirror import FakeMirror
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 # The "compiler" copies its source. Each step logs that it ran. A step waits while the file `wait` exists, and fails if `fail` exists.
 RECIPE = """
@@ -258,7 +258,7 @@ def test_an_exported_toolchain_is_imported(exported: Path, tmp_path: Path) -> No
     exchange.import_toolchain(str(exported))
     there = toolchain.find()
     original = tmp_path / "cache/neap/toolchain" / there.name
-    done = subprocess.run(["diff", "-r", "--no-dereference", str(original), str(there)], capture_output=True, text=True, timeout=60)
+    done = finished(["diff", "-r", "--no-dereference", str(original), str(there)])
     assert done.returncode == 0, done.stdout
     assert (there / "bin/x86_64-neap-elf-g++").stat().st_mode & 0o111
     exchange.import_toolchain(str(exported))  # a second time changes nothing
@@ -352,5 +352,5 @@ print(sorted(os.listdir({str(small)!r})))
 
 def test_the_launcher_refuses_a_missing_file() -> None:
     argv = [sys.executable, str(REPOSITORY / "neap"), "toolchain", "import", "/no/such/file"]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished(argv)
     assert (done.returncode, done.stderr) == (1, "neap: error: there is no file /no/such/file\n")

@@ -13,7 +13,7 @@ import pytest
 from tools import build
 from tools.log.browser import browse, lines_in, marks_in, plots
 from tools.machine import free_port
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -52,14 +52,7 @@ def test_the_first_experiment_goes_as_the_page_says(own_runs: None, tmp_path: Pa
             script = script.replace(text, shorter)
         script = script.replace("./neap", shlex.join(launcher))
         began = time.monotonic()
-        done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-        )
+        done = finished(["sh", "-c", script], COMMAND_SECONDS, cwd=tmp_path)
         seconds = time.monotonic() - began
         assert done.returncode == 0, done.stdout + done.stderr
         # The load's table may list errors, because a busy machine may not keep up with the load.

@@ -18,7 +18,7 @@ from wire import Wire
 
 from tools.build import REPOSITORY, image
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, free_port
-from tools.process import spawn, stop, wait_until
+from tools.process import finished, spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -95,7 +95,7 @@ def test_the_example_of_the_readme_word_for_word() -> None:
     assert wanted, "the README does not show what the example prints"
     with Run("memcached") as run:
         run.wait_for("memcached: listening on")
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+        done = finished(["sh", "-c", command], 30)
     assert (done.stdout.replace("\r\n", "\n"), done.stderr) == (wanted[1], "")
 
 
@@ -170,8 +170,8 @@ def clones() -> Iterator[tuple[Path, Path]]:
 
 def build_in(checkout: Path, code: str, **environment: str) -> None:
     """Runs a line of Python with that checkout's own tools."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout), **environment},
-                          capture_output=True, text=True, timeout=CLONE_BUILD_SECONDS, check=False)  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(checkout), **environment}
+    done = finished([sys.executable, "-c", code], CLONE_BUILD_SECONDS, cwd=checkout, env=environment)
     assert done.returncode == 0, f"in {checkout}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}"
 
 

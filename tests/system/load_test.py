@@ -28,7 +28,7 @@ from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.log import collect, decode, summary
 from tools.machine import LOOPBACK, free_port, port_is_free
-from tools.process import kill_group, spawn, wait_until
+from tools.process import finished, kill_group, spawn, wait_until
 
 RUN_SECONDS = 180.0
 START_SECONDS = 30.0
@@ -46,7 +46,7 @@ def load(server: Server, *words: str) -> dict:
     """One run of the program; gives its figures."""
     address = f"{server.address[0]}:{server.address[1]}"
     argv = [str(build.LOAD), address, "--quiet", "--json", "-", *PATIENT, *words]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    done = finished(argv, RUN_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     table, brace, text = done.stdout.partition("\n{\n")
     print(" ".join(words), table, done.stderr, sep="\n")
@@ -139,7 +139,7 @@ def test_agents_on_machines_of_their_own_load_while_another_measures() -> None:
         words += ["--measure-connections", "4", "--measure-rate", "200", "--check-bytes"]
         words += ["--keys", "500", "--seconds", "2", "--warm-up", "0"]
         argv = machines[2].inside([str(build.LOAD), f"{NETWORK}.1", *words, *PATIENT, "--quiet", "--json", "-"])
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished(argv, RUN_SECONDS)
         assert done.returncode == 0, done.stderr
         table, brace, text = done.stdout.partition("\n{\n")
         print(table)
@@ -188,7 +188,7 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
         added = [word for name in ("--seconds", "--warm-up") if name not in words and not own_time for word in (name, shorter[name])]
         address = f"{stock_memcached.address[0]}:{stock_memcached.address[1]}"
         argv = [str(build.LOAD), address, *changed, *added]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished(argv, RUN_SECONDS)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         assert "errors 0\n" in done.stdout or "--search" in words, f"{words}: {done.stdout}"
     assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()

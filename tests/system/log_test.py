@@ -18,7 +18,7 @@ from servers import LOOPBACK, DebianProgram, NeapServer
 from tools import build, top
 from tools.control_client import Control, fields_of
 from tools.log import decode, layout, summary
-from tools.process import spawn, stop, wait_until
+from tools.process import finished, spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -47,7 +47,7 @@ def address(server: NeapServer) -> str:
 
 
 def neap(*words: str) -> subprocess.CompletedProcess:
-    done = subprocess.run([*NEAP, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    done = finished([*NEAP, *words], COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     return done
 
@@ -185,7 +185,7 @@ def test_top_and_status_show_four_cores_at_work(server: NeapServer, address: str
 
 
 def test_a_wrong_line_is_an_error_and_the_status(address: str) -> None:
-    done = subprocess.run([*NEAP, "ctl", address, "itr,banana"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = finished([*NEAP, "ctl", address, "itr,banana"])
     assert done.returncode == 1 and done.stdout.startswith("error: ")
 
 
@@ -200,7 +200,7 @@ def test_a_full_disk_at_the_collector_loses_nothing(server: NeapServer, address:
     )
     argv = [*namespaces, "sh", "-c", script, "sh", str(small), *NEAP, "log", "collect", address, "--out", str(small / "out")]
     environment = {**os.environ, "SMALL": str(small)}
-    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    done = finished(argv, COMMAND_SECONDS, env=environment)
     assert "first: 1" in done.stdout and "second: 0" in done.stdout, done.stdout + done.stderr
     assert sum(line.startswith("neap: error: no space left on the disk") for line in done.stderr.splitlines()) == 1
     assert logs(tmp_path) == [socat(server, core) for core in range(CORES)]

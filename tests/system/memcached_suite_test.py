@@ -7,7 +7,6 @@ statistics, extstore, TLS, the proxy). Or they start memcached with options, set
 
 import os
 import re
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from servers import Server
 from tools import cache
 from tools.archive import Archive
 from tools.errors import Failure
+from tools.process import finished
 
 SUITE_SECONDS = 120
 FILES = "binary-get bogus-commands cas incrdecr issue_108 issue_152 issue_3 issue_68 issue_70 multiversioning noreply quit touch".split()
@@ -57,7 +57,7 @@ def test_memcached_suite(server: Server, suite: Path, name: str) -> None:
         wire.ask(b"flush_all\r\n", b"OK\r\n")
     argv = ["perl", f"t/{name}.t"]
     try:
-        done = subprocess.run(argv, cwd=suite, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
+        done = finished(argv, SUITE_SECONDS, cwd=suite, env=environment)
     except FileNotFoundError:
         raise Failure("these tests need perl", "as root: apt-get install perl") from None
     failed = re.findall(r"^not ok .*", done.stdout, re.MULTILINE)

@@ -23,7 +23,7 @@ from tools import build, control_client
 from tools.bench import netpipe
 from tools.bench.netpipe import CONTROL_PORT, GUEST_PORT, HOST_SEEN_FROM_INSIDE, START_SECONDS
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import spawn, stop, wait_until
+from tools.process import finished, spawn, stop, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -77,7 +77,7 @@ def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
     """Runs NPtcp against the machine, until its measurement has ended."""
     argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+    return finished(argv, RUN_SECONDS)
 
 
 def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.target.images import BUILD, image_path
 from tools import toolchain
 from tools.machine import BAD_COMMAND_LINE, FAILURE, PANIC, POWER_OFF, REPOSITORY, RESET, SUCCESS, Machine
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 TIMEOUT_SECONDS = 90
 CLOCK_ERROR_SECONDS = 30
@@ -456,7 +456,7 @@ def test_the_linker_reports_that_there_is_no_file_system(tmp_path: Path) -> None
     script.write_text("ENTRY(_Z5therev)\n")
     words = ["--compiler", compiler, "--script", script, "--output", tmp_path / "files.elf", "--"]
     linker = [sys.executable, REPOSITORY / "boot/link_image.py", *words, tmp_path / "files.o"]
-    linked = subprocess.run(linker, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    linked = finished(linker, TIMEOUT_SECONDS)
     assert linked.returncode != 0
     assert "Neap has no file system: std::filesystem" in linked.stderr, linked.stderr
     assert "processes" not in linked.stderr

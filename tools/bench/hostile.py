@@ -8,12 +8,12 @@ that were not served, and bytes that the heap kept.
 
 import json
 import os
-import subprocess
 import sys
 
 from tools import build, progress
 from tools.bench.rows import Row
 from tools.errors import Failure
+from tools.process import finished
 
 CORES = (1, 2, 4)
 SECONDS = 5
@@ -45,7 +45,7 @@ def attack(name: str, *words: str) -> dict:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}
     with Namespace() as namespace:
         argv = namespace.inside([sys.executable, "-m", "hostile", name, *words])
-        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS)
+        done = finished(argv, RUN_SECONDS, env=environment)
     if done.returncode:
         raise Failure(f"the attack {name} did not run", details=done.stderr.splitlines()[-10:])
     return json.loads(done.stdout)

@@ -17,7 +17,7 @@ from tools import build, control_client, packages, progress
 from tools.bench.rows import Row, aligned
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import spawn, stop, tail, wait_until
+from tools.process import finished, spawn, stop, tail, wait_until
 
 GUEST_PORT = 5003
 CONTROL_PORT = 5002
@@ -68,9 +68,7 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
                 raise Failure(f"Neap does not serve with integrity: {answer}")
         argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(directory / "np.out"), "-u", str(LARGEST_BYTES)]
         try:
-            done = subprocess.run(
-                [*argv, *(["-i"] if checked else [])], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS
-            )
+            done = finished([*argv, *(["-i"] if checked else [])], RUN_SECONDS)
         except subprocess.TimeoutExpired:
             raise Failure(f"NPtcp does not end within {RUN_SECONDS} s", details=machine.lines[-20:]) from None
         if done.returncode != 0:

@@ -2,8 +2,9 @@
 """Chromium renders report pages for tests: a test checks the elements that were drawn."""
 
 import re
-import subprocess
 from pathlib import Path
+
+from tools.process import finished
 
 # Options to run as root, without a GPU, and without requests to the vendor's servers.
 CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
@@ -14,7 +15,7 @@ BROWSER_SECONDS = 180
 def browse(tmp_path: Path, url: str, *options: str) -> str:
     """Chromium's standard output; with --dump-dom, the page's final DOM."""
     argv = [*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *options, url]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BROWSER_SECONDS)
+    done = finished(argv, BROWSER_SECONDS)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

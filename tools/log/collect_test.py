@@ -14,7 +14,7 @@ from tools.conftest import REPOSITORY
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, layout, synthetic
 from tools.log.fake_machine import FakeMachine, split
-from tools.process import wait_until
+from tools.process import finished, wait_until
 
 ENTRY = layout.ENTRY_BYTES
 FILES, _ = synthetic.make(synthetic.Shape(cores=2, records=30, changes=2))
@@ -281,7 +281,7 @@ def test_a_full_disk_is_one_error_and_the_next_collection_goes_on(tmp_path: Path
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     argv = [*namespaces, "sh", "-c", ON_SMALL_DISK, "sh", str(tmp_path), sys.executable, FULL_DISK]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    done = finished(argv, 120, env=environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("neap: error: no space left on the disk for"), done.stdout
