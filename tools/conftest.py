@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import qemu
+from tools import build, cache, machine, machine_registry, qemu
 from tools.fake_mirror import FakeMirror
 from tools.process import finished
 
@@ -57,6 +57,23 @@ def python() -> Iterator[Callable[..., subprocess.Popen]]:
         if child.poll() is None:
             child.kill()
         child.communicate()
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, int]]:
+    """Hides this host's runs, and pretends others: gives a run's directory and the descriptor of its lock, as `Machine` holds it."""
+
+    def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> tuple[Path, int]:
+        directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
+        directory.mkdir()
+        lock = cache.try_lock(directory / "lock")
+        assert lock is not None
+        machine_registry.describe(directory, machine_registry.Running(application, pid, ports, control_port))
+        return directory, lock
+
+    monkeypatch.setattr(machine, "run_base", lambda: tmp_path)
+    monkeypatch.setattr(build, "applications", lambda: ["hello", "memcached"])
+    return pretend
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ CONTROL = "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: t
 
 
 class FakeMirror:
-    """Holds binary and source packages; `publish()` writes and signs the indexes anew."""
+    """Holds binary and source packages. Each change is published: the indexes are written and signed anew."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -56,6 +56,7 @@ class FakeMirror:
         stanza = CONTROL.format(name=name, version=version)
         stanza += f"Filename: pool/{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {cache.file_sha256(deb)}\n"
         self._stanzas.append(("binary", stanza))
+        self.publish()
         return deb
 
     def add_source(self, name: str, version: str, files: list[Path]) -> None:
@@ -67,10 +68,12 @@ class FakeMirror:
         dsc.write_text(f"Format: 3.0 (quilt)\nSource: {name}\nVersion: {version}\nChecksums-Sha256:\n{rows}")
         rows += f" {cache.file_sha256(dsc)} {dsc.stat().st_size} {dsc.name}\n"
         self._stanzas.append(("source", f"Package: {name}\nBinary: {name}\nVersion: {version}\nDirectory: pool\nChecksums-Sha256:\n{rows}"))
+        self.publish()
 
     def forget(self, name: str) -> None:
         """Removes a version from the indexes, as a point release does."""
         self._stanzas = [(kind, text) for kind, text in self._stanzas if not text.startswith(f"Package: {name}\n")]
+        self.publish()
 
     def publish(self) -> None:
         for suite in (SUITE, BACKPORTS):
