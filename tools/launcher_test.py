@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools import machine
-from tools.conftest import REPOSITORY
+from tools.conftest import REPOSITORY, neap
 from tools.process import finished, wait_until
 
 BUILD_SECONDS = 900
@@ -43,8 +43,7 @@ def test_a_disk_that_fills_up_during_the_build_is_one_line(clone: Path) -> None:
 def test_a_port_in_use_is_found_before_anything_is_built(clone: Path) -> None:
     with contextlib.closing(socket.create_server((machine.LOOPBACK, 0))) as server:
         port = server.getsockname()[1]
-        argv = [sys.executable, str(clone / "neap"), "run", "memcached", "--forward", f"{port}:11211"]
-        done = finished(argv)
+        done = neap("run", "memcached", "--forward", f"{port}:11211", directory=clone)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == f"neap: error: port {port} on 127.0.0.1 is in use or not allowed"
     assert done.stdout == ""

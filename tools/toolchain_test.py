@@ -2,7 +2,6 @@
 """The toolchain's build, with a recipe whose "compiler" takes no time. The real one is built before any image."""
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from tools import cache, exchange, sources, toolchain
 from tools.archive import VersionGone
-from tools.conftest import REPOSITORY, on_small_disk
+from tools.conftest import neap, on_small_disk
 from tools.errors import DiskFull, Failure
 from tools.fake_mirror import FakeMirror
 from tools.process import finished, wait_until
@@ -349,6 +348,5 @@ print(sorted(os.listdir({str(small)!r})))
 
 
 def test_the_launcher_refuses_a_missing_file() -> None:
-    argv = [sys.executable, str(REPOSITORY / "neap"), "toolchain", "import", "/no/such/file"]
-    done = finished(argv)
+    done = neap("toolchain", "import", "/no/such/file")
     assert (done.returncode, done.stderr) == (1, "neap: error: there is no file /no/such/file\n")

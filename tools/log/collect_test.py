@@ -3,18 +3,15 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tools.conftest import REPOSITORY
+from tools.conftest import on_small_disk
 from tools.errors import Failure
 from tools.log import collect, decode, fetch, layout, synthetic
 from tools.log.fake_machine import FakeMachine, split
-from tools.process import finished, wait_until
+from tools.process import wait_until
 
 ENTRY = layout.ENTRY_BYTES
 FILES, _ = synthetic.make(synthetic.Shape(cores=2, records=30, changes=2))
@@ -216,17 +213,14 @@ def collected(out: Path) -> int:
     return sum(max(0, path.stat().st_size - layout.HEADER_BYTES) for path in out.glob("core*"))
 
 
-def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+def test_a_collector_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path, python) -> None:
     out = tmp_path / "out"
     for _ in range(3):
         with FakeMachine(FILES, pause_seconds=0.05, block_entries=4) as machine:
-            environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-            argv = [sys.executable, "-c", COLLECT, machine.address[0], str(machine.address[1]), str(out)]
-            collector = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
+            collector = python(COLLECT, machine.address[0], str(machine.address[1]), str(out))
             before = collected(out)
             assert wait_until(lambda: collected(out) > before, 20, 0.005) is not None  # noqa: B023 - called here and now
-            collector.send_signal(signal.SIGKILL)
+            collector.kill()
             collector.wait()
     with FakeMachine(FILES) as machine:
         run = gather(machine, out)
@@ -247,15 +241,14 @@ def test_a_part_that_was_torn_in_the_middle_of_a_line_goes_on_at_the_line(tmp_pa
     assert whole(out)
 
 
-ON_SMALL_DISK = 'mount -t tmpfs -o size=256k tmpfs "$1" && exec "$2" -c "$3" "$1"'
 FULL_DISK = """
-import json, sys
+import os
 from pathlib import Path
 from tools.errors import DiskFull
 from tools.log import collect, synthetic
 from tools.log.fake_machine import FakeMachine
 
-small = Path(sys.argv[1])
+small = Path(os.environ["XDG_CACHE_HOME"])
 (small / "filler").write_bytes(bytes(120_000))
 files, _ = synthetic.make(synthetic.Shape(cores=2, records=1500, sample_every=100))
 with FakeMachine(files) as machine:
@@ -278,10 +271,7 @@ print("whole")
 
 
 def test_a_full_disk_is_one_error_and_the_next_collection_goes_on(tmp_path: Path) -> None:
-    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    argv = [*namespaces, "sh", "-c", ON_SMALL_DISK, "sh", str(tmp_path), sys.executable, FULL_DISK]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = finished(argv, 120, env=environment)
+    done = on_small_disk(tmp_path, "256k", FULL_DISK)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("neap: error: no space left on the disk for"), done.stdout
