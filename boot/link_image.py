@@ -56,19 +56,8 @@ def run(command: list[str], **options) -> str:
 
 
 def link(compiler: str, script: Path, output: Path, inputs: list[Path]) -> None:
-    run(
-        [
-            compiler,
-            "-T",
-            str(script),
-            "-fno-lto",
-            "-Wl,--gc-sections,--eh-frame-hdr,--build-id=none,--no-warn-rwx-segments",
-            "-o",
-            str(output),
-            *map(str, inputs),
-            "-lstdc++exp",
-        ]
-    )
+    options = ["-fno-lto", "-Wl,--gc-sections,--eh-frame-hdr,--build-id=none,--no-warn-rwx-segments"]
+    run([compiler, "-T", str(script), *options, "-o", str(output), *map(str, inputs), "-lstdc++exp"])
 
 
 def functions(tools: str, image: Path) -> list[tuple[int, int, str]]:

@@ -98,6 +98,12 @@ class Archive:
             files.append(found[-1])
         return files
 
+    def unpack(self, packages: Iterable[tuple[str, str]], root: Path) -> None:
+        """Downloads binary packages and unpacks them below `root`."""
+        for file in self.download(packages, root / "packages"):
+            unpack(file, root)
+        cache.remove(root / "packages")
+
     def download_source(self, package: str, version: str, into: Path) -> None:
         """Fetches a source package (its .dsc and archives, not unpacked) into a directory."""
         into.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import SUITE, Archive, private_command, unpack
+from tools.archive import SUITE, Archive, private_command
 from tools.errors import Failure
 from tools.process import output_of
 
@@ -85,9 +85,7 @@ def fetch(archive: Archive | None = None) -> BootPrograms:
             cache.require_space(cache.root(), NEEDED_BYTES, "GRUB, iPXE and OVMF")
             what = f"GRUB {_upstream(wanted['grub-common'])}, iPXE and OVMF ({len(wanted)} packages of Debian's {SUITE})"
             with progress.step(f"fetching {what}"):
-                for file in archive.download(sorted(wanted.items()), entry.path / "packages"):
-                    unpack(file, entry.path)
-                cache.remove(entry.path / "packages")
+                archive.unpack(sorted(wanted.items()), entry.path)
             for name, tested in TESTED.items():
                 if _upstream(wanted[name]) != tested:
                     progress.say(f"neap: {name} is {wanted[name]}; tested with {tested}")

@@ -132,19 +132,8 @@ class _Redfish:
 
     def _ask(self, path: str, options: list[str] | None = None) -> dict:
         # Without --globoff, a path with [1-1000000] would be a million requests.
-        argv = [
-            "curl",
-            "--globoff",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--max-time",
-            str(TOOL_SECONDS - 10),
-            *self._options,
-            "--config",
-            "-",
-        ]
-        output = _output([*argv, *(options or []), self._base + path], self._configuration, None)
+        argv = ["curl", "--globoff", "--silent", "--show-error", "--fail", "--max-time", str(TOOL_SECONDS - 10), *self._options]
+        output = _output([*argv, "--config", "-", *(options or []), self._base + path], self._configuration, None)
         try:
             answer = parse_json(output) if output.strip() else {}
         except ValueError:

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from tools import cache, progress
-from tools.archive import BACKPORTS, Archive, private_command, unpack
+from tools.archive import BACKPORTS, Archive, private_command
 from tools.errors import Failure
 from tools.process import output_or_none
 
@@ -69,10 +69,7 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
             packages = [pair for pair in archive.closure(PACKAGE, BACKPORTS) if OPENED.match(pair[0])]
             tested = "the version tested with" if version == TESTED else f"tested with {TESTED}"
             with progress.step(f"fetching QEMU {version} ({len(packages)} packages of Debian's {BACKPORTS}; {tested})"):
-                files = archive.download(packages, entry.path / "packages")
-                for file in files:
-                    unpack(file, entry.path)
-                cache.remove(entry.path / "packages")
+                archive.unpack(packages, entry.path)
             if not suitable(private_qemu(entry.path)):
                 raise Failure(f"QEMU {version} from {BACKPORTS} does not start here or lacks {NEEDED_DEVICE}")
     return private_qemu(entry.path)

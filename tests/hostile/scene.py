@@ -119,20 +119,9 @@ class Load:
 
     def __init__(self, seconds: float, rate: float, words: Sequence[str] = ()) -> None:
         argv = [str(build.LOAD), f"{ADDRESS}:{MEMCACHED}", "--quiet", "--json", "-", "--warm-up", "0.5", "--check-bytes"]
-        argv += [
-            "--keys",
-            "500",
-            "--update",
-            "1:1",
-            "--connections",
-            str(CONNECTIONS),
-            "--seconds",
-            f"{seconds:g}",
-            "--rate",
-            f"{rate:g}",
-            *words,
-        ]
-        self._process = spawn([*argv, "--time-out", str(REQUEST_SECONDS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        argv += ["--keys", "500", "--update", "1:1", "--connections", str(CONNECTIONS), "--time-out", str(REQUEST_SECONDS)]
+        argv += ["--seconds", f"{seconds:g}", "--rate", f"{rate:g}", *words]
+        self._process = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     @property
     def running(self) -> bool:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tools import cache, debian
 from tools.archive import Archive
-from tools.archive import unpack as unpack_package
 from tools.errors import Failure
 from tools.process import output_of
 
@@ -90,8 +89,7 @@ def _kernel_of_debian_13() -> _Kernel:
     package, version = next(pair for pair in archive.closure(KERNEL_META_PACKAGE) if re.match(KERNEL_PACKAGE, pair[0]))
 
     def unpack(root: Path) -> None:
-        for file in archive.download([(package, version)], root.parent / "kernel"):
-            unpack_package(file, root)
+        archive.unpack([(package, version)], root)
 
     return _Kernel(package, version, unpack)
 

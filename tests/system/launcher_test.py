@@ -17,6 +17,7 @@ import pytest
 from wire import Wire
 
 from tools.build import REPOSITORY, image
+from tools.conftest import alive
 from tools.machine import BAD_COMMAND_LINE, LOOPBACK, free_port
 from tools.process import finished, spawn, stop, wait_until
 
@@ -68,12 +69,7 @@ def family(pid: int) -> set[int]:
 
 
 def gone(pids: set[int]) -> bool:
-    """True if all these processes have ended (a zombie has)."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                return False
-    return True
+    return not any(map(alive, pids))
 
 
 def ask(port: int) -> None:

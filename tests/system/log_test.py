@@ -102,6 +102,16 @@ def logs(folder: Path) -> list[bytes]:
     return [(folder / f"core{core}.log").read_bytes() for core in range(CORES)]
 
 
+def size_of_logs(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("core*"))
+
+
+def start_collector(address: str, out: Path) -> subprocess.Popen:
+    """A collector of a run in progress. It prints run.json at the end."""
+    argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out), "--json"]
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def run_under_load(server: NeapServer, address: str, seconds: float) -> None:
     with Load(server):
         ctl(address, "start")
@@ -126,14 +136,8 @@ def test_socat_fetch_and_collect_give_the_same_bytes(server: NeapServer, address
 def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapServer, address: str, tmp_path: Path) -> None:
     with Load(server):
         ctl(address, "start")
-        collector = subprocess.Popen(
-            [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_for(lambda: sum(path.stat().st_size for path in (tmp_path / "live").glob("core*")) > 200_000)
+        collector = start_collector(address, tmp_path / "live")
+        wait_for(lambda: size_of_logs(tmp_path / "live") > 200_000)
         ctl(address, "itr,8us", "idle,halt")
         time.sleep(3)
         ctl(address, "itr,100us", "stop")
@@ -151,21 +155,14 @@ def test_live_streaming_under_load_from_four_cores_loses_nothing(server: NeapSer
 
 def test_a_second_collector_resumes_after_one_that_was_killed(server: NeapServer, address: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    argv = [*NEAP, "log", "collect", address, "--live", "--out", str(out)]
     with Load(server):
         ctl(address, "start")
-        size = 0
         for _ in range(3):
-            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            before = size
-
-            def collected() -> int:
-                return sum(path.stat().st_size for path in out.glob("core*"))
-
-            wait_for(lambda: collected() > before + 50_000)  # noqa: B023 - called here and now
+            before = size_of_logs(out)
+            collector = start_collector(address, out)
+            wait_for(lambda: size_of_logs(out) > before + 50_000)  # noqa: B023 - called here and now
             collector.kill()
-            collector.wait()
-            size = collected()
+            collector.communicate()
         ctl(address, "stop")
     done = neap("log", "collect", address, "--out", str(out))
     assert "lost 0" in done.stdout
@@ -226,8 +223,7 @@ def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) 
         address = f"{LOOPBACK}:{server.machine.port(5002)}"
         with Load(server):
             ctl(address, "start")
-            argv = [*NEAP, "log", "collect", address, "--live", "--out", str(tmp_path / "live"), "--json"]
-            collector = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            collector = start_collector(address, tmp_path / "live")
             wait_for(lambda: all(lines > 1000 for lines in core_counters(server, "records")))
             ctl(address, "stop")
         run = json.loads(collector.communicate(timeout=COMMAND_SECONDS)[0])

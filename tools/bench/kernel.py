@@ -38,11 +38,6 @@ def rows() -> list[Row]:
     require_exact(counts)
     found = []
     for step in STEPS:
-        region = counts.regions[step.region]
         off = counts.regions[step.less].mean if step.less is not None else 0.0
-        found += [
-            Row(step.name, "instructions, mean", region.mean - off, step.target),
-            Row(f"{step.name}.median", "instructions", region.median - off),
-            Row(f"{step.name}.most", "instructions", region.max - off),
-        ]
+        found += counts.regions[step.region].rows(step.name, step.target, off)
     return kernel_peers.beside(found + kernel_memory.rows())

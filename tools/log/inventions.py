@@ -13,7 +13,6 @@ from tools.log import layout, schema, synthetic
 from tools.log.crc32c import crc32c
 
 HEADER = struct.Struct("<8sIIIIQQQQII")
-BLOCK = struct.Struct("<IBBHQQIIQIIQII")
 ENTRY = layout.ENTRY_BYTES
 CORES = 2
 NUMBERS = (0, 1, 2, 7, 255, 256, 1 << 16, 1 << 31, (1 << 32) - 1, 1 << 47, (1 << 56) - 1, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -171,12 +170,10 @@ class Inventor:
             if not blocks:
                 break
         run, boot = self.random.choice((1, 1, 1, 1, 1, 1, 1, 2)), int(synthetic.BOOT_ID, 16)
-        built = []
-        for number, (kind, core, position, payload, count) in enumerate(blocks):
-            head = BLOCK.pack(
-                layout.BLOCK_MAGIC, kind, 0, core, number, position, len(payload), crc32c(payload), count, run, 0, boot, 0, 0
-            )[:-4]
-            built.append(head + struct.pack("<I", crc32c(head)) + payload)
+        built = (
+            layout.build_block(kind, core, number, position, payload, count, run, boot)
+            for number, (kind, core, position, payload, count) in enumerate(blocks)
+        )
         return self.damaged(b"".join(built))
 
     # ---- answers of control ----
