@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import CONNECT_PAUSE_SECONDS, GUEST_PORT, START_SECONDS, NeapServer
+from servers import CONNECT_PAUSE_SECONDS, CONTROL_PORT, GUEST_PORT, START_SECONDS, NeapServer
 
 from tools import build, control_client
 from tools.log import collect, decode
@@ -25,7 +25,6 @@ from tools.machine import BAD_COMMAND_LINE, FAILURE, LOOPBACK, POWER_OFF, SUCCES
 pytestmark = pytest.mark.image_only
 
 CORES = 4
-CONTROL_PORT = 5002
 CLIENTS = 16
 TOKEN = "tide-and-time"
 
@@ -34,7 +33,7 @@ TOKEN = "tide-and-time"
 def boot(*arguments: str, cores: int = CORES) -> Iterator[Machine]:
     """A memcached that listens, with a small log unless the words set its size."""
     words = [*([] if any(word.startswith("log=") for word in arguments) else ["log=16K"]), *arguments]
-    with NeapServer(cores=cores, arguments=words, ports=[CONTROL_PORT]) as server:
+    with NeapServer(cores=cores, arguments=words) as server:
         yield server.machine
 
 

@@ -23,7 +23,6 @@ LOAD_CORES = range(2)
 TIME_SCALE = 0.01
 ITR_US_MAX = 1022
 CONNECTIONS_A_CORE = 3
-CONNECT_TRIES = 60
 LOAD_SECONDS = 2.0
 PAUSES = 4
 DRAIN_SECONDS = 30.0
@@ -40,30 +39,11 @@ def server() -> Iterator[ObservedServer]:
         server.check()
 
 
-def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]:
-    """This many connections on each of LOAD_CORES, in turn. RSS uses the client's port, so several ports are tried."""
-    found: dict[int, list[Wire]] = {core: [] for core in LOAD_CORES}
-    for _ in range(CONNECT_TRIES):
-        before = server.card_traffic()
-        wire = server.connect(120)
-        wire.ask_line(b"version\r\n")
-        after = server.card_traffic()
-        grown = {core: after[core]["rx_frames"] - before[core]["rx_frames"] for core in LOAD_CORES}
-        wires = found[max(grown, key=grown.__getitem__)]
-        if len(wires) == connections:
-            wire.close()
-            continue
-        wires.append(wire)
-        if all(len(wires) == connections for wires in found.values()):
-            return [wire for row in zip(*found.values()) for wire in row]
-    raise AssertionError(f"{CONNECT_TRIES} connections did not reach every core: {[len(wires) for wires in found.values()]}")
-
-
 class Load:
     """Clients that send one small request after another, each on its own connection."""
 
     def __init__(self, server: ObservedServer) -> None:
-        self._wires = connect_to_each_core(server, CONNECTIONS_A_CORE)
+        self._wires = server.connect_to_each_core(LOAD_CORES, CONNECTIONS_A_CORE)
         self._wires[0].store(b"small", b"v" * 100)
         self._stop = threading.Event()
         self.replies = 0
@@ -246,7 +226,7 @@ def quiet_card_traffic(server: ObservedServer) -> dict[int, dict[str, int]]:
 def test_the_log_counts_every_frame_and_byte_that_the_card_counted(server: ObservedServer, record_property) -> None:
     set_itr(server, 8)
     # One stream in each direction on each core.
-    wires = connect_to_each_core(server, 2)
+    wires = server.connect_to_each_core(LOAD_CORES, 2)
     streams = [Bulk(wire, number, upload=number >= len(LOAD_CORES)) for number, wire in enumerate(wires)]
     with server.control() as control:
         start = quiet_card_traffic(server)

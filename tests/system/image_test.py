@@ -22,7 +22,6 @@ SINGLE_REQUESTS = 2_000
 PIPELINED_REQUESTS = 8_000
 PIPELINE_DEPTH = 40
 EXIT_SECONDS = 60
-CONTROL_PORT = 5002
 IDLE_CONNECTIONS = 1000
 SETTLE_SECONDS = 60
 # The wake-ups that docs/kernel.md lists, in the same order, with their periods. QEMU's DHCP leases last half a day.
@@ -142,14 +141,12 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     assert listed == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one per connection in QEMU, and one here
-    forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with contextlib.ExitStack() as stack:
-        machine = stack.enter_context(Machine(build.image("memcached"), cores=4, forward=forwards))
-        machine.wait_for_line(LISTENING, START_SECONDS)
-        control = stack.enter_context(control_client.Control(LOOPBACK, machine.port(CONTROL_PORT)))
+        server = stack.enter_context(NeapServer(cores=4))
+        control = stack.enter_context(server.control())
         own = int(re.search(r"core=(\d+)", control.ask("rdtsc"))[1])
         for _ in range(IDLE_CONNECTIONS):
-            wire = stack.enter_context(Wire((LOOPBACK, machine.port(GUEST_PORT))))
+            wire = stack.enter_context(Wire(server.address))
             assert wire.ask_line(b"version\r\n").startswith(b"VERSION ")
         opened = [int(re.search(r"net.connections_open=(\d+)", control.ask(f"stats,{core}"))[1]) for core in range(4)]
         assert sum(opened) >= IDLE_CONNECTIONS + 1 and min(opened) > 0, opened

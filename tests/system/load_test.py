@@ -20,10 +20,9 @@ from pathlib import Path
 
 import pytest
 from linux_guest.namespace import Network
-from servers import GUEST_PORT, NeapServer, Server, StockServer
+from servers import CONTROL_PORT, GUEST_PORT, NeapServer, Server, StockServer
 
 from tools import build
-from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.log import collect, decode, summary
@@ -33,7 +32,6 @@ from tools.process import finished, kill_group, spawn, wait_until
 RUN_SECONDS = 180.0
 START_SECONDS = 30.0
 NETWORK = "198.51.100"  # TEST-NET-2, RFC 5737
-CONTROL_PORT = 5002
 NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 # On a busy machine, the peak differs from one measurement to the next. So each test measures its own peak.
 ATTEMPTS = 3
@@ -194,41 +192,36 @@ def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, t
     assert Path("load.json").stat().st_size > 0 and "[StartTime:" in Path("load.hlog").read_text()
 
 
-class WatchedServer(NeapServer):
-    """Neap's memcached with its control connection."""
+def watched_server() -> NeapServer:
+    return NeapServer(cores=2, arguments=["memory=128M"])
 
-    def __init__(self) -> None:
-        super().__init__(cores=2, arguments=["memory=128M"], ports=[CONTROL_PORT])
 
-    def control(self) -> Control:
-        return Control(LOOPBACK, self.machine.port(CONTROL_PORT))
-
-    def asked_for(self) -> int:
-        """The server's own count of gets and sets since boot."""
-        with self.connect() as wire:
-            counts = wire.statistics()
-        return int(counts["cmd_get"]) + int(counts["cmd_set"])
+def counted_by(server: Server) -> int:
+    """The server's own count of gets and sets since boot."""
+    with server.connect() as wire:
+        counts = wire.statistics()
+    return int(counts["cmd_get"]) + int(counts["cmd_set"])
 
 
 @pytest.fixture(scope="module")
-def neap_memcached() -> Iterator[WatchedServer]:
-    with WatchedServer() as server:
+def neap_memcached() -> Iterator[NeapServer]:
+    with watched_server() as server:
         yield server
 
 
 @pytest.mark.image_only
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
-def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: WatchedServer, preset: str, rate: int, tmp_path: Path) -> None:
+def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
     """They agree exactly, and so does the server's own count. There is no warm-up, because its last requests would be in flight when the
     log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
-    before, port = neap_memcached.asked_for(), neap_memcached.machine.port(CONTROL_PORT)
+    before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)
     window = ["--rate", str(rate), "--seconds", "2", "--warm-up", "0", "--no-preload", "--control", f"{LOOPBACK}:{port}"]
     figures = load(neap_memcached, *mix, *window)
     count = answered(figures)
-    assert neap_memcached.asked_for() - before == count
+    assert counted_by(neap_memcached) - before == count
     collect.collect((LOOPBACK, port), tmp_path / "log", live=False, token=None, as_json=False, patience_seconds=60.0)
     total = summary.summarise(decode.load([str(tmp_path / "log")]))["total"]
     assert total["requests"] == count
@@ -283,7 +276,7 @@ def test_ctrl_c_ends_load_and_machine_and_prints_the_results_so_far(own_runs: No
 
 @pytest.mark.image_only
 def test_a_name_is_enough_for_a_local_run_whose_running_log_is_left_alone(own_runs: None) -> None:
-    with WatchedServer() as server:
+    with watched_server() as server:
         server.machine.describe("memcached", CONTROL_PORT)
         words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]
         done = start("load", *words)

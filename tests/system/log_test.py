@@ -16,7 +16,7 @@ import pytest
 from servers import LOOPBACK, DebianProgram, NeapServer
 
 from tools import build, top
-from tools.control_client import Control, fields_of
+from tools.control_client import fields_of
 from tools.log import decode, layout, summary
 from tools.process import finished, spawn, stop, wait_until
 
@@ -32,18 +32,17 @@ NEAP = [sys.executable, str(build.REPOSITORY / "neap")]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[NeapServer]:
-    with NeapServer(cores=CORES, memory="1G", arguments=[f"log={LINES}", "memory=128M"], ports=[5002]) as machine:
+    with NeapServer(cores=CORES, memory="1G", arguments=[f"log={LINES}", "memory=128M"]) as machine:
         yield machine
 
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
     """The control server; no run is in progress."""
-    address = f"{LOOPBACK}:{server.machine.port(5002)}"
-    with connect(server) as control:
+    with server.control() as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")
-    return address
+    return server.control_target
 
 
 def neap(*words: str) -> subprocess.CompletedProcess:
@@ -56,13 +55,8 @@ def ctl(address: str, *lines: str) -> list[str]:
     return neap("ctl", address, *lines).stdout.splitlines()
 
 
-def connect(server: NeapServer) -> Control:
-    # Under full load, QEMU's network may lose the SYN of a connection several times, although it accepted the connection on its own side.
-    return Control(LOOPBACK, server.machine.port(5002), answer_seconds=60)
-
-
 def core_counters(server: NeapServer, name: str) -> list[int]:
-    with connect(server) as control:
+    with server.control() as control:
         return [row[name] for row in top.parse(control.ask("cores"), "the machine")]
 
 
@@ -92,7 +86,7 @@ class Load:
 
 def socat(server: NeapServer, core: int) -> bytes:
     """The command of the README and of the studies."""
-    command = f'echo "get,{core}" | socat -t 10 - TCP4:{LOOPBACK}:{server.machine.port(5002)}'
+    command = f'echo "get,{core}" | socat -t 10 - TCP4:{server.control_target}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -219,8 +213,8 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
 
 def test_overwritten_entries_of_a_small_log_are_counted_exactly(tmp_path: Path) -> None:
     # In one of 30,000 runs, all sixteen connections are on the same one of the two cores.
-    with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"], ports=[5002]) as server:
-        address = f"{LOOPBACK}:{server.machine.port(5002)}"
+    with NeapServer(cores=2, arguments=["log=256", "log_full=overwrite", "log_idle=on", "memory=64M"]) as server:
+        address = server.control_target
         with Load(server):
             ctl(address, "start")
             collector = start_collector(address, tmp_path / "live")

@@ -16,14 +16,17 @@ from pathlib import Path
 from wire import ANSWER_SECONDS, Wire
 
 from tools import build
+from tools.control_client import Control
 from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
+from tools.machine_registry import CONTROL_PORT
 from tools.process import spawn, stop, tail
 
 GUEST_PORT = 11211
 START_SECONDS = 60.0
 CONNECT_PAUSE_SECONDS = 0.01
+CONTROL_SECONDS = 60.0
 LISTENING = r"memcached: listening on [0-9.]+:11211"
 
 
@@ -62,7 +65,7 @@ class Server:
 
 
 class NeapServer(Server):
-    """The image, on a soft card behind QEMU's user network. `ports`: further ports to forward. Other words go to Machine."""
+    """The image, on a soft card behind QEMU's user network, with memcached and control forwarded. Other words go to Machine."""
 
     def __init__(
         self,
@@ -71,7 +74,6 @@ class NeapServer(Server):
         memory: str = "512M",
         arguments: Sequence[str] = (),
         preset: str = "image",
-        ports: Sequence[int] = (),
         card_options: Sequence[str] = (),
         **machine_options: object,
     ) -> None:
@@ -81,7 +83,7 @@ class NeapServer(Server):
             raise Failure(
                 f"not built: {missing.relative_to(build.REPOSITORY)}", "./neap test system builds it, so does ./neap run memcached"
             )
-        forward = [(0, port) for port in (GUEST_PORT, *ports)]
+        forward = [(0, GUEST_PORT), (0, CONTROL_PORT)]
         self.machine = Machine(
             image, cores=cores, memory=memory, forward=forward, arguments=arguments, card_options=card_options, **machine_options
         )
@@ -101,6 +103,16 @@ class NeapServer(Server):
 
     def __exit__(self, *_error: object) -> None:
         self.machine.stop()
+
+    @property
+    def control_target(self) -> str:
+        """Control's address, as `./neap ctl` takes it."""
+        return f"{LOOPBACK}:{self.machine.port(CONTROL_PORT)}"
+
+    def control(self) -> Control:
+        # Under full load, QEMU's network may lose the SYN of a connection several times, although it accepted the connection on its own
+        # side.
+        return Control(LOOPBACK, self.machine.port(CONTROL_PORT), answer_seconds=CONTROL_SECONDS)
 
     def last_words(self) -> list[str]:
         return [f"console | {line}" for line in self.machine.lines[-30:]]
