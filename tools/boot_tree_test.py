@@ -4,8 +4,6 @@
 import contextlib
 import dataclasses
 import json
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,6 +198,15 @@ def test_a_disc_is_the_same_each_time(tmp_path: Path, contents: Contents) -> Non
     assert first[510:512] == b"\x55\xaa" and first[0x8001:0x8006] == b"CD001"
 
 
+def git(place: Path, *words: str) -> str:
+    return finished(["git", "-C", str(place), "-c", "user.name=n", "-c", "user.email=e@example.org", *words], check=True).stdout
+
+
+def commit_all(place: Path) -> None:
+    git(place, "add", ".")
+    git(place, "commit", "-q", "-m", "first")
+
+
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout of one commit with a built application."""
@@ -207,9 +214,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "apps/hello").mkdir(parents=True)
     (place / "apps/hello/main.cpp").write_text("// hello\n")
     (place / ".gitignore").write_text("build/\n")
-    git = ["git", "-C", str(place), "-c", "user.name=n", "-c", "user.email=e@example.org"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*git, *words], check=True, timeout=60)
+    git(place, "init", "-q")
+    commit_all(place)
     monkeypatch.setattr(build, "REPOSITORY", place)
     monkeypatch.setattr(build, "BUILD", place / "build")
     monkeypatch.setattr(build, "build_locked", lambda preset, targets: None)
@@ -237,14 +243,13 @@ def test_only_what_is_built_and_of_a_commit_goes_out(tmp_path: Path, checkout: P
     assert not out.exists()
     pxe.pxe(dataclasses.replace(wanted, dirty=True))
     assert "with changes of its own" in (out / "README").read_text()
-    subprocess.run(["git", "-C", str(checkout), "stash", "-q", "--include-untracked"], check=True, timeout=60, env={**os.environ, **NAMED})
+    git(checkout, "stash", "-q", "--include-untracked")
     # Untracked files at the top of the checkout are in no image: the machines' file, a log, the disc of an earlier call.
     (checkout / "hello.iso").touch()
     (checkout / "run1").mkdir()
     (checkout / "run1/core0.log").touch()
     pxe.pxe(wanted)
-    commit = finished(["git", "-C", str(checkout), "rev-parse", "HEAD"], check=True)
-    assert f"hello of commit {commit.stdout.strip()}\n" in (out / "README").read_text()
+    assert f"hello of commit {git(checkout, 'rev-parse', 'HEAD').strip()}\n" in (out / "README").read_text()
 
 
 @pytest.fixture
@@ -274,16 +279,14 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     assert pxe.iso(str(elsewhere), str(tmp_path / "mine.iso"), False, ["x=1"]) == 0
     assert (tmp_path / "mine.iso").stat().st_size > 1_000_000
     # The same rule applies: only committed sources.
-    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True, timeout=60)
+    git(elsewhere, "init", "-q")
     with pytest.raises(Failure, match="my folder has uncommitted changes: CMakeLists.txt"):
         pxe.pxe(wanted)  # there is no commit at all yet
-    git = ["git", "-C", str(elsewhere)]
     (elsewhere / ".git/HEAD").rename(elsewhere / ".git/no-head")
     with pytest.raises(Failure, match="git does not say what .*my folder is: fatal: "):
         pxe.pxe(wanted)
     (elsewhere / ".git/no-head").rename(elsewhere / ".git/HEAD")
-    for words in (["add", "."], ["commit", "-q", "-m", "first"]):
-        subprocess.run([*git, *words], check=True, timeout=60, env={**os.environ, **NAMED})
+    commit_all(elsewhere)
     (elsewhere / "main.cpp").write_text("// new\n")
     with pytest.raises(Failure, match="my folder has uncommitted changes: main.cpp"):
         pxe.pxe(wanted)
@@ -293,9 +296,6 @@ def test_an_application_elsewhere_goes_into_a_tree_and_on_a_disc(tmp_path: Path,
     (checkout / "build/image/apps/mine/mine.elf").touch()
     with pytest.raises(Failure, match="two applications are named mine"):
         pxe.pxe(dataclasses.replace(wanted, applications=[str(elsewhere), "mine"], dirty=True))
-
-
-NAMED = {"GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e"}
 
 
 def test_a_bad_file_of_machines_makes_no_tree(tmp_path: Path, checkout: Path) -> None:

@@ -39,14 +39,8 @@ class Running:
 
 def describe(directory: Path, running: Running) -> None:
     """Writes machine.json atomically."""
-    fields = {
-        "application": running.application,
-        "pid": running.pid,
-        "ports": {str(guest): host for guest, host in running.ports.items()},
-        "control_port": running.control_port,
-    }
     making = directory / f"{DESCRIPTION}.new"
-    making.write_text(json.dumps(fields, indent=2) + "\n")
+    making.write_text(json.dumps(dataclasses.asdict(running), indent=2) + "\n")
     making.rename(directory / DESCRIPTION)
 
 

@@ -132,7 +132,6 @@ class Replacements(Attack):
         self._pending = [b"", b""]
         store(self.connections[0], b"large", b"l" * 100_000)
         store(self.connections[1], b"number", b"7".ljust(100_000))
-        self._stored_at = 0.0
 
     def press(self) -> None:
         requests = (b"append large 0 0 1\r\n!\r\n" * self.pipeline, b"incr number 1\r\n" * self.pipeline)
@@ -307,9 +306,5 @@ class SlowReaders(Attack):
 
 def _binary(opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"") -> bytes:
     """A request of memcached's binary protocol."""
-    return (
-        struct.pack("!BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(extras) + len(key) + len(value), 0, 0)
-        + extras
-        + key
-        + value
-    )
+    body = extras + key + value
+    return struct.pack("!BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body

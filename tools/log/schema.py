@@ -33,7 +33,6 @@ _NUMBERED_CHOICE = re.compile(r"(?:([0-9]{1,10})=)?([a-z0-9][a-z0-9_]{0,31})")
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _TYPE = re.compile(r"u(8|16|32|64)(?:x([1-9][0-9]?))?")
 _UNIT = re.compile(r"[A-Za-z_]{0,20}")
-_HEAD = ("tsc", "kind")
 # The fields that the tools compute with, and the maximum width of each in bytes.
 _NEEDED = {
     "record": {

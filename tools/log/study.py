@@ -65,13 +65,11 @@ def table(core: CoreRun, energy: EnergySeries | None) -> np.ndarray:
         columns[name] = records[field].astype(np.uint64)
     sampled = np.zeros(len(records), bool)
     for name, counter in COUNTERS.items():
-        found = core.log.counters[counter]
-        present = found.present[core.first : core.end]
-        columns[name][present] = found.values[core.first : core.end][present]
-        sampled |= present
+        found = core.counter(counter)
+        columns[name][found.present] = found.values[found.present]
+        sampled |= found.present
     if energy is not None:
-        found = core.log.counters["package_energy"]
-        present = found.present[core.first : core.end]
+        present = core.counter("package_energy").present
         sampled |= present
         at = np.searchsorted(energy.tsc, records["tsc"][present])
         counts = np.round(energy.joules[np.minimum(at, len(energy.joules) - 1)] * UNITS_PER_JOULE).astype(np.uint64)

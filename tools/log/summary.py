@@ -11,6 +11,7 @@ from tools.log.decode import INTERRUPT, POLL, CoreLog, RunLog
 from tools.log.trim import COUNTS, CoreRun, EnergySeries, package_energy, packages, trim
 
 COUNTED = COUNTS[:10]
+APPLICATION = tuple(f"{direction}_{unit}" for direction in ("rx", "tx") for unit in ("frames", "bytes"))
 PERCENTILES = (1, 50, 99)
 NOT_HERE = "not on this CPU"
 
@@ -51,9 +52,7 @@ def _core(core: CoreRun) -> dict:
         "polls": int(np.count_nonzero(kinds == POLL)),
         **{name: core.sum(name) for name in COUNTED},
     }
-    for direction in ("rx", "tx"):
-        for unit in ("frames", "bytes"):
-            row[f"application_{direction}_{unit}"] = row[f"{direction}_{unit}"] - row[f"control_{direction}_{unit}"]
+    row |= {f"application_{name}": row[name] - row[f"control_{name}"] for name in APPLICATION}
     row |= {
         "interrupts_per_second": ratio(row["interrupts"], seconds),
         "interval_us": intervals(core),
@@ -102,10 +101,8 @@ def _package(run: RunLog, number: int, cores: list[CoreRun], rows: list[dict]) -
 
 def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> dict:
     seconds = span_seconds(cores)
-    sums = {name: sum(row[name] for row in rows) for name in ("records", "interrupts", "polls", *COUNTED, "unwritten", "lost")}
-    for direction in ("rx", "tx"):
-        for unit in ("frames", "bytes"):
-            sums[f"application_{direction}_{unit}"] = sum(row[f"application_{direction}_{unit}"] for row in rows)
+    summed = ("records", "interrupts", "polls", *COUNTED, "unwritten", "lost", *(f"application_{name}" for name in APPLICATION))
+    sums = {name: sum(row[name] for row in rows) for name in summed}
     instructions, cycles, reference, misses, requests = (
         total_or_none([row[name] for row in rows]) for name in ("instructions", "cycles", "reference_cycles", "llc_misses", "requests")
     )
@@ -148,8 +145,7 @@ def total_or_none(values: list) -> float | int | None:
 
 def span_seconds(cores: list[CoreRun]) -> float:
     """Time from the first core's begin to the last core's end."""
-    there = [core for core in cores if len(core.records)]
-    if not there:
+    if not (there := [core for core in cores if len(core.records)]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 

@@ -14,7 +14,6 @@ from tools.log.decode import ANCHOR, COUNTERS, IDLE, INTERRUPT, POLICY, RESIDENC
 
 SCHEMA = schema.parse({})
 TYPES = {name: dtype(form) for name, form in SCHEMA.form.items()}
-ALL_FLAGS = (1 << len(COUNTERS)) - 1
 BOOT_ID = "0123456789abcdef"
 COUNTER_MASK = (1 << 48) - 1
 

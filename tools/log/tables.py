@@ -41,21 +41,14 @@ def tables(run: RunLog, which: str, untrimmed: bool) -> Iterator[pa.Table]:
             yield _settings(core, begin)
 
 
-def _seconds(tsc: np.ndarray, begin: int, hz: int) -> np.ndarray:
-    return ticks_since(tsc, begin) / hz
-
-
 def _names(numbers: np.ndarray, name) -> pa.Array:
     known = np.unique(numbers)
     return pa.array(np.array([name(int(number)) for number in known], object)[np.searchsorted(known, numbers)], pa.string())
 
 
 def _joules(run: RunLog, cores: list[CoreRun]) -> dict:
-    found = {}
-    for counter in ENERGIES:
-        for number, members in packages(cores).items():
-            found[counter, number] = package_energy(run, members, counter)
-    return found
+    found = packages(cores).items()
+    return {(counter, number): package_energy(run, members, counter) for counter in ENERGIES for number, members in found}
 
 
 def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
@@ -63,19 +56,18 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
     log = core.log
     columns = {
         "core": pa.array(np.full(len(records), log.core, np.uint16)),
-        "seconds": pa.array(_seconds(records["tsc"], begin, log.tsc_hz)),
+        "seconds": pa.array(ticks_since(records["tsc"], begin) / log.tsc_hz),
         "tsc": pa.array(records["tsc"]),
         "kind": _names(records["kind"], lambda number: KIND_NAMES.get(number, str(number))),
         "idle_state": _names(records["idle_state"], log.schema.idle_name),
         **{name: pa.array(np.ascontiguousarray(records[name])) for name in FIELDS},
     }
     for name in RAW_COUNTERS:
-        counter = log.counters[name]
-        present = counter.present[core.first : core.end]
-        columns[name] = pa.array(counter.values[core.first : core.end], mask=~present)
+        counter = core.counter(name)
+        columns[name] = pa.array(counter.values, mask=~counter.present)
     for counter, name in ENERGIES.items():
         series = joules[counter, log.package]
-        present = log.counters[counter].present[core.first : core.end] & (series is not None)
+        present = core.counter(counter).present & (series is not None)
         values = np.zeros(len(records))
         if series is not None:
             # If two cores read at the same time, either reading is right.
@@ -93,7 +85,7 @@ def _idle(core: CoreRun, begin: int) -> pa.Table:
     return pa.table(
         {
             "core": pa.array(np.full(len(idle), core.log.core, np.uint16)),
-            "seconds": pa.array(_seconds(idle["tsc"], begin, core.log.tsc_hz)),
+            "seconds": pa.array(ticks_since(idle["tsc"], begin) / core.log.tsc_hz),
             "tsc_asleep": pa.array(np.ascontiguousarray(idle["tsc_asleep"])),
             "tsc_awake": pa.array(np.ascontiguousarray(idle["tsc"])),
             "idle_state": _names(idle["idle_state"], schema.idle_name),

@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from tools.log.decode import START, STOP, CoreLog, RunLog
+from tools.log.decode import START, STOP, CoreLog, Counter, RunLog
 
 # The counts of a record, since the record before it.
 COUNTS = (
@@ -85,11 +85,16 @@ class CoreRun:
     def sum(self, field: str) -> int:
         return int(self.inside[field].astype(np.uint64).sum())
 
+    def counter(self, name: str) -> Counter:
+        """A counter at the run's records."""
+        found = self.log.counters[name]
+        return Counter(found.values[self.first : self.end], found.present[self.first : self.end])
+
     def sampled(self, counter: str) -> tuple[np.ndarray, np.ndarray]:
         """The indices of the records with a sample of the counter, and its increase since the first of them."""
-        found = self.log.counters[counter]
-        at = np.flatnonzero(found.present[self.first : self.end])
-        values = found.values[self.first : self.end][at]
+        found = self.counter(counter)
+        at = np.flatnonzero(found.present)
+        values = found.values[at]
         if not len(at):
             return at, np.zeros(0, np.uint64)
         bits = 64 if counter.startswith(("core_", "package_c")) else COUNTER_BITS
@@ -148,10 +153,9 @@ def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySer
         return None
     tsc_of, counts_of = [], []
     for core in cores:
-        found = core.log.counters[counter]
-        at = np.flatnonzero(found.present[core.first : core.end])
-        tsc_of.append(core.tsc[at])
-        counts_of.append(found.values[core.first : core.end][at])
+        found = core.counter(counter)
+        tsc_of.append(core.tsc[found.present])
+        counts_of.append(found.values[found.present])
     tsc = np.concatenate(tsc_of)
     order = np.argsort(tsc, kind="stable")
     tsc, counts = tsc[order], np.concatenate(counts_of)[order].astype(np.int64)
