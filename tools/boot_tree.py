@@ -84,7 +84,8 @@ def choose_next(out: Path, name: str, boot: str, words: str | None) -> Machine:
 
     words: its command line; None: the tree's default for that image. No server needs a restart. Raises Failure.
     """
-    with _record_lock(out):
+    read_record(out)
+    with _lock(out):
         record = read_record(out)
         entries = {key: Entry(**value) for key, value in record["entries"].items()}
         if boot not in entries:
@@ -189,12 +190,6 @@ def _replace(path: Path, text: str) -> None:
         file.write(text)
     os.chmod(name, 0o644)
     os.replace(name, path)
-
-
-def _record_lock(out: Path):
-    if not (out / RECORD).is_file():
-        raise Failure(f"{out} is no boot tree", "./neap pxe APP --out DIR makes one")
-    return _lock(out)
 
 
 def _lock(out: Path):

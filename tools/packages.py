@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools import build, cache, progress
 from tools.errors import Failure
-from tools.process import command_failure, finished
+from tools.process import command_failure, finished, output_or_none
 
 INSTALL_TIMEOUT_SECONDS = 1800
 
@@ -103,7 +103,7 @@ def missing(groups: list[str]) -> list[str]:
         elif group == "rustfmt":
             if build.find_rustfmt() is None:
                 lacking += rust_packages(["rustfmt"])
-        elif group == "python-tests" and _can_make_venv():
+        elif group == "python-tests" and output_or_none([sys.executable, "-c", "import ensurepip, venv"]) is not None:
             continue
         else:
             lacking += [need.package for need in NEEDS[group] if not need.met()]
@@ -163,8 +163,3 @@ def _apt_get(arguments: list[str], log: Path) -> None:
             raise Failure(f"apt-get {arguments[0]} took too long", f"full log: {log}") from None
     if done.returncode != 0:
         raise command_failure(f"apt-get {arguments[0]}", log, done.returncode)
-
-
-def _can_make_venv() -> bool:
-    done = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    return done.returncode == 0

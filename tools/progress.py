@@ -95,8 +95,7 @@ class Plan:
         finally:
             stopped.set()
             watcher.join()
-            if on_terminal():
-                show_status("")
+            show_status("")
         seconds = time.monotonic() - start
         self._done_weight += self._weights[name]
         self._done_seconds += seconds

@@ -137,7 +137,9 @@ def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded:
     """The built image, and the prepared machine and load generator. Within the `with`, no other neap builds over the image."""
 
     def prepare() -> None:
-        (prepare_machine if soft_card else prepare_qemu)()
+        progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+        if soft_card:
+            build.build_soft_card()
         if loaded:
             build.build_load()
 
@@ -175,16 +177,6 @@ def require_build_packages() -> None:
     if toolchain.find() is None:
         groups.append("toolchain")
     packages.require(*groups)
-
-
-def prepare_qemu() -> None:
-    progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
-
-
-def prepare_machine() -> None:
-    """QEMU and the soft card."""
-    prepare_qemu()
-    build.build_soft_card()
 
 
 def require_traceable(core: int, cores: int, arguments: Sequence[str]) -> None:

@@ -57,16 +57,9 @@ def pins(path: Path = PINS) -> dict[str, Pin]:
     accepted = _accepted()
     result = {}
     for name, row in table.items():
-        pin = Pin(
-            name=name,
-            package=row.get("source_package") or row["package"],
-            version=row["version"],
-            sha256=row.get("sha256", ""),
-            files=tuple(sorted(row.get("files", {}).items())),
-            directory=row.get("directory", ""),
-            debian_patches=tuple(row.get("debian_patches", [])),
-            debian_patches_strip=row.get("debian_patches_strip", 1),
-        )
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        package = given.pop("source_package", None) or given["package"]
+        pin = Pin(**{**given, "name": name, "package": package, "files": tuple(sorted(row.get("files", {}).items()))})
         newer = accepted.get(name)
         if newer and newer["instead_of"] == pin.version:
             files = tuple(sorted(newer["files"].items()))
@@ -146,20 +139,12 @@ def apply_patch(patch: Path, tree: Path, strip: int, log: Path) -> None:
 
 def lwip(archive: Archive | None = None) -> Path:
     """lwIP's source tree in the cache; it is fetched if it is missing."""
-    return _source_entry("lwip", archive, _unpack_lwip) / "tree"
+    return _source_entry("lwip", archive, lambda pin, files, entry: unpack_tree(pin, files, entry / "tree", entry / "unpack.log")) / "tree"
 
 
 def boost(archive: Archive | None = None) -> Path:
     """The directory with Boost's headers (`boost/version.hpp` below it); it is fetched if it is missing."""
-    return _source_entry("boost", archive, _unpack_boost) / "tree/usr/include"
-
-
-def _unpack_lwip(pin: Pin, files: list[Path], entry: Path) -> None:
-    unpack_tree(pin, files, entry / "tree", entry / "unpack.log")
-
-
-def _unpack_boost(_pin: Pin, files: list[Path], entry: Path) -> None:
-    unpack(files[0], entry / "tree")
+    return _source_entry("boost", archive, lambda _pin, files, entry: unpack(files[0], entry / "tree")) / "tree/usr/include"
 
 
 def _source_entry(name: str, archive: Archive | None, unpack_into) -> Path:

@@ -9,6 +9,7 @@ once, the second waits for the first.
 import dataclasses
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -123,7 +124,9 @@ def build(archive: Archive | None = None) -> Path:
         place = entry(recipe)
         if place.ready:
             return place.path
-        _refuse_spaces(place.path)
+        if re.search(r"\s", str(place.path)):
+            hint = "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)"
+            raise Failure(f"GCC cannot be built below a path with a space: {place.path}", hint)
         try:
             with place.making(keep_partial=True, work="builds the toolchain") as mine:
                 if mine:
@@ -234,14 +237,6 @@ def try_compiler(prefix: Path, scratch: Path, log: Path) -> None:
         [compiler, "-std=c++23", "-c", "trial.cpp", "-o", "trial.o"], log, "trying the cross compiler", cwd=scratch, timeout_seconds=120
     )
     cache.remove(scratch)
-
-
-def _refuse_spaces(path: Path) -> None:
-    if any(character.isspace() for character in str(path)):
-        raise Failure(
-            f"GCC cannot be built below a path with a space: {path}",
-            "set XDG_CACHE_HOME to a path without one (Neap itself may lie anywhere)",
-        )
 
 
 def _size_bytes(tree: Path) -> int:

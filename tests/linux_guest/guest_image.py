@@ -65,7 +65,8 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
     """
     kernel = _kernel_of_debian_13() if debian_13_kernel else _own_kernel()
     names = debian.with_libraries(PROGRAM_PACKAGES)
-    entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *_own_files()))
+    own_files = [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
+    entry = cache.Entry("linux-guest", cache.digest(kernel.version, debian.digest_of(debian.resolve(names)), *own_files))
     with entry.making() as needed:
         if needed:
             with tempfile.TemporaryDirectory(dir=entry.path) as name:
@@ -73,7 +74,9 @@ def build(*, debian_13_kernel: bool = False) -> GuestImage:
                 debian.unpack(names, root)
                 kernel.unpack(root)
                 shutil.copyfile(root / "boot" / f"vmlinuz-{kernel.release}", entry.path / "vmlinuz")
-                _compile_traffic(entry.path / "traffic")
+                # Linked statically, because the guest's C library differs from this machine's.
+                compiler = ["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
+                output_of([*compiler, "-o", str(entry.path / "traffic"), str(_HERE / "traffic.c")])
                 with (entry.path / "initramfs.cpio").open("wb") as stream:
                     _write_initramfs(CpioWriter(stream), root, kernel.release, entry.path / "traffic")
     return GuestImage(entry.path / "vmlinuz", entry.path / "initramfs.cpio", kernel.release, entry.path / "traffic")
@@ -92,15 +95,6 @@ def _kernel_of_debian_13() -> _Kernel:
         archive.unpack([(package, version)], root)
 
     return _Kernel(package, version, unpack)
-
-
-def _compile_traffic(program: Path) -> None:
-    """Linked statically, because the guest's C library differs from this machine's."""
-    output_of(["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program), str(_HERE / "traffic.c")])
-
-
-def _own_files() -> list[bytes]:
-    return [(_HERE / name).read_bytes() for name in ("init.sh", "udhcpc.sh", "cpio.py", "guest_image.py", "traffic.c")]
 
 
 def _write_initramfs(archive: CpioWriter, root: Path, release: str, traffic: Path) -> None:

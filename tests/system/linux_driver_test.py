@@ -52,10 +52,6 @@ def test_ping(linux: LinuxGuest, size: int) -> None:
     assert "3 packets transmitted, 3 packets received, 0% packet loss" in output
 
 
-def wait_for_end(guest: LinuxGuest, pid: int) -> None:
-    guest.output_of(f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done", seconds=TRANSFER_SECONDS)
-
-
 def test_the_default_offloads_are_on(linux: LinuxGuest) -> None:
     features = fields(linux.output_of("ethtool -k eth0"))
     wanted = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload", "receive-hashing")
@@ -69,7 +65,7 @@ def test_tcp_into_the_guest_arrives_whole(linux: LinuxGuest, record_property) ->
     with socket.create_connection((LOOPBACK, linux.port(LISTEN_PORT)), timeout=TRANSFER_SECONDS) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        wait_for_end(linux, pid)
+        linux.output_of(f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done", seconds=TRANSFER_SECONDS)
     record_property("megabytes_per_second", round(len(data) / (time.monotonic() - start) / 1e6, 1))
     digest = linux.output_of("sha256sum /tmp/in; rm /tmp/in", seconds=60).split()[0]
     assert digest == hashlib.sha256(data).hexdigest()

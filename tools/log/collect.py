@@ -116,15 +116,13 @@ class Collector:
         words = ["stream", self._mode]
         if self.identity:
             words.append(f"run={self.identity.run}")
-        for core in sorted(set(self._folder.parts) | set(self._folder_done())):
+        done = {core for core in range(layout.CORES_MAX) if self._folder.done(core)}
+        for core in sorted(done | set(self._folder.parts)):
             word = f"{core}={self._folder.position(core)}"
             # If a core is not named, the machine sends its entries from the beginning. Those that are here already are dropped.
             if len(",".join([*words, word])) < control_client.LINE_BYTES_MAX and not word.endswith("=0"):
                 words.append(word)
         return ",".join(words)
-
-    def _folder_done(self) -> list[int]:
-        return [core for core in range(layout.CORES_MAX) if self._folder.done(core)]
 
     def _connection(self) -> None:
         with control_client.Control(*self._address, self._token) as connection:
@@ -249,8 +247,7 @@ def collect(
         try:
             collector.run()
         finally:
-            if progress.on_terminal():
-                progress.show_status("")
+            progress.show_status("")
         tally = collector.tally
         seconds = time.monotonic() - tally.start
         about = {"from": control_name(address), "mode": "live" if live else "after", "breaks": tally.breaks}

@@ -31,8 +31,7 @@ def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bo
             if progress.on_terminal():
                 progress.show_status(f"neap: core {core} of {first.cores}")
             _fetch_core(address, token, folder, core, first, found)
-        if progress.on_terminal():
-            progress.show_status("")
+        progress.show_status("")
         content = describe_run(log_files(out), **{"from": control_name(address), "mode": "get"})
         folder.finish(content)
     return report(content, out, sum(row["lines"] for row in content["files"]), time.monotonic() - start, as_json)

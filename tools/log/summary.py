@@ -245,7 +245,7 @@ def head(summary: dict) -> list[str]:
         f"energy {_joules(total['joules'])}, power {_watts(total['watts'])}, memory {_joules(total['dram_joules'])}",
         f"non-idle ratio {_number(total['non_idle_ratio'])}, IPC {_number(total['ipc'])}, "
         f"instructions/s per watt {_number(total['instructions_per_second_per_watt'])}, "
-        f"energy-delay product {_with_unit(total['energy_delay_product_joule_seconds'], 'Js')}",
+        f"energy-delay product {_number(total['energy_delay_product_joule_seconds'], ' Js')}",
     ]
 
 
@@ -269,14 +269,10 @@ def text(summary: dict) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | int | None) -> str:
+def _number(value: float | int | None, unit: str = "") -> str:
     if value is None:
         return NOT_HERE
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
-def _with_unit(value: float | None, unit: str) -> str:
-    return NOT_HERE if value is None else f"{_number(value)} {unit}"
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
 
 
 def _percent(value: float | None) -> str:
