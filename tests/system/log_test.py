@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,13 +200,10 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
     with Load(server):
         ctl(address, "start")
         folders = [tmp_path / name for name in ("a", "b")]
-        threads = [threading.Thread(target=neap, args=("log", "collect", address, "--live", "--out", str(folder))) for folder in folders]
-        for thread in threads:
-            thread.start()
+        collectors = [start_collector(address, folder) for folder in folders]
         time.sleep(2)
         ctl(address, "status", "stats", "cores", "stop")
-        for thread in threads:
-            thread.join(COMMAND_SECONDS)
+        assert [collector.wait(COMMAND_SECONDS) for collector in collectors] == [0, 0]
     assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
 
 

@@ -23,7 +23,7 @@ from tools import build, control_client
 from tools.bench import netpipe
 from tools.bench.netpipe import CONTROL_PORT, GUEST_PORT, HOST_SEEN_FROM_INSIDE, START_SECONDS
 from tools.machine import FAILURE, LOOPBACK, SUCCESS, Machine, free_port
-from tools.process import finished, spawn, stop, wait_until
+from tools.process import finished, wait_until
 
 pytestmark = pytest.mark.image_only
 
@@ -112,7 +112,7 @@ def test_nptcp_measures_with_neap(mode: str, server: Machine, control: control_c
 @pytest.mark.parametrize("mode", MODES)
 def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     options, words = MODES[mode]
-    with listening_nptcp(options, tmp_path) as port:
+    with netpipe.nptcp_receives(options, tmp_path) as port:
         # The user network must be able to reach the host, because the peer listens there.
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", "core=1", *words]
         with Machine(build.image("netpipe"), cores=2, arguments=words, outside=True) as machine:
@@ -125,20 +125,6 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     assert "netpipe: run 1 finished" in ours
-
-
-@contextlib.contextmanager
-def listening_nptcp(options: Sequence[str], directory: Path) -> Iterator[int]:
-    """NPtcp as a receiver on the given port. After the measurement it must end with success."""
-    port = free_port()
-    with open(directory / "nptcp.log", "wb") as log:
-        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
-    try:
-        assert wait_until(lambda: netpipe.listens(port), 10), "NPtcp does not listen"
-        yield port
-        assert peer.wait(10) == 0, (directory / "nptcp.log").read_text()
-    finally:
-        stop(peer)
 
 
 def sizes(words: Sequence[str]) -> list[int]:
@@ -186,7 +172,7 @@ def test_a_missing_peer_is_reported() -> None:
 
 def test_a_run_begun_over_control(control: control_client.Control, tmp_path: Path) -> None:
     """Neap as a client, started by a line on control, on a chosen core."""
-    with listening_nptcp(["-u", "64", "-n", "5"], tmp_path) as port:
+    with netpipe.nptcp_receives(["-u", "64", "-n", "5"], tmp_path) as port:
         run = control.ask(f"netpipe,run,peer={HOST_SEEN_FROM_INSIDE}:{port},core=3,to=64,repeats=5")
         assert run.startswith("ok run="), run
         answer = results_at_the_end(control, run.removeprefix("ok run="))

@@ -5,12 +5,12 @@ Only the transmitter measures. NPtcp prints nothing as a receiver; Neap prints i
 figures from two clocks. They must be about equal; docs/netpipe.md explains the difference.
 """
 
+import contextlib
 import re
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools import build, control_client, packages, progress
@@ -79,22 +79,29 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
 
 def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
     """Neap's output."""
-    port = free_port()
-    path = directory / "nptcp.log"
-    with open(path, "wb") as log:
-        argv = ["NPtcp", "-P", str(port), "-u", str(LARGEST_BYTES), *(["-i"] if checked else [])]
-        peer = spawn(argv, stdout=log, stderr=log, cwd=directory)
-    try:
-        if not wait_until(lambda: listens(port), START_SECONDS, 0.01):
-            raise Failure(f"NPtcp does not listen on {port}", details=tail(path))
+    with nptcp_receives(["-u", str(LARGEST_BYTES), *(["-i"] if checked else [])], directory) as port:
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", f"to={LARGEST_BYTES}", *(["integrity=on"] if checked else [])]
         # The user network must be able to reach the host, because the peer listens there.
         with Machine(build.image("netpipe"), cores=CORES, arguments=words, outside=True) as machine:
             if machine.wait_exit(RUN_SECONDS) != SUCCESS:
                 raise Failure("Neap did not finish its run", details=machine.lines[-20:])
             return results(machine.lines)
+
+
+@contextlib.contextmanager
+def nptcp_receives(options: Sequence[str], directory: Path) -> Iterator[int]:
+    """NPtcp as a receiver; gives its port. After the measurement it must end with success. Raises Failure."""
+    port = free_port()
+    path = directory / "nptcp.log"
+    with open(path, "wb") as log:
+        peer = spawn(["NPtcp", "-P", str(port), *options], stdout=log, stderr=log, cwd=directory)
+    try:
+        if not wait_until(lambda: listens(port), START_SECONDS):
+            raise Failure(f"NPtcp does not listen on {port}", details=tail(path))
+        yield port
+        if (status := peer.wait(10)) != 0:
+            raise Failure(f"NPtcp ended with status {status}", details=tail(path))
     finally:
-        time.sleep(0.1)  # it is about to end
         stop(peer)
 
 

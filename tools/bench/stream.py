@@ -13,9 +13,9 @@ import dataclasses
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools import build, control_client, progress
@@ -168,27 +168,18 @@ def after(folder: Path) -> list[Row]:
 def live(folder: Path) -> list[Row]:
     """With a log that is collected while it is written."""
     with server(LINES_LIVE) as machine:
-        results: list[Collected | BaseException] = []
-
-        def run_collector() -> None:
+        with ThreadPoolExecutor(1) as together:
+            with Load(machine.port(GUEST_PORT)) as load:
+                load.rate(WARM_SECONDS)
+                ok_answer(machine, "start")
+                collecting = together.submit(collect, machine, folder, live=True)
+                per_second, busy = run_with_log(machine, load)
+                ok_answer(machine, "stop")
             try:
-                results.append(collect(machine, folder, live=True))
-            except BaseException as error:
-                results.append(error)
-
-        with Load(machine.port(GUEST_PORT)) as load:
-            load.rate(WARM_SECONDS)
-            ok_answer(machine, "start")
-            thread = threading.Thread(target=run_collector, daemon=True)
-            thread.start()
-            per_second, busy = run_with_log(machine, load)
-            ok_answer(machine, "stop")
-        thread.join(COLLECT_SECONDS)
-        if not results:
-            raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end")
-        if isinstance(results[0], BaseException):
-            raise results[0]
-        return rows_of("stream.live", machine, results[0], per_second, busy)
+                collected = collecting.result(COLLECT_SECONDS)
+            except TimeoutError:
+                raise Failure(f"the collector does not end within {COLLECT_SECONDS:.0f} s of the run's end") from None
+        return rows_of("stream.live", machine, collected, per_second, busy)
 
 
 def stream() -> list[Row]:

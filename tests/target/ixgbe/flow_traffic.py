@@ -8,7 +8,8 @@ import re
 import struct
 from collections import deque
 
-from tests.target.ixgbe.echo import SET, Echo, setting_frame, udp_echoed, udp_frame
+from tests.target.ixgbe.echo import Echo
+from tests.target.ixgbe.echo_frames import SET, setting_frame, udp_echoed, udp_frame
 
 ANSWER_AT = 14
 FLOWS = 16

@@ -11,21 +11,16 @@ import struct
 import pytest
 
 from tests.target.images import SOFT_CARD
-from tests.target.ixgbe.echo import (
-    ANSWER_SECONDS,
+from tests.target.ixgbe.echo import ANSWER_SECONDS, IMAGE, START_SECONDS, Echo, booted, exchange
+from tests.target.ixgbe.echo_frames import (
     CARD_IP,
     CARD_MAC,
     ECHO,
-    IMAGE,
     PEER_IP,
     PEER_MAC,
     SET,
-    START_SECONDS,
-    Echo,
-    booted,
     echo_frame,
     echoed,
-    exchange,
     setting_frame,
     tcp_frame,
     udp_echoed,
@@ -236,13 +231,6 @@ def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, 
     assert {core: counters[core]["frames"] for core in counters} == expected
 
 
-@pytest.mark.parametrize("words, complaint", [("reserved_core=2", "has no receive queue"), ("reserved_core=1 reserved_port=0", "port 0")])
-def test_a_core_that_cannot_be_reserved_is_reported(words: str, complaint: str):
-    with Machine(IMAGE, cores=2, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
-        machine.wait_for_line(complaint, START_SECONDS)
-        assert machine.wait_exit(ANSWER_SECONDS) == FAILURE
-
-
 def test_frames_over_several_descriptors():
     sizes = [60, 1514, 2047, 2048, 2049, 4096, 4097, 8999, 9014]
     frames = [echo_frame(i, sizes[i % len(sizes)]) for i in range(900)]
@@ -315,11 +303,13 @@ def test_no_frame_is_lost_while_policy_changes():
 @pytest.mark.parametrize(
     "words, complaint",
     [
+        ("reserved_core=2", "has no receive queue"),
+        ("reserved_core=1 reserved_port=0", "port 0"),
         ("itr=2ms", "itr: the card takes 0us to 1024us, in steps of 2us"),
         ("idle=monitor", "idle: monitor needs an MWAIT that sleeps; accepted here: halt poll deepest"),
     ],
 )
-def test_an_impossible_policy_is_refused_at_boot(words: str, complaint: str):
-    with Machine(IMAGE, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
+def test_a_core_that_cannot_be_reserved_and_an_impossible_policy_are_refused_at_boot(words: str, complaint: str):
+    with Machine(IMAGE, cores=2, arguments=words.split(), net="none", soft_card=SOFT_CARD) as machine:
         machine.wait_for_line(re.escape(complaint), START_SECONDS)
         assert machine.wait_exit(ANSWER_SECONDS) == FAILURE

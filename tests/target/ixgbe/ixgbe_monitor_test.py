@@ -8,18 +8,8 @@ means, sleeps for ever here too. A frame, a timer or an answer is then missing.
 
 import pytest
 
-from tests.target.ixgbe.echo import (
-    ANSWER_SECONDS,
-    Echo,
-    Peer,
-    booted,
-    echo_frame,
-    echoed,
-    exchange,
-    no_rule_is_broken,
-    udp_echoed,
-    udp_frame,
-)
+from tests.target.ixgbe.echo import ANSWER_SECONDS, Echo, Peer, booted, exchange, no_rule_is_broken
+from tests.target.ixgbe.echo_frames import echo_frame, echoed, udp_echoed, udp_frame
 from tests.target.ixgbe.flow_traffic import Traffic, lost_of
 
 CORES = 2

@@ -11,17 +11,14 @@ import struct
 
 import pytest
 
-from tests.target.ixgbe.echo import (
+from tests.target.ixgbe.echo import Echo, booted, exchange, no_rule_is_broken
+from tests.target.ixgbe.echo_frames import (
     CARD_MAC,
     ECHO,
     PEER_MAC,
     SET,
-    Echo,
-    booted,
     echo_frame,
     echoed,
-    exchange,
-    no_rule_is_broken,
     setting_frame,
     tcp_frame,
     udp_echoed,

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from hostile.frames import checksum
 
-from tests.target.ixgbe.echo import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, Echo, setting_frame, tcp_frame, udp_echoed, udp_frame
+from tests.target.ixgbe.echo import Echo
+from tests.target.ixgbe.echo_frames import CARD_IP, CARD_MAC, ECHO, PEER_IP, PEER_MAC, SET, setting_frame, tcp_frame, udp_echoed, udp_frame
 
 PAUSE = b"\x88\x08"
 ARP_REQUEST = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1)
