@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import build, control_client, machine, machine_registry, packages, progress
+from tools.cli import Parser
 from tools.control_client import fields_of
 from tools.errors import Failure, UsageError
 from tools.log import collect
@@ -33,24 +34,30 @@ LISTEN_SECONDS = 120.0
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
+_OURS = Parser(add_help=False, allow_abbrev=False)
+_OURS.add_argument("--pid", type=int)
+_OURS.add_argument("--no-control", action="store_true")
+# The load generator's own options that matter here.
+_THEIRS = Parser(add_help=False, allow_abbrev=False)
+_THEIRS.add_argument("--control")
+_THEIRS.add_argument("--control-token-file")
+_THEIRS.add_argument("-h", "--help", "-V", "--version", dest="help", action="store_true")
+
 
 def load(words: Sequence[str]) -> int:
     """Replaces this process by the load generator. `words`: its arguments, and two of ours: --pid N, --no-control. Raises Failure if it
     cannot start."""
-    words = list(words)
-    pid = _take_pid(words)
-    with_control = "--no-control" not in words
-    words = [word for word in words if word != "--no-control"]
+    ours, words = _OURS.parse_known_args(words)
+    theirs, _ = _THEIRS.parse_known_args(words)
     place = _place_of_target(words)
-    target = words[place] if place is not None else None
-    if pid is not None and target is None:
+    if ours.pid is not None and place is None:
         raise UsageError("--pid chooses among applications that run here", "./neap load APP --pid N")
     if place is not None:
-        run = machine_registry.find(words[place], pid)
+        run = machine_registry.find(words[place], ours.pid)
         assert run is not None
         words[place] = f"{machine.LOOPBACK}:{service_port(run)}"
-        if with_control and run.control_port is not None and not _has_option(words, "--control") and not _asks_for_help(words):
-            words += control_words(run.control_port, _value_of(words, "--control-token-file"))
+        if not ours.no_control and run.control_port is not None and theirs.control is None and not theirs.help:
+            words += control_words(run.control_port, theirs.control_token_file)
     packages.require("card", "rust")
     program = build.build_load()
     sys.stdout.flush()
@@ -58,43 +65,11 @@ def load(words: Sequence[str]) -> int:
     os.execv(program, [str(program), *words])
 
 
-def _take_pid(words: list[str]) -> int | None:
-    """Removes our --pid N from the words."""
-    for place, word in enumerate(words):
-        name, has_value, value = word.partition("=")
-        if name != "--pid":
-            continue
-        if not has_value:
-            value = words[place + 1] if place + 1 < len(words) else ""
-        if not value.isdecimal():
-            raise UsageError("--pid takes the number of a process", "./neap load APP --pid N")
-        del words[place : place + (1 if has_value else 2)]
-        return int(value)
-    return None
-
-
 def _place_of_target(words: Sequence[str]) -> int | None:
     """The position of an application's name, first or last. None if the target is an address (or a command of the program itself)."""
     names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
-
-
-def _has_option(words: Sequence[str], name: str) -> bool:
-    return any(word == name or word.startswith(f"{name}=") for word in words)
-
-
-def _value_of(words: Sequence[str], name: str) -> str | None:
-    for place, word in enumerate(words):
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-        if word == name and place + 1 < len(words):
-            return words[place + 1]
-    return None
-
-
-def _asks_for_help(words: Sequence[str]) -> bool:
-    return any(word in ("-h", "--help", "-V", "--version") for word in words)
 
 
 def service_port(run: machine_registry.Running) -> int:

@@ -62,14 +62,13 @@ def without_licence(code: Sequence[Path]) -> list[str]:
 
 
 def too_long(code: Sequence[Path]) -> list[str]:
-    complaints = []
-    for path in code:
-        if path.name == "requirements.txt":
-            continue
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            if len(line) > COLUMNS_MAX:
-                complaints.append(f"{_short(path)}:{number}: {len(line)} columns, {COLUMNS_MAX} is the limit")
-    return complaints
+    return [
+        f"{_short(path)}:{number}: {len(line)} columns, {COLUMNS_MAX} is the limit"
+        for path in code
+        if path.name != "requirements.txt"
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if len(line) > COLUMNS_MAX
+    ]
 
 
 def too_large(driver: Sequence[Path]) -> list[str]:

@@ -303,13 +303,15 @@ def bind(card: Card, host: Host) -> None:
     if up := [name for name in interfaces(card, host) if host.number(host.device(card.address) / "net" / name / "flags") & IFF_UP]:
         raise Failure(f"{up[0]} on {card.address} is up: this Linux may be reached by it", f"if not: sudo ip link set {up[0]} down")
     with _writing(card):
-        _remember(card, host)
+        memory = _memory(card, host)
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(f"{card.driver or ''}\n")
         try:
             _move(card, VFIO_DRIVER, host)
         except BaseException:
             with contextlib.suppress(OSError, Failure):
                 _move(card, None, host, card.driver)
-            _memory(card, host).unlink(missing_ok=True)
+            memory.unlink(missing_ok=True)
             raise
     print(f"{card.address}: {card.driver or 'no driver'} -> vfio-pci; ./neap vfio unbind {card.address} sets it back")
 
@@ -343,8 +345,8 @@ def _move(card: Card, override: str | None, host: Host, driver: str | None = Non
     if (device / "driver").is_symlink():
         host.write(device / "driver/unbind", card.address)
     wanted = override or driver
-    if wanted is None and _remembered_none(card, host):
-        return
+    if wanted is None and _memory(card, host).is_file():
+        return  # the card had no driver before
     with contextlib.suppress(FileNotFoundError):
         place = host.path(f"/sys/bus/pci/drivers/{driver}/bind") if driver else host.path("/sys/bus/pci/drivers_probe")
         host.write(place, card.address)
@@ -371,17 +373,6 @@ def _memory(card: Card, host: Host) -> Path:
     return host.path(f"/run/neap/vfio/{card.address}")
 
 
-def _remember(card: Card, host: Host) -> None:
-    path = _memory(card, host)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{card.driver or ''}\n")
-
-
 def _remembered(card: Card, host: Host) -> str | None:
     name = host.read(_memory(card, host))
     return name if re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) else None
-
-
-def _remembered_none(card: Card, host: Host) -> bool:
-    """True if the card had no driver before."""
-    return _memory(card, host).is_file() and _remembered(card, host) is None

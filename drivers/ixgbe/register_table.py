@@ -72,6 +72,11 @@ class Register:
     self_clearing: list[str]
 
     @property
+    def mask(self) -> int:
+        """The bits that fields name."""
+        return sum(f.mask for f in self.fields)
+
+    @property
     def self_clearing_mask(self) -> int:
         return sum(f.mask for f in self.fields if f.name in self.self_clearing)
 

@@ -6,7 +6,6 @@ QEMU's `-kernel` is one of ten ways. In a tree, each machine has a file with its
 """
 
 import dataclasses
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -145,9 +144,9 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[tuple[str, ...]]]:
 
 @pytest.fixture(scope="module")
 def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
-    place = Path(tempfile.mkdtemp(prefix="neap-boot-test-"))
-    place.chmod(0o755)
-    try:
+    with tempfile.TemporaryDirectory(prefix="neap-boot-test-") as name:
+        place = Path(name)
+        place.chmod(0o755)
         initramfs = place / "initramfs"
         append_memcached(linux_image, initramfs)
         images = {name: build.image(name) for name in ("memcached", "hello")}
@@ -156,8 +155,6 @@ def made(linux_image: guest_image.GuestImage) -> Iterator[BootMedia]:
         pxe.write_disc(place / "memcached.iso", "memcached", images["memcached"], "memory=74M", "a test")
         _write_ipxe_disk(place / "ipxe.img")
         yield BootMedia(place / "tree", place / "memcached.iso", place / "ipxe.img", linux_image, initramfs)
-    finally:
-        shutil.rmtree(place)
 
 
 def _write_ipxe_disk(disk: Path) -> None:

@@ -203,7 +203,9 @@ def test_two_collectors_and_control_go_on_side_by_side(server: NeapServer, addre
         collectors = [start_collector(address, folder) for folder in folders]
         time.sleep(2)
         ctl(address, "status", "stats", "cores", "stop")
-        assert [collector.wait(COMMAND_SECONDS) for collector in collectors] == [0, 0]
+        for collector in collectors:
+            complaints = collector.communicate(timeout=COMMAND_SECONDS)[1]
+            assert collector.returncode == 0, complaints
     assert logs(folders[0]) == logs(folders[1]) == [socat(server, core) for core in range(CORES)]
 
 

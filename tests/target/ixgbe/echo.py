@@ -4,14 +4,13 @@
 On the socket, 4 bytes of length precede each frame.
 """
 
+import contextlib
 import re
 import select
-import shutil
 import socket
 import struct
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.target.images import SOFT_CARD, image_path
@@ -88,35 +87,20 @@ class Echo:
         return cores
 
 
-@contextmanager
+@contextlib.contextmanager
 def booted(cores: int = 1, words: str = "", connect: bool = True, card_options: tuple[str, ...] = (), on_line=None, cpu: str = "max"):
-    folder = Path(tempfile.mkdtemp(prefix="neap-echo-"))
-    try:
-        net = folder / "net"
-        with Machine(
-            IMAGE,
-            cores=cores,
-            memory="512M",
-            arguments=words.split(),
-            net=f"listen:{net}",
-            mac=CARD_MAC.hex(":"),
-            card_options=card_options,
-            soft_card=SOFT_CARD,
-            on_line=on_line,
-            cpu=cpu,
-        ) as machine:
-            echo = Echo(machine, net)
-            if connect:
-                echo.connect()
-            machine.wait_for_line(f"ixgbe_echo: ready on {min(cores, 16)} cores", START_SECONDS)
-            if connect:
-                machine.wait_for_line("link up", ANSWER_SECONDS)
-            try:
-                yield echo
-            finally:
-                echo.close()
-    finally:
-        shutil.rmtree(folder)
+    with contextlib.ExitStack() as stack:
+        net = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="neap-echo-"))) / "net"
+        options = {"card_options": card_options, "soft_card": SOFT_CARD, "on_line": on_line, "cpu": cpu, "memory": "512M"}
+        machine = Machine(IMAGE, cores=cores, arguments=words.split(), net=f"listen:{net}", mac=CARD_MAC.hex(":"), **options)
+        echo = Echo(stack.enter_context(machine), net)
+        stack.callback(echo.close)
+        if connect:
+            echo.connect()
+        machine.wait_for_line(f"ixgbe_echo: ready on {min(cores, 16)} cores", START_SECONDS)
+        if connect:
+            machine.wait_for_line("link up", ANSWER_SECONDS)
+        yield echo
 
 
 def exchange(peer: Peer, frames: list[bytes], expect, window: int = 32) -> None:
