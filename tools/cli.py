@@ -374,20 +374,12 @@ def _log(arguments) -> int:
 
     if not 0 < arguments.limit <= 1e9:
         raise UsageError("--limit takes gigabytes, more than 0 and at most 10^9")
-    limit_bytes = int(arguments.limit * 1e9)
     token = control_client.read_token(arguments.token_file)
-    address = find_control(arguments.target, arguments.pid)
+    address, out = find_control(arguments.target, arguments.pid), Path(arguments.out)
+    common = {"token": token, "as_json": arguments.json, "limit_bytes": int(arguments.limit * 1e9)}
     if arguments.action == "fetch":
-        return fetch.fetch(address, Path(arguments.out), token=token, as_json=arguments.json, limit_bytes=limit_bytes)
-    return collect.collect(
-        address,
-        Path(arguments.out),
-        live=arguments.live,
-        token=token,
-        as_json=arguments.json,
-        patience_seconds=arguments.patience,
-        limit_bytes=limit_bytes,
-    )
+        return fetch.fetch(address, out, **common)
+    return collect.collect(address, out, live=arguments.live, patience_seconds=arguments.patience, **common)
 
 
 def _log_reading(arguments) -> int:

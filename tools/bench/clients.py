@@ -14,7 +14,6 @@ import re
 import shutil
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tools import build, progress
 from tools.bench import mutilate
@@ -125,79 +124,76 @@ def _round(client: Client, argv: Sequence[str]) -> Round:
 
 
 def _neap(depth: int) -> Client:
-    def words(address: str) -> list[str]:
-        return [address, "--closed", "--connections", str(CONNECTIONS), "--depth", str(depth), "--keys", str(KEYS), "--no-preload",
-                "--warm-up", "0", "--seconds", str(SECONDS), "--quiet", "--json", "-"]  # fmt: skip
-
-    def prepare(address: str) -> list[str]:
-        return [address, "--keys", str(KEYS), "--rate", "10", "--seconds", "0.1", "--warm-up", "0", "--quiet"]
+    load = ["--closed", "--connections", str(CONNECTIONS), "--depth", str(depth), "--no-preload", "--seconds", str(SECONDS)]
+    common = ["--keys", str(KEYS), "--warm-up", "0", "--quiet"]
 
     def count(output: str) -> float:
         (figures,) = json.loads(output[output.index("\n{\n") :])["runs"]
         return figures["loading"]["latency"]["count"]
 
-    return Client(f"neap-load, depth {depth}", lambda: [str(build.LOAD)], words, count, prepare)
+    return Client(
+        f"neap-load, depth {depth}",
+        argv=lambda: [str(build.LOAD)],
+        words=lambda address: [address, *load, *common, "--json", "-"],
+        count=count,
+        prepare=lambda address: [address, "--rate", "10", "--seconds", "0.1", *common],
+    )
 
 
 def _mutilate(depth: int, *options: str) -> Client:
     common = ["--records", str(KEYS), "--keysize", str(KEY_BYTES), "--valuesize", str(VALUE_BYTES)]
-
-    def words(address: str) -> list[str]:
-        return ["-s", address, "--noload", "-c", str(CONNECTIONS), "-d", str(depth), "-t", str(SECONDS), *common, *options]
-
-    def count(output: str) -> float:
-        return float(re.findall(r"^Total QPS = [\d.]+ \((\d+) / [\d.]+s\)", output, re.MULTILINE)[0])
-
-    name = " ".join(["mutilate", *options])
-    return Client(f"{name}, depth {depth}", mutilate.command, words, count, lambda address: ["-s", address, "--loadonly", *common])
+    load = ["--noload", "-c", str(CONNECTIONS), "-d", str(depth), "-t", str(SECONDS)]
+    return Client(
+        f"{' '.join(['mutilate', *options])}, depth {depth}",
+        argv=mutilate.command,
+        words=lambda address: ["-s", address, *load, *common, *options],
+        count=lambda output: float(re.findall(r"^Total QPS = [\d.]+ \((\d+) / [\d.]+s\)", output, re.MULTILINE)[0]),
+        prepare=lambda address: ["-s", address, "--loadonly", *common],
+    )
 
 
 def _memcaslap() -> Client:
     settings = f"key\n{KEY_BYTES} {KEY_BYTES} 1\nvalue\n{VALUE_BYTES} {VALUE_BYTES} 1\ncmd\n0 0\n1 1\n"
 
     def argv() -> list[str]:
-        path = Path(build.BUILD / "memcaslap.settings")
+        path = build.BUILD / "memcaslap.settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(settings)
         return [*DebianProgram("libmemcached-tools", "memcaslap").argv, "-F", str(path)]
 
-    def words(address: str) -> list[str]:
-        return ["-s", address, "-T", "1", "-c", str(CONNECTIONS), "-t", f"{SECONDS}s"]
-
-    def count(output: str) -> float:
-        return sum(float(number) for number in re.findall(r"^cmd_[gs]et: (\d+)", output, re.MULTILINE))
-
-    return Client("memcaslap (libmemcached)", argv, words, count)
+    return Client(
+        "memcaslap (libmemcached)",
+        argv,
+        words=lambda address: ["-s", address, "-T", "1", "-c", str(CONNECTIONS), "-t", f"{SECONDS}s"],
+        count=lambda output: sum(float(number) for number in re.findall(r"^cmd_[gs]et: (\d+)", output, re.MULTILINE)),
+    )
 
 
 def _memcslap() -> Client:
-    def words(address: str) -> list[str]:
-        return [f"--servers={address}", "--test=get", f"--concurrency={CONNECTIONS}", f"--execute-number={MEMCSLAP_REQUESTS}"]
-
+    load = ["--test=get", f"--concurrency={CONNECTIONS}", f"--execute-number={MEMCSLAP_REQUESTS}"]
     return Client(
         "memcslap (libmemcached), a thread a connection",
-        lambda: DebianProgram("libmemcached-tools", "memcslap").argv,
-        words,
-        lambda _output: float(CONNECTIONS * MEMCSLAP_REQUESTS),
+        argv=lambda: DebianProgram("libmemcached-tools", "memcslap").argv,
+        words=lambda address: [f"--servers={address}", *load],
+        count=lambda _output: float(CONNECTIONS * MEMCSLAP_REQUESTS),
     )
 
 
 def _memtier(depth: int) -> Client:
+    sizes = [f"--data-size={VALUE_BYTES}", f"--key-maximum={KEYS}", "--ratio=0:1", "--hide-histogram", f"--pipeline={depth}"]
+    load = ["-t", "1", "-c", str(CONNECTIONS), f"--test-time={SECONDS}"]
+
     def argv() -> list[str]:
         if (program := shutil.which("memtier_benchmark")) is None:
             raise Failure("not on this machine, and Debian 12 has no package of it")
         return [program]
 
-    def words(address: str) -> list[str]:
-        host, port = address.split(":")
-        sizes = [f"--data-size={VALUE_BYTES}", f"--key-maximum={KEYS}", "--ratio=0:1", "--hide-histogram", f"--pipeline={depth}"]
-        load = ["-t", "1", "-c", str(CONNECTIONS), f"--test-time={SECONDS}"]
-        return ["--protocol=memcache_text", "-s", host, "-p", port, *load, *sizes]
-
-    def count(output: str) -> float:
-        return float(re.findall(r"^Totals\s+([\d.]+)", output, re.MULTILINE)[0]) * SECONDS
-
-    return Client(f"memtier_benchmark, depth {depth}", argv, words, count)
+    return Client(
+        f"memtier_benchmark, depth {depth}",
+        argv,
+        words=lambda address: ["--protocol=memcache_text", "-s", address.split(":")[0], "-p", address.split(":")[1], *load, *sizes],
+        count=lambda output: float(re.findall(r"^Totals\s+([\d.]+)", output, re.MULTILINE)[0]) * SECONDS,
+    )
 
 
 def _unpackaged(name: str) -> Client:
