@@ -45,7 +45,6 @@ class BootPrograms:
         return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
-        """The version of each unpacked package."""
         lines = (self.root / "versions").read_text().splitlines()
         return dict(line.split(" ", 1) for line in lines)
 

@@ -133,7 +133,6 @@ class Entry:
 
 
 def complete(kind: str) -> list[Path]:
-    """The complete entries of a kind."""
     return [marker.parent for marker in (root() / kind).glob(f"*/{MARKER}")]
 
 

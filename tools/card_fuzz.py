@@ -53,7 +53,6 @@ def run(seconds: float) -> list[Result]:
 
 
 def run_one(programs: Path, name: str, seconds: int) -> Result:
-    """One fuzzer for this many seconds, on one core."""
     place = PLACE / name
     corpus = place / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

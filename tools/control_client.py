@@ -72,7 +72,6 @@ class Control(contextlib.AbstractContextManager):
             raise Lost(f"{self.name} ended the connection: {error.strerror or error}") from None
 
     def ask(self, line: str) -> str:
-        """Sends one line and gives the answer line."""
         self.send(line)
         return self.read_line()
 

@@ -37,7 +37,6 @@ def programs(targets: str) -> list[str]:
 
 
 def find() -> list[Fuzzer]:
-    """Builds and lists all fuzzers."""
     packages.require("host-tests", "sources", "python-tests")
     with build.building(PRESET) as directory:
         build.configure_locked(PRESET)

@@ -26,8 +26,6 @@ GIT_SECONDS = 60
 
 @dataclasses.dataclass
 class Options:
-    """The settings of the command line of `pxe`."""
-
     applications: Sequence[str] = ()
     out: str = ""
     machines: str | None = None

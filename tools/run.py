@@ -34,8 +34,6 @@ MEMORY = re.compile(r"[1-9][0-9]{0,6}[MG]")
 
 @dataclasses.dataclass
 class Options:
-    """The settings of the command line of `run`."""
-
     application: str
     cores: int = 1
     memory: str = "512M"

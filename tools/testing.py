@@ -182,8 +182,6 @@ def _load() -> Outcome:
 
 
 def _cargo(crate: build.Crate, log_name: str) -> Outcome:
-    """All tests of a crate."""
-
     def once(label: str, *filters: str) -> Outcome:
         log = build.log_path(label)
         log.unlink(missing_ok=True)
@@ -252,7 +250,6 @@ def _style() -> Outcome:
 
 
 def _outside(folder: Path) -> Outcome:
-    """The tests of an application in a folder of its own."""
     _require_images()
     qemu.command()
     build.build_soft_card()
@@ -364,7 +361,6 @@ def read_junit(text: str) -> Outcome:
 
 
 def read_cargo(text: str) -> Outcome:
-    """Counts the tests in the output of `cargo test`."""
     outcome = Outcome()
     for name, result in re.findall(r"^test (.+?) \.\.\. (\w+)", text, re.MULTILINE):
         if result == "ok":

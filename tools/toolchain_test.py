@@ -128,11 +128,17 @@ def test_the_name_follows_pins_patches_and_steps_but_not_comments(trial: Trial) 
     assert len({toolchain.Recipe().key(), key, changed}) == 3
 
 
-def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, python) -> None:
+def waiting_builder(trial: Trial, python) -> tuple[subprocess.Popen, Path]:
+    """A build that waits in the step gcc while the file exists."""
     wait = Path(f"{trial.log}.wait")
     wait.touch()
     builder = python(*trial.builder())
     assert wait_until(lambda: trial.ran() == ["binutils", "gcc"], 30)
+    return builder, wait
+
+
+def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, python) -> None:
+    builder, wait = waiting_builder(trial, python)
     builder.kill()
     builder.wait()
     assert toolchain.find() is None
@@ -145,10 +151,7 @@ def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, pytho
 
 
 def test_of_two_builds_at_once_the_second_waits_and_says_so(trial: Trial, python) -> None:
-    wait = Path(f"{trial.log}.wait")
-    wait.touch()
-    first = python(*trial.builder())
-    assert wait_until(lambda: trial.ran() == ["binutils", "gcc"], 30)
+    first, wait = waiting_builder(trial, python)
     second = python(*trial.builder())
     for line in second.stderr:
         if "waiting for another neap that builds the toolchain" in line:

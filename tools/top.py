@@ -118,7 +118,6 @@ COLUMNS = (
 
 
 def table(name: str, rows: list[dict], seconds: float) -> list[str]:
-    """The lines of the table."""
     lines = [f"{name}: {len(rows)} cores, every {seconds:g} s (each look wakes the core that answers it)"]
     lines.append("".join(f"{title:>{width}}" for title, _, width in COLUMNS))
     for row in rows:

@@ -244,7 +244,6 @@ def report_limits(card: Card) -> None:
 
 
 def command(action: str, word: str, as_json: bool = False, host: Host | None = None) -> int:
-    """`./neap vfio ACTION ADDRESS`."""
     host = host or Host()
     if as_json and action != "status":
         raise UsageError("--json goes with status")
@@ -329,7 +328,6 @@ def unbind(card: Card, host: Host) -> None:
 
 
 def interfaces(card: Card, host: Host) -> list[str]:
-    """Linux's network interfaces on the card."""
     folder = host.device(card.address) / "net"
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hostile.raw_peer import RawConnection
     from hostile.scene import Scene
 
 MEMCACHED, CONTROL = 11211, 5002
@@ -79,6 +80,7 @@ class Attack:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.connections: list[socket.socket] = []
+        self.raw: list[RawConnection] = []
 
     @classmethod
     def address_word(cls, address: str, gateway: str) -> str:
@@ -96,6 +98,9 @@ class Attack:
         time.sleep(PAUSE_SECONDS)
 
     def end(self) -> None:
+        for connection in self.raw:
+            connection.reset()
+        self.raw.clear()
         for connection in self.connections:
             reset(connection)
         self.connections.clear()

@@ -19,8 +19,6 @@ _ARP = struct.Struct("!HHBBH6s4s6s4s")
 
 @dataclass(frozen=True)
 class Segment:
-    """A received TCP segment."""
-
     source: tuple[str, int]
     destination: tuple[str, int]
     sequence: int

@@ -6,7 +6,6 @@ import struct
 import time
 
 from hostile.attack import CONNECT_SECONDS, MEMCACHED, PAUSE_SECONDS, Attack, client, send_some, store
-from hostile.raw_peer import RawConnection
 
 
 class LongGets(Attack):
@@ -170,23 +169,17 @@ class PinnedReplies(Attack):
         peer = self.scene.peer
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"a", b"a" * 1000)
-        self._raw: list[RawConnection] = []
         for number in range(self.count):
-            self._raw.append(peer.connect((self.scene.foreign_address(number % 8), 30_000 + number), MEMCACHED, window=0))
-        for connection in self._raw:
+            self.raw.append(peer.connect((self.scene.foreign_address(number % 8), 30_000 + number), MEMCACHED, window=0))
+        for connection in self.raw:
             connection.acknowledges = False
         self._next = 0
 
     def press(self) -> None:
         if self._next < self.count * self.requests_max // self.batch:
-            self._raw[self._next % self.count].send(b"get a a a a\r\n" * self.batch)
+            self.raw[self._next % self.count].send(b"get a a a a\r\n" * self.batch)
             self._next += 1
         self.scene.peer.poll(PAUSE_SECONDS)
-
-    def end(self) -> None:
-        for connection in self._raw:
-            connection.reset()
-        super().end()
 
 
 class CollidingKeys(Attack):

@@ -58,7 +58,6 @@ def complaints(guest: LinuxGuest, known: frozenset[str] = frozenset()) -> list[s
 
 
 def alarms(guest: LinuxGuest) -> list[str]:
-    """Lines that show a serious problem of the kernel."""
     return [line for _, line in _log(guest) if ALARMS.search(line)]
 
 

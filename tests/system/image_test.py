@@ -178,7 +178,6 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
 
 
 def timers_of(control: control_client.Control) -> list[dict[str, int]]:
-    """The answer to `timers`, by core."""
     elements = control.ask("timers").removeprefix("ok ").split("; ")
     return [{name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", element)} for element in elements]
 

@@ -44,7 +44,6 @@ def linux(guest: LinuxGuest) -> Iterator[LinuxGuest]:
 
 
 def packets(guest: LinuxGuest, direction: str) -> list[int]:
-    """Packets per queue."""
     counters = statistics(guest)
     return [counters.get(f"{direction}_queue_{queue}_packets", 0) for queue in range(CORES)]
 

@@ -57,7 +57,6 @@ def server() -> Iterator[Machine]:
 
 @pytest.fixture
 def control(server: Machine) -> Iterator[control_client.Control]:
-    """A connection to the server's control."""
     time.sleep(CONNECT_PAUSE_SECONDS)
     with control_client.Control(LOOPBACK, server.port(CONTROL_PORT)) as connection:
         yield connection

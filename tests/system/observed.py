@@ -56,8 +56,6 @@ class Record:
 
 @dataclass(frozen=True)
 class CoreLog:
-    """One core's log of one run."""
-
     core: int
     unwritten: int
     tsc_hz: int

@@ -7,6 +7,7 @@ tests against stock memcached. Tests of the machine below (registers, boot, core
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import tempfile
 import time
@@ -21,7 +22,7 @@ from tools.debian import DebianProgram
 from tools.errors import Failure
 from tools.machine import LOOPBACK, SOFT_CARD, Machine, free_port
 from tools.machine_registry import CONTROL_PORT
-from tools.process import spawn, stop, tail
+from tools.process import spawn, stop, tail, wait_until
 
 GUEST_PORT = 11211
 START_SECONDS = 60.0
@@ -138,16 +139,17 @@ class StockServer(Server):
         argv = [*self._program.argv, "-l", LOOPBACK, "-p", port, "-U", port if self._udp else "0", "-u", "root"]
         argv += ["-I", str(self.value_limit_bytes), *self._options]
         self._process = spawn(argv, stdout=self._log, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
+
+        def listens() -> bool:
+            with contextlib.suppress(ConnectionRefusedError):
                 self.connect().close()
-                return self
-            except ConnectionRefusedError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    self.__exit__()
-                    raise Failure("Debian's memcached does not start", details=self.last_words()) from None
-                time.sleep(0.02)
+                return True
+            return self._process.poll() is not None
+
+        if not wait_until(listens, START_SECONDS, 0.02) or self._process.poll() is not None:
+            self.__exit__()
+            raise Failure("Debian's memcached does not start", details=self.last_words())
+        return self
 
     def __exit__(self, *_error: object) -> None:
         if self._process is not None:

@@ -78,7 +78,6 @@ def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]]
 
 
 def neap_transmits(checked: bool, directory: Path) -> list[re.Match[str]]:
-    """Neap's output."""
     with nptcp_receives(["-u", str(LARGEST_BYTES), *(["-i"] if checked else [])], directory) as port:
         words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{port}", f"to={LARGEST_BYTES}", *(["integrity=on"] if checked else [])]
         # The user network must be able to reach the host, because the peer listens there.

@@ -43,8 +43,6 @@ LINES_LIVE = "16K"
 
 @dataclasses.dataclass
 class Collected:
-    """The collected log of one run."""
-
     lines: int
     named_lost: int
     seconds: float

@@ -139,7 +139,6 @@ class FakeMachine:
 
 
 def split(data: bytes) -> list[bytes]:
-    """A stream's blocks."""
     blocks = []
     while data:
         size = layout.BLOCK_HEADER_BYTES + layout.parse_block(data[: layout.BLOCK_HEADER_BYTES]).payload_bytes

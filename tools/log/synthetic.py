@@ -51,7 +51,6 @@ class Truth:
 
 
 def about(shape: Shape, core: int) -> dict:
-    """The header's JSON."""
     energy = 16 if "package_energy" in shape.counters else None
     return {
         "format": "neap-log",

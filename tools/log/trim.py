@@ -169,7 +169,6 @@ def package_energy(run: RunLog, cores: list[CoreRun], counter: str) -> EnergySer
 
 
 def packages(cores: list[CoreRun]) -> dict[int, list[CoreRun]]:
-    """The cores of each package."""
     found: dict[int, list[CoreRun]] = {}
     for core in cores:
         found.setdefault(core.log.package, []).append(core)

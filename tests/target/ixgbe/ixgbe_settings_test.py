@@ -64,7 +64,6 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
 
 
 def values_of(traffic: Traffic) -> dict[str, int]:
-    """All settings of the card, as it reports them."""
     return {name: int(value) for name, value in (word.split("=") for word in traffic.set("values").split())}
 
 

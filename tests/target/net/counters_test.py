@@ -17,8 +17,6 @@ CORES = 3
 
 
 class Client:
-    """One connection."""
-
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
         self._lines = self.socket.makefile("r")

@@ -27,7 +27,6 @@ class Served:
             return [connection.ask(line) for line in lines]
 
     def counters(self) -> list[dict[str, int]]:
-        """The counters of each core."""
         answers = self.ask(*(f"stats,{core}" for core in range(self.machine.cores)))
         return [{name: int(value) for name, value in control_client.fields_of(answer).items()} for answer in answers]
 
