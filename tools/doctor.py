@@ -131,6 +131,7 @@ def _checkout() -> Finding:
     return Finding("checkout", "ok" if writable else "missing", f"{build.REPOSITORY}{'' if writable else ' cannot be written to'}")
 
 
+TEST_GROUPS = "host-tests python-tests tools-tests model-tests sim-tests browser-tests system-tests gdb style rustfmt".split()
 CHECKS: list[Callable[[], Finding]] = [
     _system,
     _mirror,
@@ -139,19 +140,7 @@ CHECKS: list[Callable[[], Finding]] = [
     _rust,
     _packages("packages to build", "build", "card"),
     _packages("packages for the toolchain", "toolchain"),
-    _packages(
-        "packages for tests",
-        "host-tests",
-        "python-tests",
-        "tools-tests",
-        "model-tests",
-        "sim-tests",
-        "browser-tests",
-        "system-tests",
-        "gdb",
-        "style",
-        "rustfmt",
-    ),
+    _packages("packages for tests", *TEST_GROUPS),
     _toolchain,
     _compiled_objects,
     _qemu,

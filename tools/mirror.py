@@ -8,7 +8,6 @@ an error, not in wrong software.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tools.errors import Failure
@@ -16,19 +15,8 @@ from tools.errors import Failure
 DEBIAN_SUITES = {"bookworm", "trixie", "forky", "duke", "oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"}
 
 
-@dataclass(frozen=True)
-class Source:
-    """One line or paragraph of apt's sources: each URI offers each suite."""
-
-    uris: tuple[str, ...]
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str = ""
-
-    def is_debian(self) -> bool:
-        if "main" not in self.components or not DEBIAN_SUITES & set(self.suites):
-            return False
-        return not self.signed_by or "debian" in Path(self.signed_by.split()[0]).name
+# One line or paragraph of apt's sources: its URIs, suites and components, and the keyring that signs them ("": any).
+Source = tuple[list[str], list[str], list[str], str]
 
 
 def parse_one_line(text: str) -> list[Source]:
@@ -40,7 +28,7 @@ def parse_one_line(text: str) -> list[Source]:
             continue
         options, uri, suite, components = match.groups()
         signed_by = re.search(r"signed-by=(\S+)", options or "", re.IGNORECASE)
-        sources.append(Source((uri,), (suite,), tuple(components.split()), signed_by.group(1) if signed_by else ""))
+        sources.append(([uri], [suite], components.split(), signed_by.group(1) if signed_by else ""))
     return sources
 
 
@@ -60,14 +48,9 @@ def parse_deb822(text: str) -> list[Source]:
                 fields[name] = value.strip()
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false", "0"):
             continue
-        sources.append(
-            Source(
-                tuple(fields.get("uris", "").split()),
-                tuple(fields.get("suites", "").split()),
-                tuple(fields.get("components", "").split()),
-                "" if "BEGIN PGP" in fields.get("signed-by", "") else fields.get("signed-by", ""),
-            )
-        )
+        signed_by = fields.get("signed-by", "")
+        lists = (fields.get(name, "").split() for name in ("uris", "suites", "components"))
+        sources.append((*lists, "" if "BEGIN PGP" in signed_by else signed_by))
     return sources
 
 
@@ -92,9 +75,10 @@ def read_sources(system_root: Path) -> list[Source]:
 def debian_mirrors(system_root: Path = Path("/")) -> list[str]:
     """The machine's Debian mirrors, the best guess first. Raises Failure if there is none."""
     mirrors = []
-    for source in read_sources(system_root):
-        if source.is_debian():
-            mirrors += [uri.rstrip("/") for uri in source.uris if not uri.startswith("cdrom:")]
+    for uris, suites, components, signed_by in read_sources(system_root):
+        of_debian = not signed_by or "debian" in Path(signed_by.split()[0]).name
+        if of_debian and "main" in components and DEBIAN_SUITES & set(suites):
+            mirrors += [uri.rstrip("/") for uri in uris if not uri.startswith("cdrom:")]
     if not mirrors:
         raise Failure(
             "this machine's apt knows no Debian mirror, and Neap gets QEMU and sources as Debian packages",

@@ -9,10 +9,10 @@ import queue
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 from tools.errors import Failure
+from tools.process import wait_until
 
 ANSWER_SECONDS = 30.0
 CONNECT_POLL_SECONDS = 0.02
@@ -34,21 +34,22 @@ class Qmp:
     @classmethod
     def connect(cls, path: Path, process: subprocess.Popen, timeout_seconds: float) -> Qmp | None:
         """Connects as soon as QEMU listens, and negotiates. None if QEMU ends first or takes too long."""
-        deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline:
+
+        def connected() -> socket.socket | bool:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 connection.connect(str(path))
             except OSError:
                 connection.close()
-                if process.poll() is not None:
-                    return None
-                time.sleep(CONNECT_POLL_SECONDS)
-                continue
-            monitor = cls(connection)
-            monitor.command("qmp_capabilities")
-            return monitor
-        return None
+                return process.poll() is not None
+            return connection
+
+        connection = wait_until(connected, timeout_seconds, CONNECT_POLL_SECONDS)
+        if not isinstance(connection, socket.socket):
+            return None
+        monitor = cls(connection)
+        monitor.command("qmp_capabilities")
+        return monitor
 
     def command(self, command: str, **arguments):
         """Runs one command and gives its return value. Raises Failure if QEMU refuses or has ended."""

@@ -117,18 +117,7 @@ def test_the_cards_settings_change_under_connections_and_report_lost_frames() ->
 
 def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client: control_client.Control) -> None:
     before = policy_of(client)
-    for line in (
-        "pstate,24",
-        "dvfs,0x1800",
-        "rapl,35",
-        "turbo,off",
-        "idle,c6",
-        "itr,99999",
-        "itr,-1",
-        "poll_budget,1h",
-        "idle,sleepy",
-        "itr,8,4",
-    ):
+    for line in "pstate,24 dvfs,0x1800 rapl,35 turbo,off idle,c6 itr,99999 itr,-1 poll_budget,1h idle,sleepy itr,8,4".split():
         answer = client.ask(line)
         assert answer.startswith("error: ") and len(answer) > 15, f"{line}: {answer}"
     assert "halt" in client.ask("idle,sleepy")
@@ -138,23 +127,7 @@ def test_settings_that_this_cpu_lacks_are_refused_with_the_accepted_ones(client:
 
 def test_ten_thousand_random_lines_change_nothing(client: control_client.Control) -> None:
     generator = random.Random(4)
-    words = [
-        b"itr",
-        b"idle",
-        b"pstate",
-        b"rapl",
-        b"turbo",
-        b"-1",
-        b"c9",
-        b"all",
-        b"99999us",
-        b"%n",
-        b"\0",
-        b"\xff\xfe",
-        b"5e3",
-        b"7",
-        b"\t",
-    ]
+    words = b"itr idle pstate rapl turbo -1 c9 all 99999us %n 5e3 7".split() + [b"\0", b"\xff\xfe", b"\t"]
     before = policy_of(client)
     sent = 0
     while sent < 10_000:

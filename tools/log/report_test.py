@@ -31,15 +31,9 @@ def test_a_million_records_are_drawn_with_every_plot_and_every_mark(tmp_path: Pa
     dom = browse(tmp_path, page.as_uri(), "--dump-dom")
     assert 'data-drawn="bytes descriptors interval histogram power energy asleep residency shares"' in dom, dom[:300]
     drawn = plots(dom)
-    assert {name: lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy", "asleep")} == {
-        "bytes": 4,
-        "descriptors": 4,
-        "interval": 4,
-        "histogram": 4,
-        "power": 4,
-        "energy": 4,
-        "asleep": 8,
-    }
+    for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy"):
+        assert lines_in(drawn[name]) == 4, name
+    assert lines_in(drawn["asleep"]) == 4 + 4
     assert lines_in(drawn["residency"]) == 4 * 3 + 2 * 4
     # The same change on each core is one mark.
     for name in ("bytes", "interval", "power", "residency"):
