@@ -84,14 +84,9 @@ def soak(names: Sequence[str], minutes: float) -> int:
     """
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
-    if list(names) == ["card"]:
-        return card_fuzz.soak(minutes)
-    if list(names) == ["driver"]:
-        return _soak_driver(minutes)
-    if list(names) == ["kernel"]:
-        return kernel_soak.soak(minutes)
-    if list(names) == ["fuzz"]:
-        return fuzz_soak.soak(minutes)
+    alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}
+    if len(names) == 1 and names[0] in alone:
+        return alone[names[0]](minutes)
     layers = list(names) or [name for name in LAYERS if name != "style"]
     deadline = time.monotonic() + 60 * minutes
     os.environ["NEAP_SOAK_SECONDS"] = str(int(60 * minutes / (4 * len(layers))))

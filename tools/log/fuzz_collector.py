@@ -102,6 +102,17 @@ def machine(inventor: Inventor, answers: list[bytes]) -> Iterator[None]:
 # ---- the commands ----
 
 
+@contextlib.contextmanager
+def fetching(inventor: Inventor, answers: list[bytes], out: Path) -> Iterator[None]:
+    """What must hold for `out` after a command that fetches logs, and after one that failed."""
+    try:
+        with machine(inventor, answers):
+            yield
+    finally:
+        require_found_again(out)
+    require_whole(out)
+
+
 def play_collect(inventor: Inventor, place: Path) -> None:
     out = place / "out"
     streams = [b"ok\n" + inventor.stream(FILES) for _ in range(inventor.random.choice((1, 1, 2, 3)))]
@@ -110,13 +121,9 @@ def play_collect(inventor: Inventor, place: Path) -> None:
     if inventor.chance(10):
         out.mkdir()
         (out / folder.UNFINISHED).write_text(inventor.json_text({"boot_id": synthetic.BOOT_ID, "run": 1}))
-    try:
-        with machine(inventor, streams):
-            as_json = inventor.chance(2)
-            collect.collect(ADDRESS, out, live=inventor.chance(2), token=None, as_json=as_json, patience_seconds=0.001)
-    finally:
-        require_found_again(out)
-    require_whole(out)
+    with fetching(inventor, streams, out):
+        as_json = inventor.chance(2)
+        collect.collect(ADDRESS, out, live=inventor.chance(2), token=None, as_json=as_json, patience_seconds=0.001)
 
 
 def play_fetch(inventor: Inventor, place: Path) -> None:
@@ -124,12 +131,8 @@ def play_fetch(inventor: Inventor, place: Path) -> None:
     files = [inventor.file(core, file) for core, file in enumerate(FILES)]
     if inventor.chance(10):
         files[0] = inventor.answer("error: no such core")
-    try:
-        with machine(inventor, files):
-            fetch.fetch(ADDRESS, out, token=None, as_json=inventor.chance(2))
-    finally:
-        require_found_again(out)
-    require_whole(out)
+    with fetching(inventor, files, out):
+        fetch.fetch(ADDRESS, out, token=None, as_json=inventor.chance(2))
 
 
 def play_decode(inventor: Inventor, place: Path) -> None:
