@@ -99,7 +99,7 @@ def _kernel_of_debian_13() -> _Kernel:
 
 
 def _compile_traffic(program: Path) -> None:
-    """Linked statically, because the guest's C library differs from this machine's."""
+    """Links statically, because the guest's C library differs from this machine's."""
     output_of(["gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program), str(_HERE / "traffic.c")])
 
 
@@ -172,7 +172,7 @@ def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
         _depth_first(name, direct, ordered)
         paths = [str(by_name[one].relative_to(tree)).removesuffix(".xz") for one in ordered]
         lines.append(f"{paths[-1]}: {' '.join(reversed(paths[:-1]))}".rstrip())
-        # Unpacked, because busybox's modprobe does not support xz.
+        # The module is unpacked, because busybox's modprobe does not support xz.
         archive.file(f"{base}/{paths[-1]}", _module(by_name[name]))
     archive.file(f"{base}/modules.dep", ("\n".join(lines) + "\n").encode())
 

@@ -21,7 +21,7 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn, wait_until
 
 TAP = "tap0"
-# Longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
+# The queue is longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 START_SECONDS = 10.0
 
@@ -63,18 +63,18 @@ class Namespace:
         self._resources.close()
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` in here."""
+        """The command line that runs `argv` in the namespace."""
         return [*self._enter, *argv]
 
     def program(self, path: Path) -> Path:
-        """An executable file that runs `path` in here, for callers that need a single file name."""
+        """An executable file that runs `path` in the namespace, for callers that need a single file name."""
         script = self.directory / path.name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)
         return script
 
     def run(self, script: str, *, seconds: float = 60) -> str:
-        """The output of a shell script in here. Raises Failure on error."""
+        """The output of a shell script in the namespace. Raises Failure on error."""
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ class Namespace:
             kill_group(tagger)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """A process in here; we read its standard output. It ends with this process."""
+        """A process in the namespace, whose standard output the caller reads. It ends with this process."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

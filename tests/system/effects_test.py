@@ -43,7 +43,7 @@ def server() -> Iterator[ObservedServer]:
 
 
 def connect_to_each_core(server: ObservedServer, connections: int) -> list[Wire]:
-    """This many connections on each of LOAD_CORES, in turn. RSS uses the client's port, so several ports are tried."""
+    """Opens this many connections on each of LOAD_CORES, in turn. RSS uses the client's port, so several ports are tried."""
     found: dict[int, list[Wire]] = {core: [] for core in LOAD_CORES}
     for _ in range(CONNECT_TRIES):
         before = server.card_traffic()
@@ -84,7 +84,7 @@ class Load:
         assert not self.failures, self.failures[0]
 
     def ask_once(self) -> None:
-        """One request on each connection. The next one is sent after the answer, so that each core has at most one request."""
+        """Sends one request on each connection. The next request is sent after the answer, so each core has at most one request."""
         for wire in self._wires:
             self._get(wire)
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.image_only
 
 SECONDS = 4
 RUN_SECONDS = 400
-# All on two cores, where some connections share a core and some do not.
+# All attacks run on two cores, where some connections share a core and some do not.
 CASES = [(name, 2) for name in ATTACKS] + [("long_gets", 1), ("long_pieces", 4)]
 
 

@@ -32,7 +32,7 @@ IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 1
 
 
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
-    """10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
+    """Sends 10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
     assert isinstance(server, NeapServer)
     value = b"v" * 300
     with server.connect() as wire:
@@ -93,7 +93,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address that its DHCP would give, which is this one.
+        # QEMU forwards to the first address that its DHCP would give. That is the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"

@@ -38,7 +38,7 @@ def server() -> Iterator[NeapServer]:
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The control server; no run is in progress."""
+    """The address of the control server. No run is in progress."""
     address = f"{LOOPBACK}:{server.machine.port(5002)}"
     with connect(server) as control:
         if fields_of(control.ask("status"))["logging"] == "on":
@@ -91,7 +91,7 @@ class Load:
 
 
 def socat(server: NeapServer, core: int) -> bytes:
-    """The command of the README and of the studies."""
+    """Fetches a log by the command of docs/control.md and of the studies."""
     command = f'echo "get,{core}" | socat -t 10 - TCP4:{LOOPBACK}:{server.machine.port(5002)}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr

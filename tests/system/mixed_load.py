@@ -91,7 +91,7 @@ def run_mixed_load(server: Server, *, connections: int, operations: int, large_v
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
     threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
     try:
-        # One after the other (see Server.connect), and all before the first request of the load.
+        # The workers connect one after the other (see Server.connect), and all before the first request of the load.
         for worker in workers:
             worker.connect()
             time.sleep(CONNECT_PAUSE_SECONDS)

@@ -35,8 +35,8 @@ START_SECONDS = 60
 RUN_SECONDS = 300
 LINE = re.compile(r"^ *(\d+): +(\d+) bytes +(\d+) times -->  +(?:([0-9.]+) Mbps in +([0-9.]+) usec|(Integrity check passed))$")
 
-# Words for NPtcp, and the same for Neap. `-n` keeps the runs short. In the first mode, which lacks it, NPtcp and Neap choose the repeats
-# themselves.
+# Words for NPtcp, and the same words for Neap. `-n` keeps the runs short. In the first mode, which lacks `-n`, NPtcp and Neap choose the
+# repeats themselves.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),

@@ -151,7 +151,7 @@ def test_incr_grows_the_value_and_keeps_flags(wire: Wire) -> None:
 
 
 def test_decr_may_leave_the_length_as_it_was(wire: Wire) -> None:
-    # memcached pads with blanks instead of shrinking (protocol.txt). Either is right, but the number has to be right.
+    # memcached pads the shorter number with blanks (protocol.txt). A value with or without padding is accepted here.
     wire.store(b"n", b"100")
     wire.ask(b"decr n 1\r\n", b"99\r\n")
     value = wire.fetch(b"n")
@@ -223,7 +223,7 @@ def test_append_keeps_the_time(wire: Wire) -> None:
 def test_flush_all_forgets_everything_before_and_nothing_after(wire: Wire) -> None:
     for number in range(100):
         wire.store(b"f%d" % number, b"x")
-    # In one write, so that both happen in the same second of the server's clock.
+    # One write has all three commands, so that flush and set happen in the same second of the server's clock.
     wire.ask(b"flush_all\r\nset after 0 0 1\r\ny\r\nget f1 f2 after\r\n", b"OK\r\nSTORED\r\nVALUE after 0 1\r\ny\r\nEND\r\n")
     assert all(wire.fetch(b"f%d" % number) is None for number in range(100))
 

@@ -326,7 +326,7 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Asleep, or about to sleep if the host has stopped it there.
+            # Cores that are asleep, or about to sleep if the host has stopped them there.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),
@@ -433,7 +433,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address would fault. Both windows show configuration space: of segment 1, and of segment 0."""
+    """A page-table entry with such an address would fault. The two windows show the configuration space of segments 1 and 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)

@@ -28,10 +28,10 @@ FAULTS = (
     *("lose {n} next 3", "lose any chance 0.1 {seed}", "hang tx {n}", "hang rx {n}", "ecc"),
 )
 FLAPS = ("link flap 20000000", "link flap 100000000 2", "link flap 2000000 5")
-# One request in five is lost, like other frames. So a setting changes every 100 ms.
+# One request for a setting in five is lost, like other frames. So a setting changes every 100 ms.
 PERIOD_SECONDS = 0.08
 PERIODS_PER_FAULT = 10
-# The maximum number of pending requests. After this long without an answer, they count as lost.
+# The maximum number of pending requests. After PATIENCE_SECONDS without an answer, they count as lost.
 REQUESTS_AHEAD_MAX = 6
 PATIENCE_SECONDS = 0.5
 FRAMES_OF_A_HANG = 200
@@ -49,7 +49,7 @@ class Soak:
         self.chance = random.Random(seed)
         self.traffic = MixedTraffic(echo, seed, self.release_queues)
         self.faults = self.flaps = 0
-        self._hung: dict[str, tuple[int, int]] = {}  # the numbers of frames and restarts at its start
+        self._hung: dict[str, tuple[int, int]] = {}  # by hung queue: the numbers of frames and restarts when the hang began
 
     def fault(self, text: str) -> None:
         self.console.line(f"    fault {text}")
