@@ -158,7 +158,7 @@ def text_conversation(dice: random.Random) -> bytes:
 
 
 def compare(ours: object, theirs: object, request: bytes, round_number: int) -> None:
-    """Like `==`, but shows the place of the difference instead of two pages."""
+    """Like `==`, but shows the place of the difference instead of both whole answers."""
     if ours == theirs:
         return
     assert isinstance(ours, bytes | list) and isinstance(theirs, bytes | list)

@@ -3,7 +3,7 @@
 
 The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
 that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
-cannot collide. For a user other than root it is inside a user namespace, if the kernel allows that.
+cannot collide. For a user other than root, the namespace is in a user namespace, if the kernel allows that.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def timers_of(control: control_client.Control) -> list[dict[str, int]]:
 
 
 def unlisted(waits: dict[str, int]) -> bool:
-    """True if a core waits for more events than an idle one."""
+    """True if a core has timers that docs/kernel.md does not list for an idle core."""
     known = sum(bool(waits[name]) for name in IDLE_PERIODS_MS)
     return any(left for name, left in waits.items() if name.endswith("_ms") and name not in ("next_ms", *IDLE_PERIODS_MS)) or (
         waits["pending"] != bool(known)

@@ -216,7 +216,7 @@ def test_vlans(flow: Flow, by_card: bool) -> None:
             guest.output_of(f"ip link set {device} up || exit 1\n{reached(f'10.0.{TAG}.1')}", seconds=PATIENT_SECONDS)
             for way in ("up", "down"):
                 flow.transfer(way, host=address)
-            # The card's filter drops a tag that was not configured. A broadcast with the other tag arrives.
+            # The card's filter drops frames with a tag that was not configured. Broadcasts with the configured tag arrive.
             before = statistics(guest)["rx_packets"]
             namespace.run(f"ping -b -c {BROADCASTS} -i 0.01 -W 1 -I {other} 10.0.9.255 || true")
             guest.output_of(reached(f"10.0.{TAG}.1"), seconds=PATIENT_SECONDS)

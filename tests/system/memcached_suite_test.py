@@ -2,7 +2,7 @@
 """memcached's own tests (`t/*.t` of its source package) against our server, by the suite's own setting for that (T_MEMD_USE_DAEMON).
 
 The list below has the tests that need only the classic protocols. The others need features that this server lacks (meta commands, slab
-statistics, extstore, TLS, the proxy). Or they start memcached with options, set its clock, or check the limits of its single process.
+statistics, extstore, TLS, the proxy), start memcached with options, set its clock, or check the limits of its single process.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Namespace:
         self.pid = self._keeper.pid
 
     def enter(self) -> list[str]:
-        """The words in front of a command that run it inside."""
+        """Words to put before a command, so that it runs inside the namespace."""
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={self.pid}", *user, "--net"]
 

@@ -68,7 +68,7 @@ class CoreLog:
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Traffic between the run's first and last record. Each record counts the traffic since the one before it."""
+        """Traffic between the run's first and last record. Each record counts the traffic since the previous record."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}

@@ -2,7 +2,7 @@
 """The memcached under test: Neap's image on a machine or, to check the tests themselves, Debian's stock memcached on loopback.
 
 If stock memcached fails a test, the test requires something that memcached does not do. So `pytest tests/system --stock` runs the protocol
-tests against stock memcached. Tests of the machine below (registers, boot, cores) need the image and are left out there.
+tests against stock memcached. Tests of the machine itself (registers, boot, cores) need the image and are skipped then.
 """
 
 from __future__ import annotations

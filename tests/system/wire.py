@@ -99,7 +99,7 @@ class Wire:
         return self.read_line()
 
     def expect_closed(self) -> None:
-        """Passes if the server ends the connection, by FIN or RST. Data before that is read and dropped."""
+        """Passes if the server ends the connection, by FIN or RST. Data before the end is read and dropped."""
         with contextlib.suppress(Closed):
             while True:
                 self._read()

@@ -37,7 +37,7 @@ class Run:
     machine_type: str = "q35"
     nodes: int = 1
     ends: int = SUCCESS
-    # Regular expressions. Each must match a line after the match of the one before.
+    # Regular expressions. Each must match a line after the match of the previous expression.
     says: list[str] = field(default_factory=list)
     never_says: str = r"FAILED"
     name: str = ""
@@ -86,7 +86,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Words of all characters that a boot loader can pass; always the same."""
+    """Words of all characters that a boot loader can pass. Each call with the same number gives the same words."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))

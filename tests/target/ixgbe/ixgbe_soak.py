@@ -127,7 +127,7 @@ def test_soak_of_random_settings_and_faults_reports_every_loss() -> None:
                 lost = soak.traffic.setting_requests - answers  # lost on the wire, or in a queue that hung
             if now < due:
                 continue
-            due += PERIOD_SECONDS  # changes that fell due while traffic stood still are made afterwards
+            due += PERIOD_SECONDS  # changes that became due while traffic stopped are made afterwards
             if periods % PERIODS_PER_FAULT == 0:
                 soak.random_fault()
             if soak.traffic.setting_requests - answers - lost < REQUESTS_AHEAD_MAX:
