@@ -128,7 +128,7 @@ def test_a_machine_with_much_memory_serves() -> None:
 
 
 def test_idle_is_quiet(server: Server) -> None:
-    """Without requests for two seconds, the card sees almost no register access, so no code polls it."""
+    """Without requests for two seconds, the card sees almost no register access, so no code polls the card."""
     assert isinstance(server, NeapServer)
     time.sleep(1)
     before = server.machine.card_counters()
@@ -143,7 +143,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     listed = re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE)
     assert listed == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one per connection in QEMU, and one here
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
     forwards = [(0, GUEST_PORT), (0, CONTROL_PORT)]
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(Machine(build.image("memcached"), cores=4, forward=forwards))

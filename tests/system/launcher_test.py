@@ -73,7 +73,7 @@ def family(pid: int) -> set[int]:
 
 
 def gone(pids: set[int]) -> bool:
-    """True if all these processes have ended (a zombie has)."""
+    """True if all these processes have ended. A zombie counts as ended."""
     for pid in pids:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":

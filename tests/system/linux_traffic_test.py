@@ -5,7 +5,7 @@ Nothing between the two ends may lose or reorder frames. Tap device, card and dr
 the card causes no retransmission. TCP itself still retransmits if a busy host stops one end for longer than its timers. The number of those
 retransmissions is recorded and not judged.
 
-`./neap soak` gives the first transfer a minute, with Debian 13's kernel.
+`./neap soak` runs the first transfer for a minute, with Debian 13's kernel.
 """
 
 from __future__ import annotations

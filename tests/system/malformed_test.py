@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Input that no client should send. Each gets the protocol's own error, does not affect other clients, and never crashes the machine."""
+"""Input that no client should send. It gets the protocol's own error, does not affect other clients, and never crashes the machine."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake one without options is put
-    there."""
+    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake memcached without options is
+    put there."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:

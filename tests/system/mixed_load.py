@@ -56,7 +56,7 @@ class Worker:
                 if step in self._large_at:
                     self._set(f"large-{self.number}-{step}", LARGE_BYTES)
                 elif self._random.random() < SET_SHARE or not self.stored:
-                    # Spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
+                    # The sizes are spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
                     size = min(SMALL_BYTES_MAX, int(2 ** self._random.uniform(0, 13.01)))
                     self._set(f"key-{self.number}-{self._random.randrange(KEYS_PER_CLIENT)}", size)
                 else:

@@ -227,7 +227,7 @@ def results_at_the_end(control: control_client.Control, number: str) -> str:
 
 
 def test_bad_peers_do_not_affect_others(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
-    """Wrong words, absurd numbers, half messages, connections closed midway: NPtcp measures as before."""
+    """After wrong words, absurd numbers, half messages and connections closed midway, NPtcp measures as before."""
     rng = random.Random(4)
     introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
     serve_as(control, ["to=100"])

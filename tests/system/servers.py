@@ -31,7 +31,7 @@ class Server:
     """A memcached that listens on 127.0.0.1. A context manager."""
 
     address: tuple[str, int]
-    # The largest value that it accepts.
+    # The largest value that the server accepts.
     value_limit_bytes = 1 << 20
 
     def __enter__(self) -> Server:

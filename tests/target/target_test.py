@@ -331,7 +331,7 @@ RUNS = [
         ],
     ),
     Run("pci_reaches_devices", cores=4, qemu=pci_devices("4M")),
-    # A machine without MCFG: configuration by the two ports.
+    # A machine without MCFG. The two I/O ports reach the configuration space.
     Run("pci_reaches_devices", cores=2, qemu=["-machine", "pc", *pci_devices("4M")], name="pci_reaches_devices-by-ports"),
     Run("pci_reaches_devices", cores=2, memory="6G", words="above_4g=on", qemu=pci_devices("8G"), name="pci_reaches_devices-above-4G"),
 ]

@@ -2,7 +2,7 @@
 """The driver's settings and repairs while frames flow, on a card that reports errors of a driver (`--strict`).
 
 Frames of many flows are in flight all the time. Within a flow no frame may overtake another, so an answer shows which earlier frames are
-lost. Exactly as many must be lost as the driver reports for a change.
+lost. Exactly as many frames must be lost as the driver reports for a change.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class MixedTraffic:
         return CARD_MAC + PEER_MAC + rest, PEER_MAC + CARD_MAC + rest
 
     def _segment(self, number: int, port: int) -> tuple[bytes, bytes]:
-        """Number and length precede each payload, so that joined ones can be separated. The expected answer is sequence and payload."""
+        """Number and length precede each payload, so that joined payloads can be separated. The expected answer is sequence and payload."""
         stream = self._streams[port]
         length = self._chance.randint(8, 1400)
         payload = struct.pack(">IH", number, length) + random.Random(number).randbytes(length - 6)
