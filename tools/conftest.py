@@ -91,7 +91,7 @@ def neap(*words: str, directory: Path = REPOSITORY, **environment: str) -> subpr
 
 
 def alive(pid: int) -> bool:
-    """True if a process runs; a zombie does not."""
+    """True if a process runs. A zombie does not count as running."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -44,7 +44,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def send_some(connection: socket.socket, data: bytes) -> int:
-    """Sends as much of `data` as possible at once; gives the number of bytes. 0: none, or the connection has ended."""
+    """Sends as much of `data` as possible at once; gives the number of bytes. 0: no byte was sent, or the connection has ended."""
     connection.setblocking(False)
     try:
         return connection.send(data)
@@ -61,7 +61,7 @@ def store(connection: socket.socket, key: bytes, value: bytes) -> None:
 
 
 class Attack:
-    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's own."""
+    """One row of the table in docs/threat-model.md. `words`: for the image's command line, in addition to the scene's words."""
 
     row = 0
     words: Sequence[str] = ("memory=64M",)

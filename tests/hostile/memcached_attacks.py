@@ -37,11 +37,11 @@ class LongGets(Attack):
 
 
 class LongPieces(Attack):
-    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core that does not reassemble them."""
+    """One contiguous piece that is longer than any command: a segment in IP fragments, for a core other than the reassembling one."""
 
     row = 2
     pieces = (b"\0" + b"A" * 20_000, b"\0" + b"k" * 40_000, b"a" * 30_000, b"\r" * 9_000)
-    # Values of the size of a carried command. Every second one is deleted, so that the heap places a carried command next to other values.
+    # Values as large as an unfinished command. Every second value is deleted, so that the heap places such a command next to other values.
     marks = 400
 
     @staticmethod
@@ -85,7 +85,7 @@ class LongPieces(Attack):
 
 
 class PendingRequests(Attack):
-    """400 connections with a closed window keep sending requests. The server holds them, because the client does not take its answers."""
+    """400 connections with a closed window keep sending requests. The server holds them, because the client does not read the answers."""
 
     row = 3
     keys = (b"pending",)
@@ -98,7 +98,7 @@ class PendingRequests(Attack):
         self.connections = [client(self.scene, reads=False) for _ in range(self.count)]
         with contextlib.closing(client(self.scene)) as other:
             store(other, b"pending", b"p" * 1_000_000)
-        # Until all receive windows are full, or the image accepts no more.
+        # Sends until all receive windows are full, or the image accepts no more.
         deadline = time.monotonic() + self.fill_seconds
         idle_passes = 0
         while time.monotonic() < deadline and idle_passes < self.idle_passes_max:
@@ -183,7 +183,7 @@ class PinnedReplies(Attack):
 
 
 class CollidingKeys(Attack):
-    """Keys with equal hashes, if the first step of the hash can be made zero by a publicly known constant."""
+    """Keys that begin with a publicly known constant, after which a hash without a secret is zero. The hashes of these keys are equal."""
 
     row = 6
     constant = struct.pack("<Q", 0x9E3779B97F4A7C15)
@@ -223,7 +223,7 @@ class CollidingKeys(Attack):
 
 
 class OtherSizes(Attack):
-    """A store full of small values, some of them in use, then gets large ones."""
+    """Fills the store with small values, some of them in use, then stores large values."""
 
     row = 7
     # Most of the machine's memory, so that the heap has to move memory from one size class to another.

@@ -54,7 +54,7 @@ class SynFlood(Attack):
 
     row = 10
     batch = 20
-    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); without a route to them
+    networks = ("198.51.100", "203.0.113")  # TEST-NET-2 and -3 (RFC 5737); the kernel has no route to them
 
     def press(self) -> None:
         draw = self.scene.peer.random
@@ -103,7 +103,7 @@ class ShortLeases(Attack):
     refusal_seconds = 10.0
     # While requests are refused, a client with backoff sends three or four messages of each kind (RFC 2131, 4.1).
     messages_max = 12
-    # A client renews its lease after half of the lease time: at least this many renewals are due during the measurement.
+    # A client renews its lease after half of the lease time. At least this many renewals are due during the measurement.
     renewals_min = 2
 
     def __init__(self, scene: Scene) -> None:

@@ -133,7 +133,7 @@ class RawConnection:
             self.send_flags(ACK)
 
     def send(self, payload: bytes) -> None:
-        """One segment of any length: beyond a frame's length it is sent as IP fragments."""
+        """Sends one segment of any length. A segment longer than a frame is sent as IP fragments."""
         self._send(PSH | ACK, payload)
         self.next_sequence = (self.next_sequence + len(payload)) & frames.SEQUENCE_MASK
 

@@ -34,7 +34,7 @@ CONNECTIONS = 8
 NEWCOMER_PAUSE_SECONDS = 0.25
 NEWCOMER_SECONDS = 10.0
 LEVEL_SECONDS = 45.0
-# The heap may differ by this much: a few connections in TIME-WAIT, free lists of cores, the log of a run.
+# The heap may differ by this much, because of a few connections in TIME-WAIT, free lists of cores, and the log of a run.
 LEVEL_SLACK_BYTES = 2 << 20
 REQUEST_SECONDS = 20
 # Counters that are repeated in the result: refused work, and memory use.
@@ -128,7 +128,7 @@ class Load:
         return self._process.poll() is None
 
     def result(self) -> dict:
-        """Its figures. Raises RuntimeError if it failed."""
+        """The run's figures. Raises RuntimeError if the run failed."""
         text = self._process.stdout.read().decode()
         self._process.wait()
         _, brace, found = text.partition("\n{\n")

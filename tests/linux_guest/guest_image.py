@@ -162,7 +162,7 @@ def _copy_modules(archive: CpioWriter, root: Path, release: str) -> None:
         _depth_first(name, direct, ordered)
         paths = [str(by_name[one].relative_to(tree)).removesuffix(".xz") for one in ordered]
         lines.append(f"{paths[-1]}: {' '.join(reversed(paths[:-1]))}".rstrip())
-        # Unpacked, because busybox's modprobe does not support xz.
+        # The module is unpacked, because busybox's modprobe does not support xz.
         archive.file(f"{base}/{paths[-1]}", _module(by_name[name]))
     archive.file(f"{base}/modules.dep", ("\n".join(lines) + "\n").encode())
 
@@ -176,7 +176,7 @@ def _depth_first(name: str, direct: dict[str, list[str]], ordered: list[str]) ->
 
 
 def _module(path: Path) -> bytes:
-    """A kernel module's content; newer suites compress it."""
+    """A kernel module's content; newer Debian suites compress it."""
     content = path.read_bytes()
     return lzma.decompress(content) if path.suffix == ".xz" else content
 

@@ -3,7 +3,7 @@
 
 The kernel of this machine is then the card's peer, with an independent TCP. The namespace belongs to a child process that only sleeps. When
 that process ends for any reason, the kernel removes the namespace and everything in it. So a killed run leaves nothing behind, and two runs
-cannot collide. For a user other than root it is inside a user namespace, if the kernel allows that.
+cannot collide. For a user other than root, the namespace is in a user namespace, if the kernel allows that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.errors import Failure
 from tools.process import kill_group, output_of, spawn
 
 TAP = "tap0"
-# Longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
+# The queue is longer than any TCP window. Otherwise frames would be lost in our own queue if the peer sends faster than the guest receives.
 QUEUE_FRAMES = 20_000
 
 
@@ -59,15 +59,15 @@ class Network:
         self.run("ip link set lo up")
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs `argv` in here."""
+        """The command line that runs `argv` in the namespace."""
         return [*self._enter, *argv]
 
     def run(self, script: str, *, seconds: float = 60) -> str:
-        """The output of a shell script in here. Raises Failure on error."""
+        """The output of a shell script in the namespace. Raises Failure on error."""
         return output_of(self.inside(["sh", "-c", script]), timeout_seconds=seconds)
 
     def spawn(self, argv: Sequence[str]) -> subprocess.Popen:
-        """A process in here; we read its standard output. It ends with this process."""
+        """A process in the namespace, whose standard output the caller reads. It ends with this process."""
         return spawn(self.inside(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -90,7 +90,7 @@ class Namespace(Network):
         self.run("\n".join(["set -e", *self._setup]))
 
     def program(self, path: Path) -> Path:
-        """An executable file that runs `path` in here, for callers that need a single file name."""
+        """An executable file that runs `path` in the namespace, for callers that need a single file name."""
         script = self.directory / path.name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(self.inside([str(path)]))} "$@"\n')
         script.chmod(0o755)

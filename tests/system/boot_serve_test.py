@@ -2,7 +2,7 @@
 """`./neap pxe --serve`: real dnsmasq as proxy-DHCP on a private network, and machines that boot from it by their firmware's PXE.
 
 There are two network namespaces. One has a laboratory's DHCP server, which gives addresses but no boot files. The other has a bridge with
-our server, and the machines' taps. All of it ends with the test's processes.
+our server, and the machines' taps. Both namespaces end with the test's processes.
 """
 
 import contextlib

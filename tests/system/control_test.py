@@ -96,7 +96,7 @@ def test_settings_reach_one_core_or_all_by_new_names_and_old(client: control_cli
 
 
 def test_the_cards_settings_change_under_connections_and_report_lost_frames() -> None:
-    """On a machine of its own, because the changes may lose frames of other tests."""
+    """Runs on a machine of its own, because the changes may lose frames of other tests."""
     content = random.Random(8).randbytes(200_000)
     changes = ("rx_ring,1024", "rsc,on", "head_write_back,on", "steer,udp:5000,2", "tx_ring,256", "rx_budget,16", "preset,default")
     with boot() as machine, contextlib.ExitStack() as open_:

@@ -59,7 +59,7 @@ class Load:
             one.result()
 
     def ask_once(self) -> None:
-        """One request on each connection. The next one is sent after the answer, so that each core has at most one request."""
+        """Sends one request on each connection. The next request is sent after the answer, so each core has at most one request."""
         for wire in self._wires:
             self._get(wire)
 

@@ -23,7 +23,7 @@ def small(stock: bool) -> Iterator[Server]:
 
 
 def test_the_least_recently_stored_goes_first(small: Server) -> None:
-    """Three generations of items, together 1.8 times the limit. They are more than a second apart, because use times are in seconds."""
+    """Three generations of items take 1.8 times the limit. They are stored more than a second apart, because use times are in seconds."""
     generation = LIMIT_BYTES * 6 // 10 // len(VALUE)
     with small.connect() as wire:
         wire.ask(b"flush_all\r\n", b"OK\r\n")

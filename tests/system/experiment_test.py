@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The ten commands of docs/experiments.md, taken from the page, with a shorter load: from the start to plots in a browser."""
+"""The ten commands of docs/experiments.md, taken from the page, with a shorter load. The last command's plots are shown in a browser."""
 
 import re
 import shlex

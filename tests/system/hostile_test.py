@@ -13,7 +13,7 @@ from tools.bench.hostile import attack
 pytestmark = pytest.mark.image_only
 
 SECONDS = 4
-# All on two cores, where some connections share a core and some do not.
+# All attacks run on two cores, where some connections share a core and some do not.
 CASES = [(name, 2) for name in ATTACKS] + [("long_gets", 1), ("long_pieces", 4)]
 
 

@@ -29,7 +29,7 @@ IDLE_PERIODS_MS = {"lease_ms": 12 * 3600 * 1000, "connections_ms": (2 * 3600 + 1
 
 
 def test_no_register_is_read_while_requests_are_served(server: Server) -> None:
-    """10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
+    """Sends 10,000 requests, one by one and in bursts. The card counts the accesses to each register. The count of reads must not grow."""
     assert isinstance(server, NeapServer)
     value = b"v" * 300
     with server.connect() as wire:
@@ -90,7 +90,7 @@ def test_a_word_that_is_not_understood_stops_the_boot_with_a_list(server: Server
 def test_a_static_address_and_another_port() -> None:
     with Machine(build.image("memcached"), forward=[(0, 2000)], arguments=["ip=10.0.2.15/24,10.0.2.2", "port=2000"]) as machine:
         machine.wait_for_line(r"memcached: listening on 10\.0\.2\.15:2000", START_SECONDS)
-        # QEMU forwards to the first address that its DHCP would give, which is this one.
+        # QEMU forwards to the first address that its DHCP would give. That is the static address above.
         with Wire((LOOPBACK, machine.port(2000))) as wire:
             wire.store(b"static", b"yes")
             assert wire.fetch(b"static") == b"yes"
@@ -125,7 +125,7 @@ def test_a_machine_with_much_memory_serves() -> None:
 
 
 def test_idle_is_quiet(server: Server) -> None:
-    """Without requests for two seconds, the card sees almost no register access, so no code polls it."""
+    """Without requests for two seconds, the card sees almost no register access, so no code polls the card."""
     assert isinstance(server, NeapServer)
     time.sleep(1)
     before = server.machine.card_counters()
@@ -140,7 +140,7 @@ def test_a_thousand_idle_connections_leave_the_listed_timers_alone() -> None:
     listed = re.findall(r"^\| `(\w+_ms)` \|", (build.REPOSITORY / "docs/kernel.md").read_text(), re.MULTILINE)
     assert listed == list(IDLE_PERIODS_MS)
     _files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # one per connection in QEMU, and one here
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each connection needs a file in QEMU, and one here
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(NeapServer(cores=4))
         control = stack.enter_context(server.control())
@@ -183,7 +183,7 @@ def timers_of(control: control_client.Control) -> list[dict[str, int]]:
 
 
 def unlisted(waits: dict[str, int]) -> bool:
-    """True if a core waits for more events than an idle one."""
+    """True if a core has timers that docs/kernel.md does not list for an idle core."""
     known = sum(bool(waits[name]) for name in IDLE_PERIODS_MS)
     return any(left for name, left in waits.items() if name.endswith("_ms") and name not in ("next_ms", *IDLE_PERIODS_MS)) or (
         waits["pending"] != bool(known)

@@ -107,7 +107,7 @@ def test_many_flows_use_all_queues(linux: LinuxGuest) -> None:
                 got += piece
             return got == data
 
-    # Only a few at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
+    # Only a few flows at a time, because busybox's nc listens with a backlog of two. Each flow still has its own port, so RSS spreads them.
     with concurrent.futures.ThreadPoolExecutor(FLOWS_AT_ONCE) as pool:
         outcomes = list(pool.map(echo, range(FLOWS), timeout=TRANSFER_SECONDS))
     linux.run(f"kill {pid}")

@@ -30,7 +30,7 @@ from tools.machine import LOOPBACK
 CORES = 4
 ECHOES = 100
 CONNECTIONS = 8
-# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). These have priority over the table.
+# If the user has set no rules, the driver derives rules from the frames that it sends (ATR). Such rules have priority over the RSS table.
 NO_SAMPLING = "ethtool -K eth0 ntuple on\n" + BRING_UP
 UP_AND_REACHED = BRING_UP + PING
 
@@ -191,7 +191,7 @@ def test_the_eeprom_can_be_read_and_written(linux: LinuxGuest) -> None:
 
     first = content(0, 128)
     assert len(first) == 128 and len(set(first)) > 4
-    # A word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
+    # The offset of a word that only software uses. The driver updates the checksum, and refuses to load over a wrong one.
     offset = 0x60
     old = content(offset, 1)[0]
     linux.output_of(f"ethtool -E eth0 magic 0x10fb8086 offset {offset} value 0x5a", seconds=60)

@@ -102,7 +102,7 @@ def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(s
 @pytest.mark.parametrize("transport", ["tcp", "udp"])
 @pytest.mark.parametrize("protocol", ["text", "meta", "binary"])
 def test_each_protocol_brings_back_every_byte(stock_memcached: StockServer, protocol: str, transport: str) -> None:
-    """Some replies consist of several datagrams. A request has to fit into one."""
+    """Some replies consist of several datagrams. A request has to fit into one datagram."""
     largest = 1300 if transport == "udp" else 5000
     words = ["--protocol", protocol, "--check-bytes", "--update", "0.3", "--value-size", f"uniform:1:{largest}", "--keys", "500"]
     figures = load(stock_memcached, *words, "--rate", "1500", "--seconds", "1", "--warm-up", "0", *["--udp"][: transport == "udp"])
@@ -173,7 +173,7 @@ def lines_of_the_page() -> list[list[str]]:
 
 
 def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a shorter time, and with a target that only an overloaded server misses."""
+    """Each line runs with a shorter time, and with a target that only an overloaded server misses."""
     monkeypatch.chdir(tmp_path)
     Path("day.csv").write_text("0,500\n0.2,1000\n0.4,500\n")
     Path("requests.csv").write_text("0.000,set,20,300\n0.001,get,20,0\n0.004,get,31,0\n")
@@ -213,8 +213,8 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """They agree exactly, and so does the server's own count. There is no warm-up, because its last requests would be in flight when the
-    log begins."""
+    """Log, load and the server's own count agree exactly. There is no warm-up, because its last requests would be in flight when the log
+    begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)

@@ -37,7 +37,7 @@ def server() -> Iterator[NeapServer]:
 
 @pytest.fixture
 def address(server: NeapServer) -> str:
-    """The control server; no run is in progress."""
+    """The address of the control server. No run is in progress."""
     with server.control() as control:
         if fields_of(control.ask("status"))["logging"] == "on":
             assert control.ask("stop").startswith("ok")
@@ -84,7 +84,7 @@ class Load:
 
 
 def socat(server: NeapServer, core: int) -> bytes:
-    """The command of the README and of the studies."""
+    """Fetches a log by the command of docs/control.md and of the studies."""
     command = f'echo "get,{core}" | socat -t 10 - TCP4:{server.control_target}'
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, done.stderr

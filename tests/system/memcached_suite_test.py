@@ -2,7 +2,7 @@
 """memcached's own tests (`t/*.t` of its source package) against our server, by the suite's own setting for that (T_MEMD_USE_DAEMON).
 
 The list below has the tests that need only the classic protocols. The others need features that this server lacks (meta commands, slab
-statistics, extstore, TLS, the proxy). Or they start memcached with options, set its clock, or check the limits of its single process.
+statistics, extstore, TLS, the proxy), start memcached with options, set its clock, or check the limits of its single process.
 """
 
 import os
@@ -26,8 +26,8 @@ FILES.append(pytest.param("getset", marks=pytest.mark.image_only))
 
 @pytest.fixture(scope="module")
 def suite() -> Path:
-    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake one without options is put
-    there."""
+    """The suite's folder, unpacked into the cache. The suite queries a memcached for its options, so a fake memcached without options is
+    put there."""
     archive = Archive()
     versions = archive.versions("memcached", source=True)
     if not versions:

@@ -52,7 +52,7 @@ class Worker:
             if step in self._large_at:
                 self._set(f"large-{self.number}-{step}", LARGE_BYTES)
             elif self._random.random() < SET_SHARE or not self.stored:
-                # Spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
+                # The sizes are spread evenly over the orders of magnitude, so that one-byte values are as frequent as large ones.
                 size = min(SMALL_BYTES_MAX, int(2 ** self._random.uniform(0, 13.01)))
                 self._set(f"key-{self.number}-{self._random.randrange(KEYS_PER_CLIENT)}", size)
             else:
@@ -84,7 +84,7 @@ def run_mixed_load(server: Server, *, connections: int, operations: int, large_v
     """
     workers = [Worker(number, operations // connections, large_values // connections, server) for number in range(connections)]
     try:
-        # One after the other (see Server.connect), and all before the first request of the load.
+        # The workers connect one after the other (see Server.connect), and all before the first request of the load.
         for worker in workers:
             worker.connect()
             time.sleep(CONNECT_PAUSE_SECONDS)

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.image_only
 
 RUN_SECONDS = 300
 
-# Words for NPtcp, and the same for Neap. `-n` keeps the runs short. In the first mode, which lacks it, NPtcp and Neap choose the repeats
-# themselves.
+# Words for NPtcp, and the same words for Neap. `-n` keeps the runs short. In the first mode, which lacks `-n`, NPtcp and Neap choose the
+# repeats themselves.
 MODES = {
     "default": (["-u", "8"], ["to=8"]),
     "to_1_MB": (["-u", "1048576", "-n", "3"], ["to=1M", "repeats=3"]),
@@ -191,7 +191,7 @@ def results_at_the_end(control: control_client.Control, number: str) -> str:
 
 
 def test_bad_peers_do_not_affect_others(server: Machine, control: control_client.Control, tmp_path: Path) -> None:
-    """Wrong words, absurd numbers, half messages, connections closed midway: NPtcp measures as before."""
+    """After wrong words, absurd numbers, half messages and connections closed midway, NPtcp measures as before."""
     rng = random.Random(4)
     introduction = b"SyncMe" + b"b" * 100 + b"SyncMe" + b"SyncMe"
     serve_as(control, ["to=100"])

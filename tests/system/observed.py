@@ -64,7 +64,7 @@ class CoreLog:
     sleeps: list[tuple[int, int]]
 
     def sums(self) -> dict[str, int]:
-        """Traffic between the run's first and last record. Each record counts the traffic since the one before it."""
+        """Traffic between the run's first and last record. Each record counts the traffic since the previous record."""
         assert self.records[0].kind == START and self.records[-1].kind == STOP, "a run begins and ends with an anchor"
         names = ("rx_frames", "rx_bytes", "tx_frames", "tx_bytes")
         return {name: sum(getattr(record, name) for record in self.records[1:]) for name in names}
@@ -150,7 +150,7 @@ class ObservedServer(NeapServer):
         return queues
 
     def connect_to_each_core(self, cores: Sequence[int], connections: int = 1) -> list[Wire]:
-        """This many connections on each of `cores`, in turn. RSS uses the client's port, so several ports are tried."""
+        """Opens this many connections on each of `cores`, in turn. RSS uses the client's port, so several ports are tried."""
         found: dict[int, list[Wire]] = {core: [] for core in cores}
         for _ in range(CONNECT_TRIES):
             before = self.card_traffic()

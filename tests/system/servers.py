@@ -2,7 +2,7 @@
 """The memcached under test: Neap's image on a machine or, to check the tests themselves, Debian's stock memcached on loopback.
 
 If stock memcached fails a test, the test requires something that memcached does not do. So `pytest tests/system --stock` runs the protocol
-tests against stock memcached. Tests of the machine below (registers, boot, cores) need the image and are left out there.
+tests against stock memcached. Tests of the machine itself (registers, boot, cores) need the image and are skipped then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Server:
     """A memcached that listens on 127.0.0.1. A context manager."""
 
     address: tuple[str, int]
-    # The largest value that it accepts.
+    # The largest value that the server accepts.
     value_limit_bytes = 1 << 20
 
     def __enter__(self) -> Server:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.image_only
 HOST, IMAGE = "10.0.8.1", "10.0.8.2"
 START_SECONDS = 60
 PATIENCE_SECONDS = 200
-# Of a million bytes each.
+# A round is a million bytes, half of them on each of two connections.
 ROUNDS = 5
 CHANGING_ROUNDS = 50
 LOSSY_ROUNDS = 2
@@ -55,7 +55,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def ask_control(namespace: Namespace, *lines: str) -> list[str]:
-    """The answers of the machine's control; they must be good ones."""
+    """The answers of the machine's control without `ok`, with which each answer must begin."""
     answers = output_of(namespace.inside([*NEAP, "ctl", IMAGE, *lines]), timeout_seconds=PATIENCE_SECONDS).splitlines()
     assert len(answers) == len(lines) and all(answer.startswith("ok ") for answer in answers), answers
     return [answer.removeprefix("ok ") for answer in answers]
@@ -76,7 +76,7 @@ class Stream(contextlib.AbstractContextManager):
         self._process.stdin.flush()
 
     def got(self, rounds: int) -> None:
-        """Waits until this many have arrived. The process ends if none arrives any more."""
+        """Waits until this many rounds have arrived. The process ends if no more data arrives."""
         for _ in range(rounds):
             line = self._process.stdout.readline()
             assert line == b"same\n", (line + self._process.stdout.read()).decode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Bytes on a connection to a memcached, for tests that compare them exactly. Every wait has a time-out.
 
-Client libraries hide the subjects of these tests: the split of a request, the bytes after an error, the close of a connection. So this
-class uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
+Client libraries hide the subjects of these tests: the split of a request, the bytes after an error, the close of a connection. So class
+Wire uses the socket. Every read has the connection's time-out. A wrong answer is shown with its request.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class Wire(contextlib.AbstractContextManager):
         return self.read_line()
 
     def expect_closed(self) -> None:
-        """Passes if the server ends the connection, by FIN or RST. Data before that is read and dropped."""
+        """Passes if the server ends the connection, by FIN or RST. Data before the end is read and dropped."""
         with contextlib.suppress(Closed):
             while True:
                 self._read()

@@ -35,7 +35,7 @@ class Run:
     machine_type: str = "q35"
     nodes: int = 1
     ends: int = SUCCESS
-    # Regular expressions. Each must match a line after the match of the one before.
+    # Regular expressions. Each must match a line after the match of the previous expression.
     says: list[str] = field(default_factory=list)
     never_says: str = r"FAILED"
     name: str = ""
@@ -80,7 +80,7 @@ def uart_at(port: str) -> list[str]:
 
 
 def noise(characters: int) -> str:
-    """Words of all characters that a boot loader can pass; always the same."""
+    """Words of all characters that a boot loader can pass. Each call with the same number gives the same words."""
     dice = random.Random(4)
     letters = [chr(code) for code in range(1, 256)] + ["=", " "] * 20
     return "".join(dice.choice(letters) for _ in range(characters))
@@ -320,12 +320,12 @@ RUNS = [
             r"^core 3 was at .*spin_on_a_lost_stack",
             r"^  #0 .*spin_on_a_lost_stack",
             "^     the stack is damaged beyond this$",
-            # Asleep, or about to sleep if the host has stopped it there.
+            # Cores that are asleep, or about to sleep if the host has stopped them there.
             "^cores? 4 (was|to 5 were) (asleep|at)",
         ],
     ),
     Run("pci_reaches_devices", cores=4, qemu=pci_devices("4M")),
-    # A machine without MCFG: configuration by the two ports.
+    # A machine without MCFG. The two I/O ports reach the configuration space.
     Run("pci_reaches_devices", cores=2, qemu=["-machine", "pc", *pci_devices("4M")], name="pci_reaches_devices-by-ports"),
     Run("pci_reaches_devices", cores=2, memory="6G", words="above_4g=on", qemu=pci_devices("8G"), name="pci_reaches_devices-above-4G"),
 ]
@@ -423,7 +423,7 @@ def test_a_panic_is_reported_once_at_the_next_start() -> None:
 
 
 def test_tables_with_addresses_beyond_the_cpus_range_are_survived(tmp_path: Path) -> None:
-    """A page-table entry with such an address would fault. Both windows show configuration space: of segment 1, and of segment 0."""
+    """A page-table entry with such an address would fault. The two windows show the configuration space of segments 1 and 0."""
     body = bytes(8)
     for segment, base in enumerate((1 << 46, 1 << 47)):
         body += base.to_bytes(8, "little") + segment.to_bytes(2, "little") + bytes([0, 15]) + bytes(4)

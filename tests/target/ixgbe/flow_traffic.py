@@ -15,8 +15,8 @@ ANSWER_AT = 14
 FLOWS = 16
 WINDOW = 48
 PATIENCE_SECONDS = 30
-# Longer than a busy host stops a machine. With a shorter time, more than WINDOW frames could be in flight, and a ring might have no room
-# for them.
+# A busy host stops a machine for less than this. With a shorter time, more than WINDOW frames could be in flight, and a ring might have no
+# room for them.
 STALL_SECONDS = 5.0
 
 
@@ -57,7 +57,7 @@ class Traffic:
         raise AssertionError(f"no answer to {text}")
 
     def set_in_silence(self, text: str) -> str:
-        """With no frame in flight. For settings that move flows to other cores, because frames may then overtake earlier ones."""
+        """Requests a setting with no frame in flight. Used for settings that move flows, because frames may then overtake others."""
         self.settle()
         self.peer.send(setting_frame(text))
         while not self._answers:
@@ -65,7 +65,7 @@ class Traffic:
         return self._answers.pop()
 
     def settle(self) -> None:
-        """Waits until every flow's last frame is answered. If one was lost, sends another one."""
+        """Waits until every flow's last frame is answered. If that frame was lost, sends another one."""
         for _ in range(30):
             while (waiting := [port for port, frames in self._waiting.items() if frames]) and self._receive(1.0):
                 pass

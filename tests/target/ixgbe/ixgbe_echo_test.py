@@ -196,7 +196,7 @@ def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
             assert ask(f"send,{core}") == (f"ok sent by core {core}", [core])
 
     with booted(cores=18, words="idle=halt") as echo:
-        echo.machine.breaks_a_rule = True  # `dma_error` breaks one
+        echo.machine.breaks_a_rule = True  # `dma_error` breaks a rule
         all_send()
         assert ask("tx_ring=256") == ("ok tx_ring=256 lost=0", [])
         all_send()
@@ -216,7 +216,7 @@ def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
 
 @pytest.mark.parametrize("cores, reserved", [(3, 2), (3, 0), (1, 0)])
 def test_a_reserved_core_gets_its_port_and_nothing_that_rss_spreads(cores: int, reserved: int):
-    """RSS distributes other traffic: UDP to the same port, and TCP from that port."""
+    """RSS distributes other traffic, such as UDP to the same port, and TCP from that port."""
     ours = [numbered_segment(i, 1024 + 37 * i, 5002, 60 + i) for i in range(200)]
     others = [numbered_segment(i, 5002, 1024 + 37 * i, 60 + i) for i in range(200)]
     left = [core for core in range(cores) if core != reserved] or [0]

@@ -23,7 +23,7 @@ TRACE_ENTRIES = 100_000
 
 
 def one_by_one(peer: Peer, frames: int, seed: int = 0) -> None:
-    """Sends each frame after the answer to the one before, so it finds its core asleep or about to sleep. Flows of both cores alternate."""
+    """Sends each frame after the previous answer, so the frame finds its core asleep or about to sleep. Flows of both cores alternate."""
     exchange(peer, [udp_frame(seed * 100_000 + i, 1000 + i % 16, 60 + i * 11 % 1400) for i in range(frames)], udp_echoed, window=1)
 
 
@@ -40,7 +40,7 @@ def interrupts_of_queues(echo: Echo) -> int:
 
 
 def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
-    """Over many rounds of the ring, so that each of its lines was watched once."""
+    """The frames fill the ring many times, so each of its cache lines was watched once."""
     with booted(CORES, f"{WORDS} {SMALL_RINGS} idle=monitor") as echo:
         one_by_one(echo.peer, 32)
         echo.machine.card_command("reset-counters")
@@ -61,7 +61,7 @@ def test_a_core_that_monitors_is_woken_by_the_cards_write_alone() -> None:
 
 
 def test_timers_and_other_cores_reach_a_core_that_monitors() -> None:
-    """The card sends nothing meanwhile. A change of policy is answered after both cores have applied it, a timer when it expires."""
+    """The card sends nothing meanwhile. A change of policy is answered after both cores have applied it. A timer fires when it expires."""
     with booted(CORES, f"{WORDS} idle=monitor") as echo:
         traffic = Traffic(echo)
         for turn in range(12):

@@ -2,7 +2,7 @@
 """The driver's settings and repairs while frames flow, on a card that reports errors of a driver (`--strict`).
 
 Frames of many flows are in flight all the time. Within a flow no frame may overtake another, so an answer shows which earlier frames are
-lost. Exactly as many must be lost as the driver reports for a change.
+lost. Exactly as many frames must be lost as the driver reports for a change.
 """
 
 import itertools
@@ -269,7 +269,7 @@ def pause_frame(source: bytes, quanta: int) -> bytes:
 
 def test_pause_frames_are_sent_and_obeyed_and_nothing_is_lost_meanwhile() -> None:
     """A hung queue fills the packet buffer: the card requests a pause, and in the end every frame is answered."""
-    frames = [echo_frame(i, 9014) for i in range(56)]  # 504 KB, of the buffer's 512, to leave room for frames in flight
+    frames = [echo_frame(i, 9014) for i in range(56)]  # 504 of the buffer's 512 KB, to leave room for frames in flight
     with booted(cores=2, words="frame_bytes=9014 flow_control=both") as echo:
         peer = echo.peer
         exchange(peer, frames[:4], echoed)

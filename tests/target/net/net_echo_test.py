@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the application that
-`./neap new` makes, an echo. Every byte is compared, and control gives the counters."""
+"""The network stack over our driver on the soft card. An independent TCP (QEMU's user network) exchanges data with the echo application
+that `./neap new` makes. Every byte is compared, and control gives the counters."""
 
 import random
 import select

@@ -100,7 +100,7 @@ class Station:
         raise AssertionError(f"no {start!r}; the last lines: {self.seen[-20:]}")
 
     def ask(self, text: str) -> None:
-        """Requests an action of the image. It may have been done already, if the first answer was lost."""
+        """Requests an action of the image. If the first answer was lost, the image may already have done the action."""
         answer = self.wait(f"{text}: ", lambda: self.say(f"{GUEST} {text}"))
         assert answer.endswith((": ok", "joined the group already", "has not joined the group")), answer
 
