@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSL-1.0
 """Log files as arrays: each core's records, and the counters that were sampled with them.
 
 A record is one entry, followed by its samples and anchors, which are entries too. This module joins them again. `records` has one row per
