@@ -31,7 +31,7 @@ const char* const neap_commit = "{commit}";
 
 def git(source: Path, *words: str) -> str | None:
     """The output of git; None if git fails or is missing."""
-    # Takes no lock for refreshing the index, because it could make a concurrent commit fail.
+    # Git takes no lock to refresh the index, because the lock could make a concurrent commit fail.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         argv = ["git", "-C", str(source), *words]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The command line: `key=value` words.
 //
-// A typing error in a boot option must not lead to a measurement with other settings than intended. So every part of the kernel or
-// application asks for its own keys. `finish()` stops the boot if a word was not asked for or a value was bad, and prints the list of
-// accepted keys. That list is built by the same calls, so every accepted key is documented.
+// A typing error in a boot option must not lead to a measurement with other settings than intended. Every part of the kernel or application
+// asks for its own keys. `finish()` then stops the boot if no part asked for a word, or if a value was bad, and prints the accepted keys.
+// The calls that ask for the keys also give their help texts, so every accepted key is documented.
 #pragma once
 
 #include <chrono>

@@ -9,8 +9,8 @@
 //   …
 //   cancellation.request();
 //
-// Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) are in use by another core or a callback, so they end as usual. The task's next cancellable wait then throws.
+// Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. To the other waits (`on_core`, a
+// plain `co_await completion`) another core or a callback still refers, so they end as usual. The task's next cancellable wait then throws.
 #pragma once
 
 #include <exception>
@@ -28,7 +28,8 @@ class Cancelled : public std::exception {
 
 namespace detail {
 
-/// A wait that can be cancelled; it is registered while it lasts. `give_up` ends it, in an event of its own.
+/// A wait that can be cancelled. It is registered in its `Cancellation` until it ends. `give_up` ends it, and the task resumes in an event
+/// of its own.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
@@ -48,7 +49,7 @@ struct CancellableWait {
 
 }  // namespace detail
 
-/// Belongs to the core that made it. The tasks that it ends MUST run on the same core, and it MUST outlive their waits.
+/// A cancellation belongs to the core that made it. Its tasks MUST run on that core, and it MUST outlive their waits.
 class Cancellation {
  public:
   Cancellation() = default;
@@ -68,7 +69,7 @@ class Cancellation {
   }
   [[nodiscard]] bool requested() const noexcept { return requested_; }
 
-  /// Registers a wait. On the cancellation's core.
+  /// Registers a wait. MUST be called on the cancellation's core.
   void add(detail::CancellableWait& wait) noexcept {
     require(machine::this_core() == core_, "a task is cancelled on its own core", core_);
     wait.next = waits_;

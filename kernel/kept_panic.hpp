@@ -2,8 +2,8 @@
 // The text of a panic, kept for the next start.
 //
 // When a machine in a rack panics, it is restarted before a person reads its console. But a warm restart leaves most of
-// memory unchanged. So a panic copies its last lines to a place that the next start finds, prints once and clears. They hold the message,
-// the backtrace and the core's last log records. A checksum protects the copy: after a loss of power, or if firmware clears memory, there
+// memory unchanged. So a panic copies its last lines to a reserved memory area: the message, the backtrace and the core's last log records.
+// The next start prints them once and clears the area. A checksum detects an area that a loss of power or firmware has changed; then there
 // is no text.
 #pragma once
 
@@ -36,7 +36,7 @@ void take_over() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
 /// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit, the newest
-/// lines are cut off, so that the last lines of the first call stay (at least a quarter of the area).
+/// lines are cut off. So the lines that the first call kept last, a quarter of the area, stay.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

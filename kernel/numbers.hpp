@@ -34,7 +34,7 @@ constexpr std::uint64_t number_max = ~std::uint64_t{0};
   return value;
 }
 
-/// Parses the whole text as a decimal number; nothing if it is no number or over `max`.
+/// Parses the whole text as a decimal number; nothing if the text is no number or the number exceeds `max`.
 [[nodiscard]] inline std::optional<std::uint64_t> parse_digits(std::string_view text, std::uint64_t max = number_max) noexcept {
   const auto value = take_digits(text);
   return text.empty() && value && *value <= max ? value : std::nullopt;

@@ -88,7 +88,7 @@ Parsed parse_pstate(const Row& row, std::string_view text, const PowerAbilities&
 
 std::string print_pstate(Value value) { return value == 0 ? "off" : hexadecimal(value); }
 
-/// The ancestor's `dvfs` takes the value of IA32_PERF_CTL in any base.
+/// The alias `dvfs` takes the value of IA32_PERF_CTL, decimal or hexadecimal.
 std::string raw_performance(std::string_view text) {
   const auto raw = parse_number(text);
   return raw ? hexadecimal(*raw) : std::string();

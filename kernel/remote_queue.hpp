@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Queues from many cores to one.
 //
-// Many cores send, one receives, and no core may wait for another: a core that spins on a full queue while its own is full would deadlock.
-// So the queue for an application's work is bounded and reports when it is full. Queueing work of the system must not fail. That work is
-// linked into a list of nodes, which needs no further memory. Both are lock-free by atomic operations only, without fences, so that the
+// Many cores send, one receives, and no core may wait for another: two cores that spin on each other's full queue would deadlock. So the
+// queue for an application's work is bounded and reports when it is full. Queueing the kernel's work must not fail, so that work is linked
+// into a list of nodes, which needs no further memory. Queue and list are lock-free. They use atomic operations without fences, so that the
 // thread sanitizer can check them.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace neap {
 
-/// A bounded queue: many producers, one consumer. Each slot has a sequence number that tells whether it can be filled or emptied (after D.
-/// Vyukov's bounded queue). A producer claims a position by one compare-and-swap and publishes it by the slot's sequence number.
+/// A bounded queue: many producers, one consumer. Each slot has a sequence number that tells whether the slot can be filled or emptied
+/// (after D. Vyukov's bounded queue). A producer claims a position by one compare-and-swap and publishes it by the slot's sequence number.
 template <typename T, std::uint32_t capacity>
 class RemoteQueue {
   static_assert(capacity >= 2 && (capacity & (capacity - 1)) == 0);
@@ -48,7 +48,7 @@ class RemoteQueue {
   }
 
   /// The oldest value, in place; null if there is none. A position that is claimed but not yet published counts as empty; its producer will
-  /// wake the consumer. This and the next two functions: consumer's core only.
+  /// wake the consumer. Only the consumer's core may call `front`, `pop` and `empty`.
   [[nodiscard]] T* front() noexcept {
     Slot& slot = slots_[tail_ % capacity];
     return slot.sequence.load(std::memory_order_seq_cst) == tail_ + 1 ? &slot.value : nullptr;

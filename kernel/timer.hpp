@@ -2,8 +2,8 @@
 // Timers.
 //
 // A core has thousands of pending time-outs (one or more for each connection), and almost none of them ever fires. So adding and cancelling
-// must cost a handful of instructions and no allocation, while firing may cost more. A hierarchical wheel gives that (Varghese and Lauck,
-// 1987). The machine's alarm is armed for the earliest pending timer only, so a core without timers takes no timer interrupt.
+// must cost a handful of instructions and no allocation, while firing may cost more. A hierarchical wheel achieves that (Varghese and
+// Lauck, 1987). The machine's alarm is armed for the earliest pending timer only, so a core without timers takes no timer interrupt.
 #pragma once
 
 #include <chrono>
@@ -64,7 +64,7 @@ class Timer {
   friend class TimerWheel;
   void insert(std::chrono::nanoseconds delay) noexcept;
 
-  Timer* next_ = nullptr;  // first, so that a pointer to it points to the timer
+  Timer* next_ = nullptr;  // first member, so that a pointer to it points to the timer
   Callback fire_;
   Timer** link_ = nullptr;       // the pointer to this timer, while it is pending
   std::uint64_t period_ns_ = 0;  // 0: fires once

@@ -33,7 +33,7 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   struct Expected {
     Timer timer;
     std::uint64_t not_before_ns = 0;
-    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between the two
+    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between these two times
   };
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};
@@ -147,7 +147,7 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is the only cost of timers on an idle core: one for the earliest, at its exact tick, and none without timers.
+// The alarm is the only cost of timers on an idle core: one alarm for the earliest timer, at its exact tick, and none without timers.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
