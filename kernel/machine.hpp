@@ -190,7 +190,7 @@ void print_backtrace(unsigned skip) noexcept;
 [[nodiscard]] std::string_view code_name(std::uintptr_t code, std::span<char> buffer) noexcept;
 
 /// Interrupts another core for a moment and returns the name of the event that it runs, in `buffer`. Empty if the core runs no event or
-/// does not answer within 100 ms.
+/// does not answer within 100 ms (1 s under a hypervisor).
 [[nodiscard]] std::string_view event_on(unsigned core, std::span<char> buffer) noexcept;
 
 /// Stops every other core where it is. Returns after they have stopped, or after 100 ms (10 s under a hypervisor). Safe in a panic.

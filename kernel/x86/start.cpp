@@ -36,7 +36,7 @@ using Constructor = void (*)();
 extern const Constructor init_array_start[], init_array_end[];
 }
 
-// Runs on core 0's own stack, with guard pages.
+// Runs on core 0's own stack, which has guard pages.
 [[noreturn]] void start_on_own_stack() {
   const EarlyOptions options = EarlyOptions::from(boot_info().command_line);
   load_descriptors(first_core_descriptors, 0);

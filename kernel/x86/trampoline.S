@@ -59,7 +59,7 @@ trampoline_self:                                        // offsets of the words 
         .short  trampoline_descriptors_pointer + 2 - trampoline_start
         .short  trampoline_far - trampoline_start
 trampoline_far:
-        .long   trampoline_64 - trampoline_start        // the same
+        .long   trampoline_64 - trampoline_start        // plus the page's address, too
         .short  8
 trampoline_end:
 
