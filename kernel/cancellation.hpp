@@ -28,8 +28,7 @@ class Cancelled : public std::exception {
 
 namespace detail {
 
-/// A wait that can be cancelled. It is registered in its `Cancellation` until it ends. `give_up` ends it, and the task resumes in an event
-/// of its own.
+/// A wait that can be cancelled. While it lasts, its `Cancellation` lists it. `give_up` ends it, in an event of its own.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;

@@ -256,8 +256,7 @@ bool EventLoop::poll_budget_lasts() noexcept {
 
 // Called before the core sleeps until the card's next write. Copies the line that the card writes next, then checks the rings once more. A
 // write after the copy changes the line, which `still_idle` checks; a write after MONITOR ends the sleep. Returns false if there is work,
-// or if the driver offers no line now, so that the core must check again soon. Without a card there is nothing to watch, and the core
-// halts.
+// or if the driver offers no line now, so that the core must check again soon. Without a card the core halts.
 bool EventLoop::watch_card() noexcept {
   const policy::Device* const device = policy::device();
   if (device == nullptr) return true;

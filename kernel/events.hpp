@@ -44,8 +44,7 @@ template <typename F>
 void spawn(F&& function);
 
 /// Runs `callback` as an event on `core` (this one too). The queue of remote events is bounded (`remote_queue_capacity`). If it is full,
-/// the call is counted and returns `full`, and `callback` is destroyed. Never spins. A task that waits for the call uses `on_core`
-/// (task.hpp).
+/// the call is counted and returns `full`, and `callback` is destroyed. Never spins. `on_core` (task.hpp) waits for the call.
 [[nodiscard]] Result<void> spawn_on(unsigned core, Callback callback);
 constexpr std::uint32_t remote_queue_capacity = 4096;
 

@@ -61,8 +61,7 @@ struct ControlTraffic {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
 };
 
-/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call. Called on the core
-/// whose records it concerns.
+/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call. Called on that core.
 void watch(const Traffic* traffic) noexcept;
 /// The present values of the counters that `core` watches; zeros if it watches none. Any core may call it.
 [[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;

@@ -28,8 +28,7 @@ constexpr unsigned cores_max = 256;
 /// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. These "present" cores have numbers of their own; 0 is the core that
-/// booted.
+/// Number of cores that firmware reports as usable, running or not. They have numbers of their own; 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
 /// The place of a present core. Package numbers are dense. Core and thread numbers are the CPU's own, within the package and the core.
@@ -118,8 +117,8 @@ constexpr unsigned firmwares_preference = 256;
 /// Reads all counters that this CPU has for this core and its package.
 [[nodiscard]] CounterSample sample_counters() noexcept;
 
-/// Number of system management interrupts of this core since reset. During them firmware runs instead of Neap. Nothing if the CPU does not
-/// count them.
+/// Number of system management interrupts of this core since reset. During them firmware runs, not Neap. Nothing if the CPU does not count
+/// them.
 [[nodiscard]] std::optional<std::uint32_t> system_management_interrupts() noexcept;
 
 /// Hardware errors of all cores since boot that did not stop the machine. If one of them was uncorrected, no core had used the damaged

@@ -59,10 +59,10 @@ struct Applied {
   std::string value;      ///< as it was understood and rounded: "itr=8us"
   std::string cores;      ///< the cores to which it applies: "0-3", "0,2,4"
   std::string granted{};  ///< only of `pstate`: the ratios at which these cores then run; empty if the CPU does not report them
-  std::optional<std::uint64_t> lost_frames{};  ///< frames that a change of a network card's setting cost
+  std::optional<std::uint64_t> lost_frames{};  ///< frames that a change of a card's setting cost
 };
 
-/// Checks `value` for every core in scope, then applies it on each; complete when all have applied it. `core`: one core, or `all_cores`.
+/// Checks `value` for every core in scope, then applies it there; complete when all have applied it. `core`: one core or `all_cores`.
 /// Scopes:
 /// - A setting of package scope, set for one core, holds for that core's package.
 /// - `itr` and segmentation for all cores hold for the cores that have a queue or a network that can segment.
@@ -87,8 +87,7 @@ struct BootSettings {
 /// refusal.
 [[nodiscard]] task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings);
 
-/// A network card, as policy uses it; at most one in a machine. A function with a parameter `core` is called on that core, unless it says
-/// otherwise.
+/// A network card, as policy uses it; at most one in a machine. Functions are called on the core `core`, unless they say otherwise.
 class Device {
  public:
   Device() = default;
@@ -101,8 +100,8 @@ class Device {
   [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
-  /// Turns this core's queue interrupts on or off. They are off in the idle states `poll` and `monitor`. Turning them on raises an
-  /// interrupt if work is pending.
+  /// Turns this core's queue interrupts on or off. They are off in states `poll` and `monitor`. Turning them on raises one if work is
+  /// pending.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
   /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue. Also null
   /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight elsewhere. Then the core polls.

@@ -125,8 +125,7 @@ struct Row {
 /// "poll_budget: "text" is not accepted; accepted here: accepted".
 [[nodiscard]] std::unexpected<Refusal> refuse_text(const Row& row, std::string_view text, std::string_view accepted);
 
-/// Parses a decimal number. After the point it may have as many digits as `scale` (a power of ten) has zeros. Returns the number times
-/// `scale`.
+/// Parses a decimal number, with at most as many digits after the point as `scale` (a power of ten) has zeros. Returns it times `scale`.
 [[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t scale = 1);
 
 }  // namespace neap::policy

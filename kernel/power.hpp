@@ -11,9 +11,8 @@
 
 namespace neap {
 
-/// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT. `poll` never sleeps and takes no
-/// interrupt of its queue. `monitor` sleeps in MWAIT on the next receive descriptor, with the queue's interrupt off. Log records contain
-/// these numbers.
+/// The behaviour of an idle core. `c1` to `c7` request the C-state of that name by MWAIT; `halt` is HLT; `poll` never sleeps. `monitor`
+/// sleeps in MWAIT on the next receive descriptor. In `poll` and `monitor` the queue's interrupt is off. Log records contain these numbers.
 enum class IdleState : std::uint8_t { halt = 0, c1 = 1, c1e = 2, c3 = 3, c6 = 4, c7 = 5, poll = 6, monitor = 7 };
 constexpr unsigned idle_states = 8;
 constexpr std::array<const char*, idle_states> idle_state_names{"halt", "c1", "c1e", "c3", "c6", "c7", "poll", "monitor"};

@@ -3,10 +3,10 @@
 // event boundary, or "offline" while it sleeps. It stores to its own cache line, and only when the epoch has changed. A core has passed a
 // batch if it has stored the batch's epoch or a later one, or sleeps. The grace period of a batch ends when every core has passed it.
 //
-// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch has
-// loaded it before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node. Its earlier
-// reads happen before its store, which the reclaiming core loads. A core that comes online stores 0 and then loads the epoch. Either the
-// reclaiming core sees the 0 and waits, or the load sees the increment.
+// Why that is right, in terms of the C++ memory model: unlinking happens before the epoch's increment. A core that stores the new epoch or
+// a later one has loaded it before, and that load synchronises with the increment. So the core's later reads do not find the unlinked node.
+// Its earlier reads happen before its store, which the reclaiming core loads. A core that comes online stores 0 and then loads the epoch.
+// Either the reclaiming core sees the 0 and waits, or the load sees the increment.
 #include "kernel/rcu.hpp"
 
 #include <atomic>
@@ -81,7 +81,7 @@ void finish_request(RemoteNode* node) noexcept {
   request->in_flight = false;
 }
 
-// Runs on the core that had not passed the batch. Its event of that time has ended, because this event has begun. The core would publish
+// Runs on the core that had not passed the batch. The event that delayed it has ended, because this event has begun. The core would publish
 // the new epoch at the boundary after this event. But the request must not return before the epoch is published, so it is published here.
 void answer_request(RemoteNode* node) noexcept {
   publish(core_state(this_core()), batches);
@@ -121,7 +121,7 @@ bool pass_boundary(unsigned budget) noexcept {
 }
 
 // A sleeping core cannot check its batch. So, before it sleeps, it sends a request to the first core that has not passed the batch. That
-// core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it keeps a core awake.
+// core is awake, because it would be offline otherwise. So the request wakes no sleeping core; at worst it delays a sleep.
 bool prepare_sleep() noexcept {
   Batches& own = batches;
   if (own.pending == 0) [[likely]]

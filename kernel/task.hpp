@@ -78,8 +78,7 @@ extern constinit thread_local std::coroutine_handle<> next_coroutine;
 /// Runs `coroutine` and the coroutines that it continues with, until one waits.
 void run_coroutine(std::coroutine_handle<> coroutine) noexcept;
 
-/// Resumes a coroutine in an event of its own, on the core that queues it. The node is part of the waiting coroutine's frame, so queueing
-/// it cannot fail.
+/// Resumes a coroutine in an event of its own, on the core that queues it. Part of the waiting coroutine's frame, so queueing cannot fail.
 struct ResumeNode : RemoteNode {
   ResumeNode() noexcept : RemoteNode{.run = &ResumeNode::resume} {}
   static void resume(RemoteNode* node) noexcept { run_coroutine(static_cast<ResumeNode*>(node)->waiter); }

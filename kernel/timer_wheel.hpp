@@ -3,8 +3,7 @@
 //
 // Time is counted in ticks of 2^16 ns. A timer's level is the highest group of six bits in which its tick differs from the wheel's present
 // tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a level, slots are due
-// in order. The earliest timer is in the first used slot of the lowest used level. When the time of a higher slot comes, its timers move
-// down.
+// in order. The earliest timer is in the first used slot of the lowest used level. When a higher slot's time comes, its timers move down.
 #pragma once
 
 #include <cstddef>

@@ -67,7 +67,7 @@ bool another_is_in_an_event(unsigned self) noexcept {
 }
 
 /// Called when an event begins: makes sure that the guards check an eighth of a limit later or more. A guard that checks sooner might not
-/// see the event yet, and would set no further alarm.
+/// see the event and would set no alarm.
 void wake_guards(unsigned self, std::uint64_t now_ns) noexcept {
   std::uint64_t until_ns = guarded_until_ns.load(std::memory_order_relaxed);
   if (now_ns + limit_ns / 8 < until_ns || machine::core_count() == 1) return;

@@ -3,8 +3,7 @@
 //
 // An event that takes a second stops everything else of its core for that second: frames, timers, remote calls. Nothing else would show
 // which event it was. So `watchdog=` sets a limit for the time of an event. When an event over the limit ends, its core prints the event's
-// name. Because the event may never end, another core also prints the name meanwhile. It interrupts the event's core for a moment to find
-// the name.
+// name. Because the event may never end, another core also prints the name meanwhile. For this it interrupts the event's core for a moment.
 //
 // A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards, which also check when they sleep. The
 // first event after a pause wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while another core is

@@ -3,8 +3,8 @@
 //
 // A request often allocates on one core and frees on another (a value stored here, evicted there). A shared heap would take a lock in every
 // request; private heaps would lose memory to the cores that free it. So each core has its own slabs. On the owner of a slab, allocating
-// and freeing touch no shared data. Objects freed on other cores are returned in batches (Bonwick, 1994, and Bonwick and Adams, 2001, for
-// slabs and per-CPU caches).
+// and freeing touch no shared data. Objects freed on other cores are returned in batches (slabs: Bonwick, 1994; per-CPU caches: Bonwick and
+// Adams, 2001).
 //
 // The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
 // all their forms use it (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their
@@ -26,12 +26,10 @@ constexpr std::size_t alignment_min = 16;
   return alignment <= alignment_min ? allocate(bytes) : allocate_aligned(bytes, alignment);
 }
 
-/// Frees an object from `allocate` or `reallocate`, on any core. Null does nothing. Any other pointer causes a panic, if the heap detects
-/// it.
+/// Frees an object from `allocate` or `reallocate`, on any core. Null does nothing. Any other pointer panics if the heap detects it.
 void deallocate(void* pointer) noexcept;
 
-/// As realloc: keeps the content up to the smaller size. If the result is null, the old object is unchanged. The new object is aligned to
-/// 16.
+/// As realloc: keeps the content up to the smaller size. If the result is null, the old object is unchanged. A new object is aligned to 16.
 [[nodiscard]] void* reallocate(void* pointer, std::size_t bytes) noexcept;
 
 /// Returns the pages beyond the first `bytes` bytes of an object to the page allocator. True: done in place, with no window in which

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // One zone for each memory range. A zone keeps free blocks of 2^order pages in lists, which are linked through the pages themselves. It
-// also keeps one word for each page, which states what begins at that page. So freeing needs no size, merging needs no search, and a wrong
-// free is found at once.
+// also keeps one word for each page, which states what begins at that page. So freeing needs no size, merging needs no search, and wrong
+// frees are found at once.
 #include "kernel/memory/page_allocator.hpp"
 
 #include <algorithm>

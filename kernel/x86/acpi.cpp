@@ -44,8 +44,7 @@ Bytes map_table(std::uint64_t physical) {
   return {};
 }
 
-// ACPI 5.2.5.1: without UEFI's information, the search is on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only
-// area.
+// ACPI 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
 std::uint64_t find_root_pointer() {
   if (boot_info().rsdp != 0) return boot_info().rsdp;
   constexpr std::uint64_t ebda_segment_pointer = 0x40e, bios_area = 0xe0000, bios_area_end = 0x100000;

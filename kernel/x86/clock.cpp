@@ -118,8 +118,7 @@ Reference find_reference() {
       if (reference.read() != first) return reference;
     }
   }
-  // Turns the gate of counter 2 on and the speaker off; counts down from 65536 in mode 2 (port 61h: Intel chipset datasheets, "NMI status
-  // and control").
+  // Gate of counter 2 on, speaker off; counts from 65536 in mode 2 (port 61h: Intel chipset datasheets, "NMI status and control").
   constexpr std::uint16_t control = 0x61, command = 0x43, counter2 = 0x42;
   constexpr std::uint8_t gate = 0x01, speaker = 0x02, counter2_both_bytes_mode2 = 0xb4;
   out8(control, static_cast<std::uint8_t>((in8(control) & ~speaker) | gate));
@@ -134,8 +133,7 @@ struct Reading {
   std::uint32_t reference, apic_timer;
 };
 
-// Reads the TSC, the reference and the APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and a host's
-// scheduler.
+// Reads TSC, reference and APIC timer at one moment. Keeps the fastest of several attempts, to exclude SMIs and pauses by a host.
 Reading read_together(const Reference& reference) {
   Reading best{};
   std::uint64_t shortest = ~std::uint64_t{0};

@@ -115,8 +115,8 @@ void add_noncanonical_registers(Line& text, const ExceptionFrame& f) {
   }
 }
 
-// A jump to an unmapped address has no frame to unwind, but its call left the return address on the stack. So the frame is changed as if
-// the call had returned.
+// A jump to an unmapped address has no frame to unwind, but its call left the return address on the stack. So the frame is set as if the
+// call had returned.
 void step_out_of_bad_jump(ExceptionFrame& frame) {
   if (is_code(frame.rip) || !paging::is_mapped(frame.rsp, 8)) return;
   const auto caller = *reinterpret_cast<const std::uint64_t*>(frame.rsp);

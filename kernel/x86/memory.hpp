@@ -2,8 +2,7 @@
 // The RAM that Neap uses, and single pages of it before the page allocator exists.
 //
 // Page tables, the first stacks and firmware tables need pages before the kernel's page allocator exists. The allocator gets its memory
-// once. So early pages are cut off the start of one range, and `hand_over` passes the remaining memory to the allocator. Later page tables
-// come from the allocator.
+// once. So early pages are cut off the start of one range, and `hand_over` passes the remaining memory to the allocator.
 #pragma once
 
 #include <cstdint>

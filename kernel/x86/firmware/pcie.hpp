@@ -38,7 +38,7 @@ struct Link {
 /// "x8 at 5.0 GT/s, payload 256 of 512 bytes, read requests of 512 bytes, ASPM off"
 void describe(const Link& link, Line& line) noexcept;
 
-/// Device control with the payload reduced to the port's; unchanged if that is not smaller.
+/// Device control with the payload reduced to the port's; unchanged if the port's payload is not smaller.
 [[nodiscard]] std::uint16_t payload_matched(std::uint16_t own_control, std::uint16_t port_control) noexcept;
 
 /// A configuration window from MCFG.

@@ -42,7 +42,7 @@ Result<void> change_msr(CpuAccess& cpu, std::uint32_t number, std::uint64_t clea
   return after == *before ? Result<void>{} : cpu.write_msr(number, after);
 }
 
-/// False: the CPU continues to demote. The lock bit covers only the bits below it, so the write is tried even if it is set. It may fault.
+/// False: the CPU continues to demote. The lock bit covers only the bits below it, so a write, which may fault, is tried in any case.
 bool turn_off_demotion(CpuAccess& cpu, std::uint64_t demotion) noexcept {
   if (demotion == 0) return true;
   const auto before = cpu.read_msr(msr::package_cstate_control);
@@ -68,7 +68,7 @@ void CpuPower::find(CpuAccess& cpu, FindOptions options) noexcept {
 }
 
 // A hypervisor may pass MWAIT through but show an empty leaf 5, as KVM does for a guest. The boot option `mwait=assumed` covers that case.
-// All states of a known model then count as listed. For an unknown model, only the first one does.
+// All states of a known model then count as listed. For an unknown model, only C1 does.
 void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool assume_mwait) noexcept {
   const auto add = [this](IdleState state) { abilities_.idle_states |= static_cast<std::uint16_t>(1 << static_cast<unsigned>(state)); };
   ways_.hints.fill(no_hint);
@@ -261,7 +261,7 @@ Result<void> CpuPower::set_pstate(CpuAccess& cpu, const CoreAtBoot& at_boot, std
         raw == 0 ? hwp_request_with_preference(at_boot.performance, *before) : hwp_request_value(*before, ratio_of(raw));
     return cpu.write_msr(msr::hwp_request, value);
   }
-  // Firmware may leave P-states off. If the bit is locked, this has no effect.
+  // Firmware may have left P-states off. If the bit is locked, the write has no effect.
   (void)change_msr(cpu, msr::misc_enable, 0, misc_enable_speed_step);
   return cpu.write_msr(msr::perf_ctl, raw == 0 ? at_boot.performance : raw);
 }
