@@ -3,8 +3,8 @@
 
     write_commit.py --source CHECKOUT --output commit.cpp
 
-The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name. It
-is `unknown` in a tree that is no git checkout.
+The name is twelve digits of the commit, plus `-dirty` if a tracked file differs from it. So two builds of one commit get the same name.
+In a tree that is no git checkout the name is `unknown`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@
 namespace neap::boot_log {
 namespace {
 
-// The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. It continues
-// without the lock.
+// The lock is held only for a short copy. A longer wait means that an exception interrupted this core while it held the lock. The core
+// continues without the lock.
 constexpr unsigned tries_max = 10'000'000;
 
 constinit char ring[bytes_max]{};

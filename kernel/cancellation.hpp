@@ -9,8 +9,8 @@
 //   …
 //   cancellation.request();
 //
-// Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. To the other waits (`on_core`, a
-// plain `co_await completion`) another core or a callback still refers, so they end as usual. The task's next cancellable wait then throws.
+// Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
+// `co_await completion`) end as usual, because another core or a callback refers to them. The task's next cancellable wait throws.
 #pragma once
 
 #include <exception>

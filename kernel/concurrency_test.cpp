@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Tests of the parts above events: callbacks, Ebbs, the RCU table, when_all and cancellation.
+// Tests of the parts that build on events: callbacks, Ebbs, the RCU table, when_all and cancellation.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -36,7 +36,7 @@ struct VectorSlot {
   ReleaseNode release{{.run = &VectorSlot::release_callback}, this};
 };
 
-/// Only the core itself writes them.
+/// Counters of a core. Only the core itself writes them.
 struct CoreCounters {
   Counter events, interrupts, spurious, alarms, remote_received, remote_refused, sleeps, asleep_ns;
 };
@@ -58,8 +58,8 @@ struct Core {
 
   RemoteQueue<Callback, remote_queue_capacity> remote;
   alignas(64) RemoteList<RemoteNode, &queue_end<RemoteNode>> handed_over;
-  /// The core sets it before the last check of its queues; the sender that will wake the core clears it. Core and sender each store first
-  /// and load afterwards, sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
+  /// The core sets `asleep` before the last check of its queues; the sender that will wake the core clears it. Core and sender each store
+  /// first and load afterwards, sequentially consistent. So either the core sees the work or the sender sees that the core sleeps.
   alignas(64) std::atomic<bool> asleep{false};
   /// The last RCU epoch that this core saw at an event boundary (rcu.cpp).
   alignas(64) std::atomic<std::uint64_t> quiescent_epoch{offline};

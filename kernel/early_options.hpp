@@ -33,7 +33,7 @@ struct EarlyOptions {
   bool assume_mwait = false;
   bool keep_demotion = false;
 
-  /// Accepts any command line. The first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=` are used.
+  /// Accepts any command line. Uses the first `console=`, `panic=`, `heap=`, `mwait=` and `demotion=`.
   static EarlyOptions from(std::string_view command_line) noexcept;
   /// Parses a list separated by commas: `com1` to `com4`, `serial` (com1) or a port (0x2e8), each optionally followed by its speed (default
   /// 115200); `vga`; or `none` alone. Returns null on success. Otherwise returns the reason and changes nothing.

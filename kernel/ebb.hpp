@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // One name with an object on every core.
 //
-// An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if they share it. An elastic
+// An object that all cores use at every request (a counter, a cache, a pool of connections) becomes slow if the cores share it. An elastic
 // building block (Ebb) is one name for several objects, one on each core. A core's object is made when that core first uses the name.
 // (Appavoo et al., "Distributed Shared Objects", 2007, and EbbRT.) A call costs a thread-local load and a test.
 //

@@ -15,7 +15,7 @@ enum class ErrorCode : std::uint8_t {
   unsupported,    ///< this CPU, chipset or card cannot do it
   not_found,      ///< no such device, table or name
   out_of_memory,  ///< the request is refused; the system continues
-  full,           ///< a bounded queue has no room; the function that refused has counted it
+  full,           ///< a bounded queue has no room; the function has counted the refusal
   timeout,        ///< a device or a peer did not answer in the stated time
   device,         ///< the device answered wrongly
   closed,         ///< the other side is gone

@@ -94,7 +94,7 @@ class EventLoop {
   };
   static constexpr unsigned spare_events_kept = 64;
   SpareEvent* spare_events_ = nullptr;                  // memory of finished events
-  unsigned events_in_memory_ = 0;                       // queued, running and spare; an idle core keeps `spare_events_kept` spare ones
+  unsigned events_in_memory_ = 0;                       // events queued, running and spare; `sleep` keeps at most `spare_events_kept`
   IntrusiveQueue<EventEndHook, QueueLink> hooks_;       // requested in this event
   IntrusiveQueue<EventEndHook, QueueLink> last_hooks_;  // requested hooks of place `last`
   bool hooks_wait_ = false;

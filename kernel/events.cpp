@@ -178,7 +178,7 @@ void EventLoop::run_remote() noexcept {
   while (Callback* const callback = self_->remote.front()) {
     begin_event(callback->code());
     (*callback)();
-    self_->remote.pop();  // before the event's end: destructors of its captures may request hooks
+    self_->remote.pop();  // before the event's end: destructors of the callback's captures may request hooks
     ++ran;
     end_event();
     if (ran == remote_budget) break;

@@ -67,7 +67,7 @@ class CoalescedCall : RemoteNode {
  private:
   static void go(RemoteNode* node) noexcept {
     auto* const self = static_cast<CoalescedCall*>(node);
-    self->asked_.store(false);  // before the call, because this run may miss a request that comes later
+    self->asked_.store(false);  // before the call, which may miss a request that comes later
     self->call_(self->context_);
   }
 
@@ -100,7 +100,7 @@ class EventEndHook : QueueLink {
 };
 
 /// Called when the loop has nothing to do, before the core sleeps. A driver checks its ring a last time here. `look` returns true if it
-/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may.
+/// found work. The hook MUST NOT be destroyed by its own `look`; other hooks may be.
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);

@@ -362,7 +362,7 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
 // Corrected errors are counted when the core is awake; no alarm is armed for that.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
-  static_cast<void>(host::take_error_looks(0));  // discards those of other tests
+  static_cast<void>(host::take_error_looks(0));  // discards the checks of other tests
   host::ManualClock clock(1'000'000'000);
   HostMachine machine(1);
   const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };

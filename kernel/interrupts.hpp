@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // From an interrupt to an event.
 //
-// A device's interrupt must not run the application's code, because that would need locks everywhere. So the handler only marks its vector
-// (one bit of a word of this core). The event loop runs the callback as an ordinary event once the interrupt window is closed. If a vector
+// A device's interrupt must not run the application's code, because that would need locks everywhere. So the handler only marks its vector,
+// by one bit in this core's memory. The event loop runs the callback as an ordinary event once the interrupt window is closed. If a vector
 // is raised twice before its callback runs, the callback runs once. (The APIC, too, has one bit for each pending vector.)
 #pragma once
 

@@ -36,7 +36,7 @@ void take_over() noexcept;
 /// This start's number since memory was last lost, from 1; 0: memory is not kept on this machine.
 [[nodiscard]] std::uint32_t boot_number() noexcept;
 /// Called in a panic: keeps the last lines of the boot log. May be called again after more was printed. If not all lines fit, the newest
-/// lines are cut off. So the lines that the first call kept last, a quarter of the area, stay.
+/// lines are cut off. So the last lines that the first call kept, a quarter of the area, stay.
 void keep() noexcept;
 
 }  // namespace neap::kept_panic

@@ -44,7 +44,7 @@ constinit bool prepared = false;
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // run and running flag, read together
+constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag, read together
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
@@ -65,7 +65,7 @@ struct Broadcast {
   std::atomic<unsigned> pending{0};
   unsigned origin = 0;
   void (*on_each_core)() noexcept = nullptr;
-  void (*on_completion)() noexcept = nullptr;  // called on the core that began
+  void (*on_completion)() noexcept = nullptr;  // called on the core that began the broadcast
   Completion<void>* waiter = nullptr;          // fulfilled after `on_completion`
 };
 /// The only broadcast; it belongs to the owner of the phase.

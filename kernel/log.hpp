@@ -61,11 +61,11 @@ struct ControlTraffic {
   std::uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
 };
 
-/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call. Called on that core.
+/// Records of this core count `traffic` from now on; null: nothing. The counters MUST stay valid until the next call.
 void watch(const Traffic* traffic) noexcept;
 /// The present values of the counters that `core` watches; zeros if it watches none. Any core may call it.
 [[nodiscard]] TrafficTotals traffic(unsigned core) noexcept;
-/// Adds control traffic that passed on this core since the last call. Counted during a run only: `start` begins at zero.
+/// Adds control traffic that passed on this core since the last call. Traffic is counted during a run only; `start` begins at zero.
 void count_control(const ControlTraffic& passed) noexcept;
 
 /// Writes a record at the beginning of an event of this core's queue vector. Takes fewer than 60 instructions if no counters are sampled.

@@ -7,8 +7,8 @@
 // of the complete entries (`end`). One fence orders both: the old chunk's entries before `end`, and `claimed` before the new chunk's
 // entries. The entries of a partly filled chunk become readable before the core sleeps and when the run ends.
 //
-// A reader copies first. Then it checks whether the entries were claimed, or the ring was restarted, during the copy. It loads every word
-// by an acquiring load. So if it has loaded a word of a newer entry, it then also sees the newer `claimed`. Kernel-internal.
+// A reader copies entries first. Then it checks whether these entries were claimed, or the ring was restarted, during the copy. It loads
+// every word by an acquiring load. So if it has loaded a word of a newer entry, it then also sees the newer `claimed`. Kernel-internal.
 #pragma once
 
 #include <emmintrin.h>

@@ -23,7 +23,7 @@ struct RunPlan {
   bool idle_records = false;
   bool count_requests = false;
   std::uint64_t sample_period_ticks = 0;  ///< 0: samples with anchors only
-  std::uint64_t requests_at_once = 64;    ///< a core counts this many before it adds them to the run's sum
+  std::uint64_t requests_at_once = 64;    ///< requests that a core counts before it adds them to the run's sum
   std::uint64_t requests_bound = 0;       ///< of all cores; 0: none
 };
 
@@ -96,7 +96,7 @@ class Writer {
   Entry* limit_ = nullptr;
   const Traffic* traffic_ = &nothing;
   std::uint64_t head_word_ = 0;                 // the second word of a record, without its kind
-  alignas(16) std::uint64_t recorded_[6] = {};  // traffic counters: the values up to which records have counted
+  alignas(16) std::uint64_t recorded_[6] = {};  // values of the traffic counters that are already in records
   PendingCounts pending_;
 
   Ring* ring_ = nullptr;

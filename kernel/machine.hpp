@@ -28,7 +28,7 @@ constexpr unsigned cores_max = 256;
 /// The calling core, 0 to `core_count() - 1`. Core 0 is the one that booted. A plain thread-local load.
 [[nodiscard]] unsigned this_core() noexcept;
 
-/// Number of cores that firmware reports as usable, running or not. They have numbers of their own; 0 is the core that booted.
+/// Number of cores that firmware reports as usable, running or not. These cores have their own numbers; 0 is the core that booted.
 [[nodiscard]] unsigned cores_present() noexcept;
 
 /// The place of a present core. Package numbers are dense. Core and thread numbers are the CPU's own, within the package and the core.
@@ -88,7 +88,7 @@ void set_alarm(std::uint64_t deadline_ns) noexcept;
 
 // --- Power: what this CPU has, and settings of this core or its package (kernel/x86/power/) ---------------------------------------------
 
-/// Complete once `start_cores` has returned.
+/// The CPU's abilities, complete once `start_cores` has returned.
 [[nodiscard]] const PowerAbilities& power_abilities() noexcept;
 
 /// Physical package of a running core, dense from 0.
@@ -138,8 +138,8 @@ constexpr unsigned nodes_max = 64;
 [[nodiscard]] unsigned node_count() noexcept;
 /// The node of a running core; constant once `start_cores` has returned.
 [[nodiscard]] unsigned node_of(unsigned core) noexcept;
-/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit: 10 for its own memory; 20 for other nodes unless firmware
-/// states it.
+/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit: 10 for a node's own memory; 20 for other nodes unless
+/// firmware states another distance.
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {

@@ -47,8 +47,8 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// A card's findings about a received frame, packed into one word, because one is made for every frame. A driver builds it from the
-/// descriptor by masks; if a card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
+/// A card's findings about a received frame, packed into one word to be cheap. A driver builds the word from its descriptor by masks; if a
+/// card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:
   // Findings about checksums. If none of these bits is set, the card did not check.

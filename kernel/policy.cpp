@@ -79,7 +79,7 @@ void set_idle(PolicySlot& slot, IdleState state) noexcept {
   if (card != nullptr && needs_interrupts(before) != needs_interrupts(state)) card->set_interrupt(this_core(), needs_interrupts(state));
 }
 
-/// Writes this core's settings into its log. `setting` is the one that changed.
+/// Writes this core's settings into its log. `setting` has changed.
 void log_settings(Setting setting, std::uint32_t card_value) noexcept {
   const PolicySlot& slot = core_state(this_core()).policy;
   log::Settings settings{};
@@ -195,7 +195,7 @@ bool has_queue(const Device* card, unsigned core) {
   return rounded || rounded.error().code != ErrorCode::unsupported;
 }
 
-/// If the change is for `all` cores, removes those without a queue from `cores`.
+/// If the change is for `all` cores, removes cores without a queue from `cores`.
 std::expected<void, Refusal> check_itr(const Row& row, Value& value, Cores& cores, bool all) {
   const Device* const card = device();
   if (card == nullptr) return refuse(ErrorCode::unsupported, row, "no network card is in use");
@@ -226,7 +226,7 @@ std::expected<void, Refusal> check_monitor(const Row& row, const Cores& cores) {
   return {};
 }
 
-/// If the change is for `all` cores, removes those that cannot segment from `cores`.
+/// If the change is for `all` cores, removes cores that cannot segment from `cores`.
 std::expected<void, Refusal> check_segmentation(const Row& row, Cores& cores, bool all) {
   const char* refusal = nullptr;
   for (unsigned core = core_count(); core-- > 0;) {

@@ -62,8 +62,7 @@ struct Applied {
   std::optional<std::uint64_t> lost_frames{};  ///< frames that a change of a card's setting cost
 };
 
-/// Checks `value` for every core in scope, then applies it there; complete when all have applied it. `core`: one core or `all_cores`.
-/// Scopes:
+/// Checks `value` for every core in scope, then applies it; complete when all have applied it. `core`: one core or `all_cores`. Scopes:
 /// - A setting of package scope, set for one core, holds for that core's package.
 /// - `itr` and segmentation for all cores hold for the cores that have a queue or a network that can segment.
 /// - A card's setting MUST be set for all cores; a setting of scope `named_core` MUST be set for one core.
@@ -87,7 +86,7 @@ struct BootSettings {
 /// refusal.
 [[nodiscard]] task<std::expected<void, Refusal>> apply(const BootSettings& boot_settings);
 
-/// A network card, as policy uses it; at most one in a machine. Functions are called on the core `core`, unless they say otherwise.
+/// A network card, as policy uses it; at most one in a machine. Calls for a core are made on that core, unless stated otherwise.
 class Device {
  public:
   Device() = default;
@@ -100,11 +99,10 @@ class Device {
   [[nodiscard]] virtual Result<std::uint32_t> round_itr(unsigned core, std::uint32_t itr_us) const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t itr_us(unsigned core) const noexcept = 0;
   virtual void set_itr(unsigned core, std::uint32_t itr_us) noexcept = 0;
-  /// Turns this core's queue interrupts on or off. They are off in states `poll` and `monitor`. Turning them on raises one if work is
-  /// pending.
+  /// Turns this core's queue interrupts on or off. They are off in `poll` and `monitor`. Turning them on raises one if work is pending.
   virtual void set_interrupt(unsigned core, bool on) noexcept = 0;
   /// The cache line that the card writes next when a frame arrives for this core, 64-byte aligned. Null if the core has no queue. Also null
-  /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight elsewhere. Then the core polls.
+  /// if the core MUST NOT sleep on the line now, because the card will report a frame in flight on another line. Then the core polls.
   [[nodiscard]] virtual const volatile void* next_receive_line(unsigned core) const noexcept = 0;
 
   /// The rows of the card's own settings. Their names and numbers MUST differ from the kernel's. The rows exist as long as the program.

@@ -70,7 +70,7 @@ struct OtherName {
 struct Row {
   Setting setting{};
   std::string_view name;
-  std::string_view value_name = "N";  ///< of the value, in the usage line of control
+  std::string_view value_name = "N";  ///< stands for the value in the usage line of control
   Kind kind = Kind::number;
   Scope scope = Scope::core;
   std::uint32_t value_min = 0;

@@ -67,7 +67,7 @@ struct PowerAbilities {
   std::uint16_t idle_states = 1 << static_cast<unsigned>(IdleState::halt);  ///< bit i: `IdleState` i works here
   IdleState deepest = IdleState::halt;                                      ///< the default policy
   bool mwait_sleeps = false;   ///< false: MONITOR/MWAIT are missing or, as in an emulator, return at once
-  bool timer_stops = false;    ///< it stops in C3 and deeper; so `idle_states` lacks these states
+  bool timer_stops = false;    ///< the APIC timer stops in C3 and deeper, so `idle_states` lacks them
   bool writes_missed = false;  ///< an erratum: MWAIT may miss a write, so `monitor` is not in `idle_states`
 
   bool pstates = false;            ///< PERF_CTL or HWP_REQUEST can be set

@@ -26,8 +26,8 @@ class RemoteQueue {
     for (std::uint64_t i = 0; i < capacity; ++i) slots_[i].sequence.store(i, std::memory_order_relaxed);
   }
 
-  /// Returns false if the queue is full; `value` is then unchanged. Any core. The publishing store is sequentially consistent: a producer
-  /// that then reads "the consumer is awake" can rely on the consumer to check the queue again (see `Core::asleep`).
+  /// Returns false if the queue is full; `value` is then unchanged. May be called on any core. The publishing store is sequentially
+  /// consistent: a producer that then reads "the consumer is awake" can rely on the consumer to check the queue again (see `Core::asleep`).
   [[nodiscard]] bool try_push(T& value) noexcept {
     std::uint64_t position = head_.load(std::memory_order_relaxed);
     for (;;) {
@@ -77,7 +77,7 @@ class RemoteQueue {
 };
 
 /// Nodes with a member `Node* next`: many producers, one consumer that takes all of them at once. Allocates nothing and cannot be full.
-/// `end` is the link of the oldest node.
+/// `end` is the value of the oldest node's link.
 template <typename Node, Node* end = nullptr>
 class RemoteList {
  public:
@@ -96,7 +96,7 @@ class RemoteList {
   }
   [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == end; }
 
-  /// The whole chain, newest first; `end` if there is none. Consumer's core only.
+  /// The whole chain, newest first; `end` if there is none. Only the consumer's core may call it.
   [[nodiscard]] Node* take_newest_first() noexcept {
     if (head_.load(std::memory_order_relaxed) == end) return end;
     return head_.exchange(end, std::memory_order_acquire);

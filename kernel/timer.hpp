@@ -30,9 +30,9 @@ struct BootClock {
 
 class TimerWheel;
 
-/// A callback at a later time. Belongs to the core that armed it and fires there, in an event of its own. It fires never early, and late by
-/// at most one tick (`timer_tick`) plus the event in progress. Timers of one tick fire in the order in which they were armed. Destroying a
-/// timer cancels it; its own callback may do so.
+/// A callback at a later time. Belongs to the core that armed it and fires there, in an event of its own. It never fires early, and is late
+/// by at most one tick (`timer_tick`) plus the event in progress. Timers of one tick fire in the order in which they were armed. Destroying
+/// a timer cancels it; its own callback may destroy it.
 class Timer {
  public:
   Timer() = default;

@@ -253,7 +253,7 @@ TEST(TimerDeathTest, CancelOnAnotherCoreIsAPanic) {
       testing::ExitedWithCode(18), "belongs to the core");
 }
 
-// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed ones are skipped.
+// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed times are skipped.
 TEST(Timer, RepeatsAtMultiplesOfItsPeriodUntilCancelled) {
   constexpr auto period = std::chrono::milliseconds(10);
   host::ManualClock clock(1'000'000'000);

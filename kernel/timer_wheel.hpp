@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // The wheel behind timer.hpp. Kernel-internal.
 //
-// Time is counted in ticks of 2^16 ns. A timer's level is the highest group of six bits in which its tick differs from the wheel's present
-// tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a level, slots are due
-// in order. The earliest timer is in the first used slot of the lowest used level. When a higher slot's time comes, its timers move down.
+// Time is counted in ticks of 2^16 ns. A timer's level is the number of the highest group of six bits in which its tick differs from the
+// wheel's present tick. Its slot is the value of those six bits. So all timers of level 0 are due before all of level 1, and within a
+// level, slots are due in order. The earliest timer is in the first used slot of the lowest used level. When the time of a slot above level
+// 0 comes, its timers move down.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +61,7 @@ class TimerWheel {
   std::uint64_t elapsed_ = 0;          // the present tick; all slots before it are empty
   std::uint64_t next_look_ = never;    // no timer is due before this tick; may be too early after a cancel
   Timer* due_ = nullptr;               // oldest first
-  Timer** due_end_ = nullptr;          // `next_` of the last one; valid unless `due_` is null
+  Timer** due_end_ = nullptr;          // `next_` of the last due timer; valid unless `due_` is null
   const Timer* running_ = nullptr;
 };
 

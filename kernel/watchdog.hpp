@@ -6,9 +6,10 @@
 // name. Because the event may never end, another core also prints the name meanwhile. For this it interrupts the event's core for a moment.
 //
 // A core that is awake checks the other cores four times within one limit. Cores 0 and 1 are guards, which also check when they sleep. The
-// first event after a pause wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while another core is
-// in an event. So an event is named at most 1.5 limits after it began, unless both guards are in such events while all other cores sleep. A
-// guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each event a test.
+// first event after a time without checks wakes them, and each sets its alarm for half a limit later. A guard sets its alarm again while
+// another core is in an event. So an event is named at most 1.5 limits after it began, unless both guards are in such events while all
+// other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each
+// event a test.
 //
 // On a machine with a single core, an event that never ends is not reported: events run with interrupts disabled, so only an NMI could
 // detect it (docs/caveats.md).

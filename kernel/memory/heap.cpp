@@ -37,7 +37,7 @@ constexpr unsigned batch_objects_max = 32;
 constexpr unsigned batches = 4;
 /// Returned objects that one `pass_boundary` puts back into slabs.
 constexpr unsigned intake_budget = 256;
-/// A sleeping core is woken for returned objects only above this many bytes. Otherwise it takes them when it next wakes.
+/// A sleeping core is woken for returned objects only if they have more than this many bytes. Otherwise it takes them when it next wakes.
 constexpr std::uint64_t wake_bytes = 256 * 1024;
 constexpr unsigned empty_slabs_max = 4;
 /// Number of never-used objects that are linked into the free list at once.
@@ -114,7 +114,7 @@ class Heap {
   void reclaim_arrived(unsigned budget) noexcept;
   void send_all() noexcept;
   [[nodiscard]] bool has_arrived() const noexcept { return arrived_ != nullptr; }
-  /// Asks all other cores to release their reserves, and wakes the sleeping ones that hold some.
+  /// Asks all other cores to release their reserves, and wakes sleeping cores that hold some.
   void ask_other_cores() noexcept;
   void release_if_asked() noexcept {
     if (asked_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -144,7 +144,7 @@ class Heap {
   std::array<Batch, batches> outgoing_{};
   FreeObject* arrived_ = nullptr;  // taken from `incoming_`, not yet back in their slabs
 
-  // Written by other cores.
+  // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
   std::atomic<bool> asked_{false};

@@ -3,8 +3,8 @@
 //
 // A request often allocates on one core and frees on another (a value stored here, evicted there). A shared heap would take a lock in every
 // request; private heaps would lose memory to the cores that free it. So each core has its own slabs. On the owner of a slab, allocating
-// and freeing touch no shared data. Objects freed on other cores are returned in batches (slabs: Bonwick, 1994; per-CPU caches: Bonwick and
-// Adams, 2001).
+// and freeing touch no shared data. Objects freed on other cores are returned in batches (Bonwick, 1994: slabs; Bonwick and Adams, 2001:
+// caches).
 //
 // The heap works from the first instructions of a core: before the event loop, and before the other cores are started. `malloc`, `new` and
 // all their forms use it (malloc.cpp, in images). Without memory the result is null. The other cores are then asked to release their
@@ -26,7 +26,7 @@ constexpr std::size_t alignment_min = 16;
   return alignment <= alignment_min ? allocate(bytes) : allocate_aligned(bytes, alignment);
 }
 
-/// Frees an object from `allocate` or `reallocate`, on any core. Null does nothing. Any other pointer panics if the heap detects it.
+/// Frees an object from `allocate` or `reallocate`, on any core. Null is ignored. Any other pointer panics if the heap detects it.
 void deallocate(void* pointer) noexcept;
 
 /// As realloc: keeps the content up to the smaller size. If the result is null, the old object is unchanged. A new object is aligned to 16.
@@ -39,8 +39,8 @@ void deallocate(void* pointer) noexcept;
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once in each pass. Returns objects of other cores, puts a part of the returned objects back into slabs, and
-/// releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
+/// Called by the event loop once in each pass. Returns objects to their cores, puts some of the objects that other cores returned into
+/// slabs, and releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
 bool pass_boundary() noexcept;
 
 /// Sums over all cores. While cores run, the values are from slightly different moments.

@@ -2,8 +2,8 @@
 // The page allocator, from which all other memory comes.
 //
 // Device rings need contiguous physical memory, slabs need aligned runs, a cache needs gigabytes, and all of them need memory on the NUMA
-// node of the calling core. A buddy allocator for each NUMA node gives naturally aligned runs of 2^order pages. The runs are in the direct
-// map, so they are physically contiguous, too.
+// node of the calling core. A buddy allocator for each range of memory gives naturally aligned runs of 2^order pages. The runs are in the
+// direct map, so they are physically contiguous, too.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ constexpr unsigned ranges_max = 64;
 void initialise_pages(std::span<const machine::MemoryRange> ranges) noexcept;
 
 /// 2^order pages, not cleared; null if no node has such a run. The core's preferred node is tried first, then the other nodes by distance.
-/// Any core.
+/// May be called on any core.
 [[nodiscard]] void* allocate_pages(unsigned order) noexcept;
 void free_pages(void* pages, unsigned order) noexcept;
 

@@ -2,8 +2,7 @@
 // The information from the boot loader.
 //
 // The loader's structures may be anywhere in memory that the kernel will use, in one of two formats. So everything needed is copied out
-// before the first page is allocated, and the rest of the kernel sees one format. All sizes are bounded. Truncation of longer input is
-// reported.
+// before the first page is allocated, and the rest of the kernel sees one format. All sizes are bounded. Truncated input is reported.
 #pragma once
 
 #include <cstdint>

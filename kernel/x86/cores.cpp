@@ -29,7 +29,7 @@ namespace neap::x86 {
 
 namespace {
 
-/// All parameters of a starting core. trampoline.S uses the first two.
+/// All parameters of a starting core. trampoline.S uses the first two members.
 struct CoreStart {
   std::uint64_t root;
   std::uint64_t stack_top;
@@ -161,7 +161,7 @@ bool prepare(CoreStart& start, unsigned core, void (*entry)()) {
   if (!stacks) return false;
   std::memset(block, 0, page_bytes << order);
   start.root = paging::root();
-  // As after a call: the entry code pushes the return address.
+  // The call in the entry code pushes the return address.
   start.stack_top = stack_top(core, main_stack);
   start.descriptors = reinterpret_cast<Descriptors*>(block);
   start.thread_pointer = prepare_tls(block + round_up(sizeof(Descriptors), alignof(Descriptors)));
@@ -317,7 +317,7 @@ unsigned cores_present() noexcept { return present_count; }
 CorePlace present_place(unsigned present) noexcept {
   require(present < present_count, "present_place: no such core", present);
   const auto package_id = [](unsigned i) { return present_cores[i].apic_id >> topology.package_shift; };
-  // Dense numbers, in the order of first appearance.
+  // Packages get dense numbers, in the order of first appearance.
   unsigned package = 0;
   for (unsigned i = 0; package_id(i) != package_id(present); ++i) {
     bool first = true;

@@ -62,14 +62,14 @@ extern "C" void neap_handle_interrupt(std::uint64_t number) noexcept {
       alarm_arrived();
       break;
     case apic::vector_wake:
-      break;  // it was sent only to end the sleep
+      break;  // the interrupt was sent only to end the sleep
     case apic::vector_error:
       apic::error_arrived();
       break;
     case apic::vector_spurious:
       return;  // MUST NOT be acknowledged (SDM 3A, 11.9)
     default:
-      interrupt_arrived(vector);  // has no handler: it is counted
+      interrupt_arrived(vector);  // no handler: the interrupt is counted
       break;
   }
   apic::end_of_interrupt();

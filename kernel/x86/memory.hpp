@@ -22,7 +22,7 @@ namespace neap::x86::memory {
 /// A cleared page, by its physical address; 0 if there is none. Only core 0 may call it before `hand_over`, any core after.
 [[nodiscard]] std::uint64_t allocate_page();
 
-/// `count` contiguous cleared pages. Only before `hand_over`.
+/// `count` contiguous cleared pages. MUST be called before `hand_over`.
 [[nodiscard]] std::uint64_t allocate_early(std::uint64_t count);
 
 /// A free page below 640 KiB for the start of other cores; 0 if the map has none.

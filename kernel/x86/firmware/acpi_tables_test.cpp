@@ -21,7 +21,7 @@ class TableWriter {
     std::memcpy(bytes_.data() + offset, &value, sizeof value);
     return *this;
   }
-  /// Adds an entry of `length` bytes. The caller writes its fields, at the returned offset plus theirs.
+  /// Adds an entry of `length` bytes. The caller writes a field at the returned offset plus the field's offset.
   std::size_t entry(std::uint8_t type, std::uint8_t length) {
     const std::size_t at = bytes_.size();
     bytes_.resize(at + std::max<std::size_t>(length, 2));

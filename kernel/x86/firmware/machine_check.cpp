@@ -53,7 +53,7 @@ std::optional<Error> read_bank(power::CpuAccess& cpu, unsigned bank) noexcept {
   return error;
 }
 
-// Any value except 0 faults (16.3.2.2).
+// A write of any value except 0 faults (16.3.2.2).
 void clear_bank(power::CpuAccess& cpu, unsigned bank) noexcept { (void)cpu.write_msr(of_bank(msr::status, bank), 0); }
 
 void turn_on(power::CpuAccess& cpu, const Banks& banks) noexcept {

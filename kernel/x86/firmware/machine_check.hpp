@@ -5,8 +5,8 @@
 // 16; AMD64 manual 2, chapter 9). A bank whose control register is zero signals nothing, and after reset the registers hold firmware's
 // values. So each starting core reports the errors that its banks hold, and then turns all banks on.
 //
-// An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises nothing here: the banks are
-// polled from time to time, and the errors are counted.
+// An uncorrected error raises an exception, which names the bank and ends in a panic. A corrected error raises no exception here: the banks
+// are polled from time to time, and the errors are counted.
 #pragma once
 
 #include <cstdint>

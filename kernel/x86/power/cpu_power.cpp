@@ -146,8 +146,7 @@ void CpuPower::find_performance(CpuAccess& cpu, const Identity& identity) noexce
   constexpr std::uint64_t speed_step_bit = bit(7), hwp_bit = bit(7), preference_bit = bit(10);
   const auto hwp = identity.largest_leaf >= 6 && (cpu.cpuid(6, 0).eax & hwp_bit) != 0 ? cpu.read_msr(msr::hwp_enable).value_or(0) & 1 : 0;
   if (hwp != 0) {
-    // 15.4.3: highest performance in bits 7:0; on servers it is in the same ratios. Once on, HWP stays on until reset, and PERF_CTL is
-    // ignored.
+    // 15.4.3: highest performance in bits 7:0; on servers it is a ratio, too. Once on, HWP stays on until reset, and PERF_CTL is ignored.
     if (const auto range = cpu.read_msr(msr::hwp_capabilities)) turbo = std::max(turbo, static_cast<std::uint8_t>(bits(*range, 0, 8)));
     abilities_.hwp = true;
     abilities_.energy_preference = (cpu.cpuid(6, 0).eax & preference_bit) != 0;

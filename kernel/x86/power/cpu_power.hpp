@@ -82,7 +82,7 @@ class CpuPower {
   const Model* model_ = nullptr;
   RaplUnits units_;
   MwaitLack mwait_lack_ = MwaitLack::missing;
-  bool c1e_promotion_ = false;  // can be turned off
+  bool c1e_promotion_ = false;  // promotion of C1 to C1E can be turned off
   bool amd_c1e_ = false;        // C1E on HLT, which stops the timer, can be turned off (erratum 400)
   std::uint64_t demotion_ = 0;  // bits of MSR_PKG_CST_CONFIG_CONTROL to be cleared
   std::uint8_t fixed_counters_ = 0;

@@ -46,7 +46,7 @@ struct SleepPlan {
 /// The ways in which this CPU can sleep; found once at boot.
 struct SleepWays {
   bool mwait_sleeps = false;
-  bool mwait_returns_at_once = false;  ///< MWAIT must be repeated until it may end
+  bool mwait_returns_at_once = false;  ///< MWAIT returns at once, so it must be repeated
   MonitorErrata errata{};
   Hints hints{};                       ///< of states that the CPU lists and in which the core's timer runs
   std::uint8_t parked_hint = no_hint;  ///< of the deepest state that the CPU lists: a parked core needs no timer
