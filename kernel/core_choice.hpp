@@ -2,8 +2,8 @@
 // The choice of the cores that run.
 //
 // A study compares two cores with eight, or one thread of each core with both threads, on the same machine. A core that does not run must
-// not disturb the others: it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores that
-// run have dense numbers. `cores=` selects by positions in firmware's list, so its numbers may have gaps.
+// not disturb the others. So it is parked in the deepest idle state, where it takes no interrupt (machine.hpp, `start_cores`). The cores
+// that run have dense numbers. `cores=` selects by positions in firmware's list, so its numbers may have gaps.
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ TEST(KeptPanic, MessageOfALongReportIsKept) {
   host::set_kept_memory({});
 }
 
-// Several starts of a machine in one process. A death test would panic in a child process and lose the area, so the test itself does what a
+// Several starts of a machine in one process. A death test would panic in a child process and lose the area. So the test itself does what a
 // panic does at the end of a run.
 TEST(KeptPanic, IsPrintedOnceAtTheNextStart) {
   static Area area{};

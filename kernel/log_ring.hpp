@@ -70,7 +70,7 @@ class Ring {
   [[nodiscard]] Entry* entry(std::uint64_t position) const noexcept { return entries_ + (position & (capacity_ - 1)); }
   /// Positions begin at 0 again.
   void restart() noexcept {
-    // The order matters: a reader that sees the new epoch does not see the old end, and a reader that sees a new entry sees the new epoch.
+    // The order matters. A reader that sees the new epoch does not see the old end; a reader that sees a new entry sees the new epoch.
     end_.store(0, std::memory_order_release);
     claimed_.store(0, std::memory_order_release);
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

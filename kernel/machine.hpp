@@ -138,8 +138,8 @@ constexpr unsigned nodes_max = 64;
 [[nodiscard]] unsigned node_count() noexcept;
 /// The node of a running core; constant once `start_cores` has returned.
 [[nodiscard]] unsigned node_of(unsigned core) noexcept;
-/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit: 10 for a node's own memory; 20 for other nodes unless
-/// firmware states another distance.
+/// The distance from the cores of `from` to the memory of `to`, in ACPI's unit. It is 10 for a node's own memory, and 20 for other nodes
+/// unless firmware states another.
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {
@@ -195,8 +195,8 @@ void print_backtrace(unsigned skip) noexcept;
 /// Stops every other core where it is. Returns after they have stopped, or after 100 ms (10 s under a hypervisor). Safe in a panic.
 void stop_other_cores() noexcept;
 
-/// Prints where `stop_other_cores` stopped the cores: one line for all cores that slept, and a backtrace for each of the others (for the
-/// first few if there are many).
+/// Prints where `stop_other_cores` stopped the cores: one line for all cores that slept, and a backtrace for each other core (up to a
+/// limit).
 void print_other_cores() noexcept;
 
 /// The command line from the boot loader, without the image's name.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The interface between the network stack and a card's driver.
 //
-// A frame should not be copied between the wire and the application, and neither side should depend on the other: the driver does not use
-// lwIP, the stack does not use descriptors. So driver and stack share one buffer type with room for the stack's own header, and a card is
-// an interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here takes a lock.
+// A frame should not be copied between the wire and the application, and neither side should depend on the other. The driver does not use
+// lwIP, and the stack does not use descriptors. So driver and stack share one buffer type with room for the stack's own header, and a card
+// is an interface of a few calls. A queue pair belongs to one core: its calls MUST be made on that core, and nothing here takes a lock.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ struct ReceiveBuffer {
   void release() noexcept { return_to(this); }
 };
 
-/// A card's findings about a received frame, packed into one word to be cheap. A driver builds the word from its descriptor by masks; if a
+/// A card's findings about a received frame, packed into one word to be cheap. A driver builds the word from its descriptor by masks. If a
 /// card reports a finding in another bit than `ReceiveInfo`, its driver shifts that bit.
 class ReceiveInfo {
  public:

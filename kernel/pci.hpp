@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Finding a card and wiring its interrupts.
 //
-// A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the cores that
-// own the queues. Firmware or hot-plug decides where the BAR is. Configuration accesses use the window of ACPI's MCFG, else the I/O ports.
+// A driver needs four things from PCI: find its device, reach its registers, allow it DMA, and send its MSI-X messages to the right cores.
+// Firmware or hot-plug decides where the BAR is. Configuration accesses use the window of ACPI's MCFG, else the I/O ports.
 #pragma once
 
 #include <cstddef>

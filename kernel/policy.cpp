@@ -293,7 +293,7 @@ task<Outcome> change_card(const Row& row, Value value, unsigned core) {
       .generation = number, .value = print(row, changed->value), .cores = text_of(cores), .lost_frames = changed->lost_frames};
 }
 
-/// The ratios at which the cores run once the CPU has followed a change of `pstate`: "24", "24-29"; empty if the CPU does not report them.
+/// The ratios at which the cores run once the CPU has followed a change of `pstate`: "24", "24-29". Empty if the CPU does not report them.
 task<std::string> granted_ratios(Cores cores) {
   // Haswell-EP and later change a frequency only every 500 us or so (Hackenberg et al., 2015).
   constexpr std::chrono::milliseconds settled{2};

@@ -4,8 +4,8 @@
 // A study changes a setting while load is offered and observes the result. So every setting can be changed while the machine runs, for one
 // core or for all. A value that this CPU or card does not support is refused. The refusal lists the supported values, and nothing has
 // changed. Each accepted change has a number, one sequence for the whole machine. Every core that the change concerns writes the number
-// into its log records from the moment at which the change is in force on that core. Some settings of a network card change only while a
-// queue is stopped. Frames that arrive meanwhile are lost, and the answer states how many.
+// into its log records from the moment at which the change is in force there. Some settings of a network card change only while a queue is
+// stopped. Frames that arrive meanwhile are lost, and the answer states how many.
 //
 //   auto done = co_await policy::set(Setting::itr, "8us", policy::all_cores);
 #pragma once

@@ -2,7 +2,7 @@
 // Names of idle states, power abilities and counters.
 //
 // The kernel's other parts use these names. The code in kernel/x86/power/ determines which of them a CPU has and which registers control
-// them. Nothing here is assumed to exist: a missing ability is reported as missing, and a counter that was not read is marked as absent,
+// them. Nothing here is assumed to exist. A missing ability is reported as missing, and a counter that was not read is marked as absent,
 // not as zero.
 #pragma once
 

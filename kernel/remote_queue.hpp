@@ -27,7 +27,8 @@ class RemoteQueue {
   }
 
   /// Returns false if the queue is full; `value` is then unchanged. May be called on any core. The publishing store is sequentially
-  /// consistent: a producer that then reads "the consumer is awake" can rely on the consumer to check the queue again (see `Core::asleep`).
+  /// consistent. So a producer that then reads "the consumer is awake" can rely on the consumer to check the queue again (see
+  /// `Core::asleep`).
   [[nodiscard]] bool try_push(T& value) noexcept {
     std::uint64_t position = head_.load(std::memory_order_relaxed);
     for (;;) {

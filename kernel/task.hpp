@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSL-1.0
 // Code that waits is a coroutine.
 //
-// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine: straight-line code, no stack switch,
-// no hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an event of its
-// own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across `co_await`.
+// An event may not block, so code that waits for a card, a peer or a moment is written as a coroutine. That is straight-line code, without
+// a stack switch or a hand-written state machine. A task runs on one core from beginning to end. After a wait it resumes on that core in an
+// event of its own, whichever core completed the wait. It MUST NOT hold a reference to a `thread_local` or an RCU pointer across
+// `co_await`.
 //
 // A `task<T>` starts when it is awaited or handed to `start`. An exception that leaves it is rethrown in the awaiting task; an exception
 // that leaves a started task causes a panic. A task that waits MUST NOT be destroyed, because its waits refer to its frame. Calling a
@@ -70,7 +71,7 @@ class Completion;
 
 namespace detail {
 
-/// The coroutine that continues, set by a coroutine that suspends. Resuming it from inside `await_suspend` would nest the calls: a loop
+/// The coroutine that continues, set by a coroutine that suspends. Resuming it from inside `await_suspend` would nest the calls. A loop
 /// that awaits a million tasks which end at once would need a million stack frames. Compilers can turn each such call into a jump, but do
 /// not promise it in builds with sanitizers. So each coroutine returns to the one loop in `run_coroutine`.
 extern constinit thread_local std::coroutine_handle<> next_coroutine;

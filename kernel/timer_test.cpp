@@ -147,7 +147,8 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is the only cost of timers on an idle core: one alarm for the earliest timer, at its exact tick, and none without timers.
+// The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick, and none without
+// timers.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);

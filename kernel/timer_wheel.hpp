@@ -27,7 +27,7 @@ class TimerWheel {
     if (due_ == nullptr && next_look_ == never) return false;
     return run_due_timers(budget);
   }
-  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception: if that timer is
+  /// When the next timer is due; 0 if one is due already, `machine::alarm_none` without timers. Exact, with one exception. If that timer is
   /// in a slot above level 0 with more than `alarm_scan_max` timers, the result is the slot's beginning, which is not later.
   [[nodiscard]] std::uint64_t earliest_ns() noexcept;
   [[nodiscard]] std::size_t count() const noexcept;

@@ -11,7 +11,7 @@
 // other cores sleep. A guard wakes at most four times in a limit, and while all cores sleep no alarm is set. A disabled watchdog costs each
 // event a test.
 //
-// On a machine with a single core, an event that never ends is not reported: events run with interrupts disabled, so only an NMI could
+// On a machine with a single core, an event that never ends is not reported. Events run with interrupts disabled, so only an NMI could
 // detect it (docs/caveats.md).
 #pragma once
 

@@ -5,7 +5,7 @@
 // A page-aligned pointer may be a run or an object in a slab. The page allocator records where runs begin, and the first byte of a slab is
 // never an object.
 //
-// The fast path is short: a core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
+// The fast path is short. A core allocates from the first slab in the list of the size class, and frees into the object's own slab. Tests
 // that the fast path needs anyway detect the rare cases (slab full, empty or new, object of another core, first call).
 #include "kernel/memory/heap.hpp"
 

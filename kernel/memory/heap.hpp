@@ -20,7 +20,7 @@ constexpr std::size_t alignment_min = 16;
 
 /// At least `bytes` bytes, aligned to `alignment_min`; null if there is no memory. Zero bytes give an object, too.
 [[nodiscard]] void* allocate(std::size_t bytes) noexcept;
-/// The same, aligned to `alignment`, which MUST be a power of two.
+/// As `allocate`, but aligned to `alignment`, which MUST be a power of two.
 [[nodiscard]] void* allocate_aligned(std::size_t bytes, std::size_t alignment) noexcept;
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return alignment <= alignment_min ? allocate(bytes) : allocate_aligned(bytes, alignment);
@@ -39,8 +39,8 @@ void deallocate(void* pointer) noexcept;
 /// Bytes of the object that the caller may use: at least the requested size.
 [[nodiscard]] std::size_t usable_bytes(const void* pointer) noexcept;
 
-/// Called by the event loop once in each pass. Returns objects to their cores, puts some of the objects that other cores returned into
-/// slabs, and releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
+/// Called by the event loop once in each pass. Returns objects to their cores, and puts some of the objects that other cores returned into
+/// slabs. Releases the reserves if another core was refused memory. True if some returned objects are not in their slabs yet.
 bool pass_boundary() noexcept;
 
 /// Sums over all cores. While cores run, the values are from slightly different moments.

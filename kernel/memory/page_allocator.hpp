@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // The page allocator, from which all other memory comes.
 //
-// Device rings need contiguous physical memory, slabs need aligned runs, a cache needs gigabytes, and all of them need memory on the NUMA
-// node of the calling core. A buddy allocator for each range of memory gives naturally aligned runs of 2^order pages. The runs are in the
-// direct map, so they are physically contiguous, too.
+// Device rings need contiguous physical memory, slabs need aligned runs, a cache needs gigabytes. All of them need memory on the NUMA node
+// of the calling core. A buddy allocator for each range of memory gives naturally aligned runs of 2^order pages. The runs are in the direct
+// map, so they are physically contiguous, too.
 #pragma once
 
 #include <cstddef>

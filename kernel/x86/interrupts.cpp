@@ -32,7 +32,7 @@ constinit thread_local std::uint8_t first_vector = 0;
 // already pending ends the sleep at once.
 struct SleepingCpu {
   void monitor(const volatile void* line) { asm volatile("monitor" ::"a"(line), "c"(0), "d"(0) : "memory"); }
-  // On the CPUs that need a CLFLUSH, only fences order it with the surrounding loads and stores (SDM 2A, CLFLUSH).
+  // On the CPUs that need a CLFLUSH before MONITOR, only fences order it with the surrounding loads and stores (SDM 2A, CLFLUSH).
   void flush(const volatile void* line) { asm volatile("mfence; clflush (%0); mfence" ::"r"(line) : "memory"); }
   void halt() {
     first_vector = 0;

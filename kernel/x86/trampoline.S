@@ -2,8 +2,8 @@
 // The entry point of another core: real mode, at the page that the start-up message names (SDM 3A, 9.4.4).
 //
 // This code is copied to that page, below 1 MiB, so it uses only addresses relative to the page. It switches directly from real mode to
-// long mode on the boot tables, which map the page at its own address and the image at the top. After that it runs the image's code.
-// The core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
+// long mode, on the boot tables. These map the page at its own address and the image at the top. After that it runs the image's code. The
+// core that takes the start record out of its slot owns the record. A core that starts after core 0 gave up finds no record and halts.
 
 #define CR0_PROTECTED      0x80000001
 #define CR0_WRITE_PROTECT  0x00010000

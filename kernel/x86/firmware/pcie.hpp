@@ -3,7 +3,7 @@
 //
 // Firmware configures the width, speed, payload and power states of a link. A card in the wrong slot or with ASPM on is slow without any
 // error, so a driver prints its link at start-up. Only one setting can cause errors instead of low speed: the card's payload size, if the
-// port above accepts only smaller packets (PCIe 6.0, 7.5.3.4: all devices on a path must agree).
+// port above accepts only smaller packets. All devices on a path must agree (PCIe 6.0, 7.5.3.4).
 #pragma once
 
 #include <cstdint>

@@ -110,8 +110,8 @@ void CpuPower::find_idle_states(CpuAccess& cpu, const Identity& identity, bool a
   c1e_promotion_ = model_ != nullptr && !identity.hypervisor && ways_.hints[static_cast<unsigned>(IdleState::c1e)] != no_hint;
 }
 
-// If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), it stops in C3 and deeper, also in TSC-deadline
-// mode (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
+// If CPUID does not report that the APIC's timer keeps running (ARAT: leaf 6, EAX bit 2), the timer stops in C3 and deeper. That holds in
+// TSC-deadline mode, too (SDM 3A, 11.5.4). The alarm uses that timer, so a core may sleep only as deep as C1E. A parked core has no alarm.
 void CpuPower::leave_out_states_without_timer(CpuAccess& cpu, const Identity& identity) noexcept {
   for (const std::uint8_t hint : ways_.hints) {
     if (hint != no_hint && (ways_.parked_hint == no_hint || hint > ways_.parked_hint)) ways_.parked_hint = hint;

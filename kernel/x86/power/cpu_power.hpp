@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The power features of this CPU, and their control.
 //
-// None of this is architectural. It differs by model, by firmware's locks and by hypervisor, and an emulator answers reads with zeros
-// instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
+// These features are not architectural. They differ by model, by firmware's locks and by hypervisor, and an emulator answers reads with
+// zeros instead of faults. So a successful read proves nothing. A feature counts as present if CPUID says so. A feature without a CPUID bit
 // counts as present if this vendor's CPUs have it, no hypervisor runs, and the value read is plausible. A missing feature is `unsupported`,
 // never an invented number.
 #pragma once

@@ -109,8 +109,8 @@ constexpr Sleep judge(std::uint8_t vector, bool called, OwnVectors own) noexcept
   return {.cause = called ? WakeCause::memory : WakeCause::unknown, .vector = 0};
 }
 
-/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli), and
-/// `first_vector_taken()`, the first vector taken during `halt` or `mwait` (0: none).
+/// `Cpu` provides: `flush(line)` from all caches, `monitor(line)`, `halt()` (sti; hlt; cli), `mwait(hint)` (sti; mwait; cli),
+/// `first_vector_taken()`. The last function returns the first vector taken during `halt` or `mwait` (0: none).
 template <typename Cpu>
 Sleep sleep_until_woken(Cpu& cpu, WakeWord& word, SleepPlan plan, const volatile void* watched, bool (*still_idle)() noexcept,
                         OwnVectors own) noexcept {
