@@ -31,9 +31,9 @@ pub enum Fault {
         vector: Option<u8>,
         trigger: Trigger,
     },
-    /// Heads that are written again later.
+    /// Transmit heads that are written again later.
     StaleHead(Nanoseconds, Trigger),
-    /// The card's memory fails once.
+    /// The card reports one memory error.
     Ecc,
     /// Flips the EEPROM's checksum between right and wrong.
     Eeprom,
@@ -51,7 +51,7 @@ pub enum Kind {
     Delay(Nanoseconds),
 }
 
-/// Err: one line that says what is wrong. Nothing has changed then.
+/// Returns an error of one line that says what is wrong.
 pub fn parse(text: &str) -> Result<Fault, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     known(&words).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))

@@ -43,7 +43,7 @@ impl Bus {
         Self { slaves, slave: 0, state: State::Idle, bits: 0, shift: 0, pointer: 0, pulls_low: false, clock: true, data: true }
     }
 
-    /// The driver wrote I2CCTL. Returns the register with the current state of the wires.
+    /// Handles a write to I2CCTL. Returns the register's value with the current state of the wires.
     pub fn write(&mut self, value: u32) -> u32 {
         let (clock, out) = (CLOCK_OUT.is_set(value), DATA_OUT.is_set(value));
         let (old_clock, old_data) = (self.clock, self.data);

@@ -130,7 +130,7 @@ impl Interrupts {
         self.queue_auto_mask = (self.queue_auto_mask & !place) | (u64::from(bits) << (32 * index));
     }
 
-    /// GPIE was written.
+    /// Handles a write to GPIE.
     pub fn write_gpie(&mut self, regs: &RegisterFile, host: &mut impl Host, now: Nanoseconds, value: u32) {
         self.moderation.write_credit_interval(now, field::gpie::LLI_INTERVAL.get(value));
         for vector in ones(self.moderation.waiting()) {

@@ -42,7 +42,7 @@ impl L2Filter {
             }
         }
         self.addresses.sort_unstable();
-        // If several filters have the same address, it selects the pools of all of them.
+        // If several filters have the same address, that address selects the pools of all of them.
         self.addresses.dedup_by(|later, first| {
             let same = later.0 == first.0;
             first.1 |= if same { later.1 } else { 0 };
@@ -88,7 +88,7 @@ fn multicast_hit(regs: &RegisterFile, frame: &[u8]) -> bool {
     }
 }
 
-/// Twelve bits of the address's last two bytes (8.2.3.7.3): offset 0 selects the highest.
+/// Twelve bits of the address's last two bytes (8.2.3.7.3). Offset 0 selects the highest twelve.
 fn multicast_hash(offset: u32, byte4: u8, byte5: u8) -> u16 {
     let shift = [4, 3, 2, 0][offset as usize & 3];
     (u16::from_le_bytes([byte4, byte5]) >> shift) & 0xFFF

@@ -6,8 +6,8 @@
 //! (every call carries the time) and starts no thread. So the same code runs behind QEMU, with a test's clock and in a fuzzer. No write of
 //! a guest may make it panic, loop forever or grow without bound.
 //!
-//! `register_actions.rs` passes a register access to its block. Each other file is one block of the card and begins with its function and
-//! its sections of the datasheet (Intel 331520).
+//! `register_actions.rs` passes a register access to its block. Each other file is one block of the card. It begins with the block's
+//! function and the datasheet's sections about it (Intel 331520).
 
 mod access_counters;
 mod bus;

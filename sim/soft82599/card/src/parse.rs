@@ -25,7 +25,7 @@ pub enum Transport {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed {
-    /// The type behind tags and LLC/SNAP.
+    /// The type field behind tags and LLC/SNAP.
     pub ethertype: u16,
     /// In double VLAN mode: the frame has the outer tag.
     pub outer_tag: bool,

@@ -32,7 +32,7 @@ pub struct Choice {
     pub low_latency: bool,
 }
 
-/// One filter over a frame's flow (see `flow_bits`): mask and value.
+/// One filter: the mask and the value of a frame's `flow_bits`.
 struct FiveTuple {
     mask: u128,
     value: u128,
@@ -62,14 +62,14 @@ struct Syn {
 struct Spread {
     rss: bool,
     classes: Option<Classes>,
-    /// Queues of a pool.
+    /// Number of queues of a pool.
     pool_queues: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Classes {
     count: usize,
-    /// Queues of a class; 0 if classes lie inside pools.
+    /// Number of queues of a class; 0 if classes lie inside pools.
     queues: usize,
 }
 

@@ -2,7 +2,8 @@
 //! The slaves on the two-wire bus. The SFP+ module has its identification at address 0xA0 and its diagnostics at 0xA2 (SFF-8472). The
 //! temperature sensor, described by the EEPROM's thermal section, is at 0xF8 (EMC1428-like).
 //!
-//! The diagnostics follow the laser and the received light. The sensor reports a constant temperature and keeps the limits written to it.
+//! The diagnostics show whether the laser is on and whether light is received. The sensor reports a constant temperature and keeps the
+//! limits written to it.
 
 pub const IDENTITY: u8 = 0xA0;
 pub const DIAGNOSTICS: u8 = 0xA2;
@@ -35,7 +36,7 @@ impl Slaves {
     }
     pub fn write(&mut self, slave: usize, number: u8, byte: u8) {
         let writable = match ADDRESSES[slave] {
-            // Passwords and the 120 bytes of the user area.
+            // The password and the 120 bytes of the user area.
             DIAGNOSTICS => (123..=247).contains(&number),
             SENSOR => true,
             _ => false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! Faults on demand: the driver sees late, lost or all-ones data, but never a wrong order, and each fault ends on request.
+//! Faults on demand: the driver sees late, lost or all-ones data, but never a wrong order. Each fault ends on request.
 
 use super::driver::{numbered_frame, Driver, SPARE};
 use crate::registers::descriptor::transmit_write_back;
