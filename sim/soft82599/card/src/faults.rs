@@ -96,7 +96,6 @@ pub struct Faults {
     /// Bit q: the queue takes no descriptors.
     pub hung_receive: u128,
     pub hung_transmit: u128,
-    /// Delay of write-backs.
     pub write_back_delay: Nanoseconds,
     pub gone: bool,
     /// The transmit heads that are written again, and the delay.
@@ -161,7 +160,6 @@ impl Faults {
         }
     }
 
-    /// Writes the stale heads that are due.
     pub(crate) fn write_stale_heads(&mut self, host: &mut impl Host, now: Nanoseconds) {
         while self.stale.front().is_some_and(|stale| stale.0 <= now) {
             let Some((_, _, address, head)) = self.stale.pop_front() else { return };

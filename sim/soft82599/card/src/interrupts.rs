@@ -133,7 +133,6 @@ impl Interrupts {
         self.lost = trigger;
         self.lost_vector = vector;
     }
-    /// Describes which messages are lost.
     pub fn loss(&self) -> String {
         match self.lost_vector {
             Some(vector) => format!("vector {vector} {}", self.lost),
@@ -144,7 +143,6 @@ impl Interrupts {
         self.lost_vector.is_none_or(|of| of == vector) && self.lost.selects()
     }
 
-    /// Messages sent so far, by vector.
     pub fn messages(&self) -> &[u64; VECTORS] {
         &self.messages
     }

@@ -170,7 +170,6 @@ impl Moderation {
     pub fn silent_until(&self, vector: usize) -> Nanoseconds {
         self.silent_until[vector]
     }
-    /// Bit v: a message of vector v is being held back.
     pub fn waiting(&self) -> u64 {
         self.held
     }

@@ -94,7 +94,6 @@ impl Spread {
     }
 }
 
-/// True if MRQC's mode exists.
 pub fn mode_exists(mode: u32) -> bool {
     Spread::of(mode).is_some()
 }

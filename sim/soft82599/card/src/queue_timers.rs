@@ -14,7 +14,6 @@ pub struct QueueTimers {
 }
 
 impl QueueTimers {
-    /// Bit q: the timer of queue q is armed.
     pub fn armed(&self) -> u128 {
         self.armed
     }

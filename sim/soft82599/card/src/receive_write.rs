@@ -206,7 +206,6 @@ impl Fill {
     pub fn room(&self) -> usize {
         self.room
     }
-    /// Number of frames that begin in the last buffer.
     pub fn starts_in_last(&self) -> u8 {
         self.parts[self.count - 1].starts
     }

@@ -179,11 +179,9 @@ impl Rsc {
     pub fn new() -> Self {
         Self { contexts: [Context::default(); CONTEXTS], open: 0, earliest: u64::MAX, victim: 0, coalesced_frames: 0, joined_segments: 0 }
     }
-    /// Drops the open contexts.
     pub fn drop_contexts(&mut self) {
         self.open = 0;
     }
-    /// Number of frames in open contexts.
     pub fn open_frames(&self) -> u64 {
         self.open_ones().map(|i| u64::from(self.contexts[i].frames)).sum()
     }
@@ -225,7 +223,6 @@ impl Context {
             && queue.available() as usize >= more
     }
 
-    /// Updates the first segment's headers in memory.
     fn update_headers(&self, host: &mut impl Host) -> Result<(), DmaFault> {
         let mut ip = self.ip;
         ip[2..4].copy_from_slice(&(self.datagram_bytes as u16).to_be_bytes());

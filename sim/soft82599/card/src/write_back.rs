@@ -64,7 +64,6 @@ impl WriteBack {
         (self.gathered, self.head_asked, self.endless_reported) = (0, false, false);
     }
 
-    /// Number of waiting reports.
     pub fn waiting(&self) -> usize {
         self.held.len()
     }
