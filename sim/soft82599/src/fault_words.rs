@@ -51,7 +51,7 @@ pub enum Kind {
     Delay(Nanoseconds),
 }
 
-/// Returns an error of one line that says what is wrong.
+/// Err: one line that says what is wrong. Nothing has changed then.
 pub fn parse(text: &str) -> Result<Fault, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     known(&words).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The wire and its other end: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, or the card itself.
+//! The other end of the wire: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, or the card itself.
 //!
 //! Sent frames are collected and leave together at the end of an iteration of the event loop. Each kind of wire buffers a bounded number of
 //! bytes. When the buffer is full, the card keeps its frames in the guest's rings.
@@ -69,7 +69,7 @@ impl Wire {
     }
 
     /// True if a MAC at the other end may need the card's pause frames. A tap device would pass them to the host's network stack, which
-    /// does not use them. Another card may be at a stream's other end.
+    /// does not use them. At a stream's other end there may be another card.
     pub fn reaches_a_mac(&self) -> bool {
         !matches!(self, Self::Tap(_))
     }
