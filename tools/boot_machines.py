@@ -11,7 +11,7 @@
     [machines.rack1]
     mac = "0c:c4:7a:12:34:56"           # of the card that boots; or: serial = "S123456", as SMBIOS gives it
     boot = "memcached"
-    words = "memory=4G itr=8us"         # in place of those above
+    words = "memory=4G itr=8us"         # in place of the words above
 
     [machines.rack1.bmc]                # for `neap power`
     address = "10.0.0.11"

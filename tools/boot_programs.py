@@ -21,7 +21,7 @@ from tools.qemu import MULTIARCH
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# The names of those dependencies of the packages that have files which the programs open.
+# Dependencies of these packages that have files which the programs open.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120

@@ -95,7 +95,7 @@ def build(preset: str, targets: Sequence[str] = ()) -> Path:
 
 
 def build_locked(preset: str, targets: Sequence[str] = ()) -> None:
-    """Like build(), but the caller MUST hold `building(preset)`. So it can use the result before another build changes it."""
+    """Like build(), but the caller MUST hold `building(preset)`, and can then use the result before another build changes it."""
     configure_locked(preset)
     log = log_path(preset)
     log.unlink(missing_ok=True)

@@ -140,7 +140,7 @@ def _read(source: Path, key: str, prefix: Path) -> None:
                 _make_folder(path, prefix, broken)
         if files or links:
             raise broken
-        # The rest is read, so that zstd checks its checksum over the whole file.
+        # The rest of the file is read, so that zstd checks the whole file's checksum.
         while zstd.stdout.read(1 << 20):
             pass
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, OverflowError, NotADirectoryError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """QEMU's arguments for a machine that starts from firmware, discs or a boot server.
 
-QEMU's `-kernel` skips all steps that a real machine takes before it starts its first image. These arguments add them: SeaBIOS or OVMF, a
-CD, a disk, and a second network card. The second card's firmware asks for a boot file, like a rack machine's on-board card.
+QEMU's `-kernel` skips all steps that a real machine takes before it starts its first image. These arguments add SeaBIOS or OVMF, a CD, a
+disk, and a second network card. The second card's firmware asks for a boot file, like a rack machine's on-board card.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# The names of those dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
+# Dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 MULTIARCH = "x86_64-linux-gnu"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap run APP`: builds an application of this checkout or of another folder, and runs it so that it answers on 127.0.0.1.
 
-All errors in the command line are reported before anything is built. Then two threads run in parallel. One builds the image, with the
-compiler and sources that the image needs. The other prepares the machine (QEMU, the soft card). The console is shown as it arrives.
+All errors in the command line are reported before anything is built. Then two threads run in parallel. One thread builds the image, with
+the compiler and sources that the image needs. The other thread prepares the machine (QEMU, the soft card). The console is shown as it
+arrives.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def choose_accelerator(wanted: str) -> str:
 
 
 def require_build_packages() -> None:
-    """Makes sure that the host packages for images and the machine are installed, and those for the toolchain if it must be built."""
+    """Makes sure that the host packages for images, for the machine, and (if it must be built) for the toolchain are installed."""
     groups = ["build", "card", "rust"]
     if toolchain.find() is None:
         groups.append("toolchain")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Fetches third-party sources for the build, which toolchain/sources.toml pins, as Debian packages, checks them and unpacks them.
+"""Third-party sources for the build. They are pinned in toolchain/sources.toml, fetched as Debian packages, checked and unpacked.
 
 A pin names a version and its SHA-256. If a point release of Debian has replaced that version, the launcher reports this and stops. With
 `--accept-newer` it takes the archive's newer version, which the archive's signature protects. The new version and its hash are recorded in
@@ -50,7 +50,7 @@ class Pin:
 
 
 def pins(path: Path = PINS) -> dict[str, Pin]:
-    """The pins of this checkout. If this user has accepted a newer version for a pin, that version replaces it."""
+    """The pins of this checkout. If this user has accepted a newer version for a pin, the newer version counts."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:

@@ -135,8 +135,7 @@ def included_first(database: Path) -> set[Path]:
 
 
 class FlagsByFolder:
-    """The compiler's arguments for each folder, from a compile_commands.json: those of a source in the folder, or in the nearest folder
-    above."""
+    """The compiler's arguments for headers, from a compile_commands.json: those of a source in the header's folder or the nearest above."""
 
     def __init__(self, database: Path):
         self._folders: dict[Path, tuple[list[str], Path]] = {}

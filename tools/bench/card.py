@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """The cost of a frame in the soft card alone: nanoseconds on this machine, and instructions, which are the same everywhere.
 
-Each cost is measured with one queue and no timer, and with all 128 queues enabled and every timer armed, because it must not grow with the
-number of queues and timers.
+Each cost is measured with one queue and no timer, and with all 128 queues enabled and every timer armed. A frame's cost must not grow with
+the number of queues and timers.
 """
 
 from __future__ import annotations

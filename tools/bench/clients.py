@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The first half of `./neap bench load`: the cost of a request in the load generator, beside other generators in use.
+"""The first half of `./neap bench load`: the cost of a request in the load generator and in other generators.
 
 A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator loads stock
 memcached as heavily as it can, by a closed loop with 16 connections, one thread and gets of 200 bytes. The figure is answered requests per

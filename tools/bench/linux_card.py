@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap bench linux-card`: a Linux guest on the soft card beside the same guest on QEMU's own `igb`.
 
-The question is whether a card in a separate process is slower than a card inside QEMU. Both guests run at once. Each has one CPU, the same
-fixed interrupt moderation, and a tap device in its own network namespace. Measurements alternate between the guests, so load on the host
-affects both equally, and the median of the rounds counts. Neither tap device accepts large segments for the host to split (vnet_hdr),
+The question is whether a card in a separate process is slower than a card inside QEMU. Both guests run at once. Each guest has one CPU, the
+same fixed interrupt moderation, and a tap device in its own network namespace. Measurements alternate between the guests, so load on the
+host affects both equally, and the median of the rounds counts. Neither tap device accepts large segments for the host to split (vnet_hdr),
 because the soft card does not support that.
 
 The content of the traffic is checked by tests, not here, because under emulation the check would cost more than the transfer.

@@ -2,8 +2,8 @@
 """`./neap bench stream`: memcached on four busy cores, its log collected after the run and during the run.
 
 The question is whether a log entry can get lost without being counted. The machine reports how many entries its cores wrote, the collector
-how many it received, and the stream how many were lost. If received and lost entries do not add up to the written ones, the command fails.
-The rates of requests and entries depend on this machine, so they have no targets.
+how many it received, and the stream how many were lost. If received and lost entries do not add up to the written entries, the command
+fails. The rates of requests and entries depend on this machine, so they have no targets.
 """
 
 from __future__ import annotations

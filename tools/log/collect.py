@@ -2,8 +2,8 @@
 """`./neap log collect`: copies all cores' entries over the `stream` connection, each entry exactly once.
 
 The machine sends numbered blocks, each with a checksum and the position of its entries. After a failure of the network or the machine, or a
-damaged block, the collector connects again and asks for the entries from the next position of each core. A collector that finds the files
-of a killed collector also continues at these positions. Entries that arrive again are recognised by their position and dropped.
+damaged block, the collector connects again. It asks for each core's entries from the next position on. A collector that finds the files of
+a killed collector also continues at these positions. Entries that arrive again are recognised by their position and dropped.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def _lane_registers(data: bytes, lanes: int) -> list[int]:
-    """The register after each lane's bytes, if it is zero before them."""
+    """The register's value after each lane's bytes, if it was zero before."""
     low = middle = high = top = bytes(lanes)
     number = int.from_bytes
     for offset in range(LANE_BYTES):

@@ -26,7 +26,7 @@ INTERRUPT, POLL, POLICY, START, STOP = 1, 2, 3, 4, 5
 SAMPLE, RESIDENCY, SETTINGS, ANCHOR = 16, 17, 18, 19
 IDLE = 32
 KIND_NAMES = {INTERRUPT: "interrupt", POLL: "poll", POLICY: "policy", START: "start", STOP: "stop"}
-# The counters that the tools compute with. A log's header may name others.
+# The counters that the tools compute with. A log's header may name other counters.
 COUNTERS = tuple(schemas.DEFAULTS["flags"])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log summary`: the figures of a run, with one row per core and per package, and the figures that studies derive from these.
+"""`./neap log summary`: the figures of a run by core and by package, and derived figures as in published studies.
 
 An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """

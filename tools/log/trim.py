@@ -14,7 +14,7 @@ import numpy as np
 
 from tools.log.decode import START, STOP, CoreLog, RunLog
 
-# The members of a record that count since the record before it.
+# The members of a record that count from the previous record on.
 COUNTS = (
     *("rx_descriptors", "rx_frames", "rx_bytes", "tx_descriptors", "tx_frames", "tx_bytes"),
     *("control_rx_frames", "control_rx_bytes", "control_tx_frames", "control_tx_bytes", "idle_entries", "idle_ticks"),

@@ -103,7 +103,7 @@ impl Course {
         self.points.last().map_or(0.0, |&(time, _)| time)
     }
 
-    /// Requests a second at a time; 0 after the course's end.
+    /// The rate at a time, in requests a second; 0 after the course's end.
     pub fn rate(&self, seconds: f64) -> f64 {
         self.points
             .windows(2)

@@ -431,7 +431,7 @@ mod tests {
         assert_eq!((ours.mix, ours.seed, ours.threads), (theirs.mix, theirs.seed, theirs.threads));
         assert_eq!(format!("{:?}", ours.settings), format!("{:?}", theirs.settings));
         assert_eq!((agent.process(), agent.seconds, agent.warm_up), (master.process(), 3.5, master.warm_up));
-        // The master has no connections except those of the measuring client.
+        // The master has only the connections of the measuring client.
         assert_eq!((ours.connections, theirs.connections), (0, 24));
         assert_eq!((ours.measuring.map(|client| client.connections), theirs.measuring.map(|client| client.connections)), (Some(32), None));
         assert_eq!((master.loaders(), options("h --agents a:1 -c 4").unwrap().loaders()), (2, 2));

@@ -52,7 +52,7 @@ pub struct Environment {
     pub busy: bool,
 }
 
-/// One run of one worker, in the clock's nanoseconds.
+/// One run of one worker. Times are the clock's nanoseconds.
 pub struct Plan {
     pub start_ns: u64,
     /// The intended times of the measured requests.
@@ -148,7 +148,7 @@ impl Sink for RecordingSink<'_> {
 impl Worker {
     pub fn new(settings: ConnectionSettings, environment: Environment, connections: usize) -> Result<Self, String> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| format!("cannot make an epoll: {error}"))?;
-        // A kernel or a container may not support epoll_pwait2(2). The first call detects that, so later calls need no check.
+        // A kernel or a container may not support epoll_pwait2(2). The first call detects the lack, so later calls need no check.
         epoll::wait(&poll, &mut [MaybeUninit::uninit(); 1], Some(&Timespec::default()))
             .map_err(|error| format!("cannot wait for a part of a millisecond (epoll_pwait2, Linux 5.11): {error}"))?;
         Ok(Self {

@@ -160,7 +160,7 @@ impl EventLoop {
         timer.into_iter().chain(batch).min()
     }
 
-    /// Accepts a new guest, or handles the messages of the current one. Returns false when a guest has disconnected.
+    /// Accepts a new guest, or handles the messages of the current guest. Returns false when a guest has disconnected.
     fn serve_guest(&mut self) -> bool {
         let Some(guest) = &mut self.guest else {
             if let Some(stream) = self.listener.accept() {

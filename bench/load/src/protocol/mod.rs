@@ -165,7 +165,7 @@ fn number(word: &[u8]) -> Result<usize, Garbage> {
     word.iter().try_fold(0, |sum, &byte| if byte.is_ascii_digit() { Ok(sum * 10 + usize::from(byte - b'0')) } else { Err(Garbage) })
 }
 
-/// Compares the returned value with the expected one. Returns the outcome of the get.
+/// Compares the returned value with the expected value. Returns the outcome of the get.
 fn judge(request: &Request, key_is_right: bool, value: &[u8], checks: Checks) -> Outcome {
     if !key_is_right {
         Outcome::WrongKey

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! memcached over UDP: a frame header of 8 bytes in front of each datagram (doc/protocol.txt, "UDP protocol").
 //!
-//! A request is one datagram. A reply may have several, which arrive in any order or get lost. Datagrams of the same reply carry the number
-//! of the request. A reply that never becomes complete is a lost request and times out.
+//! A request is one datagram. A reply may have several datagrams, which arrive in any order or get lost. Datagrams of the same reply carry
+//! the number of the request. A reply that never becomes complete is a lost request and times out.
 
 pub const HEADER_BYTES: usize = 8;
 /// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.

@@ -55,8 +55,8 @@ impl Eeprom {
         words[0x2E] = 0x8000;
         // Device capabilities: any SFP+ module is allowed, and wake-up is not supported.
         words[0x2C] = 0x0001;
-        // One temperature sensor on the two-wire bus. The first word has the low limit's distance from the high limit and the number of
-        // sensors, the second has the sensor's location on the board, its index and the high limit.
+        // One temperature sensor on the two-wire bus. The first word has the low limit's distance from the high limit, and the number of
+        // sensors. The second word has the sensor's location on the board, its index and the high limit.
         words[0x26] = 0x01A0;
         words[0x1A0] = 6 << 6 | 1;
         words[0x1A1] = 1 << 10 | 100;

@@ -6,8 +6,8 @@
 //! that. With priority flow control the frame names the class. The program that delivers frames MUST honour pause frames, like a link
 //! partner; frames sent during a pause may be lost.
 //!
-//! A pause frame from the peer stops transmit queues for the time that it gives: all queues, or those of the named classes. The MAC drops
-//! the pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
+//! A pause frame from the peer stops all transmit queues, or the queues of the named classes, for the time that it gives. The MAC drops the
+//! pause frame itself if MFLCN.discard_pause is set. Other MAC control frames are dropped unless MFLCN passes them on.
 
 use crate::card::Card;
 use crate::host::{Host, Nanoseconds};

@@ -6,9 +6,9 @@
 //! assigns. In signature mode it contains only a second hash: the card cannot distinguish two flows with equal hashes. To add, remove or
 //! query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
 //!
-//! Both hashes are linear in the flow's bits. The flow is first folded into two words: one contains kind, pool and VLAN, the other all the
-//! rest XORed together. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket has
-//! its own list of filters, so a frame's cost depends only on the length of one list.
+//! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
+//! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
+//! has its own list of filters, so a frame's cost depends only on the length of one list.
 //!
 //! Perfect filters match only IPv4 here. The card's perfect match on IPv6 is not modelled, because no public driver uses it.
 
@@ -355,7 +355,7 @@ impl Flow {
         }
     }
 
-    /// Kind and VLAN in the upper word, everything else XORed together in the lower one.
+    /// Kind and VLAN in the upper word, and the XOR of everything else in the lower word.
     fn folded(&self) -> u64 {
         let own = u64::from(self.kind) << 16 | u64::from(self.vlan);
         let common = self.source.iter().chain(&self.destination).fold(self.ports ^ u32::from(self.flexible) << 16, |sum, word| sum ^ word);

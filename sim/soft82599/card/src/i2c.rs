@@ -2,8 +2,8 @@
 //! The two-wire bus to the SFP+ module and to the board's temperature sensor (datasheet 8.2.3.1.5).
 //!
 //! The driver sets clock and data through I2CCTL. The bus is open-drain: the data wire is low when either side pulls it. The model reacts
-//! to the edges like a 24C02 slave: a start, the address, the byte number, and then either bytes to write, or a repeated start and bytes to
-//! read. The slaves and their contents are in sfp_module.rs.
+//! to the edges like a 24C02 slave. It expects a start, the address, the byte number, and then either bytes to write, or a repeated start
+//! and bytes to read. The slaves and their contents are in sfp_module.rs.
 
 use crate::registers::field::i2cctl::*;
 use crate::sfp_module::Slaves;

@@ -3,7 +3,7 @@
 //! back. Each write to EITR is recorded too, so the interval in force is known at any time.
 //!
 //! The trace is off by default, because it costs memory. When it is full, it counts further entries but does not keep them. So no entries
-//! are missing between the kept ones. Resets of the card do not affect it.
+//! are missing between the kept entries. Resets of the card do not affect the trace.
 
 use crate::host::Nanoseconds;
 use crate::moderation::VECTORS;

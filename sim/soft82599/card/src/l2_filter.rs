@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The L2 filters: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The valid unicast filters are kept as a sorted list, rebuilt when a driver changes one. So a frame costs a few comparisons instead of
+//! The valid unicast filters are kept as a sorted list, which is rebuilt when a driver changes a filter. So a frame costs a few comparisons
+//! instead of
 //! 128. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN passes
 //! them on.
 
@@ -12,7 +13,7 @@ pub struct L2Filter {
     addresses: Vec<(u64, u64)>,
 }
 
-/// The reason why a frame was accepted. The receive descriptor reports part of it.
+/// The reason why a frame was accepted. The receive descriptor reports part of this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// By an exact address, which selects these pools.

@@ -112,7 +112,7 @@ impl Moderation {
     fn schedule(&mut self, at: Nanoseconds, vector: u8) {
         let v = usize::from(vector);
         if at >= self.scheduled[v] {
-            return; // The existing entry is due no later, and the vector is checked again then.
+            return; // The existing entry is due no later, and then the vector is checked again.
         }
         if self.scheduled[v] != NEVER {
             self.timers.retain(|Reverse((_, other))| *other != vector);

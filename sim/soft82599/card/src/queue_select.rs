@@ -2,9 +2,9 @@
 //! Queue selection for received frames (datasheet 7.1.2, 7.1.2.1 to 7.1.2.6).
 //!
 //! The first match decides: ethertype filter, five-tuple filters and SYN filter (in the order that SYNQF.priority gives), flow director.
-//! For other frames MRQC's mode decides: the queues are those of the frame's pool (VMDq) or traffic class (DCB), and RSS selects one of
-//! them if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per
-//! enabled filter.
+//! For other frames MRQC's mode decides. It selects the queues of the frame's pool (VMDq) or traffic class (DCB), of which RSS selects one
+//! if the mode has RSS bits. Filters are prepared for comparison when a driver changes a register; a frame costs one comparison per enabled
+//! filter.
 
 use crate::flow_director::{FlowDirector, Found};
 use crate::parse::{Network, Parsed, Transport};

@@ -43,8 +43,8 @@ pub struct Arrival {
 pub struct Unseen {
     /// Frames that arrived while there was no link.
     pub without_link: u64,
-    /// Frames that arrived while reception was off, and frames that a reset of the card dropped while they waited for a descriptor, for
-    /// coalescing or for a late write-back. A reset also adds the frames in QPRDC, because the driver can no longer read it.
+    /// Frames that arrived while reception was off. A reset of the card adds the frames that waited for a descriptor, for coalescing or for
+    /// a late write-back, and the frames in QPRDC, which the driver can no longer read.
     pub by_reset: u64,
     /// Frames for a queue that a fault on demand hangs. QPRDC counts them, too, if the queue is set to drop.
     pub by_hang: u64,

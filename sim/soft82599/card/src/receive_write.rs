@@ -21,7 +21,7 @@ pub const PARTS_MAX: usize = 16;
 const TAG_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
 
-/// A frame as written to memory: without its VLAN tag if the queue strips it, and with the CRC if the card does not strip that.
+/// A frame as written to memory, without its VLAN tag if the queue strips the tag, and with its CRC unless the card strips the CRC.
 pub struct Trimmed<'f> {
     pieces: [&'f [u8]; 2],
     crc: [u8; CRC_BYTES],
@@ -295,7 +295,8 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The last descriptor of a frame on an advanced ring, without the same fields. All descriptors of the frame have the same first word.
+    /// The last descriptor of a frame on an advanced ring, also without these fields. All descriptors of the frame have the same first
+    /// word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);

@@ -9,15 +9,15 @@
 //! (that segment is then received normally). A segment has PSH. The frame reaches the queue's limit of buffers or the maximum length of IP.
 //! The ring has no more descriptors. Another connection needs the context. The queue's interrupt becomes due. A closed context of one
 //! segment is an ordinary frame. In a longer context the first segment's headers are updated in memory: IP length and checksum, and PSH and
-//! window from the last segment. The TCP checksum remains that of the first segment; the descriptor reports that the checksums of all
+//! window from the last segment. The TCP checksum keeps the first segment's value; the descriptor reports that the checksums of all
 //! segments were right.
 //!
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
 //! coalescing needs an interval longer than that delay. With a shorter one the card reports a violation and does not coalesce.
 //!
-//! Public sources leave some choices open, for which the model takes the most conservative ones. TCP options must be equal in all segments
-//! (a new time stamp closes the context). The acknowledgement number must be equal too (all drivers request that:
-//! RDRXCTL.rsc_ack_completion). Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
+//! Public sources leave some choices open. The model makes the most conservative choices. TCP options must be equal in all segments (a new
+//! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
+//! Segments without payload never join (the card would allow them, but all drivers forbid it by RSCDBU).
 
 use crate::card::Card;
 use crate::faults::Direction;

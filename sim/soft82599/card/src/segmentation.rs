@@ -3,8 +3,8 @@
 //!
 //! The driver describes the headers in a context descriptor. The driver writes the sum over the pseudo header to the TCP or UDP checksum
 //! field, and the card adds the rest. The driver's sum includes the length for a single packet, but not for a packet to be segmented. In
-//! segments, IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table: FIN and PSH only in the
-//! last one, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
+//! segments, IP lengths and identification, TCP sequence numbers and flags are written as in the datasheet's table. FIN and PSH are only in
+//! the last segment, CWR only in the first (masks in DTXTCPFLGL and DTXTCPFLGH).
 //!
 //! The card handles one IP header, which begins at MACLEN and is IPLEN long. The contents of its checksum field are part of the sum, so the
 //! driver writes zero to that field. If IPLEN also covers a tunnel's header and the inner IP header, the driver writes the value that
@@ -55,7 +55,7 @@ impl Wanted {
 pub struct Rules {
     /// Ethertype of inserted tags.
     tag: [u8; 2],
-    /// Ethertype of the outer tag that every frame has in double VLAN mode. Inserted tags go behind it.
+    /// Ethertype of the outer tag that every frame has in double VLAN mode. Inserted tags go behind the outer tag.
     outer_tag: Option<[u8; 2]>,
     first: u16,
     middle: u16,
@@ -260,7 +260,7 @@ fn segment(rules: &Rules, packet: &mut [u8], wanted: &Wanted, mut send: impl FnM
         let l4 = &mut headers[layout.l4..];
         if layout.transport == Transport::Tcp {
             l4[4..8].copy_from_slice(&original.sequence.wrapping_add(start as u32).to_be_bytes());
-            // The only segment of a packet counts as its last one. The masks have 12 bits; the header length in the upper bits is kept.
+            // The only segment of a packet counts as its last segment. The masks have 12 bits; the header length in the upper bits is kept.
             let mask = if number + 1 == segments {
                 rules.last
             } else if number == 0 {

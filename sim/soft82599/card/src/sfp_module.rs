@@ -18,7 +18,7 @@ pub struct Slaves {
 impl Slaves {
     pub fn new(serial: &str) -> Self {
         let mut sensor = [0; 256];
-        // The sensor's own temperature and those of its three diodes.
+        // The temperatures of the sensor itself and of its three diodes.
         for register in [0x00, 0x01, 0x23, 0x2A] {
             sensor[register] = BOARD_TEMPERATURE_C;
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The statistics counters (datasheet 8.2.3.23): the counters that each frame changes, and the counters that are wider than a register.
 //!
-//! Plain counters are in the register file and are cleared by reading. Byte counters have 36 bits in two registers: a read of the low half
-//! clears the whole counter, and the high half then returns the upper bits of the cleared value. All counters saturate.
+//! Plain counters are in the register file and are cleared by reading. Byte counters have 36 bits in two registers. A read of the low half
+//! clears the whole counter; the high half then returns the upper bits of the cleared value. All counters saturate.
 //!
 //! The MAC's counters (GPRC, GORC, GPTC, GOTC, the counters by length) count wire bytes, which include the CRC and the padding of short
 //! frames. The counters of the DMA (QPRC, QBRC, QPTC, QBTC, RXDGBC, TXDGBC) count memory bytes. Received memory bytes are the sum of the
