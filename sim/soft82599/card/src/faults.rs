@@ -22,7 +22,7 @@ const STALE_MAX: usize = 1 << 10;
 pub enum Trigger {
     #[default]
     Off,
-    /// So many events from now on.
+    /// The given number of events from now on.
     Next(u64),
     /// Random events with a probability of `in_a_million` / 1,000,000. Equal seeds select the same events.
     Chance { in_a_million: u32, state: u64 },

@@ -3,8 +3,8 @@
 //!
 //! A frame's flow is its kind, pool, VLAN tag, addresses, ports, and two bytes at an offset that the driver chooses, without the masked
 //! bits. Its hash selects a bucket, a list of filters. In perfect mode a filter contains the flow itself and a number that the driver
-//! assigns. In signature mode it contains only a second hash: the card cannot distinguish two flows with equal hashes. To add, remove or
-//! query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
+//! assigns. In signature mode a filter contains only a second hash, so the card cannot distinguish two flows with equal hashes. To add,
+//! remove or query a filter, the driver gives its bucket and its number (or signature), so the driver computes the same hash.
 //!
 //! Both hashes are linear in the flow's bits. The flow is first folded into two words. One word contains kind, pool and VLAN; the other is
 //! the XOR of all other parts. So eight tables of 256 entries, computed when a key changes, give both hashes in eight look-ups. Each bucket
@@ -69,7 +69,7 @@ pub struct FlowDirector {
     filters: usize,
     bucket_bits: u32,
     buckets: Vec<Vec<Filter>>,
-    /// Low half of an entry: bucket hash, high half: signature.
+    /// The low half of an entry is for the bucket hash, the high half for the signature.
     tables: Vec<[u32; 256]>,
     masks: Masks,
 }
@@ -115,7 +115,7 @@ impl FlowDirector {
         self.filters
     }
 
-    /// A write to FDIRCTRL clears the table and configures it. The card needs some microseconds; here it is done at once.
+    /// A write to FDIRCTRL clears the table and configures it. A real card needs some microseconds; here the table is ready at once.
     pub fn write_control(&mut self, regs: &mut RegisterFile, value: u32) {
         use field::fdirctrl::*;
         let room = BUFFER_ALLOCATION.get(value);

@@ -11,9 +11,9 @@
 //! deasserted while the configuration space disables it, or enables MSI or MSI-X. interrupt_registers.rs has the registers.
 //!
 //! An interrupt is sent when a cause is set, or when a set cause is unmasked. Sending the interrupt may clear causes (EIAC; always for
-//! vectors from 16 on) and set masks (EIAM with GPIE.eiame). Moderation may delay it (moderation.rs); causes set by software are sent at
-//! once if GPIE.eimen is set. A cause that is not cleared automatically stays set, and causes no second message until the driver clears it.
-//! So a driver that does not use EIAC gets only one message per queue until it clears the cause, as on a real card.
+//! vectors from 16 on) and set masks (EIAM with GPIE.eiame). Moderation may delay the interrupt (moderation.rs); causes set by software are
+//! sent at once if GPIE.eimen is set. A cause that is not cleared automatically stays set, and causes no second message until the driver
+//! clears it. So a driver that does not use EIAC gets only one message per queue until it clears the cause, as on a real card.
 //!
 //! Without GPIE.eiame, reading or clearing causes in EICR sets the masks that EIAM names, and setting causes in EICS clears these masks.
 //! The 82599's datasheet does not describe the effect of EICS, nor that a write to EICR masks only the bits that it clears. Both are from

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The L2 filters: unicast addresses, the multicast table, broadcast, promiscuous modes, VLAN table (datasheet 7.1.1).
 //!
-//! The valid unicast filters are kept as a sorted list, which is rebuilt when a driver changes a filter. So a frame costs a few comparisons
-//! instead of
-//! 128. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN passes
-//! them on.
+//! The valid unicast filters are kept as a sorted list, which is rebuilt when a driver changes a filter. So a frame costs only a few
+//! comparisons. Pause frames and other MAC control frames (802.3 clause 31) are handled earlier: they are dropped in the MAC unless MFLCN
+//! passes them on.
 
 use crate::registers::{field, Register, RegisterFile};
 

@@ -6,14 +6,14 @@
 //! causes, and the first message after a longer pause is sent at once.
 //!
 //! A write to EITR changes the interval that the next message loads. The running counter continues, unless the write has a new value for it
-//! (counter_write_disable clear): zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of this card.
-//! Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The other is the
-//! phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
+//! (counter_write_disable clear). The value zero sends a waiting message at once. The step is 2 us at 10 and at 1 Gb/s, the two speeds of
+//! this card. Two points are in doubt. One is whether an interval of 0 ends a running counter (here it runs out, in at most 1022 us). The
+//! other is the phase of the card's own 2 us tick, which could make an interval up to one step shorter (here it is exact).
 //!
-//! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each costs one of the vector's credits. One credit
-//! is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the interrupt waits for the next credit
-//! or for the interval's end, whichever is first. It is in doubt whether a lli_interval of 0 means no moderation, and whether a low-latency
-//! message loads the interval like any other.
+//! Low-latency interrupts (7.3.2.2) ignore the interval. If EITR.lli_moderation is set, each low-latency interrupt costs one of the
+//! vector's credits. One credit is added every GPIE.lli_interval x 4 us, up to the maximum of EITR.lli_credit. Without a credit the
+//! interrupt waits for the next credit or for the interval's end, whichever is first. It is in doubt whether a lli_interval of 0 means no
+//! moderation, and whether a low-latency message loads the interval like any other message.
 //!
 //! Waiting vectors are in a heap ordered by time, each at most once, so the earliest is found without a search through all vectors. A
 //! message that is sent early leaves its heap entry behind. When that entry becomes due, it has no effect.
@@ -153,7 +153,7 @@ impl Moderation {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next vector whose interval has ended while a message was waiting; none when all have been taken.
+    /// The next vector whose interval has ended while a message was waiting; None when all such vectors have been taken.
     pub fn take_due(&mut self, now: Nanoseconds) -> Option<u8> {
         let Reverse((at, vector)) = *self.timers.peek()?;
         if at > now {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 //! The receive packet buffer: frames that wait for a descriptor (datasheet 3.7.7, 7.1.2, 8.2.3.8.9).
 //!
-//! It has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The filters' results are
-//! kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames behind it. If its
-//! queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a part is full, frames are lost and counted (RXMPC).
-//! When a part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL (flow_control.rs).
+//! The packet buffer has a part for each traffic class, with the size that RXPBSIZE gives. Without DCB all frames are of class 0. The
+//! filters' results are kept with each frame. A frame whose queue has no descriptors stays at the front of its class and blocks the frames
+//! behind it. If its queue is set to drop (SRRCTL.drop_enable, QDE), the frame is dropped instead. When a part is full, frames are lost and
+//! counted (RXMPC). When a part fills beyond FCRTH, the card asks the peer to pause until the part has drained below FCRTL
+//! (flow_control.rs).
 
 use std::collections::VecDeque;
 
@@ -49,7 +50,7 @@ impl<Arrival> PacketBuffer<Arrival> {
         self.classes.iter().enumerate().filter(|(_, class)| class.frames.is_empty()).fold(0, |bits, (i, _)| bits | 8 << (4 * i))
     }
 
-    /// Returns false and keeps nothing if there is no room.
+    /// Adds a frame. Returns false, and keeps nothing, if there is no room.
     pub fn push(&mut self, class: usize, frame: &[u8], arrival: Arrival, capacity_bytes: usize) -> bool {
         let class = &mut self.classes[class];
         let size = frame.len() + OVERHEAD_BYTES;

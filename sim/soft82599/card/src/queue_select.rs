@@ -74,7 +74,7 @@ struct Classes {
 }
 
 impl Spread {
-    /// None: the mode does not exist.
+    /// Returns None if the mode does not exist.
     fn of(mode: u32) -> Option<Self> {
         let classes = |count, queues| Some(Classes { count, queues });
         Some(match mode {

@@ -122,7 +122,7 @@ impl Card {
         (standard + tags * TAG_BYTES).min(FRAME_BYTES_MAX)
     }
 
-    /// True if HLREG0.rx_length_error_enable is set and the type field is a length that differs from the frame's (8.2.3.22.8).
+    /// True if HLREG0.rx_length_error_enable is set and the type field is a length that differs from the frame's length (8.2.3.22.8).
     fn has_length_error(&self, frame: &[u8], parsed: &Parsed) -> bool {
         let Some(announced) = parsed.length else { return false };
         let enabled = field::hlreg0::RX_LENGTH_ERROR_ENABLE.is_set(self.regs.get(Register::Hlreg0));
@@ -234,7 +234,7 @@ impl Card {
     }
 
     fn low_latency_event(&mut self, host: &mut impl Host, now: Nanoseconds, index: usize) {
-        // While write-backs are delayed, the event waits behind them like any other.
+        // While write-backs are delayed, the event waits behind them like any other event.
         if !self.faults.holds_event(now, Direction::Receive, index) {
             self.interrupts.low_latency_event(&self.regs, host, now, index);
         }

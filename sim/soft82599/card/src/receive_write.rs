@@ -295,8 +295,8 @@ impl Findings<'_> {
         [0, word]
     }
 
-    /// The last descriptor of a frame on an advanced ring, also without these fields. All descriptors of the frame have the same first
-    /// word.
+    /// The last descriptor of a frame on an advanced ring, without length and end of packet. All descriptors of the frame have the same
+    /// first word.
     pub fn advanced(&self, regs: &RegisterFile) -> [u64; 2] {
         let mut words = [self.packet_type(), 0];
         let mut set = |f: WideField, value: u64| words[f.word] |= f.put(value);

@@ -13,7 +13,7 @@
 //! segments were right.
 //!
 //! Contexts are closed when EITR's interval of the queue's vector has ended, but at the earliest GPIE.rsc_delay after the first segment. So
-//! coalescing needs an interval longer than that delay. With a shorter one the card reports a violation and does not coalesce.
+//! coalescing needs an interval longer than that delay. With a shorter interval the card reports a violation and does not coalesce.
 //!
 //! Public sources leave some choices open. The model makes the most conservative choices. TCP options must be equal in all segments (a new
 //! time stamp closes the context). The acknowledgement number must be equal too (all drivers request that: RDRXCTL.rsc_ack_completion).
@@ -237,7 +237,7 @@ impl Context {
 
 impl Card {
     /// Adds a frame of a coalescing queue to the context of its connection. A frame that does not continue this context closes it and may
-    /// open a new one. False if the frame must be received normally.
+    /// open a new context. Returns false if the frame must be received normally.
     pub(crate) fn coalesce(&mut self, host: &mut impl Host, now: Nanoseconds, frame: &[u8], arrival: &Arrival, checks: Checks) -> bool {
         let index = arrival.choice.queue;
         let queue = self.receive_queues[index];

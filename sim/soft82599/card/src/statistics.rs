@@ -178,7 +178,7 @@ impl Statistics {
         self.queue_sent[set] = bytes;
     }
 
-    /// Name and value of every counter that is not zero. None is cleared.
+    /// Name and value of every counter that is not zero. No counter is cleared.
     pub fn list(&self, regs: &RegisterFile) -> Vec<(String, u64)> {
         let mut out = Vec::new();
         let wide: [(&str, u64); 6] = [

@@ -4,9 +4,9 @@
 //! Only descriptors that request a report (RS) are reported. With a threshold (TXDCTL.write_back_threshold) of 0 or 1 each of them is
 //! written back at once. With a higher threshold, reports are collected: done descriptors are counted from the first that requests a
 //! report. When the count reaches the threshold, all descriptors that requested a report are written back with one interrupt. Collected
-//! reports are also written back when the interval of the queue's vector (EITR) ends, when software requests it (TXDCTL.flush), and when
-//! the queue is disabled. If the vector has no interval, the last reports stay on the card. Drivers therefore set a threshold of at most 1
-//! for such a queue.
+//! reports are also written back when the interval of the queue's vector (EITR) ends, when the driver requests a flush (TXDCTL.flush), and
+//! when the queue is disabled. If the vector has no interval, the last reports stay on the card. Drivers therefore set a threshold of at
+//! most 1 for such a queue.
 //!
 //! With head write-back (TDWBAL), a descriptor that requests a report is not written back. Instead the ring's head is written to one
 //! address in memory. If TDWBAL.write_back_on_itr is set, the head is also written at the interval's end for the other descriptors.
@@ -40,7 +40,7 @@ pub struct WriteBack {
     /// Reports carry the hint for the reader's cache (DCA, 7.5); see receive_queue.rs.
     hinted: bool,
     pub hinted_writes: u64,
-    /// The violation that this queue's reports would wait forever was already reported.
+    /// True after `Violation::WriteBackEndless` was reported for this queue.
     endless_reported: bool,
 }
 
