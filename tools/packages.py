@@ -60,14 +60,14 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "card": (Need("gcc", "gcc"), Need("libc6-dev")),
     # libFuzzer is written in C++.
     "fuzz": (COMPILER,),
-    # Reads the captures of the soft card.
+    # tcpdump reads the captures of the soft card.
     "sim-tests": (Need("tcpdump", "tcpdump"),),
     "host-tests": (COMPILER, Need("libgtest-dev"), *CMAKE, XZ, PATCH),
     "python-tests": (Need("python3-venv"),),
     "tools-tests": (Need("binutils", "as"), Need("gnupg", "gpg"), Need("git", "git"), Need("zstd", "zstd")),
-    # Tries every interleaving of a model's steps.
+    # Spin tries every interleaving of a model's steps.
     "model-tests": (Need("spin", "spin"), Need("gcc", "gcc"), Need("libc6-dev")),
-    # Renders pages for tests.
+    # Chromium renders pages for tests.
     "browser-tests": (Need("chromium", "chromium"), Need("fonts-dejavu-core")),
     "system-tests": (
         Need("netcat-openbsd", "nc"),

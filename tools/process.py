@@ -193,7 +193,7 @@ def run_logged(
 
 def output_of(argv: Sequence[str], *, timeout_seconds: float = 60, env: Mapping[str, str] | None = None, name: str | None = None) -> str:
     """Runs a short command and returns its output. On error, raises Failure with the last line of its error output. `name`: the program's
-    name, if argv[0] is not."""
+    name, if it is not argv[0]."""
     name = name or Path(argv[0]).name
     try:
         done = subprocess.run(

@@ -31,7 +31,7 @@ def log_environment() -> Path:
 
 
 def has_log_packages() -> bool:
-    """True if this Python runs in an environment with the log's packages, which are the log's environment and the tests' environment."""
+    """True if this Python runs in an environment that has the log's packages, which are the log's and the tests' environments."""
     return any(Path(sys.prefix).resolve() == _entry(files).path.resolve() for files in ([LOG], [LOG, TESTS]))
 
 

@@ -78,7 +78,7 @@ def test(names: Sequence[str]) -> int:
 def soak(names: Sequence[str], minutes: float) -> int:
     """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails.
 
-    Four names mean other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole
+    Four names select other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole
     time. `kernel` runs the kernel's stress images, which share the time. `fuzz` runs all other fuzzers.
 
     The environment's NEAP_SOAK_SECONDS gives each test its share of the time, which fuzzers use.

@@ -2,7 +2,7 @@
 """The second half of `./neap bench load`: how exactly the load generator keeps its rate, and how exactly it reports the server's real
 latencies.
 
-Two servers are the references. For the rate it is stock memcached on a core of its own: the generator's peak rate is measured first, then
+Two servers are the references. For the rate it is stock memcached on a core of its own. The generator's peak rate is measured first, then
 the error of the achieved rate at shares of that peak. Arrivals are evenly spaced, so chance has no influence. For the latencies it is
 neap-load-stub, which delays answers and freezes, and records its real delays. The error of the measured percentiles is reported. Run the
 benchmark on an otherwise idle machine.

@@ -36,8 +36,8 @@ WARM_SECONDS = 2.0
 CONNECTIONS = 64
 DEPTH = 4
 COLLECT_SECONDS = 120.0
-# Log entries per core. For collection after the run, the whole run fits into the log. During the run a quarter of it fits, so the collector
-# has to keep up.
+# Log entries per core. For collection after the run, the whole run fits into the log. For collection during the run, a quarter of the run
+# fits, so the collector has to keep up.
 LINES_AFTER = "1M"
 LINES_LIVE = "16K"
 

@@ -288,7 +288,7 @@ def run_case(number: int, seed: int, place: Path) -> None:
 
 
 def bound_case(processor_seconds: float, seconds: float) -> None:
-    """Lets Hang be raised when either time has passed. Two zeros end that."""
+    """Limits CPU time and real time, after which Hang is raised. Two zeros remove the limits."""
     signal.setitimer(signal.ITIMER_PROF, processor_seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 

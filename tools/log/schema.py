@@ -52,7 +52,7 @@ _NEEDED = {
     "anchor": {"requests": 8},
     "idle": {"idle_state": 1, "cause": 1, "vector": 1, "tsc_asleep": 8},
 }
-# Choices of fields whose header, as an older one, states no choices.
+# Choices of the fields for older headers, which state none.
 _DEFAULT_CHOICES = {
     (form, parts[0]): tuple(parts[3].split("|"))
     for form, text in DEFAULTS["fields"].items()

@@ -207,8 +207,8 @@ impl Worker {
     pub fn run(&mut self, mut plan: Plan, mut report: impl FnMut(Interval)) -> Recorder {
         let mut recorder = Recorder::new(plan.start_ns, plan.window.clone());
         let lost_before = self.counts.lost;
-        // After the end, queued requests are still sent for the length of one time-out. A request that was sent last has its own time-out,
-        // which housekeeping detects a little later.
+        // After the end, queued requests are still sent for the length of one time-out. The request that is sent last then has a time-out
+        // of its own, which housekeeping detects a little later.
         let (mut wait_ns, mut drain_ns) = (self.environment.time_out_ns, 2 * self.environment.time_out_ns + DRAIN_NS);
         self.exhausted = false;
         self.is_ready.fill(false);

@@ -7,7 +7,7 @@
 pub const HEADER_BYTES: usize = 8;
 /// Largest request that fits into one datagram. memcached cuts its replies into datagrams of the same size.
 pub const REQUEST_BYTES_MAX: usize = 1400 - HEADER_BYTES;
-/// The largest value needs fewer datagrams than this. A datagram of a reply with more is invalid.
+/// The largest value needs fewer datagrams than this. A datagram that announces more is invalid.
 const PARTS_MAX: usize = 1024;
 
 /// Appends the frame header of a request.

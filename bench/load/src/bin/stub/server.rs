@@ -3,7 +3,7 @@
 //!
 //! A recorded delay is a lower bound of the latency that a client can measure, because the delay ends before the answer is passed to the
 //! kernel. The server also records its absences, the intervals in which it did not poll for requests as often as intended. During an
-//! absence it was frozen, or the host gave it no core.
+//! absence the server was frozen, or the host gave it no core.
 
 use super::answer::{answer, request, After};
 use super::{Fault, Options};
