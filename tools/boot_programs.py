@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree must be the same on every machine, and a machine's own GRUB may be of any age or missing. So these programs come as signed
-packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, like QEMU.
+A boot tree must not depend on the machine that makes it, whose own GRUB may be of any age or missing. So these programs come as signed
+packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, as QEMU is (tools/qemu.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.qemu import MULTIARCH
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# Among the dependencies of these packages: those with files that the programs open.
+# Dependencies of these packages that have files which the programs open.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120
@@ -54,12 +54,11 @@ class BootPrograms:
         ]
 
     def run(self, program: str, arguments: Sequence[str]) -> str:
-        """Runs it and gives its output. Raises Failure with its error text."""
+        """Runs one of the programs and returns its output. Raises Failure with the program's error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
         return output_of([*self.command(program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
     def versions(self) -> dict[str, str]:
-        """The version of each unpacked package."""
         lines = (self.root / "versions").read_text().splitlines()
         return dict(line.split(" ", 1) for line in lines)
 
@@ -72,13 +71,13 @@ class BootPrograms:
 
 @functools.cache
 def require() -> BootPrograms:
-    """The programs, fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
+    """The programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
     found = find()
     return found or fetch()
 
 
 def find() -> BootPrograms | None:
-    """The newest programs in the cache, None if there are none."""
+    """The newest programs in the cache; None if there are none."""
     kept = cache.root() / "boot-programs"
     entries = [cache.Entry("boot-programs", path.name) for path in kept.iterdir() if path.is_dir()] if kept.is_dir() else []
     ready = [entry.path for entry in entries if entry.ready]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap load` builds the load generator's words, and `./neap run --load` refuses invalid ones."""
+"""`./neap load` makes the load generator's arguments, and `./neap run --load` refuses invalid arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = Path("/there/neap-load")
 
 
 class Became(Exception):
-    """Raised where exec would replace this process by the program with these arguments."""
+    """Raised in place of exec, with the arguments of the program that would replace this process."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Callable[..., None]:
-    """Pretends that an application runs, for the duration of the test: the test holds its lock."""
+    """A function that pretends for the duration of the test that an application runs, by a lock that the test holds."""
 
     def pretend(application: str, pid: int, ports: dict[int, int], control_port: int | None = None) -> None:
         directory = tmp_path / f"{machine.RUN_PREFIX}{pid}"
