@@ -2,8 +2,8 @@
 """Links an image that contains the names of its own functions.
 
 A panic must print names without a debugger, so the image carries a table of its functions. Addresses are known only after the link, so
-there are two links, the second with the table of the first. The table is placed behind all code, so it moves no function; that is checked.
-To keep both links fast, all of our code is first joined into one relocatable file. Link-time optimisation runs there, once.
+there are two links: the second includes the table that describes the first. The table is placed behind all code, so it moves no function;
+that is checked. To keep both links fast, all our code is first joined into one relocatable file. Link-time optimisation runs there, once.
 
     link_image.py --compiler x86_64-neap-elf-g++ --script image.ld --output app.elf -- <objects, libraries, options of the first step>
 
@@ -107,7 +107,7 @@ def abbreviate(names: list[str]) -> tuple[list[bytes], list[bytes]]:
         chosen: list[bytes] = []
         for piece, _saving in sorted(saved.items(), key=lambda item: (-item[1], item[0])):
             if any(piece in other or other in piece for other in chosen):
-                continue  # no occurrence is left to replace; the next round counts again
+                continue  # it overlaps a chosen piece; the next round counts again
             chosen.append(piece)
             if len(chosen) == PIECES_PER_ROUND:
                 break

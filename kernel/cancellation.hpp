@@ -10,7 +10,7 @@
 //   cancellation.request();
 //
 // Two kinds of wait can be cancelled: `sleep_for`, and a completion that is awaited by `or_cancelled`. Other waits (`on_core`, a plain
-// `co_await completion`) are in use by another core or a callback, so they end as usual. The task's next cancellable wait then throws.
+// `co_await completion`) end as usual, because another core or a callback refers to them. The task's next cancellable wait throws.
 #pragma once
 
 #include <exception>
@@ -28,7 +28,7 @@ class Cancelled : public std::exception {
 
 namespace detail {
 
-/// A wait that can be cancelled; it is registered while it lasts. `give_up` ends it, in an event of its own.
+/// A wait that can be cancelled. While it lasts, its `Cancellation` lists it. `give_up` ends it, in an event of its own.
 struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
@@ -48,7 +48,7 @@ struct CancellableWait {
 
 }  // namespace detail
 
-/// Belongs to the core that made it. The tasks that it ends MUST run on the same core, and it MUST outlive their waits.
+/// A cancellation belongs to the core that made it. Its tasks MUST run on that core, and it MUST outlive their waits.
 class Cancellation {
  public:
   Cancellation() = default;
@@ -68,7 +68,7 @@ class Cancellation {
   }
   [[nodiscard]] bool requested() const noexcept { return requested_; }
 
-  /// Registers a wait. On the cancellation's core.
+  /// Registers a wait. MUST be called on the cancellation's core.
   void add(detail::CancellableWait& wait) noexcept {
     require(machine::this_core() == core_, "a task is cancelled on its own core", core_);
     wait.next = waits_;

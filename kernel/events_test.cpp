@@ -211,7 +211,7 @@ TEST(EventEndHook, RunsOnceAtTheEndOfTheRequestingEventInOrder) {
       third->request();
       first->request();
       second->request();
-      delete second;  // a destroyed hook is not run; its neighbours are
+      delete second;  // a destroyed hook is not run; its neighbours are run
       spawn([first, third] {
         delete first;
         delete third;
@@ -329,7 +329,7 @@ TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatNamesIt) {
       testing::ExitedWithCode(18), "std::runtime_error: the reason");
 }
 
-// A request during the run is too late for that run and must not be lost.
+// A request during the call is too late for that call and must not be lost.
 TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
   HostMachine machine(2);
   struct Work {
@@ -362,7 +362,7 @@ TEST(CoalescedCall, RunsOnceForManyRequestsAndAgainForARequestDuringTheRun) {
 // Corrected errors are counted when the core is awake; no alarm is armed for that.
 TEST(Events, ErrorBanksAreReadOnceAMinuteAndWakeNoCore) {
   constexpr std::uint64_t minute_ns = 60'000'000'000;
-  static_cast<void>(host::take_error_looks(0));  // of other tests
+  static_cast<void>(host::take_error_looks(0));  // discards the checks of other tests
   host::ManualClock clock(1'000'000'000);
   HostMachine machine(1);
   const auto asleep = [] { return HostMachine::wait_until([] { return host::asleep_in(0).has_value(); }); };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSL-1.0
 // The entries of a core's log: 64 bytes each, one cache line, little-endian.
 //
-// A log record holds the data of one event. It must cost next to nothing, and counters in MSRs are expensive to read. So a usual record is
-// one entry, and samples are further entries after it. All entries have one size, so a log is an array.
+// A log record holds the data of one event. Writing it must cost next to nothing, and counters in MSRs are expensive to read. So a usual
+// record is one entry, and samples are further entries after it. All entries have one size, so a log is an array.
 //
 // The rows below define the format. The structs are generated from them, and so are the names, types and units in a log's header
 // (observe/log_file.cpp). tools/log/ builds its types from that header. docs/log-format.md shows the rows; tools/log/format_test.py
 // compares it with them.
 //
-// Every record closes an interval that the core's previous record opened: its counts are of the time between the two.
+// Every record closes an interval that the core's previous record opened: its counts cover the time between these two records.
 #pragma once
 
 #include <cstdint>
@@ -142,7 +142,7 @@ struct Residency {
 struct Settings {
   NEAP_LOG_SETTINGS(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
-/// A fixed point at either end of a run.
+/// The wall clock and the totals at the beginning or the end of a run.
 struct Anchor {
   NEAP_LOG_ANCHOR(NEAP_LOG_FIELD, NEAP_LOG_RESERVED)
 };
@@ -178,7 +178,7 @@ constexpr Form forms[] = {
 #undef NEAP_LOG_BYTES
 #undef NEAP_LOG_RESERVED_BYTES
 
-/// Which kind of entry has which form.
+/// The form of each kind of entry.
 struct NamedKind {
   Kind kind;
   std::string_view form;

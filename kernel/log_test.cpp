@@ -329,7 +329,7 @@ TEST(Log, AReaderBesideAnOverwritingWriterSeesWholeEntriesOrNone) {
     ASSERT_LE(there.first, there.end);
     ASSERT_LE(there.end - there.first, 256U);
     if (there.end < 256) continue;
-    // Mostly near the oldest entry, which the writer overwrites next.
+    // Reads mostly near the oldest entry, which the writer overwrites next.
     const std::uint64_t position = there.first + random() % (random() % 4 == 0 ? 240 : 8);
     const std::size_t count = read(0, position, std::span(out).first(1 + random() % out.size()));
     if (count == 0) ++overtaken;

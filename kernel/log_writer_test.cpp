@@ -192,7 +192,7 @@ TEST_F(BigLogWriterTest, RandomTrafficIsInTheRecordsToTheByte) {
         subject.record(random() % 2 == 0 ? Kind::interrupt : Kind::poll);
     }
   }
-  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // the continued counts
+  for (int i = 0; i < 100; ++i) subject.record(Kind::interrupt);  // counts that exceeded their fields
   subject.end({});
   EXPECT_EQ(ring.extent().unwritten, 0U);
   EXPECT_EQ(sums_of(entries_of(ring)), passed);
@@ -227,7 +227,7 @@ TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
   }
   subject.end(plan);
   const auto entries = entries_of(ring);
-  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // not start and stop, each with sample, residency and anchor
+  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // without `start` and `stop`, which have sample, residency and anchor
     if (!is_ordinary(entries[i]) || entries[i].flags == 0) continue;
     EXPECT_EQ(entries[i].flags, counter::instructions | counter::core_c6);
     const auto sample = as<Sample>(entries[i + 1]);

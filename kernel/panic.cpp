@@ -47,7 +47,7 @@ void panic(std::string_view message, std::uint64_t detail, std::source_location 
       machine::console_write("panic inside a panic\n");
       machine::exit(machine::ExitStatus::panic);
     }
-    // Another core panicked first and will stop this one. If it cannot, it still ends the machine.
+    // Another core panicked first and will stop this core. If that takes over a minute, this core ends the machine.
     const std::uint64_t until_ns = machine::now_ns() + 60'000'000'000;
     while (machine::now_ns() < until_ns) relax_cpu();
     machine::exit(machine::ExitStatus::panic);

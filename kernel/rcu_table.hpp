@@ -119,7 +119,7 @@ class Table {
     const Value value;
   };
 
-  // The lower bits of std::hash of a number are the number itself, so the upper bits are mixed in (Fibonacci hashing).
+  // `std::hash` of a number is the number itself, so a multiplication mixes its bits (Fibonacci hashing).
   [[nodiscard]] std::size_t bucket(const Key& key) const noexcept {
     const std::uint64_t mixed = static_cast<std::uint64_t>(Hash{}(key)) * 0x9E3779B97F4A7C15;
     return (mixed >> 32 ^ mixed) & mask_;

@@ -19,8 +19,8 @@ namespace {
 
 using host::HostMachine;
 
-/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after it, the thread
-/// sanitizer a read that is not ordered before it.
+/// Plain members: only the grace period separates readers from the reclaimer. The address sanitizer detects a read after the reclamation;
+/// the thread sanitizer detects a read that is not ordered before it.
 struct Entry : rcu::Node {
   static constexpr std::uint64_t alive = 0xA11FE;
   std::uint64_t state = alive;
@@ -105,7 +105,7 @@ TEST(Rcu, ReadersOnFourCoresNeverSeeReclaimedMemory) {
     }
   };
   HostMachine machine{cores};
-  // Two cores write and read, two only read.
+  // Two cores write and read, two cores only read.
   for (unsigned core = 0; core < cores; ++core) machine.on(core, [&] { spawn([&] { read(); }); });
   for (unsigned i = 0; i < 2; ++i) machine.on(i, [&, i] { spawn([&, i] { write(writers[i]); }); });
   EXPECT_TRUE(HostMachine::wait_until([&] { return writers_done == 2; }, std::chrono::seconds(50)));
@@ -134,8 +134,8 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
   for (unsigned core = 1; core < 4; ++core) EXPECT_EQ(event_counters(core).sleeps, before[core]) << "core " << core << " was woken";
 }
 
-// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends; then all must be,
-// although no event wakes the sleeping core.
+// The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends. Then all nodes must be
+// reclaimed, although no event wakes the sleeping core.
 TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
   std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{3};
@@ -155,7 +155,7 @@ TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
     if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(Entry::living, 10U) << "reclaimed while an event that may hold it runs";
     go_on = true;
-    // Not read by an event on core 0, because that event would make the core check its batches.
+    // `living` is not read by an event on core 0, because that event would make the core check its batches.
     ASSERT_TRUE(HostMachine::wait_until([] { return Entry::living == 0; }));
   }
 }

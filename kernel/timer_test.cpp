@@ -33,7 +33,7 @@ TEST(Timer, HundredThousandFireNeverEarlyAndInOrder) {
   struct Expected {
     Timer timer;
     std::uint64_t not_before_ns = 0;
-    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between the two
+    std::uint64_t deadline_max_ns = 0;  // `arm` read the clock between these two times
   };
   std::vector<Expected> timers(count);
   std::atomic<unsigned> fired{0};
@@ -147,7 +147,8 @@ TEST(Timer, DelaysBeyondTheClockAndBelowZeroAreTaken) {
   machine.on(0, [&] { EXPECT_TRUE(never.cancel()); });
 }
 
-// The alarm is the only cost of timers on an idle core: one for the earliest, at its exact tick, and none without timers.
+// The alarm is the only cost of timers on an idle core. There is one alarm for the earliest timer, at its exact tick, and none without
+// timers.
 TEST(Timer, AlarmIsArmedForTheEarliestOnlyAndAnIdleCoreTakesNone) {
   constexpr std::uint64_t begin = 77'000'000'000;
   ManualClock clock(begin);
@@ -253,7 +254,7 @@ TEST(TimerDeathTest, CancelOnAnotherCoreIsAPanic) {
       testing::ExitedWithCode(18), "belongs to the core");
 }
 
-// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed ones are skipped.
+// A repeating timer fires at multiples of its period: a late call does not move the later ones, and missed times are skipped.
 TEST(Timer, RepeatsAtMultiplesOfItsPeriodUntilCancelled) {
   constexpr auto period = std::chrono::milliseconds(10);
   host::ManualClock clock(1'000'000'000);

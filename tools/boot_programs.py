@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """GRUB, iPXE, OVMF and disc writers from a newer Debian suite, without installing any of them.
 
-A boot tree must be the same on every machine, and a machine's own GRUB may be of any age or missing. So these programs come as signed
-packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, like QEMU.
+A boot tree must not depend on the machine that makes it, whose own GRUB may be of any age or missing. So these programs come as signed
+packages of Debian 13. They are unpacked into the cache and run with the C library that they were linked with, as QEMU is (tools/qemu.py).
 """
 
 import functools
@@ -18,7 +18,7 @@ from tools.process import output_of
 
 TESTED = {"grub-common": "2.12", "ipxe": "1.21.1", "ovmf": "2025.02", "xorriso": "1.5.6"}
 WANTED = ("grub-common", "grub-pc-bin", "grub-efi-amd64-bin", "xorriso", "mtools", "ipxe", "ovmf")
-# Among the dependencies of these packages: those with files that the programs open.
+# Dependencies of these packages that have files which the programs open.
 OPENED = re.compile(r"^(lib|zlib1g$|grub-|xorriso$|mtools$|ipxe$|ovmf$)")
 NEEDED_BYTES = 250_000_000
 PROGRAM_SECONDS = 120
@@ -40,7 +40,7 @@ class BootPrograms:
         self.ovmf_variables = root / "usr/share/OVMF/OVMF_VARS_4M.fd"
 
     def run(self, program: str, arguments: Sequence[str]) -> str:
-        """Runs it and gives its output. Raises Failure with its error text."""
+        """Runs one of the programs and returns its output. Raises Failure with the program's error text."""
         environment = {**os.environ, "SOURCE_DATE_EPOCH": DATE, "LC_ALL": "C", "MTOOLSRC": "/dev/null"}
         return output_of([*private_command(self.root, program), *arguments], timeout_seconds=PROGRAM_SECONDS, env=environment, name=program)
 
@@ -57,13 +57,13 @@ class BootPrograms:
 
 @functools.cache
 def require() -> BootPrograms:
-    """The programs, fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
+    """The programs, which are fetched into the cache if necessary. Raises Failure if they are not available or do not start."""
     found = find()
     return found or fetch()
 
 
 def find() -> BootPrograms | None:
-    """The newest programs in the cache, None if there are none."""
+    """The newest programs in the cache; None if there are none."""
     ready = cache.complete("boot-programs")
     return BootPrograms(max(ready, key=lambda path: path.stat().st_mtime)) if ready else None
 

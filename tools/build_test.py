@@ -14,7 +14,7 @@ PRESETS = '{"version": 6, "configurePresets": [{"name": "image", "generator": "N
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small project in a path with a space; `configured` in its build directory counts how often CMake ran."""
+    """A small project in a path with a space. The file `configured` in its build directory counts how often CMake ran."""
     root = tmp_path / "a checkout"
     root.mkdir()
     (root / "CMakeLists.txt").write_text(CMAKE)

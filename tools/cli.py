@@ -50,7 +50,7 @@ commands:
 
 
 class Interrupted(BaseException):
-    """A signal asked us to end."""
+    """A signal requested the launcher's end."""
 
     def __init__(self, number: int):
         super().__init__(f"signal {number}")
@@ -58,7 +58,7 @@ class Interrupted(BaseException):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors in our one-line format."""
+    """argparse, with errors in the launcher's one-line format."""
 
     def error(self, message: str):
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str]) -> int:
-    """Runs one command; gives the exit status."""
+    """Runs one command. Returns the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
         print("\nneap: interrupted", file=sys.stderr)
         return 128 + interrupted.number
     except BrokenPipeError:
-        # The reader of our output has closed it. This keeps the interpreter from complaining at exit.
+        # The reader of our output has closed it. Without dup2 the interpreter would print an error when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
@@ -107,7 +107,7 @@ def _from_the_system(error: OSError) -> Failure:
 
 
 def _interrupt(number, _frame):
-    # A second Ctrl-C during clean-up would leave things behind.
+    # A second Ctrl-C would end the clean-up too early.
     _ignore_signals()
     raise Interrupted(number)
 
@@ -119,7 +119,7 @@ def _ignore_signals() -> None:
 
 def _dispatch(argv: list[str]) -> int:
     if argv[:1] == ["load"]:
-        # Its options belong to the load generator; the launcher passes them on unread.
+        # The options of this command belong to the load generator; the launcher passes them on unread.
         from tools import load
 
         return load.load(argv[1:])
@@ -316,7 +316,7 @@ def _call(arguments) -> int:
 
 
 def _options(kind, parsed, /, **others):
-    """An instance of the dataclass `kind`. Its fields have the names of command-line options, except `others`."""
+    """An instance of the dataclass `kind`, whose fields are command-line options of the same names, except the fields in `others`."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]
     return kind(**{name: getattr(parsed, name) for name in names}, **others)
 
@@ -383,7 +383,8 @@ def _log(arguments) -> int:
 
 
 def _log_reading(arguments) -> int:
-    """Needs numpy and other packages. If this environment lacks them, the launcher restarts itself in one that has them."""
+    """Runs a command that needs numpy and other packages. If this environment lacks them, the launcher restarts itself in an environment
+    with them."""
     from tools import pythons
 
     if not pythons.has_log_packages():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The launcher as its users start it: an error is one line that explains it, and nothing is made."""
+"""Starts the launcher as its users do. A wrong command line gives one line that explains it, and no file is made."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_help_names_every_command() -> None:
 
 
 def test_a_python_that_is_too_old_is_reported() -> None:
-    # The file must also be valid for an older Python: it checks the version before it imports anything else.
+    # The file must also be valid for an older Python, because it checks the version itself.
     program = (REPOSITORY / "neap").read_text().replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
     done = finished([sys.executable, "-c", program])
     assert done.returncode == 1
@@ -118,7 +118,7 @@ def test_doctor_on_an_empty_cache_says_what_will_come_and_makes_none_of_it(tmp_p
 
 
 def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> None:
-    # A checkout of its own, because this one's build directory is in use by this test.
+    # Uses another checkout, because the build directory of this checkout is in use.
     checkout = tmp_path / "check out"
     checkout.mkdir()
     (checkout / "neap").symlink_to(REPOSITORY / "neap")

@@ -12,7 +12,7 @@ OPTIONS = "cmake/neap_options.cmake"
 
 @pytest.fixture
 def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and an environment without settings of the user; gives the store."""
+    """An empty cache, and an environment without settings of the user. Returns ccache's store."""
     for name in compile_cache.environment(Path("/")):
         if name.startswith(("CCACHE_", "CMAKE_")):
             monkeypatch.delenv(name, raising=False)
@@ -20,7 +20,7 @@ def ours(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(checkout: Path, options: str = "") -> tuple[bytes, int]:
-    """Compiles a checkout's one source as the presets do. Gives the object and the number of objects from the store so far."""
+    """Compiles a checkout's one source as the presets do. Returns the object, and the number of objects that came from the store so far."""
     (checkout / "build/image").mkdir(parents=True, exist_ok=True)
     (checkout / "cmake").mkdir(exist_ok=True)
     (checkout / OPTIONS).write_text(options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Fixtures for the tests of the launcher: a QEMU, a guest of forty instructions, a cache of their own."""
+"""Fixtures for the tests of the launcher, such as a QEMU, a guest of forty instructions, and an empty cache."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ TEST_DATA = Path(__file__).with_name("testdata")
 
 @pytest.fixture(scope="session")
 def qemu_command() -> tuple[str, ...]:
-    """A real QEMU, found before a test moves the cache."""
+    """A real QEMU, which is looked up before a test moves the cache."""
     return qemu.command()
 
 
@@ -35,14 +35,14 @@ def guest_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache; gives its root."""
+    """An empty cache. Returns its root."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/neap"
 
 
 @pytest.fixture
 def python() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts a Python program, given as text, that can import tools; its output is text."""
+    """A function that starts a Python program, given as text, which can import tools. The program's output is text."""
     started: list[subprocess.Popen] = []
 
     def start(program: str, *arguments: str) -> subprocess.Popen:
@@ -78,7 +78,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 
 @pytest.fixture
 def mirror(tmp_path: Path, own_cache: Path) -> Iterator[FakeMirror]:
-    """An empty Debian archive, and an empty cache for packages fetched from it."""
+    """An empty Debian archive, and an empty cache for packages that are fetched from it."""
     fake = FakeMirror(tmp_path / "mirror")
     yield fake
     fake.close()
@@ -100,7 +100,7 @@ def alive(pid: int) -> bool:
 
 
 def on_small_disk(directory: Path, size: str, program: str) -> subprocess.CompletedProcess:
-    """Runs a Python program with a file system of `size` mounted on `directory`, in a mount namespace that ends with it."""
+    """Runs a Python program with a file system of `size` mounted on `directory`. The mount ends with the program."""
     namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     script = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3"'
     argv = [*namespaces, "sh", "-c", script, "sh", str(directory), sys.executable, program]

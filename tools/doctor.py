@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap doctor`: reports the tools that this machine has and those that it lacks. Changes nothing."""
+"""`./neap doctor`: reports the tools that this machine has and the tools that it lacks. Changes nothing."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ class Finding:
 
 
 def doctor(as_json: bool) -> int:
-    """Prints the findings. Status 1 if something is missing that the launcher cannot get by itself."""
+    """Prints the findings. Returns 1 if the launcher cannot itself get something that is missing."""
     findings = [_guarded(check) for check in CHECKS]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))

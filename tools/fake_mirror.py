@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A small Debian archive in a directory, signed with its own key. Tests of the private apt read it over `file:` URIs."""
+"""A small Debian archive in a directory, signed with its own key. Tests of the private apt read this archive over `file:` URIs."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class FakeMirror:
         return Archive(self.system_root, self.keyring)
 
     def new_key(self, name: str) -> Path:
-        """Makes a key, which signs from now on, and gives its keyring."""
+        """Makes a key, which signs from now on. Returns its keyring."""
         self.signer = f"{name}@example.org"
         self._gpg("--quick-gen-key", "--passphrase", "", self.signer, "ed25519", "sign", "never")
         keyring = self.directory / f"{name}-debian.gpg"
@@ -40,7 +40,7 @@ class FakeMirror:
         return keyring
 
     def add_package(self, name: str, version: str, files: dict[str, str | Path]) -> Path:
-        """Makes a binary package that holds `files` (text, or a file to copy); gives the .deb."""
+        """Makes a binary package of `files` (text, or files to copy). Returns the .deb."""
         tree = self.directory / "tree"
         cache.remove(tree)
         (tree / "DEBIAN").mkdir(parents=True)
@@ -60,7 +60,7 @@ class FakeMirror:
         return deb
 
     def add_source(self, name: str, version: str, files: list[Path]) -> None:
-        """Adds a source package made of `files`; its .dsc is made here."""
+        """Adds a source package of `files`, and makes its .dsc."""
         for path in files:
             shutil.copy(path, self.pool / path.name)
         rows = "".join(f" {cache.file_sha256(path)} {path.stat().st_size} {path.name}\n" for path in files)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Failures while a fresh clone is built: a full disk, a port in use, a kill. tests/system runs the built images."""
+"""Failures while a fresh clone is built, such as a full disk, a port in use, or a kill. tests/system runs the built images."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from tools.process import finished, wait_until
 BUILD_SECONDS = 900
 # Builds hello with a small file system mounted over the clone's build directory.
 ON_SMALL_BUILD = 'mount -t tmpfs -o size="$1" tmpfs "$2/build" && exec "$3" "$2/neap" build hello'
-# Only the image, not the soft card.
+# Builds only the image, not the soft card.
 BUILD_HELLO = "import sys; sys.path.insert(0, sys.argv[1]); from tools import build; build.build('image', ['hello.elf'])"
 
 

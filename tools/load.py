@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap load`: builds the load generator (bench/load) and runs it against the target that the user names.
 
-The program does the work and parses its options. The launcher builds it. If the target is an application that `./neap run` runs on this
-host, the launcher takes its address from that run's description. By default, the machine's log is then also started before the measured
-window and stopped after it. Finally the program replaces this process (exec), so Ctrl-C and the exit status are the program's. With
-`./neap run APP --load`, the program is a child of the launcher instead.
+The load generator parses its own options. The launcher builds it. If the target is an application that `./neap run` runs on this host, the
+launcher takes the address from that run's description. By default, the machine's log is then also started before the measured window and
+stopped after it. Finally the load generator replaces this process (exec), so it gets Ctrl-C and gives the exit status. With `./neap run APP
+--load`, the load generator is a child of the launcher instead.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from tools.errors import Failure, UsageError
 from tools.log import collect
 from tools.process import spawn
 
-# The port of memcached.
+# The port of memcached in the guest.
 GUEST_PORT = 11211
 PRESETS = ("etc", "usr", "fixed")
-# After Ctrl-C it waits for requests in flight and prints the results so far.
+# After Ctrl-C the load generator waits for requests in flight and prints the results so far. It is killed after this time.
 END_SECONDS = 20.0
 LISTEN_SECONDS = 120.0
-# An emulated machine is slow, and its network loses segments. These are retransmitted after one second, then after three more.
+# An emulated machine is slow, and its network loses segments. A lost segment is sent again after one second, and then after three more.
 TIME_OUT_SECONDS = 20
 JSON, HISTOGRAM, LOG = "load.json", "load.hlog", "log"
 
@@ -45,8 +45,8 @@ _THEIRS.add_argument("-h", "--help", "-V", "--version", dest="help", action="sto
 
 
 def load(words: Sequence[str]) -> int:
-    """Replaces this process by the load generator. `words`: its arguments, and two of ours: --pid N, --no-control. Raises Failure if it
-    cannot start."""
+    """Replaces this process by the load generator. `words`: the load generator's arguments, and the launcher's --pid N and --no-control.
+    Raises Failure if the load generator cannot start."""
     ours, words = _OURS.parse_known_args(words)
     theirs, _ = _THEIRS.parse_known_args(words)
     place = _place_of_target(words)
@@ -66,7 +66,7 @@ def load(words: Sequence[str]) -> int:
 
 
 def _place_of_target(words: Sequence[str]) -> int | None:
-    """The position of an application's name, first or last. None if the target is an address (or a command of the program itself)."""
+    """The position of the target if it is an application's name, which is the first or the last word. Otherwise None."""
     names = {*build.applications(), *(run.application for run in machine_registry.machines(machine.run_base(), machine.RUN_PREFIX))}
     places = [0, len(words) - 1] if words else []
     return next((place for place in places if words[place] in names), None)
@@ -84,7 +84,7 @@ def service_port(run: machine_registry.Running) -> int:
 
 
 def control_words(port: int, token_file: str | None) -> list[str]:
-    """`--control` for a machine on this host, unless its log is already running. A running log must not be stopped by the load."""
+    """`--control` for a machine on this host, unless its log is already running, because the load must not stop such a log."""
     with control_client.Control(machine.LOOPBACK, port, control_client.read_token(token_file)) as connection:
         answer = connection.ask("status")
     if not answer.startswith("ok"):
@@ -108,7 +108,7 @@ class Offer:
     out: Path | None = None
 
     def check(self) -> None:
-        """Raises UsageError."""
+        """Raises UsageError for a wrong setting."""
         if self.preset not in PRESETS:
             raise UsageError(f"--load takes {', '.join(PRESETS)}, not '{self.preset}'")
         for name, value in (("--rate", self.rate), ("--load-seconds", self.seconds)):
@@ -119,9 +119,10 @@ class Offer:
 
 
 def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: int | None) -> int:
-    """Waits until a machine of ours listens, and loads it; gives the load generator's status. `served_control`: a port of the guest.
+    """Waits until the application listens, and loads it. Returns the load generator's status. `served_control`: the guest's control port.
 
-    If a folder is given, the log is written there too. If interrupted, the program prints its results so far before the launcher ends.
+    If `wanted` names a folder, the log is written to it, too. If interrupted, the load generator prints its results so far before the
+    launcher ends.
     """
     line = vm.wait_for_line(rf"^{re.escape(application)}: listening on ", LISTEN_SECONDS)
     listening = re.search(r":(\d+)", line.partition("listening on")[2])
@@ -147,7 +148,7 @@ def offer(wanted: Offer, vm: machine.Machine, application: str, served_control: 
 
 
 def _run_to_its_end(argv: Sequence[str]) -> int:
-    """The program as a child of ours. Only this process gets an interrupt, and forwards it to the child."""
+    """Runs the load generator as a child. Only this process gets an interrupt, and forwards it to the child."""
     child = spawn(argv)
     try:
         return child.wait()

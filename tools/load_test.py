@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap load` builds the load generator's words, and `./neap run --load` refuses invalid ones."""
+"""`./neap load` makes the load generator's arguments, and `./neap run --load` refuses invalid arguments."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PROGRAM = Path("/there/neap-load")
 
 
 class Became(Exception):
-    """Raised where exec would replace this process by the program with these arguments."""
+    """Raised in place of exec, with the arguments of the program that would replace this process."""
 
 
 @pytest.fixture(autouse=True)

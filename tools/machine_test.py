@@ -16,8 +16,7 @@ from tools.errors import Failure
 from tools.machine import Machine, MachineError
 from tools.process import wait_until
 
-# A stand-in for QEMU that never ends and implements only the necessary part of the monitor's protocol. It allows tests of the machine
-# without a card.
+# A stand-in for QEMU, for tests without a guest. It never ends, and implements only the necessary part of the monitor's protocol.
 FAKE_QEMU = """\
 import json, socket, sys
 path = next(word for word in sys.argv if word.startswith("unix:")).removeprefix("unix:").split(",")[0]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSL-1.0
 """The Debian mirror that this machine uses.
 
-Neap names no mirror. It uses the one of the machine's own apt and requests other suites from it. apt's configuration has two formats (one
-line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component `main` of
-one of Debian's suites, and no foreign keyring signs it. Everything that the mirror serves is checked by signature. So a wrong guess ends in
-an error, not in wrong software.
+Neap names no mirror itself. It uses the mirror of the machine's apt, and requests other suites from it. apt's configuration has two formats
+(one line per entry; deb822 paragraphs) and may list sources that are not Debian. An entry counts as Debian if it offers the component
+`main` of one of Debian's suites, and no foreign keyring signs it. Signatures are checked for everything from the mirror. So a wrong guess
+ends in an error, not in wrong software.
 """
 
 import re
@@ -20,7 +20,7 @@ Source = tuple[list[str], list[str], list[str], str]
 
 
 def parse_one_line(text: str) -> list[Source]:
-    """The entries of a `.list` file. Unreadable entries are left out, because apt itself reports them."""
+    """The entries of a `.list` file. Invalid entries are left out, because apt itself reports them."""
     sources = []
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)((?:\s+[^\s#]+)*)", line)

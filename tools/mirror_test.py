@@ -62,7 +62,7 @@ def test_the_mirrors_of_both_formats_are_found(tmp_path: Path, name: str, text: 
 @pytest.mark.parametrize(
     "line",
     [
-        "deb http://a.example/debian-security bookworm-security main",  # another archive: it has no trixie
+        "deb http://a.example/debian-security bookworm-security main",  # another archive, which has no trixie
         "deb http://a.example/tool bookworm stable",
         "deb http://a.example/tool tool-bookworm main",
         "deb [signed-by=/usr/share/keyrings/vendor.gpg] http://a.example bookworm main",

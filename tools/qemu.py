@@ -2,7 +2,7 @@
 """The QEMU that runs machines.
 
 The soft card needs the device `vfio-user-pci`, which QEMU has since 10.1. A system QEMU with this device is used. Otherwise the newest
-signed one of Debian's backports is unpacked into the cache, with the libraries that it was linked with. It starts through its own dynamic
+signed QEMU of Debian's backports is unpacked into the cache, with the libraries with which it was linked. It starts through its own dynamic
 linker. So neither root nor a container is needed, and the system is not changed.
 """
 
@@ -23,13 +23,14 @@ PACKAGE = "qemu-system-x86"
 PROGRAM = "qemu-system-x86_64"
 NEEDED_DEVICE = "vfio-user-pci"
 NEEDED_BYTES = 400_000_000
-# Among the dependencies of QEMU's packages: those with files that QEMU opens. The others only configure a system.
+# Dependencies of QEMU's packages that have files which QEMU opens. The other dependencies only configure a system.
 OPENED = re.compile(r"^(lib|qemu-|zlib1g|seabios|ipxe-qemu)")
 
 
 @functools.cache
 def command() -> tuple[str, ...]:
-    """The start of QEMU's command line. Order: $NEAP_QEMU, the system's own, the cache; otherwise it is fetched."""
+    """The start of QEMU's command line. The QEMU is $NEAP_QEMU, the system's, or one from the cache, in this order; otherwise it is
+    fetched."""
     named = os.environ.get("NEAP_QEMU")
     if named:
         if version_of((named,)) is None:
@@ -53,7 +54,7 @@ def private_qemu(root: Path) -> tuple[str, ...]:
 
 
 def fetch(archive: Archive | None = None) -> tuple[str, ...]:
-    """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if it is too old or does not start."""
+    """Unpacks the newest signed QEMU of backports into the cache. Raises Failure if that QEMU is too old or does not start."""
     archive = archive or Archive()
     candidate = archive.candidate(PACKAGE, BACKPORTS)
     version = _upstream(candidate or "")
@@ -76,7 +77,7 @@ def fetch(archive: Archive | None = None) -> tuple[str, ...]:
 
 
 def version_of(argv: tuple[str, ...]) -> str | None:
-    """'11.1.3' for a QEMU that starts, None for one that does not."""
+    """The version of a QEMU, like '11.1.3'; None if it does not start."""
     match = re.search(r"version (\d+(?:\.\d+)+)", output_or_none([*argv, "--version"]) or "")
     return match.group(1) if match else None
 
@@ -90,7 +91,7 @@ def suitable(argv: tuple[str, ...]) -> bool:
 
 
 def _upstream(version: str) -> str:
-    """'11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
+    """The upstream version, like '11.1.3' from Debian's '1:11.1.3+ds-1~bpo13+1'."""
     match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
     return match.group(1) if match else ""
 

@@ -19,7 +19,7 @@ CONNECT_POLL_SECONDS = 0.02
 
 
 class Qmp:
-    """A connection to the monitor. A thread reads it, passes answers to the caller and handles events as they arrive."""
+    """A connection to the monitor. A thread reads from it, passes answers to the caller and handles events as they arrive."""
 
     def __init__(self, connection: socket.socket):
         self._socket = connection
@@ -28,12 +28,12 @@ class Qmp:
         self._guard = threading.Lock()
         self._reason: str | None = None
         self._ended = threading.Event()
-        self.stopped = threading.Event()  # QEMU stopped the guest, once
+        self.stopped = threading.Event()  # set when QEMU has stopped the guest at least once
         threading.Thread(target=self._read, daemon=True).start()
 
     @classmethod
     def connect(cls, path: Path, process: subprocess.Popen, timeout_seconds: float) -> Qmp | None:
-        """Connects as soon as QEMU listens, and negotiates. None if QEMU ends first or takes too long."""
+        """Connects as soon as QEMU listens, and negotiates. Returns None if QEMU ends first or takes too long."""
 
         def connected() -> socket.socket | bool:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,7 +52,7 @@ class Qmp:
         return monitor
 
     def command(self, command: str, **arguments):
-        """Runs one command and gives its return value. Raises Failure if QEMU refuses or has ended."""
+        """Runs one command and returns its return value. Raises Failure if QEMU refuses or has ended."""
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         with self._guard:
             try:
@@ -68,7 +68,8 @@ class Qmp:
         return answer["return"]
 
     def shutdown_reason(self, timeout_seconds: float = 5.0) -> str | None:
-        """QEMU's reason for its shutdown ('guest-shutdown', 'guest-reset', 'host-signal' …), once it has ended; None if it gave none."""
+        """Waits for QEMU's end. Returns its reason for the shutdown ('guest-shutdown', 'guest-reset', 'host-signal' …); None if it gave
+        none."""
         self._ended.wait(timeout_seconds)
         return self._reason
 

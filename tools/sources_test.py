@@ -32,7 +32,7 @@ def pin_package(path: Path, name: str, deb: Path, version: str, sha256: str = ""
 
 
 def make_source(directory: Path, version: str, text: str = "upstream\n") -> list[Path]:
-    """An upstream archive and Debian's archive with one patch, as the files of a source package."""
+    """Makes the files of a source package: an upstream archive, and Debian's archive with one patch."""
     (directory / f"thing-{version}").mkdir(parents=True)
     (directory / f"thing-{version}/file").write_text(text)
     (directory / "debian/patches").mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def test_a_source_package_is_unpacked_and_patched(mirror: FakeMirror, pins_file:
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(mirror: FakeMirror, pins_file: Path, own_cache: Path) -> None:
-    # The archive's signature is good, but the content is not the tested one.
+    # The archive's signature is good, but the content differs from the pinned content.
     deb = mirror.add_package("libthing-dev", "1", {"usr/include/boost/version.hpp": "1"})
     pin_package(pins_file, "libthing-dev", deb, "1", sha256="0" * 64)
     with pytest.raises(Failure, match=r"checksum of libthing-dev_1_all.deb is wrong"):

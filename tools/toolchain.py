@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The cross compiler: found in the cache, or built there step by step from toolchain/recipe.toml.
+"""Finds the cross compiler in the cache, or builds it there step by step from toolchain/recipe.toml.
 
 The toolchain's name in the cache is the hash of its recipe: pinned sources, patches, and steps. A build that was stopped or killed resumes
-with the step that was running. That step starts in a fresh directory, because files of a killed compiler may be damaged. Of two builds at
-once, the second waits for the first.
+with the step that was running. That step starts in a fresh directory, because files of a killed compiler may be damaged. If two builds run
+at the same time, the second waits for the first.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ UNPACK_SECONDS = 30
 # Peak size of the work directory (2.2 GB) and of the result (0.2 GB), with a reserve.
 NEEDED_BYTES = 3_000_000_000
 STEP_TIMEOUT_SECONDS = 4 * 3600
-# Installed files that are of no use for compiling Neap.
+# Installed files that Neap's build does not need.
 LEFT_OUT = (
     "share/info",
     "share/man",
@@ -40,7 +40,8 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the recipe: commands run in `directory`. `anew` is the part of it that is made again for each attempt (default: all)."""
+    """One step of the recipe, with commands that run in `directory`. `anew` is the part of that directory that each attempt makes again
+    (default: all)."""
 
     name: str
     seconds: float
@@ -102,7 +103,7 @@ def entry(recipe: Recipe | None = None) -> cache.Entry:
 
 
 def find() -> Path | None:
-    """The toolchain's prefix if it exists: $NEAP_TOOLCHAIN, or the cache's for this recipe."""
+    """The toolchain's prefix: $NEAP_TOOLCHAIN, or the cache's entry for this recipe. None if there is none."""
     named = os.environ.get("NEAP_TOOLCHAIN")
     if named:
         if not (Path(named) / "bin" / f"{TARGET}-g++").is_file():
@@ -113,12 +114,12 @@ def find() -> Path | None:
 
 
 def require() -> Path:
-    """The toolchain's prefix; it is built if it does not exist."""
+    """The prefix of the toolchain, which is built if it does not exist."""
     return find() or build()
 
 
 def build(archive: Archive | None = None) -> Path:
-    """Builds the toolchain into the cache, or resumes an earlier build. Gives its prefix."""
+    """Builds the toolchain into the cache, or resumes an earlier build. Returns its prefix."""
     while True:
         recipe = Recipe()
         place = entry(recipe)
@@ -147,7 +148,7 @@ class Build:
         self.steps = recipe.steps(self.work, self.prefix, os.cpu_count() or 1)
 
     def run(self) -> None:
-        """Raises Superseded if a newer source was accepted, because the recipe is then another one."""
+        """Builds the toolchain. Raises Superseded if a newer source was accepted, because the recipe then has another hash."""
         cache.require_space(self.prefix.parent, NEEDED_BYTES - _size_bytes(self.work), "building the toolchain")
         plan = progress.Plan("toolchain", [(UNPACK, UNPACK_SECONDS), *((step.name, step.seconds) for step in self.steps)])
         progress.say(f"neap: building the cross compiler, once for this user; logs in {self.logs}")

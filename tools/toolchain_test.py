@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The toolchain's build, with a recipe whose "compiler" takes no time. The real one is built before any image."""
+"""Tests of the toolchain's build, with a recipe whose "compiler" takes no time. The real toolchain is built before any image."""
 
 import subprocess
 import tarfile
@@ -143,7 +143,7 @@ def test_a_killed_build_goes_on_with_its_step_and_not_before(trial: Trial, pytho
     builder.wait()
     assert toolchain.find() is None
     wait.unlink()
-    # `test ! -e half` in the step fails if its directory is not made again. The sources are not requested again.
+    # `test ! -e half` in the step fails if the step's directory is not made again. Without the pool, sources cannot be requested again.
     cache.remove(trial.mirror.directory / "pool")
     prefix = toolchain.build(trial.mirror.archive())
     assert toolchain.find() == prefix
@@ -240,7 +240,7 @@ def test_the_recipe_of_this_checkout_has_the_tested_steps(own_cache: Path) -> No
 
 @pytest.fixture
 def exported(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
-    """A toolchain in a file. The cache is then a new, empty one."""
+    """An exported toolchain in a file. The test then has a new, empty cache."""
     toolchain.build(trial.mirror.archive())
     file = tmp_path / "chain.tar.zst"
     exchange.export_toolchain(str(file))
@@ -299,7 +299,7 @@ def test_a_flipped_bit_is_refused(exported: Path) -> None:
 
 @pytest.mark.parametrize("change", ["content", "name", "missing", "outside", "link"])
 def test_a_valid_archive_that_differs_from_its_manifest_is_refused(exported: Path, tmp_path: Path, change: str) -> None:
-    # Packed again, so the checksums of zstd and tar are right. Only the manifest's can detect the change.
+    # The archive is packed again, so the checksums of zstd and tar are right. Only the manifest's checksums can detect the change.
     plain = tmp_path / "plain.tar"
     subprocess.run(["zstd", "-q", "-d", "-f", "-o", str(plain), str(exported)], check=True, timeout=60)
     changed = tmp_path / "changed.tar"

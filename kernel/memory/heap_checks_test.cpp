@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// The heap with its checks turned on. A program of its own, because they cannot be turned off again.
+// The heap with its checks turned on. This test is a separate program, because the checks cannot be turned off again.
 #include "kernel/memory/heap_checks.hpp"
 
 #include <gtest/gtest.h>

@@ -221,7 +221,7 @@ TEST_F(Heap, RandomAllocationAcrossCoresKeepsEveryPattern) {
   });
   EXPECT_EQ(broken, 0U);
   EXPECT_GT(heap_counters().remote_frees, steps / 2);
-  // Objects in transit are returned within another pass or two of each core.
+  // Objects in transit are returned within one or two passes of each core's loop.
   EXPECT_TRUE(HostMachine::wait_until([&] {
     for (unsigned core = 0; core < cores; ++core) machine.on(core, [] {});
     return heap_counters().used_bytes == used_before_;
@@ -289,7 +289,7 @@ TEST_F(Heap, EmptySlabsOfEveryClassAreReleasedToOtherCores) {
     machine.on(0, [&] {
       if (void* const more = allocate(2 * page_bytes + 1); more != nullptr) taken.push_back(more);
     });
-    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes of 64 KiB each
+    return heap_counters().slab_bytes + (std::uint64_t{1} << 20) <= slab_bytes;  // there are 32 classes with a slab of 64 KiB each
   }));
   machine.on(0, [&] {
     for (void* const pointer : taken) deallocate(pointer);

@@ -44,7 +44,7 @@ Bytes map_table(std::uint64_t physical) {
   return {};
 }
 
-// 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
+// ACPI 5.2.5.1: without UEFI's information, search on 16-byte boundaries in the first KiB of the EBDA and in the BIOS's read-only area.
 std::uint64_t find_root_pointer() {
   if (boot_info().rsdp != 0) return boot_info().rsdp;
   constexpr std::uint64_t ebda_segment_pointer = 0x40e, bios_area = 0xe0000, bios_area_end = 0x100000;
@@ -116,7 +116,7 @@ void initialise() {
     if (name == "SRAT" && srat.size() == 0) srat = table;
     if (name == "SLIT" && slit.size() == 0) slit = table;
   }
-  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // includes cores that only the MADT lists
+  read_srat(srat, {madt.cores.data(), madt.core_count}, nodes);  // after the loop, when the MADT's cores are known
   read_slit(slit, nodes);
   use_nodes();
   found.cores = {madt.cores.data(), madt.core_count};

@@ -24,7 +24,7 @@ constexpr std::uint32_t entry_masked = 1;
 
 constexpr std::uint32_t apic_address = 0xfee00000;
 constexpr unsigned apic_id_shift = 12;
-constexpr std::uint32_t apic_id_limit = 255;  // eight bits, 255 is the broadcast; more needs interrupt remapping, which we do not set up
+constexpr std::uint32_t apic_id_limit = 255;  // 8 bits, 255 is the broadcast; larger ids need interrupt remapping, which we do not set up
 
 struct Table {
   volatile Entry* entries;

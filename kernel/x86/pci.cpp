@@ -186,7 +186,7 @@ Result<void> Device::function_level_reset() const {
   if (at == 0 || !(read_config(static_cast<std::uint16_t>(at + device_capabilities), 4) & can_reset)) {
     return failure(ErrorCode::unsupported, "the device has no function-level reset");
   }
-  // The reset clears everything that firmware set up.
+  // The reset clears everything that firmware set up, so these registers are saved first.
   std::array<std::uint32_t, config::bars> bars{};
   for (unsigned i = 0; i < config::bars; ++i) bars[i] = read_config(bar_offset(i), 4);
   const auto command = read_config(config::command, 2);

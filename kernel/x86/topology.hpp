@@ -13,7 +13,7 @@ namespace neap::x86 {
 
 struct Topology {
   unsigned thread_bits = 0;    ///< bits of the APIC id that number the threads of a core
-  unsigned package_shift = 0;  ///< bits of the APIC id below the package's
+  unsigned package_shift = 0;  ///< bits of the APIC id below the package's field
 };
 
 [[nodiscard]] Topology find_topology(power::CpuAccess& cpu) noexcept;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The first half of `./neap bench load`: the cost of a request in the load generator, beside other generators in use.
+"""The first half of `./neap bench load`: the cost of a request in the load generator and in other generators.
 
-A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator keeps stock
-memcached as busy as it can: closed loop, 16 connections, one thread, gets of 200 bytes. The figure is answered requests per second of the
-generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client each have
-one. The rounds alternate between the generators, so a slow minute affects all of them. The median of each is shown. A generator that is not
-available is listed with the reason.
+A generator that needs much CPU time for each request soon measures its own speed instead of the server's. So each generator loads stock
+memcached as heavily as it can, by a closed loop with 16 connections, one thread and gets of 200 bytes. The figure is answered requests per
+second of the generator's own CPU time (user and system, as the kernel reports at its exit). If the machine has two cores, server and client
+have one each. The rounds alternate between the generators, so a slow minute affects all of them. The median of each generator's rounds is
+shown. A generator that is not available is listed with the reason.
 """
 
 import dataclasses
@@ -28,16 +28,16 @@ KEY_BYTES = 30
 VALUE_BYTES = 200
 SECONDS = 3
 ROUNDS = 3
-# For memcslap, whose runs end after a number of requests, not after a time.
+# Length of a run of memcslap, which ends after a number of requests, not after a time.
 MEMCSLAP_REQUESTS = 5000
 RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "requests for a CPU second of the client"
 
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """The command line of a generator. `prepare`, if given, fills the store and is not measured.
+    """A generator's command line. The command `prepare`, if given, fills the store and is not measured.
 
-    count: the number of answered requests, from its output.
+    count: reads the number of answered requests from the generator's output.
     """
 
     name: str
@@ -57,7 +57,6 @@ class Round:
 
 
 def load() -> list[Row]:
-    """Measures all generators that are available."""
     build.build_load()
     commands: dict[str, list[str] | Failure] = {}
     for client in CLIENTS:
@@ -95,7 +94,7 @@ def _rows(name: str, reason: str | None, rounds: Sequence[Round]) -> list[Row]:
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """One line per client."""
+    """The table, with one line per client."""
     values = {row.name: row.value for row in rows}
     cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
     for row in rows:
@@ -109,7 +108,7 @@ def side_by_side(rows: Sequence[Row]) -> str:
 
 
 def _round(client: Client, argv: Sequence[str]) -> Round:
-    """One round on a server started for it. Raises Failure."""
+    """Measures one round, on a server started for it. Raises Failure."""
     with memcached() as address:
         if client.prepare is not None:
             measured(client.name, [*argv, *client.prepare(address)], [])

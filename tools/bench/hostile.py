@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench hostile`: the cost of each attack of tests/hostile to a bystander, on 1, 2 and 4 cores.
+"""`./neap bench hostile`: how much each attack of tests/hostile slows a bystander's requests, on 1, 2 and 4 cores.
 
 The bystander's p99 during the attack is compared with its p99 before and after the attack, in the same run. The host emulates the machine
-and runs the attacker as well, so use an otherwise idle host. The bench also counts failed or refused requests of the bystander, newcomers
-that were not served, and bytes that the heap kept.
+and runs the attacker as well, so use an otherwise idle host. The bench also counts the bystander's failed or refused requests, new clients
+that were not served, and bytes that stayed allocated in the heap.
 """
 
 import json
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
 
 
 def attack(name: str, *words: str) -> dict:
-    """One attack in its own network namespace; gives its result (tests/hostile/scene.py). Raises Failure."""
+    """Runs one attack in its own network namespace. Returns its result (tests/hostile/scene.py). Raises Failure."""
     from linux_guest.namespace import Namespace  # noqa: PLC0415
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(build.REPOSITORY), str(build.REPOSITORY / "tests")])}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles: its default sweep to 1 MB and its integrity check.
+"""`./neap bench netpipe`: Debian's NPtcp against Neap in both roles, with NPtcp's default sweep to 1 MB and its integrity check.
 
-Only the transmitter measures. NPtcp prints nothing as a receiver; Neap prints in both roles. So a sweep that NPtcp transmits has two
-figures from two clocks. They must be about equal; docs/netpipe.md explains the difference.
+NPtcp prints figures only as the transmitter; Neap prints figures in both roles. So a sweep that NPtcp transmits has two figures from two
+clocks, which must be about equal; docs/netpipe.md explains the difference.
 """
 
 import contextlib
@@ -30,13 +30,12 @@ RESULT = re.compile(
     r"^ *(?P<index>\d+): +(?P<bytes>\d+) bytes +(?P<repeats>\d+) times --> +"
     r"(?:(?P<rate>[0-9.]+) Mbps in +(?P<us>[0-9.]+) usec|(?P<checked>Integrity check passed))$"
 )
-# NetPIPE's unit Mbps.
+# NetPIPE calls this unit Mbps.
 RATE_UNIT = "Mb/s (2^20 bit/s)"
 TIME_UNIT = "us one way"
 
 
 def results(lines: Sequence[str]) -> list[re.Match[str]]:
-    """The lines that show a size's result."""
     return [match for line in lines if (match := RESULT.match(line))]
 
 
@@ -58,7 +57,7 @@ def netpipe() -> list[Row]:
 
 
 def nptcp_transmits(checked: bool, directory: Path) -> tuple[list[re.Match[str]], list[re.Match[str]]]:
-    """The output of NPtcp and of Neap. Raises Failure if NPtcp does not end with status 0."""
+    """Runs NPtcp as the transmitter. Returns the results of NPtcp and of Neap. Raises Failure if NPtcp does not end with status 0."""
     with Machine(build.image("netpipe"), cores=CORES, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)]) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         if checked:
@@ -112,7 +111,7 @@ def listens(port: int) -> bool:
 
 
 def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Sequence[re.Match[str]]) -> list[Row]:
-    """`role` is Neap's. Raises Failure if a side printed nothing, or if the sides differ."""
+    """`role`: Neap's role. Raises Failure if Neap printed nothing, or if the two programs printed different sizes."""
     if not ours or (theirs and [match["bytes"] for match in theirs] != [match["bytes"] for match in ours]):
         raise Failure(f"Neap, {role}: {len(theirs)} sizes of NPtcp's and {len(ours)} of Neap's are not the same")
     if checked:
@@ -132,7 +131,7 @@ def rows_of(role: str, checked: bool, theirs: Sequence[re.Match[str]], ours: Seq
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """One line per size: NPtcp's figure and Neap's, time and rate; then the integrity checks."""
+    """The tables of time and of rate, with NPtcp's and Neap's figure for each size, and then the integrity checks."""
     values = {row.name: row.value for row in rows}
     pieces = []
     for role, title in (

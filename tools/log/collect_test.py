@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A collection brings each entry once, also after breaks; missing entries are reported."""
+"""A collection brings each entry once, also after broken connections; missing entries are reported."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def gather(machine: FakeMachine, out: Path, *, live: bool = False, token: str | 
 
 
 def whole(out: Path) -> bool:
-    """True if the logs equal FILES byte for byte. Asserts that the folder holds only them and run.json."""
+    """True if the logs equal FILES byte for byte. Asserts that the folder holds only the logs and run.json."""
     assert sorted(path.name for path in out.iterdir()) == ["core0.log", "core1.log", "run.json"]
     return all((out / f"core{core}.log").read_bytes() == data for core, data in enumerate(FILES))
 

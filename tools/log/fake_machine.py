@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A machine's control port in Python, for tests of its clients: it answers lines, `get` and `stream`, and fails as a test asks."""
+"""A machine's control port in Python, for tests of its clients. It answers lines, `get` and `stream`, and fails in the ways that a test
+requests.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,15 @@ ENTRY = layout.ENTRY_BYTES
 
 @dataclasses.dataclass(eq=False)
 class FakeMachine:
-    """Serves `files` (a core each) on 127.0.0.1. A context manager.
+    """Serves `files`, one per core, on 127.0.0.1. A context manager.
 
-    cuts: for each connection in turn, the number of stream bytes after which it ends; later ones are not cut. reset: they end by a TCP
-    reset, which discards data in flight.
-    damage: called with the connection's number and its stream; gives the bytes to send instead.
+    cuts: for each connection in turn, the number of stream bytes after which it ends; later connections are not cut.
+    reset: cut connections end by a TCP reset, which discards data in flight.
+    damage: called with the connection's number and its stream; returns the bytes to send instead.
     gaps: for each core, the (position, count) of entries that the stream leaves out and reports as a gap.
-    forgetful: the positions that a collector asks for are ignored. early: by core, entries that are sent ahead of those in `files`, as if
-    they had been sent live and overwritten later. pause_seconds: the pause before each block.
+    forgetful: the positions that a collector asks for are ignored.
+    early: by core, entries that are sent before the entries in `files`, as if they had been sent live and overwritten later.
+    pause_seconds: the pause after each block.
     """
 
     files: list[bytes]
@@ -103,7 +106,7 @@ class FakeMachine:
             return
         connection.sendall(data[:cut])
         if cut is not None and self.reset:
-            # A reset, as when a network breaks.
+            # With a linger time of zero, closing the socket resets the connection.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def stream(self, positions: dict[int, int]) -> bytes:

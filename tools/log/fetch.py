@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
 """`./neap log fetch`: copies each core's log over its own connection, like `echo "get,3" | socat -t 10 - TCP4:HOST:5002 > core3.log`.
 
-That is enough after a run. If a connection breaks, that core's log is discarded; `./neap log collect` can resume instead.
+After a run a copy is enough. If a connection breaks, that core's log is discarded; `./neap log collect` resumes instead.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from tools.log.folder import LIMIT_BYTES, Folder, Identity, describe_run, log_fi
 
 
 def fetch(address: tuple[str, int], out: Path, *, token: str | None, as_json: bool, limit_bytes: int = LIMIT_BYTES) -> int:
-    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the total size of the logs
-    there."""
+    """Fetches all cores into `out`. A file gets its final name when it is complete. `limit_bytes` limits the total size of the logs in
+    `out`."""
     start = time.monotonic()
     with Folder(out, limit_bytes) as folder:
         found = folder.finished() or folder.unfinished()

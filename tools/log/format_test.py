@@ -16,7 +16,7 @@ PAGE = (REPOSITORY / "docs/log-format.md").read_text()
 
 
 def section(name: str) -> list[str]:
-    """The lines of a fenced block of the page."""
+    """The lines of the fenced block `name` of docs/log-format.md."""
     return re.search(rf"^```{name}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE).group(1).splitlines()
 
 
@@ -26,7 +26,6 @@ def vector() -> list[str]:
 
 
 def example() -> bytes:
-    """The page's example as the file that it describes."""
     head = b"".join(bytes.fromhex(line[8:]) for line in section("header"))
     text = "".join(section("json")).encode()
     raw = head + text

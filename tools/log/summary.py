@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap log summary`: the figures of a run, one row per core and per package, and the figures that studies derive from them.
+"""`./neap log summary`: the figures of a run by core and by package, and derived figures as in published studies.
 
-An unknown figure is None: "not on this CPU" in the text, null in JSON. It is never 0.
+An unknown figure is None, never 0. It is printed as "not on this CPU" in the text, and as null in JSON.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ NOT_HERE = "not on this CPU"
 
 
 def summarise(run: RunLog) -> dict:
-    """The whole summary, as --json prints it. Times in seconds, energy in joules, power in watts, intervals in microseconds."""
+    """The whole summary, as --json prints it. Times are in seconds, energy in joules, power in watts, intervals in microseconds."""
     cores = [trim(core) for core in run.cores]
     rows = [_core(core) for core in cores]
     package_rows = [_package(run, number, members, rows) for number, members in packages(cores).items()]
@@ -134,7 +134,7 @@ def _total(cores: list[CoreRun], rows: list[dict], package_rows: list[dict]) -> 
 
 
 def ratio(part: float | None, whole: float | None, factor: float = 1) -> float | None:
-    """None if either is unknown or the divisor is 0."""
+    """`factor` * `part` / `whole`; None if a value is unknown or `whole` is 0."""
     return None if part is None or not whole else factor * part / whole
 
 
@@ -144,14 +144,14 @@ def total_or_none(values: list) -> float | int | None:
 
 
 def span_seconds(cores: list[CoreRun]) -> float:
-    """Time from the first core's begin to the last core's end."""
+    """Seconds from the first begin of a core's run to the last end."""
     if not (there := [core for core in cores if len(core.records)]):
         return 0.0
     return max(0, max(core.end_tsc for core in there) - min(core.begin_tsc for core in there)) / there[0].log.tsc_hz
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core whose state is `poll` does not sleep: its idle ticks are the time between polls that found
+    """Ticks asleep in the run. A core in the idle state `poll` does not sleep; its idle ticks are the time between polls that found
     nothing."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
@@ -167,7 +167,7 @@ def idle_ticks(core: CoreRun) -> dict[int, int]:
 
 
 def intervals(core: CoreRun) -> dict[str, float] | None:
-    """Percentiles of the time between records, microseconds."""
+    """Percentiles of the time between records, in microseconds."""
     ticks = core.interval_ticks[core.interval_ticks > 0]
     if not len(ticks):
         return None
@@ -190,7 +190,7 @@ def _series_seconds(series: EnergySeries | None, cores: list[CoreRun]) -> float 
 
 
 def settings(run: RunLog) -> list[dict]:
-    """Changes of settings by time, in seconds since the run's begin. A core's first row may be its policy at the start."""
+    """Changes of settings in the order of time, with seconds since the run's begin. A core's first row may be its policy at the start."""
     begin = min((trim(core).begin_tsc for core in run.cores), default=0)
     rows = [
         {"core": core.core, "seconds": (setting["tsc"] - begin) / core.tsc_hz, **setting} for core in run.cores for setting in core.settings
@@ -199,7 +199,7 @@ def settings(run: RunLog) -> list[dict]:
 
 
 def change_text(setting: dict) -> str:
-    """'itr=8us': the setting that a change set, and its value."""
+    """A changed setting and its value, like 'itr=8us'."""
     if "value" not in setting:
         return f"start: idle={setting['idle']} itr={setting['itr_us']}us"
     return f"{setting['changed']}={setting['value']}"
@@ -250,7 +250,6 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    """The summary as text for people."""
     lines = [
         *head(summary),
         "",

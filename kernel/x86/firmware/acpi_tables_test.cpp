@@ -21,7 +21,7 @@ class TableWriter {
     std::memcpy(bytes_.data() + offset, &value, sizeof value);
     return *this;
   }
-  /// Adds an entry of `length` bytes. Its fields are then written at its start plus their offset.
+  /// Adds an entry of `length` bytes. The caller writes a field at the returned offset plus the field's offset.
   std::size_t entry(std::uint8_t type, std::uint8_t length) {
     const std::size_t at = bytes_.size();
     bytes_.resize(at + std::max<std::size_t>(length, 2));
@@ -114,7 +114,7 @@ struct TwoNodes {
   }
 };
 
-// Firmware's node numbers may have gaps. Ours have none, in the same order.
+// Firmware's node numbers may have gaps. Our numbers have no gaps and keep the order.
 TEST(Srat, NodesAreDenseAndAssignedToCoresAndMemory) {
   TableWriter table(srat_entries);
   table.near_core(0x1'00'02, 0);

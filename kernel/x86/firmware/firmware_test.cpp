@@ -97,7 +97,7 @@ FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64
   cpu.leaves[{1, 0}].edx |= 1 << 12;
   cpu.msrs[0xfe] = 0xd00 | (ranges.size() + 1);
   cpu.msrs[0x2ff] = default_type;
-  ranges.emplace_back(0, 0);  // one that is not in use
+  ranges.emplace_back(0, 0);  // a range that is not in use
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     cpu.msrs[static_cast<std::uint32_t>(0x200 + 2 * i)] = ranges[i].first;
     cpu.msrs[static_cast<std::uint32_t>(0x201 + 2 * i)] = ranges[i].second;

@@ -33,8 +33,8 @@ constexpr std::uint16_t states(std::initializer_list<IdleState> list) {
   return mask;
 }
 
-// The CPU grants the highest request of a core's threads, on many models the highest of all cores of the package. A parked core keeps
-// firmware's request, usually the highest, unless it requests less.
+// The CPU grants the highest request of a core's threads, and on many models the highest request of all cores of a package. A parked core
+// keeps firmware's request, usually the highest, unless the core requests a lower one.
 TEST(CpuHabits, AParkedCoreAsksForTheLowestPState) {
   FakeCpu cpu = sandy_bridge_ep();
   cpu.msrs[msr::misc_enable] = 0;

@@ -87,7 +87,7 @@ TEST(CpuPower, TheEmulatedCpuHasNoFeaturesAndReportsThat) {
   }
 }
 
-// KVM gives a guest MWAIT and an empty leaf 5, and the boot options correct that. If CPUID lacks MONITOR, MWAIT would be an invalid
+// KVM gives a guest MWAIT and an empty leaf 5, and `mwait=assumed` corrects that. If CPUID lacks MONITOR, MWAIT would be an invalid
 // instruction.
 TEST(CpuPower, AnAssumedMwaitHasTheStatesOfAKnownModelOrC1) {
   const auto assumed_on = [](FakeCpu& cpu) {
