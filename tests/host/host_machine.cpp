@@ -367,6 +367,25 @@ void ManualClock::advance(std::chrono::nanoseconds by) {
   set_manual(manual_now_ns.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(by.count()));
 }
 
+ClockRunner::ClockRunner(ManualClock& clock, std::chrono::milliseconds step)
+    : thread_([this, &clock, step] {
+        while (!ended_) {
+          {
+            const std::lock_guard lock(lock_);
+            if (running_) clock.advance(step);
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+      }) {}
+ClockRunner::~ClockRunner() {
+  ended_ = true;
+  thread_.join();
+}
+void ClockRunner::set_running(bool running) {
+  const std::lock_guard lock(lock_);
+  running_ = running;
+}
+
 std::uint64_t alarm_of(unsigned core) {
   HostCore& target = host_core(core);
   const std::lock_guard lock(target.mutex);

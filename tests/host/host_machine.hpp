@@ -13,13 +13,16 @@
 // that thread is no core.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -43,6 +46,13 @@ class HostMachine {
 
   /// Runs `call` as an event on `core`, returns when it has run, and rethrows its exception. MUST NOT be called on a core.
   void on(unsigned core, std::function<void()> call);
+  /// Like `on`; returns the result of `call`.
+  template <class Call>
+  [[nodiscard]] auto value_on(unsigned core, Call call) {
+    std::optional<std::invoke_result_t<Call&>> value;
+    on(core, [&] { value.emplace(call()); });
+    return *std::move(value);
+  }
   /// Runs on `core` the task that `make` returns, until it ends. Aborts the process after `limit`.
   void run(unsigned core, std::function<task<void>()> make, std::chrono::seconds limit = std::chrono::seconds(50));
   /// Raises `vector` on `core`, like a device. Any thread.
@@ -61,6 +71,26 @@ class ManualClock {
   ~ManualClock();
   void set(std::uint64_t now_ns);
   void advance(std::chrono::nanoseconds by);
+};
+
+/// Advances a manual clock by `step` every 100 us while an object of this class exists and is not paused.
+class ClockRunner {
+ public:
+  explicit ClockRunner(ManualClock& clock, std::chrono::milliseconds step = std::chrono::milliseconds(5));
+  ClockRunner(const ClockRunner&) = delete;
+  ClockRunner& operator=(const ClockRunner&) = delete;
+  ~ClockRunner();
+  /// The clock stands still after this call.
+  void pause() { set_running(false); }
+  void resume() { set_running(true); }
+
+ private:
+  void set_running(bool running);
+
+  std::mutex lock_;
+  bool running_ = true;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
 };
 
 /// The alarm that `core` last set (`machine::alarm_none`: none), and the number of alarms that it has set.
