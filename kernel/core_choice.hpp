@@ -6,7 +6,6 @@
 // have dense numbers. Their numbers in firmware's list, which `cores=` uses, may have gaps.
 #pragma once
 
-#include <cstddef>
 #include <expected>
 #include <span>
 #include <string>

@@ -7,9 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "kernel/events.hpp"
 #include "tests/host/host_machine.hpp"

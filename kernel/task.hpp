@@ -13,7 +13,6 @@
 #include <chrono>
 #include <concepts>
 #include <coroutine>
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>

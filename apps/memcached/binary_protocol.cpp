@@ -2,7 +2,6 @@
 #include "apps/memcached/binary_protocol.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <concepts>
 #include <cstring>
 

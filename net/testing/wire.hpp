@@ -6,7 +6,6 @@
 // checksums from the given seeds, segment frames, check received checksums, and accept a buffer only on the core that received it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>

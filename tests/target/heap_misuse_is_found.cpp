@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // With `heap=checked` a write outside of an object, or after it was freed, is a panic that names the error; correct use of the library is
 // not.
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>
