@@ -16,6 +16,7 @@
 
 #include "kernel/timer.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -320,13 +321,11 @@ TEST(Events, QueuedEventsAreDestroyedWhenTheLoopStops) {
 
 TEST(EventsDeathTest, ExceptionThatLeavesAnEventIsAPanicThatNamesIt) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        HostMachine machine{1};
-        machine.on(0, [] { spawn([] { throw std::runtime_error("the reason"); }); });
-        std::this_thread::sleep_for(std::chrono::seconds(10));
-      },
-      testing::ExitedWithCode(18), "std::runtime_error: the reason");
+  host::expect_panic("std::runtime_error: the reason", [] {
+    HostMachine machine{1};
+    machine.on(0, [] { spawn([] { throw std::runtime_error("the reason"); }); });
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+  });
 }
 
 // A request during the run is too late for that run and must not be lost.

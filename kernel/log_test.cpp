@@ -27,11 +27,7 @@ class Machine {
  public:
   static constexpr unsigned cores_max = 3;
   explicit Machine(unsigned cores) {
-    static const bool pages = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)pages;
+    host::prepare_pages();
     host_.emplace(cores);
   }
   Machine(const Machine&) = delete;

@@ -15,6 +15,7 @@
 
 #include "kernel/events.hpp"
 #include "tests/host/host_machine.hpp"
+#include "tests/host/panics.hpp"
 
 namespace neap {
 namespace {
@@ -248,29 +249,25 @@ TEST(Task, ManyTasksBetweenCoresAllEnd) {
 
 TEST(TaskDeathTest, ExceptionOutOfAStartedTaskIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        HostMachine machine{1};
-        machine.on(0, [] {
-          start([]() -> task<void> {
-            co_await sleep_for(1ms);
-            throw std::out_of_range("no one listens");
-          }());
-        });
-        std::this_thread::sleep_for(10s);
-      },
-      testing::ExitedWithCode(18), "std::out_of_range: no one listens");
+  host::expect_panic("std::out_of_range: no one listens", [] {
+    HostMachine machine{1};
+    machine.on(0, [] {
+      start([]() -> task<void> {
+        co_await sleep_for(1ms);
+        throw std::out_of_range("no one listens");
+      }());
+    });
+    std::this_thread::sleep_for(10s);
+  });
 }
 
 TEST(TaskDeathTest, MisusedCompletionIsAPanic) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        Completion<int> twice;
-        twice.fulfil(1);
-        twice.fulfil(2);
-      },
-      testing::ExitedWithCode(18), "fulfilled once");
+  host::expect_panic("fulfilled once", [] {
+    Completion<int> twice;
+    twice.fulfil(1);
+    twice.fulfil(2);
+  });
 }
 
 }  // namespace

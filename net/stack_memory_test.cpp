@@ -46,11 +46,7 @@ class MemoryTest : public ::testing::Test {
   }
   /// Waits until the server receives nothing for half a second.
   void wait_for_silence() {
-    std::size_t before = 1;
-    EXPECT_TRUE(HostMachine::wait_until([&] {
-      std::this_thread::sleep_for(500ms);
-      return std::exchange(before, server->received.load()) == server->received;
-    }));
+    EXPECT_TRUE(HostMachine::settled([&] { return server->received.load(); }, 500ms).has_value());
   }
   void expect_served() { EXPECT_LT(served(world, 8), 5s); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/memcached/test_peer.hpp"
+#include "tests/host/panics.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
@@ -202,27 +203,21 @@ TEST(RequireDeathTest, MistakesAreNamed) {
   const auto panics = testing::ExitedWithCode(18);
   EXPECT_EXIT((void)server.service.core(1), panics, "memcached: no such core");
   EXPECT_EXIT(core.replies.account().discharge(1), panics, "discharges no more reply bytes than it charged");
-  EXPECT_EXIT(
-      {
-        Reply reply(core.replies);
-        (void)reply.room(1);
-        reply.advance(ReplyPool::chunk_bytes + 1);
-      },
-      panics, "a reply exceeds its chunk");
-  EXPECT_EXIT(
-      {
-        Session session(server.service, core);
-        core.index = 1;
-        session.received({});
-      },
-      panics, "a session runs on the core of its connection");
-  EXPECT_EXIT(
-      {
-        auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
-        allocated.item->references = 0;
-        allocated.item->hold();
-      },
-      panics, "an item without references cannot be held");
+  host::expect_panic("a reply exceeds its chunk", [&] {
+    Reply reply(core.replies);
+    (void)reply.room(1);
+    reply.advance(ReplyPool::chunk_bytes + 1);
+  });
+  host::expect_panic("a session runs on the core of its connection", [&] {
+    Session session(server.service, core);
+    core.index = 1;
+    session.received({});
+  });
+  host::expect_panic("an item without references cannot be held", [&] {
+    auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
+    allocated.item->references = 0;
+    allocated.item->hold();
+  });
   EXPECT_EXIT((void)server.store.commit(Mode::set, {}, 0, 2), panics, "only an item that was never linked is committed");
 }
 

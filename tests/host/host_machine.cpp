@@ -337,6 +337,15 @@ void HostMachine::interrupt(unsigned core, std::uint8_t vector) {
   target.changed.notify_one();
 }
 
+std::optional<std::uint64_t> HostMachine::settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart) {
+  std::uint64_t value = count();
+  const bool is_settled = wait_until([&] {
+    std::this_thread::sleep_for(apart);
+    return std::exchange(value, count()) == value;
+  });
+  return is_settled ? std::optional(value) : std::nullopt;
+}
+
 bool HostMachine::wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!condition()) {

@@ -59,6 +59,8 @@ class HostMachine {
   void interrupt(unsigned core, std::uint8_t vector);
   /// Waits until `condition` holds; checks it on the test's thread every millisecond. False after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
+  /// Waits until `count` returns the same value twice, `apart` from each other; returns that value. Fails as `wait_until` does.
+  [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 
 /// While an object of this class exists, `now_ns` changes only when the test sets it. A sleeping core wakes when its alarm is due. MUST be
@@ -138,5 +140,7 @@ void set_kept_memory(std::span<std::byte> area);
 
 /// Sets the size of the page allocator's arena, for tests of the memory allocator. May be called once a process.
 void set_memory_bytes(std::size_t bytes);
+/// Gives the arena to the page allocator, at the first call in a process. `arena_bytes`: 0 for the usual size.
+void prepare_pages(std::size_t arena_bytes = 0);
 
 }  // namespace neap::host

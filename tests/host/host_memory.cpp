@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -29,6 +30,15 @@ void set_memory_bytes(std::size_t bytes) {
   }
   const auto begin = (reinterpret_cast<std::uint64_t>(mapping) + alignment - 1) / alignment * alignment;
   arena = {.physical = begin, .bytes = bytes, .node = 0};
+}
+
+void prepare_pages(std::size_t arena_bytes) {
+  static const bool once = [&] {
+    if (arena_bytes != 0) set_memory_bytes(arena_bytes);
+    memory::initialise_pages(machine::usable_memory());
+    return true;
+  }();
+  static_cast<void>(once);
 }
 
 }  // namespace host
