@@ -251,7 +251,10 @@ TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   options.drain_limit = 500ms;
   World world(options);
-  world.make_run(40'000);
+  Peer& owner = world.peer();
+  EXPECT_EQ(owner.ask("start"), "ok run=1");
+  world.record(40'000);
+  EXPECT_TRUE(owner.ask("stop").starts_with("ok "));
   Peer& slow = world.peer(false);
   slow.send("get,0\n");
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() >= Client::log_bytes_max; }));
@@ -260,7 +263,9 @@ TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   slow.begin_reading();
   EXPECT_GE(slow.rest().size(), 40'000U * 64);
   // A short log is queued completely, and its end does not free the place of a client that reads nothing.
-  world.make_run(6'000);
+  EXPECT_EQ(owner.ask("start"), "ok run=2");
+  world.record(6'000);
+  EXPECT_TRUE(owner.ask("stop").starts_with("ok "));
   Peer& short_one = world.peer(false);
   short_one.send("get,0\n");
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 64 * 1024; }));

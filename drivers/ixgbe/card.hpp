@@ -127,7 +127,6 @@ class Card final : public NetDevice, public policy::Device {
   const pci::Device& device_;
   Registers registers_;
   Options options_;
-  Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
   /// Flow (as `program_steering` takes it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.

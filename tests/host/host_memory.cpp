@@ -43,7 +43,6 @@ void prepare_pages(std::size_t arena_bytes) {
 
 }  // namespace host
 
-unsigned machine::node_count() noexcept { return 1; }
 unsigned machine::node_of(unsigned) noexcept { return 0; }
 // A ring of four nodes: the node with the next number is nearer than the others.
 unsigned machine::node_distance(unsigned from, unsigned to) noexcept {
