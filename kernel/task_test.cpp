@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernel/events.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 #include "tests/host/panics.hpp"
 
@@ -193,19 +194,10 @@ TEST(Task, OnCoreRunsThereAndReturnsHere) {
 }
 
 TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
-  std::atomic<bool> inside{false}, go_on{false};
-  HostMachine machine{2};
-  machine.on(1, [&] {
-    spawn([&] {
-      inside = true;
-      while (!go_on) {
-      }
-    });
-  });
-  while (!inside) {
-  }
   std::atomic<unsigned> spawned{0};
   std::atomic<int> calls{0}, returns{0};
+  HostMachine machine{2};
+  host::BusyCore busy(machine, 1);
   machine.on(0, [&] {
     while (spawn_on(1, [&] { ++spawned; }).has_value()) {
     }
@@ -218,7 +210,7 @@ TEST(Task, OnCoreWorksWhileTheRemoteQueueIsFull) {
   });
   std::this_thread::sleep_for(10ms);
   EXPECT_EQ(calls, 0);
-  go_on = true;
+  busy.release();
   EXPECT_TRUE(HostMachine::wait_until([&] { return returns == 1'000 && spawned == remote_queue_capacity; }));
   EXPECT_EQ(calls, 1'000);
 }

@@ -10,6 +10,7 @@
 
 #include "kernel/events.hpp"
 #include "kernel/timer.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -63,17 +64,9 @@ TEST(Watchdog, NamesAnEventOverTheLimitAtItsEndAndNoOther) {
 TEST(Watchdog, AwakeCoreNamesAnEventThatDoesNotEnd) {
   const Watching watching(100ms);
   ManualClock clock(1'000'000'000);
-  std::atomic<bool> inside{false}, leave{false};
   HostMachine machine{2};
   static_cast<void>(host::take_console_text());
-  machine.on(1, [&] {
-    spawn([&] {
-      inside = true;
-      while (!leave) {
-      }
-    });
-  });
-  EXPECT_TRUE(HostMachine::wait_until([&] { return inside.load(); }));
+  host::BusyCore busy(machine, 1);
   std::string said;
   wait_until_asleep(0);
   clock.advance(150ms);
@@ -87,7 +80,7 @@ TEST(Watchdog, AwakeCoreNamesAnEventThatDoesNotEnd) {
   for (int i = 0; i < 3; ++i) machine.on(0, [] {});
   wait_until_asleep(0);
   EXPECT_EQ(host::take_console_text(), "") << "once an event";
-  leave = true;
+  busy.release();
   EXPECT_TRUE(HostMachine::wait_until([&] {
     machine.on(1, [] {});
     said += host::take_console_text();
@@ -100,21 +93,12 @@ TEST(Watchdog, HangingEventIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
   for (const unsigned cores : {2U, 3U}) {
     const Watching watching(100ms);
     ManualClock clock(1'000'000'000);
-    std::atomic<bool> inside{false}, leave{false};
     HostMachine machine{cores};
     for (unsigned core = 0; core < cores; ++core) wait_until_asleep(core);
     clock.advance(10s);
     static_cast<void>(host::take_console_text());
     for (unsigned stuck = 0; stuck < cores; ++stuck) {
-      inside = leave = false;
-      machine.on(stuck, [&] {
-        spawn([&] {
-          inside = true;
-          while (!leave) {
-          }
-        });
-      });
-      EXPECT_TRUE(HostMachine::wait_until([&] { return inside.load(); }));
+      host::BusyCore busy(machine, stuck);
       const auto others_sleep = [&] {
         for (unsigned core = 0; core < cores; ++core) {
           if (core != stuck) wait_until_asleep(core);
@@ -135,7 +119,7 @@ TEST(Watchdog, HangingEventIsNamedWithinOneAndAHalfLimitsWhileAllOthersSleep) {
         return said.find(name) != said.npos;
       })) << said;
       EXPECT_EQ(said.find(name), said.rfind(name)) << "once";
-      leave = true;
+      busy.release();
       machine.on(stuck, [] {});
       wait_until_asleep(stuck);
       static_cast<void>(host::take_console_text());
