@@ -42,12 +42,7 @@ class Machine {
   HostMachine* operator->() { return &*host_; }
 
   std::optional<ErrorCode> prepare(const Options& options) {
-    std::optional<ErrorCode> error;
-    host_->run(0, [&]() -> task<void> {
-      const auto done = co_await log::prepare(options);
-      if (!done.has_value()) error = done.error().code;
-    });
-    return error;
+    return error_of(0, [&] { return log::prepare(options); });
   }
   Result<std::uint32_t> start(Bounds bounds = {}, unsigned core = 0) {
     Result<std::uint32_t> run = 0;

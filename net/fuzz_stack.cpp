@@ -212,7 +212,7 @@ class Case {
           send(peer, peer.sequence, ack_flag, Bytes(bytes));
           peer.sequence += bytes;
         }
-        break;
+        return;
       }
       case 2:  // tiny
         for (std::uint32_t count = choices_.below(250); count > 0; --count) send(peer, peer.sequence++, ack_flag, Bytes(1));
@@ -222,40 +222,30 @@ class Case {
         const std::uint32_t apart = 1 + choices_.below(3000), bytes = 1 + choices_.below(1460);
         const std::uint32_t begin = peer.sequence + choices_.below(3000);
         for (std::uint32_t i = choices_.below(130); i > 0; --i) send(peer, begin + i * apart, ack_flag, Bytes(bytes));
-        break;
+        return;
       }
       case 5:
-        send(peer, peer.taken, ack_flag, payload(1460));  // fills the gap
-        break;
+        return send(peer, peer.taken, ack_flag, payload(1460));  // fills the gap
       case 6:
-        send(peer, peer.sequence + choices_.below(3) - 1, choices_.bits(1), choices_.below(2) == 0 ? Bytes{} : payload(1460),
-             syn_options(choices_));
-        break;
+        return send(peer, peer.sequence + choices_.below(3) - 1, choices_.bits(1), choices_.below(2) == 0 ? Bytes{} : payload(1460),
+                    syn_options(choices_));
       case 7:
         peer.window = static_cast<std::uint16_t>(choices_.bits(2) >> choices_.below(17));
-        send(peer, peer.taken, ack_flag);
-        break;
+        return send(peer, peer.taken, ack_flag);
       case 8:
-        send(peer, peer.taken, choices_.below(2) == 0 ? fin_flag | ack_flag : rst_flag | ack_flag);
-        break;
+        return send(peer, peer.taken, choices_.below(2) == 0 ? fin_flag | ack_flag : rst_flag | ack_flag);
       case 9:
-        flood(syn_flag);
-        break;
+        return flood(syn_flag);
       case 10:
-        flood(ack_flag);
-        break;
+        return flood(ack_flag);
       case 11:
-        fragments();
-        break;
+        return fragments();
       case 12:
-        arp();
-        break;
+        return arp();
       case 13:
-        datagram();
-        break;
+        return datagram();
       case 14:
-        advance(choices_.below(4) == 0 ? 5s : std::chrono::milliseconds(choices_.below(20) * 50));
-        break;
+        return advance(choices_.below(4) == 0 ? 5s : std::chrono::milliseconds(choices_.below(20) * 50));
       case 15: {
         Bytes frame =
             frame_of({.from = peer.from, .to = peer.to, .sequence = peer.taken, .flags = ack_flag, .payload = payload(100)}, card_.mac());
@@ -264,8 +254,7 @@ class Case {
         }
         frame.resize(frame.size() - choices_.below(40));
         if (choices_.below(2) == 0) fill_checksums(frame);
-        arrive(std::move(frame));
-        break;
+        return arrive(std::move(frame));
       }
       default:
         act();
@@ -450,17 +439,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 #ifndef NEAP_LIBFUZZER
-
-namespace {
-
-class InputGenerator : public neap::fuzzing::InputGenerator {
- public:
-  using neap::fuzzing::InputGenerator::InputGenerator;
-  std::string stream() { return any(50 + below(below(4) == 0 ? 4000 : 600)); }
-};
-
-}  // namespace
-
-int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_stack", count, words); }
-
+int main(int count, char** words) { return neap::fuzzing::run<neap::fuzzing::AnyBytes<50, 600, 4000>>("fuzz_stack", count, words); }
 #endif

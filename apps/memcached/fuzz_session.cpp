@@ -307,16 +307,8 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
   }
   std::size_t value_bytes() {
-    switch (below(8)) {
-      case 0:
-        return below(100'000);
-      case 1:
-        return 1000 + below(60);
-      case 2:
-        return 200 + below(800);
-      default:
-        return below(20);
-    }
+    const unsigned kind = below(8);
+    return kind == 0 ? below(100'000) : kind == 1 ? 1000 + below(60) : kind == 2 ? 200 + below(800) : below(20);
   }
   std::string setup() {
     std::string text;
@@ -352,16 +344,10 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   }
   std::string text() {
     static const char* const others[] = {"version", "stats", "delete a", "incr b 1", "touch c 0", "flush_all", "verbosity 1", "nonsense"};
-    switch (below(8)) {
-      case 0:
-        return store(key(), value_bytes());
-      case 1:
-        return std::string(others[below(8)]) + "\r\n";
-      case 2:
-        return below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
-      default:
-        return get();
-    }
+    const unsigned kind = below(8);
+    if (kind == 0) return store(key(), value_bytes());
+    if (kind == 1) return std::string(others[below(8)]) + "\r\n";
+    return kind == 2 && below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
   }
   std::string requests() {
     const bool in_binary = below(4) == 0;
