@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel/event_loop.hpp"
@@ -81,25 +82,13 @@ TEST(Timer, AgreesWithAListOfDeadlines) {
     for (unsigned step = 0; step < 60'000; ++step) {
       Model& model = models[random() % count];
       const std::uint64_t delay = random_ns();
-      switch (random() % 4) {
-        case 0:
-          model.timer.arm(nanoseconds(delay), [&model] { ++model.fired; });
-          model.due_ns = next_tick(machine::now_ns() + delay);
-          break;
-        case 1:
-          if (model.timer.pending()) {
-            model.timer.rearm(nanoseconds(delay));
-            model.due_ns = next_tick(machine::now_ns() + delay);
-          }
-          break;
-        case 2:
-          ASSERT_EQ(model.timer.cancel(), model.due_ns != 0);
-          model.due_ns = 0;
-          break;
-        default:
-          clock.advance(nanoseconds(random_ns() >> 8));
-          break;
-      }
+      const unsigned kind = random() % 4;
+      const bool arms = kind == 0 || (kind == 1 && model.timer.pending());
+      if (arms && kind == 0) model.timer.arm(nanoseconds(delay), [&model] { ++model.fired; });
+      if (arms && kind == 1) model.timer.rearm(nanoseconds(delay));
+      if (arms) model.due_ns = next_tick(machine::now_ns() + delay);
+      if (kind == 2) ASSERT_EQ(model.timer.cancel(), std::exchange(model.due_ns, 0) != 0);
+      if (kind == 3) clock.advance(nanoseconds(random_ns() >> 8));
       while (run_due_timers(1'000)) {
       }
       const std::uint64_t now = machine::now_ns();

@@ -57,11 +57,12 @@ class IdleTest : public ::testing::Test {
   std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
                                        std::chrono::milliseconds step = 5ms) {
     auto passed = 0ms;
-    for (; passed < limit && !condition(); passed += step) {
-      clock_.advance(step);
-      settle();
-    }
+    for (; passed < limit && !condition(); passed += step) pass(step);
     return passed;
+  }
+  void pass(std::chrono::nanoseconds time) {
+    clock_.advance(time);
+    settle();
   }
   /// Waits until all due timers have run, and the frames that they sent were processed.
   void settle() {
@@ -95,10 +96,7 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return records[990]->received == 100; }));
   ASSERT_TRUE(becomes_quiet(1h));
   const std::uint64_t alarms = host::alarms_set(0) + host::alarms_set(world_->client_core);
-  for (int minute = 0; minute < 60; ++minute) {
-    clock_.advance(1min);
-    settle();
-  }
+  for (int minute = 0; minute < 60; ++minute) pass(1min);
   EXPECT_EQ(host::alarms_set(0) + host::alarms_set(world_->client_core), alarms);
   EXPECT_EQ(world_->counters_of(0).connections_open, 1000U);
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
@@ -150,10 +148,7 @@ TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
   settle();
   EXPECT_EQ(world_->server_card.buffers_out(), 1);
-  for (int i = 0; i < 12; ++i) {
-    clock_.advance(1900ms);
-    settle();
-  }
+  for (int i = 0; i < 12; ++i) pass(1900ms);
   EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
@@ -179,16 +174,10 @@ TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == 100; }));
   ASSERT_TRUE(becomes_quiet(1h));
   world_->server_card.cut();
-  for (int minute = 0; minute < 119; ++minute) {
-    clock_.advance(1min);
-    settle();
-  }
+  for (int minute = 0; minute < 119; ++minute) pass(1min);
   EXPECT_EQ(record->closed, 0);
   int seconds = 0;
-  for (; seconds < 600 && record->closed == 0; ++seconds) {
-    clock_.advance(1s);
-    settle();
-  }
+  for (; seconds < 600 && record->closed == 0; ++seconds) pass(1s);
   EXPECT_EQ(record->closed, 1);
   EXPECT_GE(seconds, 60 + 120);
 }
@@ -198,8 +187,7 @@ TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   const auto record = connect();
   for (int minute = 0; minute < 10 * 60; ++minute) {
     runner_.pause();
-    clock_.advance(1min);
-    settle();
+    pass(1min);
   }
   runner_.resume();
   EXPECT_EQ(record->closed, 0);

@@ -280,26 +280,16 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return step(bytes < 100 && below(10) == 0 ? Step::send_bytewise : Step::send, connection, text);
   }
   std::string event(unsigned connection) {
-    switch (below(stall_ == 0 ? 12 : 8)) {
-      case 0:
-        return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
-      case 1:
-        return step(Step::window, connection, 65535);
-      case 2:
-        return step(Step::read, connection, below(3000));
-      case 3:
-        return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
-      case 4:
-        return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
-      case 5:
-        return below(8) == 0 ? step(Step::end, connection, 0U) : "";
-      case 6:
-        return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
-      case 7:
-        return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
-      default:
-        return step(Step::read_all, connection, 0U);
-    }
+    const unsigned kind = below(stall_ == 0 ? 12 : 8);
+    if (kind == 0) return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
+    if (kind == 1) return step(Step::window, connection, 65535);
+    if (kind == 2) return step(Step::read, connection, below(3000));
+    if (kind == 3) return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
+    if (kind == 4) return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
+    if (kind == 5) return below(8) == 0 ? step(Step::end, connection, 0U) : "";
+    if (kind == 6) return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
+    if (kind == 7) return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
+    return step(Step::read_all, connection, 0U);
   }
 
   std::string key() { return below(12) == 0 ? std::string(245 + below(10), 'k') : std::string(1, static_cast<char>('a' + below(8))); }

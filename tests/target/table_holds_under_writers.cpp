@@ -40,17 +40,12 @@ std::atomic<std::uint64_t> reads{0}, writes{0};
 
 void step(Table& table, test::Chance& chance) {
   const unsigned key = chance.below(keys);
-  switch (chance.below(8)) {
-    case 0:
-      table.replace(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    case 1:
-      if (!table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    default:
-      break;
+  const unsigned kind = chance.below(8);
+  if (kind <= 1) {
+    if (kind == 0) table.replace(key, std::make_unique<Entry>(key));
+    if (kind == 1 && !table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
+    writes.fetch_add(1, std::memory_order_relaxed);
+    return;
   }
   const auto* const found = table.find(key);
   if (found == nullptr) return;
