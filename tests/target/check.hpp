@@ -6,6 +6,7 @@
 #include <source_location>
 #include <string_view>
 
+#include "kernel/application.hpp"
 #include "kernel/console.hpp"
 #include "kernel/events.hpp"
 #include "kernel/machine.hpp"
