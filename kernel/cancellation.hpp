@@ -35,8 +35,7 @@ struct CancellableWait {
   CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
 
   CancellableWait() = default;
-  CancellableWait(const CancellableWait&) = delete;
-  CancellableWait& operator=(const CancellableWait&) = delete;
+  CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
   void leave() noexcept {
     if (link == nullptr) return;
@@ -51,9 +50,7 @@ struct CancellableWait {
 /// Belongs to the core that made it. The tasks that it ends MUST run on the same core, and it MUST outlive their waits.
 class Cancellation {
  public:
-  Cancellation() = default;
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
+  Cancellation& operator=(Cancellation&&) = delete;
   ~Cancellation() { require(waits_ == nullptr, "a cancellation is destroyed while a task waits under it"); }
 
   /// Ends the present and all later waits of its tasks. A second call does nothing.

@@ -30,8 +30,7 @@ class Machine {
     host::prepare_pages();
     host_.emplace(cores);
   }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  Machine& operator=(Machine&&) = delete;
   ~Machine() {
     host_.reset();
     release();

@@ -155,8 +155,6 @@ class [[nodiscard]] task {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  task(const task&) = delete;
-  task& operator=(const task&) = delete;
   ~task() {
     if (handle_) handle_.destroy();
   }
@@ -231,9 +229,7 @@ struct OwnCancellation {
 
 class CompletionBase {
  public:
-  CompletionBase() = default;
-  CompletionBase(const CompletionBase&) = delete;
-  CompletionBase& operator=(const CompletionBase&) = delete;
+  CompletionBase& operator=(CompletionBase&&) = delete;
 
   [[nodiscard]] bool await_ready() const noexcept { return fulfilled_; }
   void await_suspend(std::coroutine_handle<> waiter) noexcept {
@@ -383,8 +379,7 @@ class RemoteCall : RemoteNode {
 
   RemoteCall(unsigned core, Call& call) noexcept
       : RemoteNode{.run = &RemoteCall::call_there}, call_(call), core_(core), home_(this_core()) {}
-  RemoteCall(const RemoteCall&) = delete;
-  RemoteCall& operator=(const RemoteCall&) = delete;
+  RemoteCall& operator=(RemoteCall&&) = delete;
 
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> waiter) noexcept {

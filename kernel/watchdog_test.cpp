@@ -23,8 +23,7 @@ using namespace std::chrono_literals;
 /// Turns the watchdog off at the end, for the other tests.
 struct Watching {
   explicit Watching(std::chrono::nanoseconds limit) { watchdog::configure(limit); }
-  Watching(const Watching&) = delete;
-  Watching& operator=(const Watching&) = delete;
+  Watching& operator=(Watching&&) = delete;
   ~Watching() { watchdog::configure(0ns); }
 };
 

@@ -9,9 +9,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 /// A connection from the client to port 7 of the server.
 class ConnectionTest : public ::testing::Test {
  protected:

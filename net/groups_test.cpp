@@ -14,9 +14,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr unsigned cores = 3;
 constexpr std::uint16_t port = 9000;
 constexpr unsigned igmp = 2, udp = 17;

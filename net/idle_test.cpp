@@ -11,9 +11,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 /// Two machines with a simulated clock. It runs a hundred times as fast as real time until the test takes control of it.
 class IdleTest : public ::testing::Test {
  protected:

@@ -15,9 +15,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr unsigned headers_bytes = 54;
 constexpr unsigned mss = 1460;
 constexpr unsigned ack = 0x10, push = 0x08, finish = 0x01;

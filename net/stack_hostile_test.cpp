@@ -14,9 +14,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
 /// Not on the server's network, and the server has no gateway: no packet to this address causes an ARP request.

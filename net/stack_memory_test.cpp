@@ -13,9 +13,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 constexpr std::size_t limit_bytes = std::size_t{8} << 20;
 
 /// A server that keeps received bytes, on a core with a limit of 8 MiB.

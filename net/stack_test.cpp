@@ -17,9 +17,6 @@
 namespace neap::net::testing {
 namespace {
 
-using namespace std::chrono_literals;
-using host::HostMachine;
-
 TwoMachinesOptions with_cores(unsigned server, unsigned client) {
   TwoMachinesOptions options;
   options.server.cores = server;

@@ -74,8 +74,7 @@ bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 class RunObserver {
  public:
   explicit RunObserver(WakeSignal& signal) : id_(log::add_run_observer([&signal] { signal.notify(); })) {}
-  RunObserver(const RunObserver&) = delete;
-  RunObserver& operator=(const RunObserver&) = delete;
+  RunObserver& operator=(RunObserver&&) = delete;
   ~RunObserver() { log::remove_run_observer(id_); }
 
  private:

@@ -58,8 +58,7 @@ class Peer {
       return std::make_unique<Handler>(seen);
     });
   }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
+  Peer& operator=(Peer&&) = delete;
   ~Peer() { abort(); }
 
   std::optional<ErrorCode> failed;

@@ -48,8 +48,7 @@ class TestCard {
  public:
   TestCard() : memory_(new(std::align_val_t{4096}) std::byte[Registers::bytes]()) { host::prepare_pages(); }
   ~TestCard() { ::operator delete[](memory_, std::align_val_t{4096}); }
-  TestCard(const TestCard&) = delete;
-  TestCard& operator=(const TestCard&) = delete;
+  TestCard& operator=(TestCard&&) = delete;
 
   [[nodiscard]] Registers registers() const { return Registers(std::span<volatile std::byte>(memory_, Registers::bytes)); }
   void all_registers_read(std::uint8_t byte) { std::memset(memory_, byte, Registers::bytes); }

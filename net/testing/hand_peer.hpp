@@ -55,8 +55,7 @@ class HandPeer {
     });
     introduce();
   }
-  HandPeer(const HandPeer&) = delete;
-  HandPeer& operator=(const HandPeer&) = delete;
+  HandPeer& operator=(HandPeer&&) = delete;
   ~HandPeer() {
     card_.cut();
     const host::ClockRunner runner(clock_);

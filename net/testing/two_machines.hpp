@@ -18,6 +18,9 @@
 
 namespace neap::net::testing {
 
+using namespace std::chrono_literals;
+using host::HostMachine;
+
 constexpr Ipv4Address server_address{0x0A000001};
 constexpr Ipv4Address client_address{0x0A000002};
 constexpr AddressSetting server_setting{.dhcp = false, .address = server_address, .netmask = {0xFFFFFF00}, .gateway = {}};
@@ -43,8 +46,7 @@ class TwoMachines {
     server = bring_up(server_card, server_setting, 0, options.server.cores);
     client = bring_up(client_card, client_setting, client_core, options.client.cores);
   }
-  TwoMachines(const TwoMachines&) = delete;
-  TwoMachines& operator=(const TwoMachines&) = delete;
+  TwoMachines& operator=(TwoMachines&&) = delete;
   ~TwoMachines() {
     server_card.cut();
     client_card.cut();
@@ -88,7 +90,7 @@ class TwoMachines {
 
   const unsigned client_core;
   WireCard server_card, client_card;
-  host::HostMachine machine;
+  HostMachine machine;
   std::unique_ptr<NetworkControl> server, client;
 
  private:
@@ -112,7 +114,7 @@ inline std::chrono::milliseconds served(TwoMachines& world, std::uint16_t port, 
   const auto record = std::make_shared<Record>();
   const auto acceptor = recording(record, {.check_seed = 9, .send_seed = 9, .send_bytes = bytes, .expect_bytes = bytes});
   EXPECT_EQ(world.connect(service(port), acceptor), std::nullopt) << port;
-  EXPECT_TRUE(host::HostMachine::wait_until([&] { return ended(*record); })) << port;
+  EXPECT_TRUE(HostMachine::wait_until([&] { return ended(*record); })) << port;
   EXPECT_EQ(record->received, bytes) << port;
   expect_ended_well(*record);
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);

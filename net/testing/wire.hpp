@@ -47,8 +47,7 @@ void fill_checksums(Bytes& frame);
 class WireCard final : public NetDevice {
  public:
   explicit WireCard(CardOptions options);
-  WireCard(const WireCard&) = delete;
-  WireCard& operator=(const WireCard&) = delete;
+  WireCard& operator=(WireCard&&) = delete;
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;

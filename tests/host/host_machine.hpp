@@ -40,8 +40,7 @@ constexpr unsigned no_core = machine::cores_max;
 class HostMachine {
  public:
   explicit HostMachine(unsigned cores);
-  HostMachine(const HostMachine&) = delete;
-  HostMachine& operator=(const HostMachine&) = delete;
+  HostMachine& operator=(HostMachine&&) = delete;
   ~HostMachine();
 
   /// Runs `call` as an event on `core`, returns when it has run, and rethrows its exception. MUST NOT be called on a core.
@@ -68,8 +67,7 @@ class HostMachine {
 class ManualClock {
  public:
   explicit ManualClock(std::uint64_t now_ns);
-  ManualClock(const ManualClock&) = delete;
-  ManualClock& operator=(const ManualClock&) = delete;
+  ManualClock& operator=(ManualClock&&) = delete;
   ~ManualClock();
   void set(std::uint64_t now_ns);
   void advance(std::chrono::nanoseconds by);
@@ -79,8 +77,7 @@ class ManualClock {
 class ClockRunner {
  public:
   explicit ClockRunner(ManualClock& clock, std::chrono::milliseconds step = std::chrono::milliseconds(5));
-  ClockRunner(const ClockRunner&) = delete;
-  ClockRunner& operator=(const ClockRunner&) = delete;
+  ClockRunner& operator=(ClockRunner&&) = delete;
   ~ClockRunner();
   /// The clock stands still after this call.
   void pause() { set_running(false); }

@@ -25,8 +25,7 @@ struct Entry {
     words.fill(value);
     live.fetch_add(1, std::memory_order_relaxed);
   }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  Entry& operator=(Entry&&) = delete;
   ~Entry() {
     for (std::uint64_t& word : words) std::atomic_ref(word).store(gone, std::memory_order_relaxed);
     live.fetch_sub(1, std::memory_order_relaxed);
