@@ -12,9 +12,7 @@ namespace neap::memcached {
 namespace {
 
 using namespace std::string_literals;
-using test::Client;
-using test::Server;
-using test::Talk;
+using namespace test;
 
 std::string big(std::uint64_t value, unsigned bytes) {
   std::string text;

@@ -12,9 +12,7 @@ namespace neap::memcached {
 namespace {
 
 using namespace std::string_literals;
-using test::Client;
-using test::Server;
-using test::Talk;
+using namespace test;
 
 const std::string key_250(250, 'k');
 const std::string key_251(251, 'k');

@@ -10,12 +10,7 @@
 namespace neap::ixgbe {
 namespace {
 
-using test::Bytes;
-using test::frame_of;
-using test::TestFrame;
-using test::token_of;
-using test::with_checksums;
-using test::with_tso;
+using namespace test;
 
 constexpr std::uint32_t ring = 64;
 

@@ -13,11 +13,7 @@
 namespace neap::x86::power {
 namespace {
 
-using test::emulated;
-using test::FakeCpu;
-using test::found_on;
-using test::sandy_bridge_ep;
-using test::states;
+using namespace test;
 using Writes = FakeCpu::Writes;
 using enum IdleState;
 
