@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // From the first C++ line to the portable kernel. The order matters: each step states the earlier steps that it needs.
 #include "kernel/boot_sequence.hpp"
-
 #include "kernel/console.hpp"
 #include "kernel/early_options.hpp"
 #include "kernel/kept_panic.hpp"
