@@ -26,6 +26,8 @@ class Cancelled : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
 };
 
+class Cancellation;
+
 namespace detail {
 
 /// A wait that can be cancelled; it is registered while it lasts. `give_up` ends it, in an event of its own.
@@ -33,10 +35,17 @@ struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
   CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
+  bool cancelled = false;
 
   CancellableWait() = default;
   CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
+  /// Registers with the task's cancellation, if it has one. False: that was requested already, so the wait is over.
+  [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
+  void end() {
+    leave();
+    if (cancelled) throw Cancelled();
+  }
   void leave() noexcept {
     if (link == nullptr) return;
     *link = next;
@@ -79,5 +88,12 @@ class Cancellation {
   unsigned core_ = machine::this_core();
   bool requested_ = false;
 };
+
+inline bool detail::CancellableWait::begin(Cancellation* cancellation) noexcept {
+  if (cancellation == nullptr) return true;
+  cancelled = cancellation->requested();
+  if (!cancelled) cancellation->add(*this);
+  return !cancelled;
+}
 
 }  // namespace neap
