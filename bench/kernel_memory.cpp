@@ -5,7 +5,6 @@
 // Each region is the code between two marks, executed 10,000 times. Each region keeps a number of objects alive, so that a freed object is
 // not the next one allocated. The same holds in a server with many live objects.
 #include <array>
-#include <cstddef>
 #include <cstdlib>
 
 #include "bench/known_sequences.hpp"

@@ -225,8 +225,7 @@ struct MinimalTask {
     void unhandled_exception() { std::terminate(); }
   };
   MinimalTask(std::coroutine_handle<promise_type> started) : handle(started) {}
-  MinimalTask(const MinimalTask&) = delete;
-  MinimalTask& operator=(const MinimalTask&) = delete;
+  MinimalTask& operator=(MinimalTask&&) = delete;
   ~MinimalTask() { handle.destroy(); }
   bool await_ready() { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiter) {

@@ -26,8 +26,6 @@ class AsyncMutex {
   class [[nodiscard]] Lock {
    public:
     Lock(Lock&& other) noexcept : mutex_(std::exchange(other.mutex_, nullptr)) {}
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
     Lock& operator=(Lock&&) = delete;
     ~Lock() {
       if (mutex_ != nullptr) mutex_->unlock();
@@ -42,8 +40,7 @@ class AsyncMutex {
   /// Part of the waiting task's frame.
   class [[nodiscard]] Wait : RemoteNode {
    public:
-    Wait(const Wait&) = delete;
-    Wait& operator=(const Wait&) = delete;
+    Wait& operator=(Wait&&) = delete;
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> waiter) noexcept {
       require(this_core() == core_, "a mutex is awaited on the core that called lock", core_);
@@ -63,9 +60,7 @@ class AsyncMutex {
     std::coroutine_handle<> waiter_;
   };
 
-  AsyncMutex() = default;
-  AsyncMutex(const AsyncMutex&) = delete;
-  AsyncMutex& operator=(const AsyncMutex&) = delete;
+  AsyncMutex& operator=(AsyncMutex&&) = delete;
   ~AsyncMutex() { require(!held_, "a mutex is destroyed while a task holds it"); }
 
   /// MUST be awaited at once. Allocates nothing and cannot fail. The task resumes on its own core. A cancellation does not end the wait.

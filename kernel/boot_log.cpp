@@ -28,8 +28,7 @@ class Guard {
       relax_cpu();
     }
   }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
+  Guard& operator=(Guard&&) = delete;
   ~Guard() {
     if (locked_) lock.unlock();
   }

@@ -48,8 +48,6 @@ class Callback {
     set(std::forward<F>(function));
     return *this;
   }
-  Callback(const Callback&) = delete;
-  Callback& operator=(const Callback&) = delete;
   ~Callback() { clear(); }
 
   /// The callback MUST NOT be empty.

@@ -26,6 +26,8 @@ class Cancelled : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
 };
 
+class Cancellation;
+
 namespace detail {
 
 /// A wait that can be cancelled. While it lasts, its `Cancellation` lists it. `give_up` ends it, in an event of its own.
@@ -33,11 +35,17 @@ struct CancellableWait {
   void (*give_up)(CancellableWait& wait) noexcept = nullptr;
   CancellableWait* next = nullptr;
   CancellableWait** link = nullptr;  // the pointer to this wait; null while not registered
+  bool cancelled = false;
 
   CancellableWait() = default;
-  CancellableWait(const CancellableWait&) = delete;
-  CancellableWait& operator=(const CancellableWait&) = delete;
+  CancellableWait& operator=(CancellableWait&&) = delete;
   ~CancellableWait() { leave(); }
+  /// Registers with the task's cancellation, if it has one. False: that was requested already, so the wait is over.
+  [[nodiscard]] bool begin(Cancellation* cancellation) noexcept;
+  void end() {
+    leave();
+    if (cancelled) throw Cancelled();
+  }
   void leave() noexcept {
     if (link == nullptr) return;
     *link = next;
@@ -51,9 +59,7 @@ struct CancellableWait {
 /// A cancellation belongs to the core that made it. Its tasks MUST run on that core, and it MUST outlive their waits.
 class Cancellation {
  public:
-  Cancellation() = default;
-  Cancellation(const Cancellation&) = delete;
-  Cancellation& operator=(const Cancellation&) = delete;
+  Cancellation& operator=(Cancellation&&) = delete;
   ~Cancellation() { require(waits_ == nullptr, "a cancellation is destroyed while a task waits under it"); }
 
   /// Ends the present and all later waits of its tasks. A second call does nothing.
@@ -82,5 +88,12 @@ class Cancellation {
   unsigned core_ = machine::this_core();
   bool requested_ = false;
 };
+
+inline bool detail::CancellableWait::begin(Cancellation* cancellation) noexcept {
+  if (cancellation == nullptr) return true;
+  cancelled = cancellation->requested();
+  if (!cancelled) cancellation->add(*this);
+  return !cancelled;
+}
 
 }  // namespace neap

@@ -153,11 +153,7 @@ TEST(RcuTable, ReadersSeeCompleteEntriesWhileWritersReplaceAndErase) {
     ASSERT_TRUE(HostMachine::wait_until([&] { return writers == 0; }, 60s));
     // All retired entries are reclaimed.
     for (unsigned core = 0; core < 2; ++core) {
-      EXPECT_TRUE(HostMachine::wait_until([&] {
-        std::uint64_t pending = 1;
-        machine.on(core, [&] { pending = rcu::pending(); });
-        return pending == 0;
-      }));
+      EXPECT_TRUE(HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; }));
     }
   }
   EXPECT_EQ(wrong, 0U);

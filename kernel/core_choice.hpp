@@ -6,7 +6,6 @@
 // that run have dense numbers. `cores=` selects by positions in firmware's list, so its numbers may have gaps.
 #pragma once
 
-#include <cstddef>
 #include <expected>
 #include <span>
 #include <string>

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <atomic>
-#include <type_traits>
 
 #include "kernel/machine.hpp"
 #include "kernel/panic.hpp"

@@ -2,7 +2,6 @@
 #include "kernel/events.hpp"
 
 #include <atomic>
-#include <memory>
 #include <utility>
 
 #include "kernel/core.hpp"

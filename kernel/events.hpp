@@ -55,8 +55,7 @@ class CoalescedCall : RemoteNode {
   CoalescedCall(void (*call)(void*) noexcept, void* context) noexcept : RemoteNode{.run = &go}, call_(call), context_(context) {
     require(call != nullptr, "a coalesced call without a function");
   }
-  CoalescedCall(const CoalescedCall&) = delete;
-  CoalescedCall& operator=(const CoalescedCall&) = delete;
+  CoalescedCall& operator=(CoalescedCall&&) = delete;
 
   /// Runs `call(context)` on `core` in an event of its own. `core` MUST be the same each time. May be called on any core.
   void ask(unsigned core) noexcept {
@@ -87,8 +86,7 @@ class EventEndHook : QueueLink {
   explicit EventEndHook(Callback run, Place place = Place::as_asked) : run_(std::move(run)), place_(place) {
     require(run_ != nullptr, "an event-end hook without a callback");
   }
-  EventEndHook(const EventEndHook&) = delete;
-  EventEndHook& operator=(const EventEndHook&) = delete;
+  EventEndHook& operator=(EventEndHook&&) = delete;
   ~EventEndHook();
   void request() noexcept;
 
@@ -104,8 +102,7 @@ class EventEndHook : QueueLink {
 class IdleHook {
  public:
   explicit IdleHook(std::move_only_function<bool()> look);
-  IdleHook(const IdleHook&) = delete;
-  IdleHook& operator=(const IdleHook&) = delete;
+  IdleHook& operator=(IdleHook&&) = delete;
   ~IdleHook();
 
  private:
@@ -170,9 +167,7 @@ constexpr bool SpawnedEvent<Function>::fits() {
 /// Frees an event's memory if the construction of its callable throws.
 struct EventMemory {
   void* memory = take_event_memory();
-  EventMemory() = default;
-  EventMemory(const EventMemory&) = delete;
-  EventMemory& operator=(const EventMemory&) = delete;
+  EventMemory& operator=(EventMemory&&) = delete;
   ~EventMemory() {
     if (memory != nullptr) give_back_event_memory(memory);
   }

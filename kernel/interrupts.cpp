@@ -3,8 +3,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <memory>
-#include <new>
 #include <utility>
 
 #include "kernel/core.hpp"

@@ -58,8 +58,7 @@ class Ring {
     require(std::has_single_bit(capacity) && capacity >= 2 * chunk_entries,
             "log: a ring has a power of two of entries, two chunks at least", capacity);
   }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
+  Ring& operator=(Ring&&) = delete;
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] Entry* memory() const noexcept { return entries_; }

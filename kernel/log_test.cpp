@@ -27,15 +27,10 @@ class Machine {
  public:
   static constexpr unsigned cores_max = 3;
   explicit Machine(unsigned cores) {
-    static const bool pages = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)pages;
+    host::prepare_pages();
     host_.emplace(cores);
   }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  Machine& operator=(Machine&&) = delete;
   ~Machine() {
     host_.reset();
     release();
@@ -46,12 +41,7 @@ class Machine {
   HostMachine* operator->() { return &*host_; }
 
   std::optional<ErrorCode> prepare(const Options& options) {
-    std::optional<ErrorCode> error;
-    host_->run(0, [&]() -> task<void> {
-      const auto done = co_await log::prepare(options);
-      if (!done.has_value()) error = done.error().code;
-    });
-    return error;
+    return error_of(0, [&] { return log::prepare(options); });
   }
   Result<std::uint32_t> start(Bounds bounds = {}, unsigned core = 0) {
     Result<std::uint32_t> run = 0;

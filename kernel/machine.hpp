@@ -135,7 +135,6 @@ void check_hardware_errors() noexcept;
 /// NUMA nodes: memory and the cores near it, numbered from 0 without gaps, in the order of firmware's numbers. One node if firmware reports
 /// none. Nodes beyond `nodes_max` count as node 0.
 constexpr unsigned nodes_max = 64;
-[[nodiscard]] unsigned node_count() noexcept;
 /// The node of a running core; constant once `start_cores` has returned.
 [[nodiscard]] unsigned node_of(unsigned core) noexcept;
 /// The distance from the cores of `from` to the memory of `to`, in ACPI's unit. It is 10 for a node's own memory, and 20 for other nodes

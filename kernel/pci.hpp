@@ -41,8 +41,6 @@ struct Device {
   void enable(bool on) const noexcept;
   /// Turns memory decoding on; bus mastering is unchanged.
   void enable_registers() const noexcept;
-  /// Function-level reset; waits 100 ms (PCIe 6.6.2). Errors: `unsupported`.
-  [[nodiscard]] Result<void> function_level_reset() const;
 
   /// Prints the card's PCI Express link, named `name`, and its defects: less than `wanted_mbps` in one direction, or ASPM turned on.
   /// Reduces the card's payload size if it exceeds that of the port above, as PCIe requires. Called before the card's first DMA.
@@ -52,7 +50,6 @@ struct Device {
   [[nodiscard]] unsigned msix_vectors() const noexcept;
   /// Sends MSI-X message `entry` to `core` as `vector` (from `allocate_vector`) and unmasks it. Turns MSI-X on at the first call.
   [[nodiscard]] Result<void> route_msix(unsigned entry, unsigned core, std::uint8_t vector) const;
-  void mask_msix(unsigned entry, bool masked) const noexcept;
 };
 
 /// All devices, in bus order; scanned once at boot.

@@ -89,9 +89,7 @@ struct BootSettings {
 /// A network card, as policy uses it; at most one in a machine. Calls for a core are made on that core, unless stated otherwise.
 class Device {
  public:
-  Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  Device& operator=(Device&&) = delete;
   /// Takes the device out of use.
   virtual ~Device();
   /// The value to which `itr_us` would be rounded; does not change anything. Any core. Errors: `invalid`, `unsupported` with a static text

@@ -34,8 +34,7 @@ class Table {
       : mask_(std::bit_ceil(std::max<std::size_t>(buckets, 1)) - 1), buckets_(new std::atomic<Entry*>[mask_ + 1] {}) {
     require(buckets <= std::size_t{1} << 32, "more buckets than the hash has bits for", buckets);
   }
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  Table& operator=(Table&&) = delete;
   /// No core may use the table any more.
   ~Table() {
     for (std::size_t i = 0; i <= mask_; ++i) {

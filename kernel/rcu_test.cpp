@@ -7,11 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "kernel/events.hpp"
+#include "tests/host/busy_core.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -40,11 +39,7 @@ struct Entry : rcu::Node {
 
 /// Waits until no node is pending on `core`.
 bool settled(HostMachine& machine, unsigned core) {
-  return HostMachine::wait_until([&] {
-    std::uint64_t pending = 1;
-    machine.on(core, [&] { pending = rcu::pending(); });
-    return pending == 0;
-  });
+  return HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; });
 }
 
 TEST(Rcu, ReclaimsInALaterEventOnItsOwnCore) {
@@ -137,25 +132,17 @@ TEST(Rcu, IdleCoresDelayNothingAndAreNotWoken) {
 // The retiring core sleeps and the other core is in one long event. No node may be reclaimed before that event ends. Then all nodes must be
 // reclaimed, although no event wakes the sleeping core.
 TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
-  std::atomic<bool> inside{false}, go_on{false};
   HostMachine machine{3};
   for (int round = 0; round < 50; ++round) {
-    inside = go_on = false;
-    machine.on(1, [&] {
-      spawn([&] {
-        inside = true;
-        while (!go_on) std::this_thread::yield();
-      });
-    });
-    while (!inside) std::this_thread::yield();
+    host::BusyCore busy(machine, 1);
     machine.on(0, [] {
       for (int i = 0; i < 10; ++i) rcu::retire(*new Entry(2));
     });
     machine.on(0, [] {});
     if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(Entry::living, 10U) << "reclaimed while an event that may hold it runs";
-    go_on = true;
-    // `living` is not read by an event on core 0, because that event would make the core check its batches.
+    busy.release();
+    // Not read by an event on core 0, because that event would make the core check its batches.
     ASSERT_TRUE(HostMachine::wait_until([] { return Entry::living == 0; }));
   }
 }

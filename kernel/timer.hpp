@@ -35,9 +35,7 @@ class TimerWheel;
 /// a timer cancels it; its own callback may destroy it.
 class Timer {
  public:
-  Timer() = default;
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
+  Timer& operator=(Timer&&) = delete;
   ~Timer();
 
   /// Calls `fire` once, `delay` from now; re-arming replaces the earlier deadline and callback. Delays below zero count as zero.

@@ -18,8 +18,6 @@
 #include <chrono>
 #include <cstdint>
 
-#include "kernel/counter.hpp"
-
 namespace neap {
 class Arguments;
 }

@@ -34,8 +34,6 @@ class Buffer {
         bytes_(std::exchange(other.bytes_, 0)),
         pieces_(std::exchange(other.pieces_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
     if (first_ != nullptr) release_all();
   }

@@ -39,8 +39,7 @@ class ConnectionState final : public Connection {
  public:
   /// `pcb` is new or was just accepted. This object registers its callbacks.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
-  ConnectionState(const ConnectionState&) = delete;
-  ConnectionState& operator=(const ConnectionState&) = delete;
+  ConnectionState& operator=(ConnectionState&&) = delete;
 
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }

@@ -11,8 +11,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "net/testing/choices.hpp"
@@ -280,17 +278,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 #ifndef NEAP_LIBFUZZER
-
-namespace {
-
-class InputGenerator : public neap::fuzzing::InputGenerator {
- public:
-  using neap::fuzzing::InputGenerator::InputGenerator;
-  std::string stream() { return any(20 + below(below(4) == 0 ? 3000 : 300)); }
-};
-
-}  // namespace
-
-int main(int count, char** words) { return neap::fuzzing::run<InputGenerator>("fuzz_segments", count, words); }
-
+int main(int count, char** words) { return neap::fuzzing::run<neap::fuzzing::AnyBytes<20, 300, 3000>>("fuzz_segments", count, words); }
 #endif

@@ -94,6 +94,8 @@ class NetworkOfStacks final : public NetworkControl {
 
  private:
   [[nodiscard]] task<bool> make_stack(unsigned core);
+  template <class Begin, class Undo>
+  [[nodiscard]] task<Result<void>> on_all_or_none(Begin begin, Undo undo);
   [[nodiscard]] task<Result<void>> change_group(Ipv4Address group, bool join);
   [[nodiscard]] unsigned end() const noexcept { return group_.first + group_.cores; }
   [[nodiscard]] bool has_stack() const noexcept { return this_core() >= group_.first && this_core() < end(); }
@@ -153,23 +155,30 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
   co_return Result<void>{};
 }
 
-task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
-  if (port == 0 || acceptor == nullptr) co_return failure(ErrorCode::invalid, "a listener needs a port and an acceptor", port);
+/// Calls `begin` with every core's stack, on its core. If a stack refuses, calls `undo` with the stacks before it.
+template <class Begin, class Undo>
+task<Result<void>> NetworkOfStacks::on_all_or_none(Begin begin, Undo undo) {
   for (unsigned core = group_.first; core < end(); ++core) {
-    Result<void> listening = co_await on_core(core, [&]() -> Result<void> {
+    Result<void> begun = co_await on_core(core, [&]() -> Result<void> {
       try {
-        return group_.stack(core)->listen(port, acceptor);
+        return begin(*group_.stack(core));
       } catch (const std::bad_alloc&) {
-        return failure(ErrorCode::out_of_memory, "no memory for a listener", port);
+        return failure(ErrorCode::out_of_memory, "no memory for a port", core);
       }
     });
-    if (listening.has_value()) continue;
-    for (unsigned undo = group_.first; undo < core; ++undo) {
-      co_await on_core(undo, [&] { group_.stack(undo)->stop_listening(port); });
+    if (begun.has_value()) continue;
+    for (unsigned earlier = group_.first; earlier < core; ++earlier) {
+      co_await on_core(earlier, [&] { undo(*group_.stack(earlier)); });
     }
-    co_return listening;
+    co_return begun;
   }
   co_return Result<void>{};
+}
+
+task<Result<void>> NetworkOfStacks::listen(std::uint16_t port, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor) {
+  if (port == 0 || acceptor == nullptr) co_return failure(ErrorCode::invalid, "a listener needs a port and an acceptor", port);
+  co_return co_await on_all_or_none([&](Stack& stack) { return stack.listen(port, acceptor); },
+                                    [port](Stack& stack) { stack.stop_listening(port); });
 }
 
 task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) {
@@ -203,21 +212,8 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
 
 task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, DatagramReceiver receiver) {
   if (port == 0 || receiver == nullptr) co_return failure(ErrorCode::invalid, "datagrams need a port and a receiver", port);
-  for (unsigned core = group_.first; core < end(); ++core) {
-    Result<void> receiving = co_await on_core(core, [&]() -> Result<void> {
-      try {
-        return group_.stack(core)->receive_datagrams(port, receiver);
-      } catch (const std::bad_alloc&) {
-        return failure(ErrorCode::out_of_memory, "no memory for a port of UDP", port);
-      }
-    });
-    if (receiving.has_value()) continue;
-    for (unsigned undo = group_.first; undo < core; ++undo) {
-      co_await on_core(undo, [&] { group_.stack(undo)->end_datagrams(port); });
-    }
-    co_return receiving;
-  }
-  co_return Result<void>{};
+  co_return co_await on_all_or_none([&](Stack& stack) { return stack.receive_datagrams(port, receiver); },
+                                    [port](Stack& stack) { stack.end_datagrams(port); });
 }
 
 // One event of the first core changes the table and IGMP and reads the card's new filter. So these three agree, and the filter is set

@@ -5,7 +5,6 @@
 // registers one acceptor for a port, and each core then serves its own connections without communication with other cores.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -21,8 +21,7 @@ class PayloadReference {
   class Writing {
    public:
     explicit Writing(const Buffer::Piece& piece) noexcept;
-    Writing(const Writing&) = delete;
-    Writing& operator=(const Writing&) = delete;
+    Writing& operator=(Writing&&) = delete;
     ~Writing();
   };
 

@@ -40,8 +40,7 @@ class SegmentJoiner {
   static constexpr std::uint32_t segment_bytes_min = 256;
 
   explicit SegmentJoiner(const NetDeviceLimits& limits) noexcept;
-  SegmentJoiner(const SegmentJoiner&) = delete;
-  SegmentJoiner& operator=(const SegmentJoiner&) = delete;
+  SegmentJoiner& operator=(SegmentJoiner&&) = delete;
   ~SegmentJoiner() { drop(); }
 
   /// The reason why a device with these limits does not support TSO; null if it does.

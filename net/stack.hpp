@@ -89,8 +89,7 @@ class Stack final : public FrameReceiver {
 
   /// MUST be called on `core`.
   Stack(StackGroup& group, unsigned core);
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
+  Stack& operator=(Stack&&) = delete;
   ~Stack() override;
 
   /// The stack of the calling core; null without one.

@@ -10,7 +10,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 
 #include "kernel/net_device.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // Passes a received frame to lwIP, or to the core that handles it.
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>

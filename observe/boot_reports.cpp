@@ -3,7 +3,6 @@
 //
 // An answer is one line, but the boot log has many. So the text is the answer's last field, with line feeds written as `\n`. An answer has
 // a piece of limited size, and the fields before it name the position of the next piece.
-#include <algorithm>
 #include <vector>
 
 #include "kernel/application.hpp"

@@ -44,8 +44,7 @@ class Client {
   static constexpr unsigned wrong_tokens_max = 3;
 
   Client(Server& server, net::Connection& connection);
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  Client& operator=(Client&&) = delete;
 
   /// The conversation from the first line to the end. Holds `client` until then. MUST be started once.
   static task<void> converse(std::shared_ptr<Client> client);

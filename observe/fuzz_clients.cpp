@@ -110,25 +110,13 @@ class Case {
 
   void step(unsigned which) {
     Peer& peer = *peers_[which];
-    switch (below(10)) {
-      case 0:
-        peer.end_sending();
-        break;
-      case 1:
-        peer.close();
-        break;
-      case 2:
-        peers_.erase(peers_.begin() + which);  // resets the connection
-        break;
-      case 3:
-        peer.begin_reading();
-        break;
-      case 4:
-        world_.record(below(2000));
-        break;
-      default:
-        send(peer, text());
-    }
+    const unsigned kind = below(10);
+    if (kind == 0) return peer.end_sending();
+    if (kind == 1) return peer.close();
+    if (kind == 2) return void(peers_.erase(peers_.begin() + which));  // resets the connection
+    if (kind == 3) return peer.begin_reading();
+    if (kind == 4) return world_.record(below(2000));
+    send(peer, text());
   }
 
   void send(Peer& peer, std::string_view text) {

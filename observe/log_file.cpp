@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "observe/log_file.hpp"
 
-#include <charconv>
 #include <cstring>
 #include <span>
 #include <string_view>

@@ -74,8 +74,7 @@ bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 class RunObserver {
  public:
   explicit RunObserver(WakeSignal& signal) : id_(log::add_run_observer([&signal] { signal.notify(); })) {}
-  RunObserver(const RunObserver&) = delete;
-  RunObserver& operator=(const RunObserver&) = delete;
+  RunObserver& operator=(RunObserver&&) = delete;
   ~RunObserver() { log::remove_run_observer(id_); }
 
  private:
@@ -137,8 +136,7 @@ task<bool> Stream::send_sealed(net::Buffer block) {
 }
 
 task<bool> Stream::send_block(BlockHeader header, std::span<const std::byte> payload) {
-  const bool room = co_await client_.log_room();
-  if (!room) co_return false;
+  if (!co_await client_.log_room()) co_return false;
   header.seal(payload);
   net::Buffer block = copy_or_throw(std::as_bytes(std::span(&header, 1)));
   if (!payload.empty()) block.append(copy_or_throw(payload));
@@ -160,8 +158,7 @@ task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool f
   std::uint64_t& position = positions_[core];
   while (position < end) {
     if (full_blocks_only && end - position < block_entries_max) break;
-    const bool room = co_await client_.log_room();
-    if (!room) co_return false;
+    if (!co_await client_.log_room()) co_return false;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, end - position));
     const std::size_t entries = log::read(core, position, block.entries());
     const std::uint64_t first = log::extent(core).first;
@@ -171,8 +168,7 @@ task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool f
     }
     if (entries == 0) {
       if (first <= position) break;  // not yet readable: the next call sends it
-      const bool sent = co_await send_gap(core, std::min(first, end));
-      if (!sent) co_return false;
+      if (!co_await send_gap(core, std::min(first, end))) co_return false;
       continue;
     }
     BlockHeader header = header_of(BlockType::entries, core);
@@ -196,8 +192,7 @@ task<bool> Stream::send_end_of_core(unsigned core) {
   BlockHeader header = header_of(BlockType::header, core);
   header.position = extent.first;
   header.count = extent.end - extent.first;
-  const bool sent = co_await send_block(header, file_header);
-  if (!sent) co_return false;
+  if (!co_await send_block(header, file_header)) co_return false;
   BlockHeader end = header_of(BlockType::end_of_core, core);
   end.count = extent.end;
   co_return co_await send_block(end, {});
@@ -243,10 +238,8 @@ task<void> Stream::send_all() {
   std::uint64_t total = 0;
   for (unsigned core = 0; core < cores; ++core) {
     const std::uint64_t end = log::extent(core).end;
-    const bool entries_sent = co_await send_written_entries(core, end, false);
-    if (!entries_sent) co_return;
-    const bool ended = co_await send_end_of_core(core);
-    if (!ended) co_return;
+    if (!co_await send_written_entries(core, end, false)) co_return;
+    if (!co_await send_end_of_core(core)) co_return;
     total += end;
   }
   BlockHeader end = header_of(BlockType::end, 0);
@@ -278,8 +271,7 @@ task<std::string> send_log_file(const Request& request) {
   const Header header = make_header(server.boot(), {.run = state.run, .core = core, .extent = extent});
   bool sent = co_await client.send(copy_or_throw(header));
   for (std::uint64_t position = extent.first; sent && position < extent.end;) {
-    const bool room = co_await client.log_room();
-    if (!room) break;
+    if (!co_await client.log_room()) break;
     EntriesBlock block(std::min<std::uint64_t>(block_entries_max, extent.end - position));
     const std::size_t entries = log::read(core, position, block.entries());
     if (entries == 0 || !logs_are_of(state.run)) {  // the file cannot hold the entries that its header announces

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "drivers/ixgbe/settings.hpp"
 #include "kernel/arguments.hpp"

@@ -4,7 +4,6 @@
 // A report must not disturb the machine that it describes: it reads values that other cores publish, and wakes no core. `card` and `timers`
 // are the exceptions. Only the card has its own counters, and only a core can read its timer wheel.
 #include <chrono>
-#include <vector>
 
 #include "kernel/application.hpp"
 #include "kernel/events.hpp"

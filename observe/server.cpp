@@ -28,8 +28,7 @@ class Rejection final : public net::ConnectionHandler {
     const unsigned before = present_.fetch_sub(1, std::memory_order_relaxed);
     require(before > 0, "no more rejections end than began", before);
   }
-  Rejection(const Rejection&) = delete;
-  Rejection& operator=(const Rejection&) = delete;
+  Rejection& operator=(Rejection&&) = delete;
   void begin(net::Connection& connection) {
     limit_.arm(rejection_limit, [&connection] { connection.abort(); });
   }

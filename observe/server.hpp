@@ -47,8 +47,7 @@ struct Environment {
 class Server final : public Control {
  public:
   Server(Options options, Environment environment);
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
+  Server& operator=(Server&&) = delete;
 
   /// Starts to serve `network`; once, on core 0, after `policy::use`. Errors as `Network::listen`.
   [[nodiscard]] task<Result<void>> serve(net::Network& network);

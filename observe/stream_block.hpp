@@ -5,7 +5,6 @@
 // position in the core's log, and two checksums. Entries that were overwritten before they could be sent are named by a `gap` block.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>

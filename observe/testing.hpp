@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +18,6 @@
 
 #include "drivers/ixgbe/settings.hpp"
 #include "kernel/log.hpp"
-#include "kernel/memory/page_allocator.hpp"
 #include "kernel/policy.hpp"
 #include "net/testing/two_machines.hpp"
 #include "observe/server.hpp"
@@ -60,8 +58,7 @@ class Peer {
       return std::make_unique<Handler>(seen);
     });
   }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
+  Peer& operator=(Peer&&) = delete;
   ~Peer() { abort(); }
 
   std::optional<ErrorCode> failed;
@@ -212,11 +209,11 @@ inline WorldOptions small_log(log::WhenFull when_full = log::WhenFull::stop, std
 class World {
  public:
   explicit World(WorldOptions options = small_log())
-      : server((prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
-                                                    .reboot = []() noexcept { ++reboots; },
-                                                    .proof_limit = options.proof_limit,
-                                                    .wrong_token_delay = options.wrong_token_delay,
-                                                    .drain_limit = options.drain_limit}),
+      : server((host::prepare_pages(), options.control), {.power_off = []() noexcept { ++power_offs; },
+                                                          .reboot = []() noexcept { ++reboots; },
+                                                          .proof_limit = options.proof_limit,
+                                                          .wrong_token_delay = options.wrong_token_delay,
+                                                          .drain_limit = options.drain_limit}),
         machines(wire_of(options)) {
     machines.machine.run(0, [&]() -> task<void> {
       policy::use(&device);
@@ -250,6 +247,20 @@ class World {
     ADD_FAILURE() << "no connection";
     std::abort();
   }
+  /// Waits until the server reads no more lines; returns their number.
+  std::uint64_t lines_at_rest() {
+    const auto lines = HostMachine::settled([&] { return server.counters().lines.load(); }, 200ms);
+    EXPECT_TRUE(lines.has_value());
+    return lines.value_or(0);
+  }
+  /// Makes a run with `records` records on each of the server's cores.
+  void make_run(unsigned records) {
+    Peer& owner = peer();
+    EXPECT_TRUE(owner.ask("start").starts_with("ok run="));
+    record(records);
+    EXPECT_TRUE(owner.ask("stop").starts_with("ok run="));
+    owner.close();
+  }
   /// Adds `records` records on each of the server's cores, as if so many interrupts had occurred.
   void record(unsigned records) {
     for (unsigned core = 0; core < machines.client_core; ++core) {
@@ -270,13 +281,6 @@ class World {
   std::vector<std::unique_ptr<Peer>> peers;
 
  private:
-  static void prepare_pages() {
-    static const bool done = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)done;
-  }
   static net::testing::TwoMachinesOptions wire_of(const WorldOptions& options) {
     net::testing::TwoMachinesOptions wire = options.wire;
     wire.server.cores = options.serving_cores;

@@ -8,7 +8,6 @@
 // next request is unknown.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -12,9 +12,7 @@ namespace neap::memcached {
 namespace {
 
 using namespace std::string_literals;
-using test::Client;
-using test::Server;
-using test::Talk;
+using namespace test;
 
 std::string big(std::uint64_t value, unsigned bytes) {
   std::string text;
@@ -200,18 +198,18 @@ INSTANTIATE_TEST_SUITE_P(Binary, Talks, testing::ValuesIn(talks), name_of);
 
 namespace {
 
-TEST(BinaryProtocol, StatReportsNamesAndValues) {
-  Server server;
-  Client client(server);
+struct BinaryProtocol : test::OneClient {};
+struct BinaryProtocolOfLittleMemory : test::LittleMemory {};
+
+TEST_F(BinaryProtocol, StatReportsNamesAndValues) {
   client.talk(ask(setq, store_extras(), "a", "v"));
   const std::string shown = client.talk(ask(stat));
   EXPECT_NE(shown.find(says(stat, 0, "", "curr_items", "1")), std::string::npos);
   EXPECT_TRUE(shown.ends_with(says(stat)));
 }
 
-TEST(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
-  Server server;
-  Client binary(server);
+TEST_F(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
+  Client& binary = client;
   Client text(server);
   EXPECT_EQ(binary.talk(ask(setq, store_extras(9, 5), "a", "v")), "");
   EXPECT_EQ(text.talk("get a\r\n"), "VALUE a 9 1\r\nv\r\nEND\r\n");
@@ -221,11 +219,7 @@ TEST(BinaryProtocol, ExpiryAndTheTextProtocolSeeTheSameItems) {
   EXPECT_EQ(binary.talk(ask(get, "", "a")), says(get, 0, big(4, 4), "", "hi", 2));
 }
 
-TEST(BinaryProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
-  StoreOptions options = test::small_store();
-  options.memory_bytes = 4096;
-  Server server(options);
-  Client client(server);
+TEST_F(BinaryProtocolOfLittleMemory, OutOfMemoryIsReportedAndTheDataDiscarded) {
   EXPECT_EQ(client.talk(ask(set, store_extras(), "a", std::string(5000, 'v')) + ask(noop)),
             says(set, 0x82, "", "", "Out of memory") + says(noop));
 }

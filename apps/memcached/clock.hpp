@@ -6,7 +6,6 @@
 // do not read a clock: they are given `now`, so that a test can simulate a month at once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 namespace neap::memcached {

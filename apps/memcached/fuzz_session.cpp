@@ -280,26 +280,16 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return step(bytes < 100 && below(10) == 0 ? Step::send_bytewise : Step::send, connection, text);
   }
   std::string event(unsigned connection) {
-    switch (below(stall_ == 0 ? 12 : 8)) {
-      case 0:
-        return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
-      case 1:
-        return step(Step::window, connection, 65535);
-      case 2:
-        return step(Step::read, connection, below(3000));
-      case 3:
-        return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
-      case 4:
-        return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
-      case 5:
-        return below(8) == 0 ? step(Step::end, connection, 0U) : "";
-      case 6:
-        return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
-      case 7:
-        return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
-      default:
-        return step(Step::read_all, connection, 0U);
-    }
+    const unsigned kind = below(stall_ == 0 ? 12 : 8);
+    if (kind == 0) return step(Step::window, connection, below(3) == 0 ? 0 : below(20));
+    if (kind == 1) return step(Step::window, connection, 65535);
+    if (kind == 2) return step(Step::read, connection, below(3000));
+    if (kind == 3) return stall_ == 2 ? "" : step(Step::read, connection, below(65536));
+    if (kind == 4) return stall_ == 2 ? "" : step(Step::read_all, connection, 0U);
+    if (kind == 5) return below(8) == 0 ? step(Step::end, connection, 0U) : "";
+    if (kind == 6) return below(8) == 0 ? step(Step::vanish, connection, 0U) : "";
+    if (kind == 7) return below(20) == 0 ? step(Step::wait, connection, below(100)) : "";
+    return step(Step::read_all, connection, 0U);
   }
 
   std::string key() { return below(12) == 0 ? std::string(245 + below(10), 'k') : std::string(1, static_cast<char>('a' + below(8))); }
@@ -307,16 +297,8 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
     return "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
   }
   std::size_t value_bytes() {
-    switch (below(8)) {
-      case 0:
-        return below(100'000);
-      case 1:
-        return 1000 + below(60);
-      case 2:
-        return 200 + below(800);
-      default:
-        return below(20);
-    }
+    const unsigned kind = below(8);
+    return kind == 0 ? below(100'000) : kind == 1 ? 1000 + below(60) : kind == 2 ? 200 + below(800) : below(20);
   }
   std::string setup() {
     std::string text;
@@ -352,16 +334,10 @@ class InputGenerator : public neap::fuzzing::InputGenerator {
   }
   std::string text() {
     static const char* const others[] = {"version", "stats", "delete a", "incr b 1", "touch c 0", "flush_all", "verbosity 1", "nonsense"};
-    switch (below(8)) {
-      case 0:
-        return store(key(), value_bytes());
-      case 1:
-        return std::string(others[below(8)]) + "\r\n";
-      case 2:
-        return below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
-      default:
-        return get();
-    }
+    const unsigned kind = below(8);
+    if (kind == 0) return store(key(), value_bytes());
+    if (kind == 1) return std::string(others[below(8)]) + "\r\n";
+    return kind == 2 && below(20) == 0 ? std::string(below(5000), 'y') + "\r\n" : get();
   }
   std::string requests() {
     const bool in_binary = below(4) == 0;

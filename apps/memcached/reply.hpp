@@ -36,9 +36,7 @@ class ReplyPool {
     char bytes[chunk_bytes];
   };
 
-  ReplyPool() = default;
-  ReplyPool(const ReplyPool&) = delete;
-  ReplyPool& operator=(const ReplyPool&) = delete;
+  ReplyPool& operator=(ReplyPool&&) = delete;
   ~ReplyPool();
 
   /// A chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference to it.
@@ -73,8 +71,7 @@ class Reply {
   using Release = void (*)(void* owner) noexcept;
 
   explicit Reply(ReplyPool& pool) noexcept : pool_(pool) {}
-  Reply(const Reply&) = delete;
-  Reply& operator=(const Reply&) = delete;
+  Reply& operator=(Reply&&) = delete;
   ~Reply() { clear(); }
 
   /// Contiguous room for `bytes`. The caller MUST fill it, and then call `advance`. Null without memory, and for more than

@@ -75,9 +75,7 @@ class ReplyAccount {
   static constexpr std::size_t unreported_bytes_max = 256 * 1024;
   static constexpr std::size_t step_bytes = 64 * 1024;
 
-  ReplyAccount() = default;
-  ReplyAccount(const ReplyAccount&) = delete;
-  ReplyAccount& operator=(const ReplyAccount&) = delete;
+  ReplyAccount& operator=(ReplyAccount&&) = delete;
 
   /// Without this call nothing is reported (for unit tests).
   void report_to(ReplyMemory& memory) noexcept { memory_ = &memory; }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "kernel/events.hpp"

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "apps/memcached/conversation.hpp"
 #include "kernel/timer.hpp"

@@ -8,51 +8,31 @@
 #include <string>
 #include <vector>
 
-#include "apps/memcached/test_connection.hpp"
-#include "apps/memcached/test_server.hpp"
+#include "apps/memcached/test_peer.hpp"
+#include "tests/host/panics.hpp"
 #include "tests/host/progress_watchdog.hpp"
 
 namespace neap::memcached {
 namespace {
 
+using test::Peer;
 using test::Server;
 
-struct Peer {
-  explicit Peer(Server& server) : session(std::make_unique<Session>(server.service, server.service.core(0))) { connection.begin(*session); }
-  ~Peer() {
-    connection.drop_all();
-    if (session != nullptr) session->closed();
-  }
-  void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
-  /// Alternates between reading and making room until no more output arrives.
-  std::string read_all() {
-    std::string text;
-    for (;;) {
-      const std::string part = connection.acknowledge();
-      if (part.empty()) return text;
-      text += part;
-      session->writable();
-    }
-  }
-  net::PlayedConnection connection;
-  std::unique_ptr<Session> session;
+struct SessionTest : testing::Test {
+  Server server;
+  Peer peer{server};
 };
 
-TEST(Session, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, PipelinedRequestsOfOneBufferAreAnsweredInOneSend) {
   peer.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nversion\r\n");
   ASSERT_FALSE(peer.connection.sent.empty());
   EXPECT_EQ(peer.connection.sent.front().size(), peer.connection.sent.bytes());  // one piece
   EXPECT_EQ(peer.read_all(), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\nVERSION 1.6.0-test\r\n");
 }
 
-TEST(Session, LargeValuesAreNotCopied) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, LargeValuesAreNotCopied) {
   const std::string value(5000, 'v');
-  peer.send("set a 0 0 5000\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 5000\r\n" + value + "\r\n");
   peer.send("get a\r\n");
   const Item* const item = server.store.find(server.store.key("a"), server.service.clock.now()).item;
   EXPECT_EQ(item->references.load(), 2U);
@@ -63,12 +43,9 @@ TEST(Session, LargeValuesAreNotCopied) {
 }
 
 // Requests of a peer that does not read its replies stay unparsed, and the bytes queued for it are bounded.
-TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, SlowReaderIsStoppedAndLosesNothing) {
   const std::string value(300'000, 'v');
-  peer.send("set a 0 0 300000\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 300000\r\n" + value + "\r\n");
   std::string expected;
   constexpr int gets = 60;
   for (int i = 0; i < gets; ++i) {
@@ -82,9 +59,7 @@ TEST(Session, SlowReaderIsStoppedAndLosesNothing) {
   EXPECT_EQ(server.service.total(Count::cmd_get), gets * 2U);
 }
 
-TEST(Session, TinySendSpaceStillDeliversEverything) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, TinySendSpaceStillDeliversEverything) {
   peer.connection.space = 256 * 1024;  // one slice of a reply
   const std::string value(1 << 20, 'v');
   peer.send("set a 0 0 1048576\r\n" + value + "\r\nget a\r\nget a\r\nquit\r\n");
@@ -94,36 +69,24 @@ TEST(Session, TinySendSpaceStillDeliversEverything) {
 }
 
 // A malformed get withdraws its values even if its line arrives in two pieces: they are not sent before the line ends.
-TEST(Session, ValuesWaitForTheEndOfTheirLine) {
-  Server server;
-  Peer peer(server);
-  peer.send("set a 0 0 1\r\nx\r\nget a ");
-  EXPECT_EQ(peer.read_all(), "STORED\r\n");
-  peer.send(std::string(300, 'k') + "\r\n");
-  EXPECT_EQ(peer.read_all(), "CLIENT_ERROR bad command line format\r\n");
-  peer.send("get a");
-  EXPECT_EQ(peer.read_all(), "");
-  peer.send(" a\r\n");
-  EXPECT_EQ(peer.read_all(), "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+TEST_F(SessionTest, ValuesWaitForTheEndOfTheirLine) {
+  EXPECT_EQ(peer.ask("set a 0 0 1\r\nx\r\nget a "), "STORED\r\n");
+  EXPECT_EQ(peer.ask(std::string(300, 'k') + "\r\n"), "CLIENT_ERROR bad command line format\r\n");
+  EXPECT_EQ(peer.ask("get a"), "");
+  EXPECT_EQ(peer.ask(" a\r\n"), "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
-TEST(Session, QuitClosesAfterTheReply) {
-  Server server;
-  Peer peer(server);
-  peer.send("get a\r\nquit\r\nget b\r\n");
-  EXPECT_EQ(peer.read_all(), "END\r\n");
+TEST_F(SessionTest, QuitClosesAfterTheReply) {
+  EXPECT_EQ(peer.ask("get a\r\nquit\r\nget b\r\n"), "END\r\n");
   EXPECT_TRUE(peer.connection.closed);
   EXPECT_FALSE(peer.connection.aborted);
   peer.send("get c\r\n");  // arrives after the quit and is dropped
   EXPECT_EQ(server.service.total(Count::cmd_get), 1U);
 }
 
-TEST(Session, PeerThatClosesGetsItsAnswersFirst) {
-  Server server;
-  Peer peer(server);
+TEST_F(SessionTest, PeerThatClosesGetsItsAnswersFirst) {
   const std::string value(1 << 20, 'v');
-  peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 1048576\r\n" + value + "\r\n");
   peer.send("get a\r\nget a\r\nget a\r\n");
   peer.session->peer_closed();
   EXPECT_FALSE(peer.connection.closed);  // two replies are still due
@@ -151,8 +114,7 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   {
     Peer peer(server);
     const std::string value(1 << 20, 'v');
-    peer.send("set a 0 0 1048576\r\n" + value + "\r\n");
-    peer.read_all();
+    peer.ask("set a 0 0 1048576\r\n" + value + "\r\n");
     for (int i = 0; i < 10; ++i) peer.send("get a\r\n");
     peer.connection.drop_all();
     peer.session->closed();
@@ -170,8 +132,7 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   work.begin_piece();
   Server server;
   Peer peer(server), other(server);
-  peer.send("set a 0 0 1\r\nx\r\n");
-  peer.read_all();
+  peer.ask("set a 0 0 1\r\nx\r\n");
   constexpr unsigned keys = 2 * Reply::full_segments;
   peer.send("get ");
   for (unsigned i = 0; i < keys; ++i) {
@@ -242,27 +203,21 @@ TEST(RequireDeathTest, MistakesAreNamed) {
   const auto panics = testing::ExitedWithCode(18);
   EXPECT_EXIT((void)server.service.core(1), panics, "memcached: no such core");
   EXPECT_EXIT(core.replies.account().discharge(1), panics, "discharges no more reply bytes than it charged");
-  EXPECT_EXIT(
-      {
-        Reply reply(core.replies);
-        (void)reply.room(1);
-        reply.advance(ReplyPool::chunk_bytes + 1);
-      },
-      panics, "a reply exceeds its chunk");
-  EXPECT_EXIT(
-      {
-        Session session(server.service, core);
-        core.index = 1;
-        session.received({});
-      },
-      panics, "a session runs on the core of its connection");
-  EXPECT_EXIT(
-      {
-        auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
-        allocated.item->references = 0;
-        allocated.item->hold();
-      },
-      panics, "an item without references cannot be held");
+  host::expect_panic("a reply exceeds its chunk", [&] {
+    Reply reply(core.replies);
+    (void)reply.room(1);
+    reply.advance(ReplyPool::chunk_bytes + 1);
+  });
+  host::expect_panic("a session runs on the core of its connection", [&] {
+    Session session(server.service, core);
+    core.index = 1;
+    session.received({});
+  });
+  host::expect_panic("an item without references cannot be held", [&] {
+    auto allocated = server.store.allocate(server.store.key("a"), 0, expires_never, 1, 2);
+    allocated.item->references = 0;
+    allocated.item->hold();
+  });
   EXPECT_EXIT((void)server.store.commit(Mode::set, {}, 0, 2), panics, "only an item that was never linked is committed");
 }
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <charconv>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>

@@ -102,8 +102,7 @@ class Store {
  public:
   explicit Store(const StoreOptions& options);
   ~Store();
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
+  Store& operator=(Store&&) = delete;
   /// False when there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
 

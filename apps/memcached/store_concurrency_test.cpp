@@ -12,7 +12,6 @@
 
 #include "apps/memcached/store.hpp"
 #include "kernel/events.hpp"
-#include "kernel/rcu.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap::memcached {

@@ -18,7 +18,6 @@
 //
 // All of this is done in steps of `step_evictions` items, one for each command that allocates or waits. Commands with small items, which
 // come from slabs, make a step and go on; commands with large ones wait until the shortage is over.
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>

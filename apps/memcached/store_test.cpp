@@ -6,15 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "apps/memcached/numbers.hpp"
 #include "apps/memcached/test_server.hpp"

@@ -30,8 +30,7 @@ class Table {
   /// `buckets` MUST be a power of two. Without memory the table is not `valid()`.
   Table(std::uint32_t buckets, Retire retire) noexcept;
   ~Table();
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  Table& operator=(Table&&) = delete;
   [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
 
   /// The item with this key, or null. Without a lock it is valid to the end of the event; under the shard's lock until that is released.

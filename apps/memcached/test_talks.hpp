@@ -22,6 +22,23 @@ struct Talk {
   bool closed = false;
 };
 
+/// A server and one client of it.
+struct OneClient : testing::Test {
+  explicit OneClient(const StoreOptions& options = small_store()) : server(options) {}
+  Server server;
+  Client client{server};
+};
+
+/// The same with a cache of 4 KiB.
+struct LittleMemory : OneClient {
+  LittleMemory() : OneClient(options()) {}
+  static StoreOptions options() {
+    StoreOptions options = small_store();
+    options.memory_bytes = 4096;
+    return options;
+  }
+};
+
 inline void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.name; }
 inline std::string name_of(const testing::TestParamInfo<Talk>& talk) { return talk.param.name; }
 

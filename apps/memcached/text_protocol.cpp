@@ -21,6 +21,12 @@ void say(Context& context, bool quiet, std::string_view text) noexcept {
   if (!quiet) context.reply.put(text);
 }
 
+/// Answers a command that is not as the protocol requires.
+void refuse(Context& context, bool quiet, std::string_view error) noexcept {
+  context.statistics.add(Count::protocol_errors);
+  say(context, quiet, error);
+}
+
 /// memcached reads 64 bits and keeps 32 of them. An item with a larger date must not expire later here than in memcached.
 std::optional<Seconds> read_expiry(std::string_view word, const Context& context) noexcept {
   const auto number = read_signed(word);
@@ -310,10 +316,8 @@ void TextProtocol::store(Mode mode, const Line& line, Context& context) noexcept
   const auto expires = read_expiry(line.words[3], context);
   const auto bytes = read_signed(line.words[4]);
   const auto expected_cas = mode == Mode::cas ? read_unsigned(line.words[5]) : std::uint64_t{0};
-  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, error_format);
-  }
+  if (!has_key(key_text) || !flags || !expires || !bytes || !expected_cas || *bytes < 0 || *bytes > INT_MAX - 2)
+    return refuse(context, quiet, error_format);
   context.statistics.add(Count::cmd_set);
   const auto value_bytes = static_cast<std::uint64_t>(*bytes);
   const Key key = context.store().key(key_text);
@@ -339,10 +343,7 @@ void TextProtocol::transfer_done(Context& context) noexcept {
   ItemPointer item = std::move(context.transfer.item);
   const Mode mode = context.transfer.mode;
   const bool quiet = context.transfer.quiet;
-  if (!item->value_line().ends_with("\r\n")) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
-  }
+  if (!item->value_line().ends_with("\r\n")) return refuse(context, quiet, "CLIENT_ERROR bad data chunk\r\n");
   const Store::Done done = context.store().commit(mode, std::move(item), context.transfer.expected_cas, context.now);
   context.copied_bytes += done.copied_bytes;
   const Outcome outcome = done.outcome;
@@ -374,15 +375,10 @@ void TextProtocol::remove(const Line& line, Context& context) noexcept {
   const bool quiet = line.count > 2 && line.quiet();  // otherwise "noreply" is the key
   if (line.count > 2) {
     const bool zero = line.words[2] == "0";
-    if (!(line.count == 3 ? zero || quiet : zero && quiet)) {
-      context.statistics.add(Count::protocol_errors);
-      return say(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
-    }
+    if (!(line.count == 3 ? zero || quiet : zero && quiet))
+      return refuse(context, quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
   }
-  if (!has_key(line.words[1])) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, error_format);
-  }
+  if (!has_key(line.words[1])) return refuse(context, quiet, error_format);
   const bool done = context.store().remove(context.store().key(line.words[1]), 0, context.now).outcome == Outcome::stored;
   context.statistics.add(done ? Count::delete_hits : Count::delete_misses);
   say(context, quiet, done ? "DELETED\r\n" : "NOT_FOUND\r\n");
@@ -391,10 +387,8 @@ void TextProtocol::remove(const Line& line, Context& context) noexcept {
 void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
   const bool quiet = line.quiet();
   const auto delta = read_unsigned(line.words[2]);
-  if (!has_key(line.words[1]) || !delta) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
-  }
+  if (!has_key(line.words[1]) || !delta)
+    return refuse(context, quiet, has_key(line.words[1]) ? "CLIENT_ERROR invalid numeric delta argument\r\n" : error_format);
   const Store::Done done = context.store().arithmetic(context.store().key(line.words[1]), up, *delta, 0, context.now);
   context.copied_bytes += done.copied_bytes;
   switch (done.outcome) {
@@ -419,10 +413,7 @@ void TextProtocol::count(bool up, const Line& line, Context& context) noexcept {
 void TextProtocol::touch(const Line& line, Context& context) noexcept {
   const bool quiet = line.quiet();
   const auto expires = read_expiry(line.words[2], context);
-  if (!has_key(line.words[1]) || !expires) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, quiet, has_key(line.words[1]) ? error_expiry : error_format);
-  }
+  if (!has_key(line.words[1]) || !expires) return refuse(context, quiet, has_key(line.words[1]) ? error_expiry : error_format);
   const bool found = context.store().touch(context.store().key(line.words[1]), *expires, context.now).item != nullptr;
   context.statistics.add(Count::cmd_touch);
   context.statistics.add(found ? Count::touch_hits : Count::touch_misses);
@@ -434,10 +425,7 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
   Seconds when = 0;
   if (line.count != (quiet ? 2U : 1U)) {
     const auto delay = read_signed(line.words[1]);
-    if (!delay) {
-      context.statistics.add(Count::protocol_errors);
-      return say(context, quiet, error_expiry);
-    }
+    if (!delay) return refuse(context, quiet, error_expiry);
     const auto asked = static_cast<std::int32_t>(*delay);
     if (asked > 0) when = context.service.clock.expiry(asked, context.now);
   }
@@ -448,10 +436,7 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
 
 /// The command is checked and accepted, and has no effect.
 void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
-  if (!read_unsigned(line.words[1])) {
-    context.statistics.add(Count::protocol_errors);
-    return say(context, line.quiet(), error_format);
-  }
+  if (!read_unsigned(line.words[1])) return refuse(context, line.quiet(), error_format);
   say(context, line.quiet(), "OK\r\n");
 }
 

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "kernel/arguments.hpp"
 #include "net/network.hpp"

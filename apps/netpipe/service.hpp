@@ -33,8 +33,7 @@ class Service {
 
   /// MUST exist as long as the machine runs. `core` measures by default. Throws `bad_alloc`.
   Service(net::Network& network, const Options& serving, unsigned core);
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
+  Service& operator=(Service&&) = delete;
 
   /// Serves `port` on every core. Errors as `net::Network::listen`.
   [[nodiscard]] task<Result<void>> serve(std::uint16_t port);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -49,6 +48,13 @@ struct Side {
   std::size_t hear(std::string_view text) { return session.consume(bytes_of(text)); }
   /// The session must consume all of `text`.
   void must_hear(std::string_view text) { EXPECT_EQ(hear(text), text.size()) << text << ": " << session.reason(); }
+
+  /// The session must consume all of `text`, and answer with `answer`.
+  void must_answer(std::string_view text, std::string_view answer) {
+    must_hear(text);
+    EXPECT_EQ(said(), answer);
+  }
+  void expect_finished() { EXPECT_EQ(session.state(), Session::State::finished) << session.reason(); }
 
   std::vector<Measurement> points;
   Session session;
@@ -172,24 +178,16 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   Side receiver(Role::receiver, {.from = 2, .to = 2});
   receiver.session.begin();
   EXPECT_EQ(receiver.said(), "");
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  for (int i = 0; i < 100; ++i) {
-    receiver.must_hear("ab");
-    EXPECT_EQ(receiver.said(), "aa");
-  }
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
+  for (int i = 0; i < 100; ++i) receiver.must_answer("ab", "aa");
+  receiver.must_answer("SyncMe", "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
   receiver.must_hear("\0\0\0\4"sv);
   for (int trial = 0; trial < 3; ++trial) {
-    receiver.must_hear("SyncMe");
-    EXPECT_EQ(receiver.said(), "SyncMe");
+    receiver.must_answer("SyncMe", "SyncMe");
     for (int i = 0; i < 4; ++i) {
       clock_ns += trial == 1 ? 30'000 : 80'000;
-      receiver.must_hear("ab");
-      EXPECT_EQ(receiver.said(), "aa");
+      receiver.must_answer("ab", "aa");
     }
     clock_ns += 8'000;  // until the transmitter has received the last message, it sends nothing more
   }
@@ -197,12 +195,11 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   EXPECT_TRUE(receiver.points.empty()) << "the last message has not arrived yet";
   receiver.must_hear("Q");
   clock_ns += 1'000'000;
-  receiver.must_hear("UIT\0"sv);
-  EXPECT_EQ(receiver.said(), "QUIT\0"sv);
+  receiver.must_answer("UIT\0"sv, "QUIT\0"sv);
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_EQ(receiver.points[0].repeats, 4U);
   EXPECT_NEAR(receiver.points[0].seconds, 16e-6, 1e-9);  // the best trial's, one way
-  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+  receiver.expect_finished();
 }
 
 TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
@@ -233,8 +230,8 @@ TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
   const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
   EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's, and after it and each trial another one
-  EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
-  EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+  transmitter.expect_finished();
+  receiver.expect_finished();
   ASSERT_EQ(transmitter.points.size(), 1U);
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_NEAR(transmitter.points[0].seconds, receiver.points[0].seconds, 1e-8);
@@ -253,8 +250,8 @@ TEST_P(EveryMode, BothSidesAgreeForAnySplit) {
     served.repeats = 0;  // the transmitter's value holds
     Side transmitter(Role::transmitter, GetParam().options), receiver(Role::receiver, served);
     const int connections = converse(transmitter, receiver, seed);
-    EXPECT_EQ(transmitter.session.state(), Session::State::finished) << transmitter.session.reason();
-    EXPECT_EQ(receiver.session.state(), Session::State::finished) << receiver.session.reason();
+    transmitter.expect_finished();
+    receiver.expect_finished();
     EXPECT_GT(transmitter.points.size(), 5U);
     ASSERT_EQ(transmitter.points.size(), receiver.points.size());
     const auto trials = GetParam().options.integrity ? 1 : 3;
@@ -292,25 +289,20 @@ TEST(Session, TransmitterChoosesRepeatsForATenthOfASecond) {
 /// A receiver past its probe, waiting for the first size.
 void introduce(Side& receiver) {
   receiver.session.begin();
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
-  for (int i = 0; i < 100; ++i) {
-    receiver.must_hear("b");
-    EXPECT_EQ(receiver.said(), "a");
-  }
-  receiver.must_hear("SyncMe");
-  EXPECT_EQ(receiver.said(), "SyncMe");
+  receiver.must_answer("SyncMe", "SyncMe");
+  for (int i = 0; i < 100; ++i) receiver.must_answer("b", "a");
+  receiver.must_answer("SyncMe", "SyncMe");
 }
 
 TEST(Session, EitherSideMayEndFirst) {
   Side shorter(Role::transmitter, {.to = 10, .repeats = 3}), longer(Role::receiver, {.to = 1000});
   converse(shorter, longer, 1);
-  EXPECT_EQ(shorter.session.state(), Session::State::finished);
-  EXPECT_EQ(longer.session.state(), Session::State::finished);
+  shorter.expect_finished();
+  longer.expect_finished();
   Side eager(Role::transmitter, {.to = 1000, .repeats = 3}), reluctant(Role::receiver, {.to = 10});
   converse(eager, reluctant, 1);
-  EXPECT_EQ(reluctant.session.state(), Session::State::finished);
-  EXPECT_EQ(eager.session.state(), Session::State::finished) << eager.session.reason();
+  reluctant.expect_finished();
+  eager.expect_finished();
   EXPECT_EQ(eager.points.size(), reluctant.points.size());
 }
 
@@ -318,8 +310,8 @@ TEST(Session, StopEndsBeforeTheNextLength) {
   Side transmitter(Role::transmitter, {.to = 1000, .repeats = 3}), receiver(Role::receiver, {.to = 1000});
   transmitter.session.stop();
   converse(transmitter, receiver, 1);
-  EXPECT_EQ(transmitter.session.state(), Session::State::finished);
-  EXPECT_EQ(receiver.session.state(), Session::State::finished);
+  transmitter.expect_finished();
+  receiver.expect_finished();
   EXPECT_EQ(receiver.points.size(), 0U);
 }
 
@@ -389,8 +381,7 @@ TEST(Session, LostConnectionsFailUnlessTheyAreExpected) {
   // If each trial has its own connection, a connection that ends before its first word is tried again.
   Side resetting(Role::receiver, {.reset = true});
   introduce(resetting);
-  resetting.must_hear("QUIT\0"sv);
-  EXPECT_EQ(resetting.said(), "QUIT\0"sv);
+  resetting.must_answer("QUIT\0"sv, "QUIT\0"sv);
   EXPECT_EQ(resetting.session.state(), Session::State::between);
   resetting.session.begin();
   resetting.session.connection_lost("gone");

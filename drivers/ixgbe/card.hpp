@@ -48,8 +48,7 @@ class Card final : public NetDevice, public policy::Device {
  public:
   /// See `open` below. Public for `new` alone.
   Card(const pci::Device& device, Registers registers, bool sfp, Options options);
-  Card(const Card&) = delete;
-  Card& operator=(const Card&) = delete;
+  Card& operator=(Card&&) = delete;
   /// Stops the card. Queue pairs with a stack attached (see `close`) stay in memory, because their cores may be using them.
   ~Card() override;
 
@@ -94,8 +93,7 @@ class Card final : public NetDevice, public policy::Device {
   class Work {
    public:
     explicit Work(bool& busy) noexcept : busy_(busy) { busy_ = true; }
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
+    Work& operator=(Work&&) = delete;
     ~Work() { busy_ = false; }
 
    private:
@@ -127,7 +125,6 @@ class Card final : public NetDevice, public policy::Device {
   const pci::Device& device_;
   Registers registers_;
   Options options_;
-  Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
   /// Flow (as `program_steering` takes it) and core, by filter; flow 0: the filter is free. The first is the reserved port's.

@@ -31,8 +31,7 @@ class QueuePair final : public FrameSender {
   /// Both queues have number `index`, which is also the core's.
   QueuePair(Registers registers, unsigned index) noexcept
       : receive_(registers, index, traffic_), transmit_(registers, index, traffic_), index_(index) {}
-  QueuePair(const QueuePair&) = delete;
-  QueuePair& operator=(const QueuePair&) = delete;
+  QueuePair& operator=(QueuePair&&) = delete;
   ~QueuePair() override;
 
   /// Memory for both queues. MUST be called on the pair's core, for memory on its NUMA node. Errors: `invalid`, `out_of_memory`; then

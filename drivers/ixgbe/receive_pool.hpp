@@ -35,9 +35,7 @@ class ReceivePool {
     std::uint32_t pieces = 0;
   };
 
-  ReceivePool() = default;
-  ReceivePool(const ReceivePool&) = delete;
-  ReceivePool& operator=(const ReceivePool&) = delete;
+  ReceivePool& operator=(ReceivePool&&) = delete;
 
   /// Allocates buffers until there are `count` (1 to `buffers_max`). Errors: `invalid`, `out_of_memory`.
   [[nodiscard]] Result<void> grow_to(std::uint32_t count);

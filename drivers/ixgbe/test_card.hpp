@@ -19,8 +19,8 @@
 #include "drivers/intel_descriptor_ring.hpp"
 #include "drivers/ixgbe/register_access.hpp"
 #include "kernel/machine.hpp"
-#include "kernel/memory/page_allocator.hpp"
 #include "kernel/net_device.hpp"
+#include "tests/host/host_machine.hpp"
 
 namespace neap::ixgbe::test {
 
@@ -46,16 +46,9 @@ struct SentFrame {
 
 class TestCard {
  public:
-  TestCard() : memory_(new(std::align_val_t{4096}) std::byte[Registers::bytes]()) {
-    static const bool pages = [] {
-      memory::initialise_pages(machine::usable_memory());
-      return true;
-    }();
-    (void)pages;
-  }
+  TestCard() : memory_(new(std::align_val_t{4096}) std::byte[Registers::bytes]()) { host::prepare_pages(); }
   ~TestCard() { ::operator delete[](memory_, std::align_val_t{4096}); }
-  TestCard(const TestCard&) = delete;
-  TestCard& operator=(const TestCard&) = delete;
+  TestCard& operator=(TestCard&&) = delete;
 
   [[nodiscard]] Registers registers() const { return Registers(std::span<volatile std::byte>(memory_, Registers::bytes)); }
   void all_registers_read(std::uint8_t byte) { std::memset(memory_, byte, Registers::bytes); }

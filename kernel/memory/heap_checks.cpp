@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <new>
-#include <span>
 
 #include "kernel/counter.hpp"
 #include "kernel/machine.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/acpi.hpp"
 
-#include <algorithm>
 #include <array>
 #include <span>
 
@@ -131,8 +130,6 @@ const Tables& tables() { return found; }
 }  // namespace neap::x86::acpi
 
 namespace neap::machine {
-
-unsigned node_count() noexcept { return std::max(1U, static_cast<unsigned>(x86::acpi::nodes.count)); }
 
 unsigned node_distance(unsigned from, unsigned to) noexcept { return x86::acpi::nodes.distance(from, to); }
 

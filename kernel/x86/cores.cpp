@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "kernel/x86/cores.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>

@@ -87,11 +87,4 @@ Result<void> Device::route_msix(unsigned entry, unsigned core, std::uint8_t vect
   return {};
 }
 
-void Device::mask_msix(unsigned entry, bool masked) const noexcept {
-  const auto table = find_table(*this);
-  if (!table || entry >= table->count) return;
-  table->entries[entry].control = masked ? entry_masked : 0;
-  (void)table->entries[entry].control;
-}
-
 }  // namespace neap::pci

@@ -5,8 +5,6 @@
 // are the same for all ids. So the topology of cores that are not started yet is known.
 #pragma once
 
-#include <cstdint>
-
 #include "kernel/x86/power/cpu_access.hpp"
 
 namespace neap::x86 {

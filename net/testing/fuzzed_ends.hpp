@@ -62,20 +62,11 @@ class Application final : public ConnectionHandler {
     if (habit_ != Habit::never_close) connection().close();
   }
   void act(unsigned what, std::size_t bytes) {
-    switch (what) {
-      case 0:
-        return kept_.clear();
-      case 1:
-        return kept_.drop_front(std::min(kept_.bytes(), bytes));
-      case 2:
-        return send(bytes);
-      case 3:
-        return connection().end_sending();
-      case 4:
-        return connection().close();
-      default:
-        return connection().abort();
-    }
+    if (what == 0) return kept_.clear();
+    if (what == 1) return kept_.drop_front(std::min(kept_.bytes(), bytes));
+    if (what == 2) return send(bytes);
+    if (what == 3) return connection().end_sending();
+    return what == 4 ? connection().close() : connection().abort();
   }
 
  private:

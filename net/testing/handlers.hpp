@@ -142,6 +142,8 @@ inline std::function<std::unique_ptr<ConnectionHandler>(Connection&)> recording(
   };
 }
 
+[[nodiscard]] inline bool ended(const Record& record) { return record.destroyed > 0; }
+
 inline void expect_ended_well(const Record& record) {
   EXPECT_EQ(record.closed, 1);
   EXPECT_EQ(record.destroyed, 1);
@@ -167,5 +169,10 @@ class EchoHandler final : public ConnectionHandler {
   }
   Buffer waiting_;
 };
+
+/// An acceptor whose connections echo.
+inline auto echoing() {
+  return [](Connection&) { return std::make_unique<EchoHandler>(); };
+}
 
 }  // namespace neap::net::testing

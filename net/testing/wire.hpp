@@ -6,7 +6,6 @@
 // checksums from the given seeds, segment frames, check received checksums, and accept a buffer only on the core that received it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -48,8 +47,7 @@ void fill_checksums(Bytes& frame);
 class WireCard final : public NetDevice {
  public:
   explicit WireCard(CardOptions options);
-  WireCard(const WireCard&) = delete;
-  WireCard& operator=(const WireCard&) = delete;
+  WireCard& operator=(WireCard&&) = delete;
   ~WireCard() override;
 
   static void join(WireCard& one, WireCard& other) noexcept;

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "tests/host/progress_watchdog.hpp"
 
@@ -43,6 +45,55 @@ class InputGenerator {
  private:
   std::mt19937_64 random_;
 };
+
+/// Any bytes: `least`, and mostly up to `usual` more, sometimes up to `most` more.
+template <unsigned least, unsigned usual, unsigned most>
+struct AnyBytes : InputGenerator {
+  using InputGenerator::InputGenerator;
+  std::string stream() { return any(least + below(below(4) == 0 ? most : usual)); }
+};
+
+/// The sizes of the pieces into which a stream is divided, which an input's first four bytes select.
+class Pieces {
+ public:
+  /// `selection`: 0 for one piece.
+  explicit Pieces(std::uint32_t selection) : state_(selection) {}
+  /// Removes the next piece from the front of `stream`.
+  std::string_view take(std::string_view& stream) {
+    std::size_t bytes = stream.size();
+    if (state_ != 0) {
+      state_ = state_ * 1664525 + 1013904223;
+      bytes = 1 + (state_ >> 8) % ((state_ & 3) == 0 ? 3 : (state_ & 3) == 1 ? 40 : 3000);
+    }
+    const std::string_view piece = stream.substr(0, bytes);
+    stream.remove_prefix(piece.size());
+    return piece;
+  }
+
+ private:
+  std::uint32_t state_;
+};
+
+/// Calls `check(stream, selection)` with the parts of an input; for the fuzzers of a divided stream.
+template <class Check>
+int check_divided(const std::uint8_t* data, std::size_t size, Check check) {
+  std::uint32_t selection = 0;
+  if (size < sizeof selection) return 0;
+  std::memcpy(&selection, data, sizeof selection);
+  check({reinterpret_cast<const char*>(data) + sizeof selection, size - sizeof selection}, selection);
+  return 0;
+}
+
+/// A text as a failure prints it.
+inline std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char letter : text) {
+    char hex[8];
+    std::snprintf(hex, sizeof hex, letter >= ' ' && letter <= '~' ? "%c" : "\\x%02x", static_cast<unsigned char>(letter));
+    shown += hex;
+  }
+  return shown;
+}
 
 /// A `main`: `NAME [SECONDS] [SEED]`.
 template <class Own>

@@ -337,6 +337,15 @@ void HostMachine::interrupt(unsigned core, std::uint8_t vector) {
   target.changed.notify_one();
 }
 
+std::optional<std::uint64_t> HostMachine::settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart) {
+  std::uint64_t value = count();
+  const bool is_settled = wait_until([&] {
+    std::this_thread::sleep_for(apart);
+    return std::exchange(value, count()) == value;
+  });
+  return is_settled ? std::optional(value) : std::nullopt;
+}
+
 bool HostMachine::wait_until(const std::function<bool()>& condition, std::chrono::seconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
@@ -365,6 +374,25 @@ ManualClock::~ManualClock() { set_manual(clock_runs); }
 void ManualClock::set(std::uint64_t now_ns) { set_manual(now_ns); }
 void ManualClock::advance(std::chrono::nanoseconds by) {
   set_manual(manual_now_ns.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(by.count()));
+}
+
+ClockRunner::ClockRunner(ManualClock& clock, std::chrono::milliseconds step)
+    : thread_([this, &clock, step] {
+        while (!ended_) {
+          {
+            const std::lock_guard lock(lock_);
+            if (running_) clock.advance(step);
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+      }) {}
+ClockRunner::~ClockRunner() {
+  ended_ = true;
+  thread_.join();
+}
+void ClockRunner::set_running(bool running) {
+  const std::lock_guard lock(lock_);
+  running_ = running;
 }
 
 std::uint64_t alarm_of(unsigned core) {

@@ -13,13 +13,16 @@
 // that thread is no core.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,18 +40,26 @@ constexpr unsigned no_core = machine::cores_max;
 class HostMachine {
  public:
   explicit HostMachine(unsigned cores);
-  HostMachine(const HostMachine&) = delete;
-  HostMachine& operator=(const HostMachine&) = delete;
+  HostMachine& operator=(HostMachine&&) = delete;
   ~HostMachine();
 
   /// Runs `call` as an event on `core`, returns when it has run, and rethrows its exception. MUST NOT be called on a core.
   void on(unsigned core, std::function<void()> call);
+  /// Like `on`; returns the result of `call`.
+  template <class Call>
+  [[nodiscard]] auto value_on(unsigned core, Call call) {
+    std::optional<std::invoke_result_t<Call&>> value;
+    on(core, [&] { value.emplace(call()); });
+    return *std::move(value);
+  }
   /// Runs on `core` the task that `make` returns, until it ends. Aborts the process after `limit`.
   void run(unsigned core, std::function<task<void>()> make, std::chrono::seconds limit = std::chrono::seconds(50));
   /// Raises `vector` on `core`, like a device. Any thread.
   void interrupt(unsigned core, std::uint8_t vector);
   /// Waits until `condition` holds; checks it on the test's thread every millisecond. False after `limit`.
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(20));
+  /// Waits until `count` returns the same value twice, `apart` from each other; returns that value. Fails as `wait_until` does.
+  [[nodiscard]] static std::optional<std::uint64_t> settled(const std::function<std::uint64_t()>& count, std::chrono::milliseconds apart);
 };
 
 /// While an object of this class exists, `now_ns` changes only when the test sets it. A sleeping core wakes when its alarm is due. MUST be
@@ -56,11 +67,29 @@ class HostMachine {
 class ManualClock {
  public:
   explicit ManualClock(std::uint64_t now_ns);
-  ManualClock(const ManualClock&) = delete;
-  ManualClock& operator=(const ManualClock&) = delete;
+  ManualClock& operator=(ManualClock&&) = delete;
   ~ManualClock();
   void set(std::uint64_t now_ns);
   void advance(std::chrono::nanoseconds by);
+};
+
+/// Advances a manual clock by `step` every 100 us while an object of this class exists and is not paused.
+class ClockRunner {
+ public:
+  explicit ClockRunner(ManualClock& clock, std::chrono::milliseconds step = std::chrono::milliseconds(5));
+  ClockRunner& operator=(ClockRunner&&) = delete;
+  ~ClockRunner();
+  /// The clock stands still after this call.
+  void pause() { set_running(false); }
+  void resume() { set_running(true); }
+
+ private:
+  void set_running(bool running);
+
+  std::mutex lock_;
+  bool running_ = true;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
 };
 
 /// The alarm that `core` last set (`machine::alarm_none`: none), and the number of alarms that it has set.
@@ -108,5 +137,7 @@ void set_kept_memory(std::span<std::byte> area);
 
 /// Sets the size of the page allocator's arena, for tests of the memory allocator. May be called once a process.
 void set_memory_bytes(std::size_t bytes);
+/// Gives the arena to the page allocator, at the first call in a process. `arena_bytes`: 0 for the usual size.
+void prepare_pages(std::size_t arena_bytes = 0);
 
 }  // namespace neap::host

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernel/machine.hpp"
+#include "kernel/memory/page_allocator.hpp"
 #include "tests/host/host_machine.hpp"
 
 namespace neap {
@@ -31,9 +32,17 @@ void set_memory_bytes(std::size_t bytes) {
   arena = {.physical = begin, .bytes = bytes, .node = 0};
 }
 
+void prepare_pages(std::size_t arena_bytes) {
+  static const bool once = [&] {
+    if (arena_bytes != 0) set_memory_bytes(arena_bytes);
+    memory::initialise_pages(machine::usable_memory());
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 }  // namespace host
 
-unsigned machine::node_count() noexcept { return 1; }
 unsigned machine::node_of(unsigned) noexcept { return 0; }
 // A ring of four nodes: the node with the next number is nearer than the others.
 unsigned machine::node_distance(unsigned from, unsigned to) noexcept {

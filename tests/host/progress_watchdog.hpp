@@ -24,8 +24,7 @@ class WatchedWork {
  public:
   /// `name` is part of the report: "an event of core 2".
   explicit WatchedWork(std::string name);
-  WatchedWork(const WatchedWork&) = delete;
-  WatchedWork& operator=(const WatchedWork&) = delete;
+  WatchedWork& operator=(WatchedWork&&) = delete;
   ~WatchedWork();
 
   /// A piece begins; the previous one has returned.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
 // Every requested core runs and has its number. Nearly all memory is usable.
-#include <atomic>
 #include <set>
 
 #include "kernel/memory/page_allocator.hpp"

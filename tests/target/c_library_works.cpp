@@ -23,7 +23,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/target/check.hpp"
 

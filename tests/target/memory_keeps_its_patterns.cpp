@@ -53,19 +53,8 @@ Object* fill(void* memory, std::size_t bytes, std::uint8_t pattern) {
 
 std::size_t random_bytes(std::mt19937& random) {
   constexpr std::size_t bytes_min = sizeof(Object);
-  switch (random() % 64) {
-    case 0:
-      return bytes_min + random() % (1 << 20);
-    case 1:
-    case 2:
-      return bytes_min + random() % 70'000;
-    case 3:
-    case 4:
-    case 5:
-      return bytes_min + random() % 9'000;
-    default:
-      return bytes_min + random() % 600;
-  }
+  const unsigned kind = random() % 64;
+  return bytes_min + random() % (kind == 0 ? 1 << 20 : kind <= 2 ? 70'000 : kind <= 5 ? 9'000 : 600);
 }
 
 class Worker {
@@ -97,14 +86,10 @@ class Worker {
     std::swap(held_[random_() % held_.size()], held_.back());
     Object* object = held_.back();
     held_.pop_back();
-    switch (held_.size() < held_max ? random_() % 4 : 2) {  // a core that holds the maximum releases one
-      case 0:
-        return grow(object);
-      case 1:
-        return release(object);
-      default:
-        release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // most often another core's
-    }
+    const unsigned what = held_.size() < held_max ? random_() % 4 : 2;  // a core that holds the maximum releases one
+    if (what == 0) return grow(object);
+    if (what == 1) return release(object);
+    release(shared[random_() % places].exchange(object, std::memory_order_acq_rel));  // most often another core's
   }
 
   void make() {

@@ -42,22 +42,12 @@ void travel(Token& token) {
   }
   const unsigned there = token.chance.below(core_count());
   Token* nobody = nullptr;
-  switch (token.chance.below(4)) {
-    case 0:
-      if (raised[there].compare_exchange_strong(nobody, &token)) {
-        x86::apic::send(x86::apic_id_of(there), vectors[there]);
-        return;
-      }
-      break;
-    case 1:
-      token.timer.arm(std::chrono::microseconds(token.chance.below(200)), [&token] { travel(token); });
-      return;
-    case 2:
-      if (spawn_on(there, [&token] { travel(token); }).has_value()) return;
-      break;
-    default:
-      break;
+  const unsigned how = token.chance.below(4);
+  if (how == 0 && raised[there].compare_exchange_strong(nobody, &token)) {
+    return x86::apic::send(x86::apic_id_of(there), vectors[there]);
   }
+  if (how == 1) return token.timer.arm(std::chrono::microseconds(token.chance.below(200)), [&token] { travel(token); });
+  if (how == 2 && spawn_on(there, [&token] { travel(token); }).has_value()) return;
   token.run = [](RemoteNode* node) noexcept { travel(*static_cast<Token*>(node)); };
   hand_over(there, token);
 }

@@ -52,23 +52,14 @@ void fly_by_timer(std::unique_ptr<Ball> ball) {
 void throw_ball(std::unique_ptr<Ball> ball) {
   player->thrown.add();
   const unsigned there = player->chance.below(core_count());
-  switch (player->chance.below(4)) {
-    case 0:
-      spawn([ball = std::move(ball)]() mutable { catch_ball(std::move(ball)); });
-      return;
-    case 1:
-      fly_by_timer(std::move(ball));
-      return;
-    case 2:
-      start(walk(std::move(ball), there));
-      return;
-    default: {
-      Ball* const bare = ball.release();
-      if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
-      player->refused.add();  // the queue is full: thrown in the other direction
-      spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
-    }
-  }
+  const unsigned how = player->chance.below(4);
+  if (how == 0) return spawn([ball = std::move(ball)]() mutable { catch_ball(std::move(ball)); });
+  if (how == 1) return fly_by_timer(std::move(ball));
+  if (how == 2) return start(walk(std::move(ball), there));
+  Ball* const bare = ball.release();
+  if (spawn_on(there, [bare] { catch_ball(std::unique_ptr<Ball>(bare)); }).has_value()) return;
+  player->refused.add();  // the queue is full: thrown in the other direction
+  spawn([bare] { catch_ball(std::unique_ptr<Ball>(bare)); });
 }
 
 void catch_ball(std::unique_ptr<Ball> ball) {

@@ -2,7 +2,6 @@
 // Hosted C++23: the library functions on which applications rely.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <expected>
 #include <format>
 #include <functional>

@@ -25,8 +25,7 @@ struct Entry {
     words.fill(value);
     live.fetch_add(1, std::memory_order_relaxed);
   }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  Entry& operator=(Entry&&) = delete;
   ~Entry() {
     for (std::uint64_t& word : words) std::atomic_ref(word).store(gone, std::memory_order_relaxed);
     live.fetch_sub(1, std::memory_order_relaxed);
@@ -40,17 +39,12 @@ std::atomic<std::uint64_t> reads{0}, writes{0};
 
 void step(Table& table, test::Chance& chance) {
   const unsigned key = chance.below(keys);
-  switch (chance.below(8)) {
-    case 0:
-      table.replace(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    case 1:
-      if (!table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
-      writes.fetch_add(1, std::memory_order_relaxed);
-      return;
-    default:
-      break;
+  const unsigned kind = chance.below(8);
+  if (kind <= 1) {
+    if (kind == 0) table.replace(key, std::make_unique<Entry>(key));
+    if (kind == 1 && !table.erase(key)) table.insert(key, std::make_unique<Entry>(key));
+    writes.fetch_add(1, std::memory_order_relaxed);
+    return;
   }
   const auto* const found = table.find(key);
   if (found == nullptr) return;

@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
 
 #include "kernel/timer.hpp"
 #include "tests/target/check.hpp"
