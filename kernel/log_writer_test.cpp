@@ -229,7 +229,7 @@ TEST_F(LogWriterTest, CountersAreSampledNoMoreOftenThanAsked) {
     subject.record(Kind::interrupt);
   }
   const auto entries = ended(plan);
-  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // not start and stop, each with sample, residency and anchor
+  for (std::size_t i = 4; i < entries.size() - 4; ++i) {  // without `start` and `stop`, which have sample, residency and anchor
     if (!is_ordinary(entries[i]) || entries[i].flags == 0) continue;
     EXPECT_EQ(entries[i].flags, counter::instructions | counter::core_c6);
     const auto sample = as<Sample>(entries[i + 1]);

@@ -142,7 +142,7 @@ TEST(Rcu, GracePeriodLastsUntilALongEventEnds) {
     if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(Entry::living, 10U) << "reclaimed while an event that may hold it runs";
     busy.release();
-    // Not read by an event on core 0, because that event would make the core check its batches.
+    // `living` is not read by an event on core 0, because that event would make the core check its batches.
     ASSERT_TRUE(HostMachine::wait_until([] { return Entry::living == 0; }));
   }
 }

@@ -59,12 +59,12 @@ task<T> cancelled_by(Cancellation& cancellation, task<T> work) noexcept;
 /// Suspends for at least `delay`. Throws `Cancelled`.
 task<void> sleep_for(std::chrono::nanoseconds delay);
 
-/// Runs `call()` as an event on `core` (this one too) and resumes here with its result. Needs no room in the core's bounded queue, because
-/// the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have destructors MUST be named
-/// before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
+/// Runs `call()` as an event on `core` (this one too) and resumes the calling task here with the result. Needs no room in the core's
+/// bounded queue, because the task's frame holds the queued node. An exception of `call` is rethrown here. A lambda whose captures have
+/// destructors MUST be named before the `co_await`: GCC 12, the host's compiler, destroys such a temporary twice.
 ///
-/// If `call` returns a task, that runs there from beginning to end, and its result or exception is returned here. `call` exists until then.
-/// A cancellation of this task does not cancel it.
+/// If `call` returns a task, that task runs on `core` from beginning to end, and its result or exception is returned here. `call` exists
+/// until then. A cancellation of the calling task does not cancel the task on `core`.
 template <typename Call>
 auto on_core(unsigned core, Call call) -> task<typename detail::Awaited<std::invoke_result_t<Call&>>::Type>;
 
@@ -282,7 +282,7 @@ class WaitOrCancelled : CancellableWait {
  private:
   static void cancel(CancellableWait& wait) noexcept {
     auto& self = static_cast<WaitOrCancelled&>(wait);
-    if (self.awaited_.fulfilled()) return;  // its event is queued already
+    if (self.awaited_.fulfilled()) return;  // the event that resumes the task is queued already
     self.cancelled = true;
     self.awaited_.forget_waiter();
     resume_later(self.resume_);
