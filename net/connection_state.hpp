@@ -2,10 +2,10 @@
 // The implementation of a Connection.
 //
 // A connection ends in many ways: both sides close in either order, a reset, a time-out, or a request of the handler inside its own call.
-// `closed` must be called once, and the handler destroyed once, outside its own calls. So a handler's requests are recorded here, and
-// `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a separate event
-// calls `closed` and destroys the handler. The object itself is kept until the last received piece that counts against its window is
-// released. Internal to net/.
+// `closed` must be called once, and the handler destroyed once, both outside the handler's own calls. So a handler's requests are recorded
+// here, and `settle` passes them to lwIP at the end of the event. When lwIP reports the end, the connection is only marked as gone; a
+// separate event calls `closed` and destroys the handler. The ConnectionState itself is kept until the last received piece that counts
+// against its window is released. Internal to net/.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct ConnectAttempt {
 
 class ConnectionState final : public Connection {
  public:
-  /// `pcb` is new or was just accepted. This object registers its callbacks.
+  /// `pcb` is new or was just accepted. The constructor registers lwIP's callbacks for it.
   ConnectionState(Stack& stack, tcp_pcb* pcb) noexcept;
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
@@ -45,7 +45,7 @@ class ConnectionState final : public Connection {
   static ConnectionState& of(Connection& connection) noexcept { return static_cast<ConnectionState&>(connection); }
   static const ConnectionState& of(const Connection& connection) noexcept { return static_cast<const ConnectionState&>(connection); }
 
-  /// Takes the handler and returns true. Null resets the connection and returns false.
+  /// Takes the handler and returns true. A null handler resets the connection and returns false.
   bool adopt(std::unique_ptr<ConnectionHandler> handler) noexcept;
   /// Calls the acceptor. A `bad_alloc` counts as a refusal.
   [[nodiscard]] std::unique_ptr<ConnectionHandler> make_handler(auto& acceptor) noexcept {
@@ -60,13 +60,13 @@ class ConnectionState final : public Connection {
   void settle() noexcept;
   /// Calls `closed` and destroys the handler. May delete this object.
   void finish() noexcept;
-  /// The application released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's core. May
-  /// delete this object.
+  /// Called when the application has released a piece of `bytes` window bytes and `memory_bytes` memory. MUST be called on the connection's
+  /// core. May delete this object.
   void piece_released(std::uint32_t bytes, std::size_t memory_bytes, std::uint32_t references = 1) noexcept;
   void gathered_released(GatheredPiece& piece) noexcept;
-  /// A join of gathered pieces freed the header of one of them.
+  /// Called when two gathered pieces were joined and the header of one was freed.
   void header_joined() noexcept;
-  /// Updates the core's account with what the connection holds now.
+  /// Updates the core's memory account to the bytes that the connection holds now.
   void charge() noexcept;
   [[nodiscard]] std::size_t charged_bytes() const noexcept { return charged_bytes_; }
   [[nodiscard]] bool control() const noexcept { return control_; }
@@ -124,8 +124,8 @@ class ConnectionState final : public Connection {
   Endpoint local_{}, remote_{};
   std::uint16_t core_;
   bool writable_due_ = false;
-  bool end_wanted_ = false;    // close this side after all was sent
-  bool close_wanted_ = false;  // and discard received bytes
+  bool end_wanted_ = false;    // close this side after all data was sent
+  bool close_wanted_ = false;  // as `end_wanted_`, and discard received bytes
   bool abort_wanted_ = false;
   bool end_sent_ = false;
   bool orderly_ = false;

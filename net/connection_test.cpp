@@ -38,8 +38,8 @@ struct TransferCase {
 
 class Transfer : public ::testing::TestWithParam<TransferCase> {};
 
-// 10 MB in each direction at the same time arrive complete on every wire. Payload is overwritten and freed when it is released, and the
-// cards read late. So a release before the last read shows as a wrong byte or a sanitizer's report.
+// 10 MB arrive complete in both directions at once, on every wire. Payload is overwritten and freed at its release, and the test's cards
+// read frames late. So a release before the last read shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
   TwoMachinesOptions options;
@@ -259,7 +259,7 @@ TEST(Connection, RefusalAndTimeOutAreReported) {
   });
 }
 
-// A port that was just used may still be in the peer's TIME-WAIT, which does not answer a new connection. So all other ports come first.
+// A port that was just used may still be in TIME-WAIT at the peer, which then does not answer a SYN. So all other ports are used first.
 TEST(Connection, LocalPortsRestBeforeTheyAreUsedAgain) {
   TwoMachines world;
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });

@@ -61,8 +61,8 @@ TEST(ForgedSegments, MssOutsideASynIsNotRead) {
   }
 }
 
-// In an earlier version, a smaller MSS with queued data made lengths wrap below 0: a panic with assertions, without them a frame too long
-// for the card.
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. With assertions this was a panic, without assertions a
+// frame too long for the card.
 TEST(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   HandPeer peer;
   peer.open(40000, 2000, mss_option(1460));
@@ -132,7 +132,7 @@ TEST(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the valid numbers.
+  /// Added to the numbers that the machine expects.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -163,7 +163,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
   EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
   const std::vector<Segment> answers = peer.take_segments();
-  // Data and a FIN are answered each time, because they are usually repeated after a lost ACK.
+  // Every segment with data or a FIN is answered, because a peer usually repeats such a segment after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
   const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
   EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
@@ -234,7 +234,7 @@ TEST(ForgedSegments, DataWithAnOldAckIsAccepted) {
   EXPECT_EQ(received, 2000U) << "its window is old too";
 }
 
-// Without window scaling: the window is 65,535 bytes, and the application reads none.
+// The receive window is 65,535 bytes, without window scaling, and the application reads no bytes.
 class FullWindow : public ::testing::Test {
  protected:
   FullWindow()
@@ -252,7 +252,7 @@ class FullWindow : public ::testing::Test {
     peer_.send_data(pattern_bytes(sent_, bytes, 6));
     sent_ += bytes;
   }
-  /// The peer's segment at `ahead` bytes after the bytes that it has sent in order.
+  /// Sends a segment that begins `ahead` bytes after the end of the peer's in-order bytes.
   void send_ahead(std::size_t ahead, std::size_t bytes, std::uint8_t flags = tcp::ack) {
     peer_.send({.seq = peer_.seq + static_cast<std::uint32_t>(ahead),
                 .acknowledged = peer_.acknowledged,
@@ -291,7 +291,8 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of the accepted data, beyond the window.
+// Data after a FIN is not part of the stream. In an earlier version such data moved the FIN, and the end of the accepted data, beyond the
+// window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());
@@ -309,8 +310,8 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// In an earlier version, a forged SYN caused a reset to the peer with a number that the forger chose, and a forged FIN kept the connection
-// in TIME-WAIT.
+// In an earlier version, a forged SYN caused a reset to the peer with a sequence number that the forger chose. A forged FIN kept the
+// connection in TIME-WAIT.
 TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   HandPeer peer;
   peer.open();
@@ -329,14 +330,15 @@ TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   const std::vector<Segment> answers = peer.take_segments();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].flags, tcp::ack);
-  // The peer's own FIN, repeated after a lost ACK, is answered each time.
+  // The peer's own FIN, repeated after a lost ACK, is answered every time.
   for (int i = 0; i < 3; ++i) {
     peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin, .payload = {}, .options = {}});
     EXPECT_EQ(peer.take_segments().size(), 1U);
   }
 }
 
-// Fragments with two different ends: an earlier version delivered a datagram that was as long as the first end, or longer.
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a datagram that ended at the first or
+// beyond it.
 TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   HandPeer peer;
   std::atomic<std::size_t> bytes{0};
@@ -355,14 +357,14 @@ TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
     peer.card().arrive(HandPeer::ipv4_frame(udp, payload, 77, fragment), 0);
     peer.settle();
   };
-  arrive(Bytes(8, number(1)), 1);                                     // the end: 16 bytes
-  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond it
-  arrive(Bytes(8, number(3)), 3);                                     // a second end
+  arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
+  arrive(Bytes(8, number(3)), 3);                                     // a second last fragment
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);
 
-  // 65,535 bytes after a header of 20: in an earlier version, the length of the whole datagram wrapped.
+  // 65,535 bytes after a header of 20 bytes. In an earlier version, the length of the whole datagram wrapped.
   constexpr std::size_t piece = 1472;
   for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
     const std::size_t length = std::min(piece, 0xFFFF - begin);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: an idle core is not woken, and times measured across the pause are right. Only the test advances the
+// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. Only the test advances the
 // clock.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using host::HostMachine;
 
 constexpr Endpoint service{.address = server_address, .port = 7};
 
-/// Two machines with a simulated clock. It runs a hundred times as fast as real time until the test takes control of it.
+/// Two machines with a simulated clock. The clock runs a hundred times as fast as real time until the test takes control of it.
 class IdleTest : public ::testing::Test {
  protected:
   IdleTest() {
@@ -27,7 +27,7 @@ class IdleTest : public ::testing::Test {
     world_->listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
   }
   ~IdleTest() override {
-    running_ = true;  // the shutdown needs time to pass too
+    running_ = true;  // the shutdown waits for timers
     world_.reset();
     ended_ = true;
     runner_.join();
@@ -43,7 +43,7 @@ class IdleTest : public ::testing::Test {
               std::nullopt);
     return record;
   }
-  /// Runs on the client's core: sends 100 bytes of the pattern that `connect` expects to be echoed.
+  /// Runs on the client's core: sends 100 bytes of the pattern that the server echoes.
   void send() {
     world_->machine.on(world_->client_core, [&] {
       std::array<std::byte, 100> bytes;
@@ -62,9 +62,9 @@ class IdleTest : public ::testing::Test {
   }
   void take_clock() {
     running_ = false;
-    std::this_thread::sleep_for(5ms);  // the runner's last step
+    std::this_thread::sleep_for(5ms);  // waits for the last step of the clock's thread
   }
-  /// Advances the clock in steps until `condition`; returns the time, at most `limit`.
+  /// Advances the clock in steps until `condition` holds; returns the time that this took, at most `limit`.
   std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
                                        std::chrono::milliseconds step = 5ms) {
     auto passed = 0ms;
@@ -74,7 +74,7 @@ class IdleTest : public ::testing::Test {
     }
     return passed;
   }
-  /// Waits until all due timers have run, and the frames that they sent were processed.
+  /// Waits until all due timers have run and the frames that they sent are processed.
   void settle() {
     for (int i = 0; i < 3; ++i) {
       world_->machine.on(0, [] {});
@@ -126,8 +126,8 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
 }
 
-// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured
-// afterwards are as short as before.
+// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured after
+// the pause are as short as before it.
 TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};
@@ -137,7 +137,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
     return !losing;
   });
   const auto record = connect();
-  take_clock();                    // so that the host's scheduling does not affect the measured times
+  take_clock();                    // keeps the host's scheduling out of the measured times
   for (int i = 1; i <= 20; ++i) {  // the retransmission time-out approaches the measured round trips
     send();
     EXPECT_TRUE(HostMachine::wait_until([&] { return record->received == sent_; }));
@@ -166,7 +166,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   EXPECT_EQ(record->mismatches, 0U);
 }
 
-// A core whose timer is always late must still drop an incomplete datagram, because no later tick would do it.
+// If a core's timer is late, the core must still drop an incomplete datagram, because no later tick would drop it.
 TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   take_clock();
   world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
@@ -179,7 +179,7 @@ TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
-// TIME-WAIT is aged in coarse steps. It lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
+// The stack checks TIME-WAIT in coarse steps. TIME-WAIT lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
 TEST_F(IdleTest, TimeWaitEnds) {
   const auto record = connect();
   running_ = false;
@@ -196,7 +196,7 @@ TEST_F(IdleTest, TimeWaitEnds) {
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// Idle times are right across pauses: keep-alive detects a lost peer after two hours and some minutes, not earlier.
+// A pause does not change idle times: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();
@@ -217,7 +217,6 @@ TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   EXPECT_GE(seconds, 60 + 120);
 }
 
-// A peer that answers keeps its connection.
 TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   const auto record = connect();
   for (int minute = 0; minute < 10 * 60; ++minute) {
@@ -239,7 +238,7 @@ TEST(IdleLease, IsRenewedInTimeWithoutAWakeUpBefore) {
   HostMachine machine(1);
   std::unique_ptr<NetworkControl> network;
   std::atomic<bool> ready{false};
-  std::thread runner([&] {  // until the machine has an address
+  std::thread runner([&] {  // runs the clock until the machine has an address
     while (!ready) {
       clock.advance(5ms);
       std::this_thread::sleep_for(100us);

@@ -56,7 +56,7 @@ Bytes ipv4_frame(unsigned protocol, const Bytes& payload, unsigned identificatio
   return frame;
 }
 
-// RSS selects a connection's core, and every core serves its own connections. Answers of an outgoing connection arrive at the core that
+// RSS selects a connection's core, and every core serves its own connections. Answers to an outgoing connection arrive at the core that
 // opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
@@ -71,7 +71,7 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
     return std::make_unique<EchoHandler>();
   });
   std::vector<std::shared_ptr<Record>> records;
-  // Enough connections that every core gets at least one, whatever the hash selects.
+  // There are enough connections that every core gets at least one, whatever the hash selects.
   for (unsigned i = 0; i < 20 * (cores + 1); ++i) {
     records.push_back(std::make_shared<Record>());
     const int core = static_cast<int>(cores + i % 2);
@@ -145,7 +145,7 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   EXPECT_LE(control.tx_bytes, 20'000 + 90 * control.tx_frames);
 }
 
-// ARP answers reach core 0 only. Another core that connects first must still learn the neighbour, without a delay.
+// ARP answers reach core 0 only. If another core connects first, it must still learn the neighbour without a delay.
 TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   TwoMachines world(with_cores(1, 2));
   world.listen(7, [](Connection&) { return std::make_unique<EchoHandler>(); });
@@ -172,7 +172,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because they carry no ports. The whole segment may belong to another core.
+// The first core reassembles fragments, because they carry no ports. The connection of the reassembled segment may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -197,7 +197,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     world.server_card.arrive(first, 1);
     return false;
   });
-  // Repeated until both cores have served a connection.
+  // Repeats until both cores have served a connection.
   std::set<unsigned> cores;
   for (int i = 0; i < 40 && cores.size() < 2; ++i) {
     server->received = 0;
@@ -215,8 +215,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
 }
 
-// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment does not count. This includes fragments that another core
-// passed on.
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, also if another core passed the fragment on.
 TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checks_fragments = true;
@@ -344,7 +343,7 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        // A busy host may exceed the stack's limit of ten seconds, so there are several attempts.
+        // A busy host may exceed the stack's limit of ten seconds, so the client tries several times.
         for (int tries = 1;; ++tries) {
           const Result<void> result = co_await two.client->connect(
               service, recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));
@@ -395,7 +394,7 @@ TEST(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
   machine.run(0, [&] { return network->take_down(); });
 }
 
-// The first packets may be lost. A missing answer does not stop the machine.
+// If the first packets are lost, the machine asks again, and other events run meanwhile.
 TEST(Dhcp, IsAskedForUntilItAnswers) {
   WireCard card({.mac = {2, 0, 0, 0, 0, 0x77}});
   DhcpServer server(card, {0xC0A80042}, {0xC0A80001});

@@ -53,7 +53,7 @@ inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   return frame;
 }
 
-/// Parses the segment in a frame; the flags are 0 if there is none.
+/// Returns the segment in a frame. If the frame has none, its flags are 0.
 inline RawSegment segment_in(const Bytes& frame) {
   const auto get = [&](std::size_t at, unsigned bytes) {
     std::uint32_t value = 0;
@@ -76,7 +76,7 @@ inline RawSegment segment_in(const Bytes& frame) {
   return segment;
 }
 
-/// Makes an ARP packet, by default an answer of a simulated neighbour. `mac` is the receiver's.
+/// Makes an ARP packet, by default an answer of a simulated neighbour. `mac` is the receiver's MAC address.
 inline Bytes arp_answer(Ipv4Address from, Ipv4Address to, const MacAddress& mac, unsigned operation = 2,
                         std::uint64_t sender = 0x0200'0000'00FE) {
   Bytes frame;
@@ -105,7 +105,7 @@ class RawPeer {
     send_at(sequence_, flags, payload, std::move(options));
     sequence_ += static_cast<std::uint32_t>(payload.size()) + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
   }
-  /// Does not change the peer's own sequence number.
+  /// Sends a segment at `sequence`, without a change of the peer's own sequence number.
   void send_at(std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     card_.arrive(frame_of({.from = from_,
                            .to = to_,
@@ -117,7 +117,7 @@ class RawPeer {
                            .payload = std::move(payload)},
                           card_.mac()));
   }
-  /// Records a segment of the server.
+  /// Records a segment that the server has sent.
   void process(const RawSegment& segment) {
     if ((segment.flags & syn_flag) != 0) acknowledge = segment.sequence + 1;
     if ((segment.flags & syn_flag) != 0) answered = true;
@@ -132,10 +132,10 @@ class RawPeer {
   [[nodiscard]] std::uint32_t sequence() const { return sequence_; }
   [[nodiscard]] Endpoint from() const { return from_; }
 
-  std::uint32_t acknowledge = 0;  ///< acknowledgement number of all sent segments
-  std::uint16_t window = 0xFFFF;  ///< window of all sent segments
+  std::uint32_t acknowledge = 0;  ///< acknowledgement number of the next sent segment
+  std::uint16_t window = 0xFFFF;  ///< window of the next sent segment
   std::atomic<bool> answered{false}, reset{false}, finished{false};
-  std::atomic<std::uint32_t> highest{0};  ///< end of the server's bytes
+  std::atomic<std::uint32_t> highest{0};  ///< sequence number after the server's last byte
   std::atomic<std::uint32_t> taken{0};    ///< the server's last acknowledgement number
   std::atomic<std::uint16_t> server_window{0};
 

@@ -25,7 +25,7 @@ void put(Bytes& frame, std::size_t index, std::uint16_t value) {
   frame[index + 1] = std::byte(value & 0xFF);
 }
 
-/// Offsets in an IPv4 frame.
+/// Offsets in an IPv4 frame (from the first byte of Ethernet).
 struct Layout {
   bool ipv4 = false;
   bool fragment = false;
@@ -216,7 +216,7 @@ void WireCard::run_engine(Queue& own) {
     if (posted.offload.tcp() || posted.offload.udp()) {
       require(where.checksum != 0 && !where.fragment && where.l4 == 14U + posted.offload.l3_bytes,
               "layer 4 begins at the offset that the offload names");
-      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the field holds the seed
+      put(bytes, where.checksum, static_cast<std::uint16_t>(~l4_sum(bytes, where, 0)));  // the seed is in the field
     }
     if (bytes.size() < 60) bytes.resize(60);
     own.sent.add();
@@ -247,7 +247,7 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
     put(segment, tcp + 6, static_cast<std::uint16_t>(sequence & 0xFFFF));
     if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ last_only};
     put(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
-    // The seed does not include the length.
+    // The seed (the pseudo-header's sum) does not include the length.
     const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
     put(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
     if (segment.size() < 60) segment.resize(60);
