@@ -337,8 +337,8 @@ TEST(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   }
 }
 
-// Two fragments are marked as the last, at different offsets. An earlier version then delivered a datagram that ended at the first or
-// beyond it.
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong
+// datagram.
 TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   HandPeer peer;
   std::atomic<std::size_t> bytes{0};
@@ -359,7 +359,7 @@ TEST(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   };
   arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
   arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
-  arrive(Bytes(8, number(3)), 3);                                     // a second last fragment
+  arrive(Bytes(8, number(3)), 3);                                     // also marked as the last fragment
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);

@@ -126,7 +126,7 @@ TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   EXPECT_EQ(queue.posted(), capacity - 15);
 }
 
-// The descriptors after the posted ones are those of the previous round and still have DD set.
+// The descriptors after the posted ones are from the previous round and still have DD set.
 TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
   make(ring);
   stack.keep = true;
@@ -222,7 +222,7 @@ TEST_F(ReceiveQueueTest, ImpossibleLengthsFromABrokenCardAreDropped) {
   card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 0});
   card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = ReceivePool::buffer_bytes + 1});
   card.receive_raw({.descriptor_done = true, .end_of_packet = false, .length = 65535});
-  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 10});  // the rest of the third
+  card.receive_raw({.descriptor_done = true, .end_of_packet = true, .length = 10});  // the rest of the third frame
   ASSERT_TRUE(card.receive(frame_of(3, 100)));
   EXPECT_EQ(queue.receive(stack, 64), 5U);
   ASSERT_EQ(stack.frames.size(), 1U);
@@ -269,7 +269,7 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
-// 7.1.6.2: each part of a merged frame names the next; whole frames lie between them.
+// 7.1.6.2: each part of a merged frame names the next part. Whole frames lie between the parts.
 TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   using Part = descriptor::ReceiveWriteBackCoalesced;
   using Whole = descriptor::ReceiveWriteBack;
@@ -295,7 +295,7 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   expect_no_leak();
 }
 
-// A merged frame must continue in a descriptor that the card owns. At any other place it would be merged with a later frame.
+// A merged frame must continue in a descriptor that the card owns. Otherwise it would be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   using Part = descriptor::ReceiveWriteBackCoalesced;
   using Whole = descriptor::ReceiveWriteBack;
@@ -305,7 +305,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
   queue.program(options);
   queue.refill();
   ASSERT_EQ(queue.posted(), capacity);
-  // The stack keeps frames, so the ring stays short: from here on the card owns `few` descriptors.
+  // The stack keeps frames, so the ring stays short. From here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {
@@ -314,7 +314,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
   }
   std::uint64_t dropped = 0;
   std::uint32_t left = few;
-  // The descriptor itself, the one before, the first that is not posted, the last of the ring, and numbers beyond the ring.
+  // Wrong numbers: the descriptor's own, the one before it, the first that is not posted, the ring's last, and numbers beyond the ring.
   for (const std::uint32_t next : {at, at + 1 - 2, at + few, ring - 1, ring, ring + at + 10, 0xFFFFU}) {
     card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = next, .length = 2000});
     ASSERT_EQ(queue.receive(stack, 1), 1U);
@@ -322,7 +322,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
     ++at;
     --left;
   }
-  // The last one that the card owns is valid.
+  // The number of the last descriptor that the card owns is valid.
   card.receive_raw(Part{.rsc_count = 1, .descriptor_done = true, .next_descriptor = at + left - 1, .length = 2000});
   for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 60});
   card.receive_raw(Whole{.descriptor_done = true, .end_of_packet = true, .length = 100});
@@ -338,7 +338,7 @@ TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
   EXPECT_EQ(card.registers().read(reg::DCA_RXCTRL(0)).raw(), 0x0200U);
 }
 
-// Frames that never end hold a bounded number of buffers: those of the largest frame.
+// A frame that never ends holds at most the buffers of the largest frame.
 TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame) {
   make(4 * ring, 9000);
   for (std::uint32_t i = 0; i < 8 * ring; ++i) {
@@ -391,7 +391,7 @@ TEST_F(ReceiveQueueTest, MergedMarkedAndFaultyFramesAmongWholeOnesAreHandledByKi
   expect_no_leak();
 }
 
-// A stopped queue returns all posted buffers, and those of an incomplete frame, too.
+// A stopped queue returns all posted buffers, including those of an incomplete frame.
 TEST_F(ReceiveQueueTest, AStoppedQueueReturnsEverythingAndRestartsWithAnotherRing) {
   make(4 * ring, 9000);
   ASSERT_TRUE(card.receive(frame_of(1, 100)));

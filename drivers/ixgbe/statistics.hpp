@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The card's own counters.
 //
-// They clear themselves when read and saturate at all ones, so the reader must keep them: `collect` adds them to totals of 64 bits. Reading
-// costs a register access for each counter. So it is done only on request, never with traffic.
+// The card's counters clear themselves when read and saturate at all ones, so `collect` adds them to totals of 64 bits. Reading costs a
+// register access for each counter, so the driver reads them only on request, never with traffic.
 #pragma once
 
 #include <array>
@@ -50,7 +50,8 @@ struct Statistics {
   PortStatistics port;
   std::array<QueueStatistics, 16> queues{};  ///< by core
 
-  /// Adds the card's counts since the last call. One caller at a time. Errors: `closed` (card gone); then nothing has changed.
+  /// Adds the card's counts since the last call. MUST be called by one caller at a time. After an error nothing has changed: `closed` (card
+  /// gone).
   Result<void> collect(Registers registers) noexcept;
   /// Adds and returns the frames that one queue dropped since the last call (QPRDC).
   std::uint64_t collect_dropped(Registers registers, unsigned queue) noexcept;
