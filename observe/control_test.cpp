@@ -15,7 +15,8 @@
 namespace neap::observe::testing {
 namespace {
 
-// Only the order assigns answers to lines, so no answer may be missing, repeated or out of order, however the stream was segmented.
+// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, however the stream was
+// segmented.
 TEST(Control, EveryLineGetsOneAnswerInOrder) {
   World world;
   Peer& peer = world.peer();
@@ -250,7 +251,7 @@ TEST(Control, WithoutTheTokenOnlyHelpWorks) {
   EXPECT_EQ(peer.ask("token,correct-horsecorrect-horse"), "error: wrong token");
   EXPECT_EQ(peer.ask("token,correct-horse"), "ok");
   EXPECT_TRUE(peer.ask("itr,8").starts_with("ok "));
-  // Every connection needs the token, and is closed after the third wrong one.
+  // Every connection needs the token, and is closed after the third wrong token.
   Peer& other = world.peer();
   EXPECT_TRUE(other.ask("itr,8").starts_with("error: token needed"));
   other.send("token,a\ntoken,b\ntoken,c\ntoken,correct-horse\nitr,10\n");
@@ -348,8 +349,8 @@ TEST(Control, TheCardsOwnCountersAreReadOnTheCardsCore) {
 TEST(Control, ReportsVisitNoCore) {
   World world;
   Peer& peer = world.peer();
-  // Received frames also count as visits of the connection's core. The other core has none, except when the network publishes something to
-  // all cores, such as a new neighbour. That happens once. So of several reports in a row, at least one must show no visit.
+  // Received frames also count as visits of the connection's core. The other core has no visits, unless the network publishes something to
+  // all cores, such as a new neighbour. That happens once, so at least one of several reports in a row must show no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all;
   std::string one;
@@ -389,7 +390,7 @@ TEST(Control, CoresAndStatusHaveTheFieldsThatToolsRead) {
   EXPECT_EQ(peer.ask("stop"), "error: no run is on");
 }
 
-/// Replaces numbers and ids, which differ from run to run.
+/// Replaces numbers and ids, because they differ between runs.
 std::string without_numbers(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -452,7 +453,7 @@ TEST(Control, TheDocumentsExamplesAreTrue) {
     EXPECT_EQ(without_numbers(asker.ask(asked)), without_numbers(line.substr(2))) << asked;
     ++examples;
   }
-  EXPECT_GE(examples, built_in_commands().size() - 2);  // except those that end the machine
+  EXPECT_GE(examples, built_in_commands().size() - 2);  // all except the commands that end the machine
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
 // A device's registers are accessible wherever its BAR is placed, and its MSI-X messages reach the intended core. The devices are QEMU's:
-// ivshmem, with memory as a BAR; an e1000e, which raises an interrupt when a register is written; and an nvme with a function-level reset.
+// ivshmem has memory as a BAR, e1000e raises an interrupt when a register is written, and nvme has a function-level reset.
 #include <atomic>
 
 #include "kernel/interrupts.hpp"
@@ -89,7 +89,7 @@ neap::task<int> neap::application(Arguments& arguments) {
   disk->enable(true);
   const auto before = disk->map_bar(0);
   check(before.has_value(), "its registers");
-  // NVM Express 2.0, 3.1.4: CAP at 0, AQA at 0x24. The cache line size of its configuration is one of the fields that a reset clears.
+  // NVM Express 2.0, 3.1.4: CAP at 0, AQA at 0x24. A reset clears, among others, the cache line size in the configuration space.
   auto* const capabilities = reinterpret_cast<volatile std::uint64_t*>(before->data());
   auto* const queue_sizes = reinterpret_cast<volatile std::uint32_t*>(before->data() + 0x24);
   constexpr std::uint32_t some_sizes = 0x001f001f;
