@@ -50,7 +50,7 @@ enum : std::uint8_t {
 
 constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
 
-/// The opcode of the command's form that is not quiet.
+/// Returns the opcode of the command's form that is not quiet.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
   switch (opcode) {
     case op::get_quiet:
@@ -327,7 +327,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
 void BinaryProtocol::transfer_done(Context& context) noexcept {
   Transfer& transfer = context.transfer;
   require(transfer.item && transfer.bytes_left == 0, "memcached: a received value is complete");
-  // If an id is given, memcached treats set, add and replace as cas.
+  // If a CAS id is given, memcached treats set, add and replace as cas.
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
   const auto [outcome, cas, value, copied_bytes] =

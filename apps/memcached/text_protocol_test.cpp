@@ -138,7 +138,7 @@ const std::vector<Talk> talks = {
      "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
-    // memcached closes without a reply here, or answers ERROR; this text is Neap's own.
+    // memcached closes the connection without a reply here, or answers ERROR. The text is Neap's own.
     {"LineTooLong", std::string(2050, 'a') + "\r\nget a\r\n", "CLIENT_ERROR line too long\r\nEND\r\n"},
     {"EndlessLine", std::string(100'000, 'a'), "CLIENT_ERROR line too long\r\n"},
     {"DeleteOfAKeyCalledNoreply", "delete noreply\r\n", "NOT_FOUND\r\n"},
@@ -200,7 +200,7 @@ TEST(TextProtocol, StatisticsCountRequests) {
   for (const char* line : {"cmd_get 3", "cmd_set 2", "get_hits 2", "get_misses 1", "delete_misses 1", "incr_misses 1", "cas_misses 1",
                            "touch_hits 1", "touch_misses 1", "curr_items 1", "total_items 1", "limit_maxbytes 67108864", "threads 1",
                            "version 1.6.0-test", "time 1700000000", "evictions 0"}) {
-    if (std::string_view(line).starts_with("time ")) continue;  // other tests moved the clock
+    if (std::string_view(line).starts_with("time ")) continue;  // other tests advanced the clock
     EXPECT_NE(shown.find("STAT " + std::string(line) + "\r\n"), std::string::npos) << line << " in\n" << shown;
   }
   EXPECT_TRUE(shown.ends_with("END\r\n"));
@@ -213,7 +213,7 @@ TEST(TextProtocol, StatisticsCountRequests) {
   EXPECT_NE(after.find("STAT curr_items 1\r\n"), std::string::npos);
 }
 
-// A get of any length is answered with bounded memory: the reply does not exceed its limit, and no value is lost when the parser stops.
+// A get of any length is answered with bounded memory: The reply does not exceed its limit, and no value is lost when the parser stops.
 TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   Server server;
   Client client(server);
@@ -240,7 +240,7 @@ TEST(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   EXPECT_LE(bytes_max, Reply::full_bytes + value.size() + 1024);
 }
 
-// Without memory the connection stays open: the item is refused, its data is discarded, and the old value of the key is removed.
+// Without memory the connection stays open. The item is refused, its data is discarded, and the key's old value is removed.
 TEST(TextProtocol, OutOfMemoryIsReportedAndTheDataDiscarded) {
   StoreOptions options = test::small_store();
   options.memory_bytes = 4096;
