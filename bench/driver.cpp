@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Measures the cost of a frame in the driver, as instructions of an event with a batch of exactly 1, 8 or 32 frames. tools/bench/driver.py
-// counts them.
+// The cost of a frame in the driver: instructions of an event with exactly 1, 8 or 32 frames. tools/bench/driver.py counts them.
 //
 // The card receives its own frames (`--net loopback`), and its interrupts are masked. Before each event the image waits, without counting,
 // until the card has written back as many descriptors as the batch has frames. So each batch has its exact size at any speed of the card. A

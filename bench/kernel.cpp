@@ -83,8 +83,7 @@ task<void> count_spawns() {
 
 // --- Another core's ----------------------------------------------------------------------------------------------------------------------
 
-/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. After that event, core 1 executes the
-/// received work.
+/// Core 0 sends. Core 1 receives while it executes an event of its own, so no wake-up is needed. Then core 1 executes the received work.
 struct Remote {
   static constexpr unsigned batch = 1000;
   std::atomic<bool> hold{true}, held{false};

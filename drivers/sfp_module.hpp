@@ -46,8 +46,7 @@ template <class Lines>
   return failure(ErrorCode::not_found, "no SFP+ module responds", offset);
 }
 
-/// Reads the module's kind; takes about 3 ms of the core. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s
-/// module).
+/// Reads the module's kind in about 3 ms. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s module).
 template <class Lines>
 [[nodiscard]] Result<SfpKind> read_kind(const TwoWireBus<Lines>& bus) {
   const auto identifier = read(bus, identifier_offset);

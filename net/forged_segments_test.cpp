@@ -46,8 +46,7 @@ std::vector<std::size_t> drain(HandPeer& peer, std::size_t& received, std::uint1
   return sizes;
 }
 
-// In an earlier version, one forged segment made every later segment carry one byte, because options were read before the sequence number
-// was checked.
+// In an earlier version, options were read before the sequence number was checked. One forged segment made all later ones carry one byte.
 TEST(ForgedSegments, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
@@ -291,8 +290,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version such data moved the FIN, and the end of the accepted data, beyond the
-// window.
+// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());

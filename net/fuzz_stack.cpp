@@ -5,8 +5,8 @@
 // floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check
 // exchanges bytes on an open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's
 // account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So
-// applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset, and no memory
-// may be held.
+// applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no memory is
+// held.
 #include <gtest/gtest.h>
 
 #include <array>

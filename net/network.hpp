@@ -167,7 +167,7 @@ using Counters = CountersOf<std::uint64_t>;
 /// The counters of `core`; MAY be called on any core and wakes none. All zero for a core without a stack.
 [[nodiscard]] Counters counters(unsigned core) noexcept;
 
-/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All zero on a core without a
+/// The time until this core's stack wakes for each purpose, in milliseconds, rounded up; 0: it does not wake. All are 0 on a core without a
 /// stack.
 struct Waits {
   std::uint64_t tcp_ms = 0;          ///< a connection has work pending

@@ -3,12 +3,10 @@
 //
 // lwIP sends a stream as separate segments, and each segment is a frame with its own descriptors. The headers of a connection's consecutive
 // segments differ only in fields that the card can write (82599 datasheet 7.2.4). So the joiner holds the first segment and adds later
-// segments to it. The card gets all of them as one frame, at the latest at the end of the event, and sends the same bytes as without
-// joining.
+// segments to it. The card gets all of them as one frame, at the latest at the event's end, and sends the same bytes as without joining.
 //
 // There are two forms. `copy` copies headers and payload into one buffer and frees lwIP's segments at once. `chain` leaves the payload in
-// place and holds every segment until the card has read it. Both forms copy the headers, because lwIP needs the originals for a
-// retransmission.
+// place and holds every segment until the card has read it. Both forms copy the headers, because lwIP retransmits with the originals.
 //
 // Belongs to one core; internal to net/.
 #pragma once

@@ -104,8 +104,7 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is retransmitted
-// later.
+// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is sent again.
 TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();

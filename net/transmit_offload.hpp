@@ -17,8 +17,7 @@ namespace neap::net {
 /// Returns the folded, not inverted sum of the pseudo-header (RFC 9293, 3.1), in the packet's byte order.
 [[nodiscard]] std::uint16_t pseudo_header_sum(const ip_hdr& ip, std::uint16_t l4_bytes) noexcept;
 
-/// Returns the checksums that the card has to fill in, and prepares their fields. `first` holds all headers and MUST NOT be in use by the
-/// card yet.
+/// Returns the checksums that the card has to fill in, and prepares their fields. `first` holds all headers. The card MUST NOT use it yet.
 [[nodiscard]] TransmitOffload offload_checksums(pbuf& first) noexcept;
 
 }  // namespace neap::net

@@ -63,8 +63,8 @@ struct Checked {
 /// Parses a core's number or `all`.
 [[nodiscard]] std::expected<std::optional<unsigned>, std::string> parse_core(std::string_view text, unsigned cores);
 
-/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses the word, and `accepts`
-/// is the reason.
+/// Another name for a command. `value` converts the first word; null leaves it unchanged. An empty result refuses the word; `accepts` is
+/// the reason.
 struct Alias {
   std::string_view name;
   std::string_view stands_for;

@@ -15,8 +15,7 @@
 namespace neap::observe::testing {
 namespace {
 
-// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, however the stream was
-// segmented.
+// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, for any segmentation.
 TEST(Control, EveryLineGetsOneAnswerInOrder) {
   World world;
   Peer& peer = world.peer();

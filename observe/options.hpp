@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The command line's options for log, control and settings. One call reads all of them, so they are the same in every application with a
-// network.
+// The command line's options for log, control and settings. One call reads all of them, so every application with a network has the same
+// words.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,7 @@
 // The blocks of a log stream: a header of 64 bytes and a payload, little-endian (docs/log-format.md).
 //
 // A collector must know that it has every entry, or exactly which entries are missing. So each block contains its number on this
-// connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten before they could be
-// sent.
+// connection, its position in the core's log, and two checksums. A `gap` block names entries that were overwritten before they were sent.
 #pragma once
 
 #include <array>

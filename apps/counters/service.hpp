@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Named counters that all cores share.
 //
-// Clients look counters up at every request and seldom add or remove one. So the counters are in an RCU table. A look-up takes no lock, and
-// a removed counter is freed when no event can hold a pointer to it. A pointer from `find` is valid until the end of the event, not across
+// Clients look counters up at every request and seldom add or remove one. So the counters are in an RCU table. A look-up takes no lock; a
+// removed counter is freed when no event can hold a pointer to it. A pointer from `find` is valid until the end of the event, not across
 // `co_await`.
 #pragma once
 

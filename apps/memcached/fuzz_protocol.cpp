@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of both parsers and the store under them.
 //
-// One input is one client's stream and the way in which it is split into pieces. The stream is played twice, split and in one piece. For
-// any bytes, both runs must give the same reply, no access may be out of bounds (build the fuzzer with the sanitizers), and no memory may
-// leak.
+// One input is one client's stream and the way in which it is split into pieces. The stream is played twice, split and in one piece. Both
+// runs must give the same reply, no access may be out of bounds (build the fuzzer with the sanitizers), and no memory may leak.
 //
 // With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler its `main` generates inputs from the grammars
 // of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.

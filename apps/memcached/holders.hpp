@@ -51,8 +51,7 @@ class Holders {
 
   void add(Holder& holder, Seconds now) noexcept;
   void remove(Holder& holder) noexcept;
-  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that were in flight on the reset
-  /// connections.
+  /// Resets connections, but not `self`, until `excess` bytes in flight are released. Returns the bytes that they had in flight.
   std::size_t shed(std::size_t excess, bool any, const Holder* self, Seconds now) noexcept;
 
  private:

@@ -41,8 +41,7 @@ class ReplyPool {
   ReplyPool& operator=(const ReplyPool&) = delete;
   ~ReplyPool();
 
-  /// Returns a chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference
-  /// to the chunk.
+  /// Returns a chunk with room for `bytes` behind `used`; null without memory, and for more than `chunk_bytes`. The pool keeps a reference.
   [[nodiscard]] Chunk* with_room(std::size_t bytes) noexcept {
     if (current_ != nullptr && chunk_bytes - current_->used >= bytes) return current_;
     return new_chunk(bytes);

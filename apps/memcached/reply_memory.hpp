@@ -11,8 +11,8 @@
 // A connection without bytes in flight may always send a small reply, so that every client that reads is served. Only these replies can
 // exceed the limit. Replies beyond half of the cache's memory are counted but not taken from the cache, so that a `set` has room.
 //
-// Each core has a plain counter of its own. The counter reports to the shared sum in steps, so that a request does not write to a shared
-// cache line.
+// Each core has its own plain counter. The counter reports to the shared sum in steps, so that a request does not write to a shared cache
+// line.
 #pragma once
 
 #include <algorithm>

@@ -157,8 +157,7 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   expect_level(before);
 }
 
-// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would hold all
-// memory.
+// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would fill memory.
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;

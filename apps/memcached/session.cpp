@@ -69,8 +69,7 @@ void Session::work() {
 }
 
 /// Alternates between parsing and sending until the input is consumed or the connection accepts no more bytes. Each round consumes input,
-/// writes to the reply or sends a part of the reply. A round that does none of these would be repeated for ever, so it aborts the
-/// connection.
+/// writes to the reply or sends a part of the reply. A round without progress would be repeated for ever, so it aborts the connection.
 [[gnu::always_inline]] inline void Session::parse_and_send() {
   for (;;) {
     const std::uint64_t written = reply_.position(), taken = reply_.taken();

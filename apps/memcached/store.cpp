@@ -78,8 +78,7 @@ Store::Found Store::discard(Item& item, Seconds now) noexcept {
   return {.item = nullptr, .expired = !flushed, .flushed = flushed};
 }
 
-/// MUST be called under the shard's lock. Unlinks the expired and flushed items of the chain, so that they are freed as fast as new items
-/// arrive.
+/// MUST be called under the shard's lock. Unlinks the expired and flushed items of the chain, to free them as fast as new items arrive.
 Item* Store::find_live(const Key& key, Seconds now, Shard& shard) noexcept {
   Item* found = nullptr;
   Item* oldest = nullptr;  // chains begin with their newest item

@@ -165,8 +165,7 @@ class Store {
   /// `prepend`. In mode `cas`, 0 is an ordinary id that no item has.
   [[nodiscard]] Done commit(Mode mode, ItemPointer item, std::uint64_t expected_cas, Seconds now) noexcept;
   [[nodiscard]] Done remove(const Key& key, std::uint64_t expected_cas, Seconds now) noexcept;
-  /// Adds (wraps at 2^64) or subtracts (stops at 0). A number that gets shorter is padded with spaces to the value's length, as in
-  /// memcached.
+  /// Adds (wraps at 2^64) or subtracts (stops at 0). A shorter number is padded with spaces to the value's length, as in memcached.
   [[nodiscard]] Done arithmetic(const Key& key, bool up, std::uint64_t delta, std::uint64_t expected_cas, Seconds now) noexcept;
   /// Stores a decimal number if the key does not exist (`not_stored` if it does).
   [[nodiscard]] Done create_number(const Key& key, std::uint64_t value, Seconds expires, Seconds now) noexcept;
@@ -189,7 +188,7 @@ class Store {
     return used_bytes_.load(std::memory_order_relaxed);
   }  ///< bytes of items that are linked or being received
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies alone
-  /// Charges and discharges memory of replies other than the items to which they refer. It counts against the limit. MAY be called on any
+  /// Charges and discharges memory of replies, without the items to which they refer. It counts against the limit. MAY be called on any
   /// core.
   void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void discharge_held(std::size_t bytes) noexcept {
@@ -220,9 +219,9 @@ class Store {
   static constexpr std::size_t spare_share = 8;                             // limit divided by this: maximum of all large spare blocks
   static constexpr std::size_t small_spare_bytes = std::size_t{128} << 10;  // holds a whole slab at any alignment
   static constexpr std::size_t slab_item_bytes_max = 8192;                  // larger items are not in slabs
-  static constexpr unsigned step_evictions = 32;  // items evicted or moved in one step, which takes tens of us
+  static constexpr unsigned step_evictions = 32;                            // items evicted or moved in one step, which takes tens of us
   static constexpr std::size_t step_retired_bytes = std::size_t{64} << 10;  // a step stops once it has retired this many bytes
-  static constexpr unsigned relief_rounds = 2;  // failed refills before a step: memory freed on another core is available late
+  static constexpr unsigned relief_rounds = 2;            // failed refills before a step: memory freed on another core is available late
   static constexpr unsigned optimistic_tries_max = 1000;  // each failed try means that another writer of this key succeeded
 
   /// A part of the items, chosen by hash: a lock, and the items in the order in which the eviction hand reaches them.

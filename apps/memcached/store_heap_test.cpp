@@ -275,8 +275,7 @@ TEST_P(StoreOnHeap, ALargeItemEvictsAFewItemsAnEvent) {
   }
 }
 
-// Replaced values are freed after the event. Many replaced values in one event must neither exceed their share of memory nor evict other
-// items.
+// Replaced values are freed after the event. Many replaced values in one event must not exceed their share of memory or evict other items.
 TEST_P(StoreOnHeap, ReplacingALargeValueOftenEvictsNothing) {
   Store& store = *store_;
   constexpr unsigned commands = 3'000, smalls = 50'000;

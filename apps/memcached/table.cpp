@@ -11,8 +11,7 @@
 namespace neap::memcached {
 
 Table::Buckets* Table::allocate(Table* table, std::uint32_t buckets, std::uint32_t parity) noexcept {
-  // The heads are not cleared here, because a large array would block the core for milliseconds. Each head is written when its bucket is
-  // copied.
+  // The heads are not cleared here, because a large array would block the core for milliseconds. Copying a bucket writes its head.
   void* const memory = std::malloc(sizeof(Buckets) + std::size_t{buckets} * sizeof(std::atomic<Item*>));
   if (memory == nullptr) return nullptr;
   return new (memory) Buckets{.node = {}, .table = table, .mask = buckets - 1, .parity = parity};

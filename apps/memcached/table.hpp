@@ -34,8 +34,7 @@ class Table {
   Table& operator=(const Table&) = delete;
   [[nodiscard]] bool valid() const noexcept { return current_.load(std::memory_order_relaxed) != nullptr; }
 
-  /// Returns the item with this key, or null. Under the shard's lock the item is valid until the lock is released, otherwise until the end
-  /// of the event.
+  /// Returns the item with this key, or null. Under the shard's lock it is valid until the unlock, otherwise until the end of the event.
   [[nodiscard]] Item* find(std::string_view key, std::uint32_t hash) const noexcept {
     const Buckets* const buckets = current_.load(std::memory_order_acquire);
     Item* item = buckets->heads()[hash & buckets->mask].load(std::memory_order_acquire);
@@ -64,8 +63,7 @@ class Table {
   void replace(Item& old, Item& item) noexcept;
   void remove(Item& item) noexcept;
 
-  /// Starts to grow if `items` are too many, and copies a few buckets if the table is growing. Writers call this function, and MUST NOT
-  /// hold a lock.
+  /// Starts to grow if `items` are too many, and copies a few buckets if the table is growing. MUST be called without a lock.
   template <typename LockOf>
   void grow_a_little(std::uint64_t items, LockOf lock_of) noexcept {
     if (growing_.load(std::memory_order_relaxed) == nullptr && !wants_to_grow(items)) return;

@@ -38,7 +38,7 @@ class Service {
 
   /// Serves `port` on every core. Errors: those of `net::Network::listen`.
   [[nodiscard]] task<Result<void>> serve(std::uint16_t port);
-  /// Begins a measurement with a peer that listens, on `client.core`, and returns the run's number. Errors: `full` (one is in progress),
+  /// Begins a measurement on `client.core`, with a peer that listens, and returns the run's number. Errors: `full` (one is in progress),
   /// `out_of_memory`.
   [[nodiscard]] Result<unsigned> begin(const ClientOptions& client);
   /// Begins a measurement and waits for its end. The run contains the result.

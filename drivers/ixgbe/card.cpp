@@ -189,8 +189,7 @@ task<Result<std::uint64_t>> Card::bring_up() {
 }
 
 task<Result<void>> Card::start_queues() {
-  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then the queues are enabled and their tails
-  // moved.
+  // 4.6.7: filters and queues are programmed with reception off. Then reception is enabled, then the queues, and their tails are moved.
   program_receive(registers_, rss_table_, options_.queues.frame_bytes_max);
   for (unsigned i = 0; i < steered_.size(); ++i) {
     if (steered_[i].first != 0) program_steering(registers_, i, steered_[i].first, steered_[i].second);

@@ -130,8 +130,7 @@ class Card final : public NetDevice, public policy::Device {
   Moderation moderation_;
   bool sfp_;
   unsigned home_core_;
-  /// For each filter, its flow (as `program_steering` takes it) and core; flow 0: the filter is free. The first filter is the reserved
-  /// port's.
+  /// For each filter, its flow (as `program_steering` takes it) and core; flow 0: the filter is free. The first is the reserved port's.
   std::array<std::pair<std::uint32_t, unsigned>, reg::FTQF.count> steered_{};
   MacAddress mac_{};
   std::vector<MacAddress> groups_;

@@ -70,8 +70,7 @@ class QueuePair final : public FrameSender {
   /// Takes over the options that may change while the queues run. MUST be called on the pair's core.
   void follow(const QueueOptions& options) noexcept { budget_ = options.budget_descriptors; }
 
-  /// `call(context)` runs on the pair's core, from its watchdog, each time that transmission makes no progress. MUST be set before
-  /// `attach`.
+  /// `call(context)` runs on the pair's core, from its watchdog, whenever transmission makes no progress. MUST be set before `attach`.
   void on_hang(void (*call)(void*) noexcept, void* context) noexcept {
     require(receiver_ == nullptr, "ixgbe: the callback for hangs is set after attach", index_);
     hang_call_ = call;

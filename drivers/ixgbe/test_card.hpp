@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
-// A card for unit tests. It has memory instead of registers, and the part of the 82599 that walks descriptor rings. The test makes each
-// step.
+// A card for unit tests. It has memory instead of registers, and the part of the 82599 that walks descriptor rings. The test steps it.
 //
 // The test card models only what the datasheet states about rings. The card takes receive descriptors up to the tail, and writes frames and
 // write-backs. It reads transmit descriptors up to the tail, assembles frames with their context, and writes DD where RS requests it. A
-// descriptor that a card could not handle fails the test: a zero address, a data descriptor without a buffer, a frame with more than 38
+// descriptor that a card could not handle fails the test: a zero address, a data descriptor without a buffer, a frame of over 38
 // descriptors.
 #pragma once
 

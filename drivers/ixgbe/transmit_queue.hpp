@@ -68,8 +68,7 @@ class TransmitQueue {
     end_run();
     held_ = on;
   }
-  /// Drops all frames that the card has not reported as sent, and returns their number. The queue MUST be off. The next `deliver` returns
-  /// their tokens.
+  /// Drops all frames not reported as sent, and returns their number. The queue MUST be off. The next `deliver` returns their tokens.
   std::uint32_t empty() noexcept;
 
   /// Queues a frame. Errors: `full`, `invalid`; then nothing was queued.

@@ -3,8 +3,7 @@
 //
 // Two unchanged stacks talk to each other over a wire that loses, repeats and reorders frames. The cards are as slow and as strict as real
 // ones. The cards read a frame's pieces late, so that the sanitizer or a checksum shows memory that was freed or changed too early. They
-// fill in checksums from the seeds in the fields, segment frames and check received checksums. A buffer must be returned on the core that
-// received it.
+// fill in checksums from the seeds in the fields, segment frames and check received checksums. A buffer must be returned on its own core.
 #pragma once
 
 #include <array>

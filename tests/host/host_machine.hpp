@@ -9,8 +9,7 @@
 //   machine.on(2, [] { … });                 // runs as an event on core 2; returns when it has run
 //   machine.interrupt(2, vector);
 //
-// Without a HostMachine the test's own thread counts as core 0 of a machine with one core. While a HostMachine exists, that thread is no
-// core.
+// Without a HostMachine the test's own thread counts as core 0 of a machine with one core. With a HostMachine, that thread is no core.
 #pragma once
 
 #include <chrono>
@@ -32,8 +31,7 @@ namespace neap::host {
 /// The core number of the test's own thread while a HostMachine exists.
 constexpr unsigned no_core = machine::cores_max;
 
-/// The constructor starts the cores, each in its event loop. The destructor stops and joins them, and destroys events that are still
-/// queued.
+/// The constructor starts the cores, each in its event loop. The destructor stops and joins them, and destroys queued events.
 class HostMachine {
  public:
   explicit HostMachine(unsigned cores);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// With `heap=checked`, a write outside of an object or after it was freed causes a panic that names the error. Correct use of the library
-// does not.
+// With `heap=checked`, a write outside of an object or after it was freed causes a panic that names the error. Correct use does not.
 #include <algorithm>
 #include <cstdlib>
 #include <map>

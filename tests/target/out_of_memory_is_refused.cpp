@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// When memory is used up, `malloc` returns null and `new` throws, on every core; freed memory can be allocated again, and the machine
-// continues.
+// When memory is used up, `malloc` returns null and `new` throws, on every core; freed memory can be allocated again, and work goes on.
 #include <array>
 #include <atomic>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Property: every frame that reaches the driver is returned as requested and its buffer is freed. No frame is lost, doubled or reordered
-// within its flow.
+// Property: every frame that reaches the driver is returned as requested and its buffer is freed. No frame is lost, doubled or reordered in
+// its flow.
 //
 // There is no network stack: each core's queue pair has an echo on it. The peer is ixgbe_echo_test.py, at the card's stream socket.
 //   ARP request for 10.0.0.2      answered
