@@ -2,7 +2,7 @@
 // A two-wire bus (I2C) driven bit by bit.
 //
 // A pluggable module is identified over such a bus, and a card often gives its driver only the two lines. The lines are open drain: writing
-// one releases the line. This master is the only one of its bus and uses 100 kHz or less. Reading a byte busy-waits for about 0.3 ms.
+// one releases the line. This class is the bus's only master, and uses 100 kHz or less. Reading a byte busy-waits for about 0.3 ms.
 #pragma once
 
 #include <chrono>

@@ -94,13 +94,13 @@ class ConnectionState final : public Connection {
   template <typename Call>
   void call_handler(Call call) noexcept;
   [[nodiscard]] Buffer take_received(pbuf* chain) noexcept;
-  /// Copies `chain` into blocks and frees it. False: no memory, and `data` is incomplete.
+  /// Copies `chain` into blocks and frees it. Returns false if memory is short; `data` is then incomplete.
   [[nodiscard]] bool gather(pbuf* chain, Buffer& data) noexcept;
   /// Updates the memory of lwIP's out-of-order queue. Copies its payload if card buffers are short; drops it if memory is short.
   void settle_out_of_order() noexcept;
   void clear_lwip() noexcept;
   void open_window() noexcept;
-  /// Passes queued bytes to lwIP. False: lwIP had no memory for them.
+  /// Passes queued bytes to lwIP. Returns false if lwIP had no memory for them.
   bool write_queued() noexcept;
   void remember_addresses() noexcept;
   void drop_references(std::uint32_t count) noexcept;
@@ -117,7 +117,7 @@ class ConnectionState final : public Connection {
   std::uint32_t references_ = 1;       // one for the connection, and one for each received piece
   std::size_t received_memory_ = 0;    // memory of `held_bytes_`: whole buffers, blocks and headers
   std::size_t reordered_memory_ = 0;   // memory of lwIP's out-of-order queue
-  std::size_t charged_bytes_ = 0;      // as last charged to the core's account
+  std::size_t charged_bytes_ = 0;      // bytes last charged to the core's account
   GatheredBlock* block_ = nullptr;     // the block that is being filled
   std::uint32_t quiet_polls_ = 0;      // seconds without an acknowledgement since `close`
   std::uint32_t closing_since_s_ = 0;  // seconds of the boot clock

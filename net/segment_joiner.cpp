@@ -40,7 +40,7 @@ std::uint32_t headers_bytes_of(const std::byte* frame) noexcept {
   return static_cast<std::uint32_t>(tcp_at) + (std::to_integer<std::uint32_t>(frame[tcp_at + 12]) >> 4) * 4;
 }
 
-/// True for TCP over IPv4 that is not a fragment and has all headers in its first piece.
+/// True if the frame is a TCP segment over IPv4, is not a fragment, and has all headers in its first piece.
 bool is_segment(const pbuf& frame) noexcept {
   if (frame.len < headers_bytes_min) return false;
   const std::byte* const bytes = bytes_of(frame);

@@ -91,7 +91,7 @@ class SegmentJoiner {
   JoinedFrame* joined_ = nullptr;  // set if two or more are held
   std::uint32_t headers_bytes_ = 0;
   std::uint32_t segment_bytes_ = 0;
-  std::uint32_t bytes_ = 0;  // of the headers and all payload
+  std::uint32_t bytes_ = 0;  // bytes of the headers and all payload
   std::uint32_t next_sequence_ = 0;
   std::uint16_t next_id_ = 0;
   unsigned count_ = 0;

@@ -30,7 +30,7 @@ constexpr std::size_t piece_bytes = 64;
 /// The overhead of a pbuf in lwIP's send queue: tcp_seg, pbuf, headers, room for more payload (TCP_OVERSIZE) and rounding.
 constexpr std::size_t segment_bytes = 512;
 
-/// A connection may always hold this much while the core is short of memory: some card buffers, enough for a request.
+/// A connection may hold this much even while the core is short of memory. It is enough for a request (some card buffers).
 constexpr std::size_t connection_guarantee_bytes = 8 * 1024;
 /// The first limit is 1/`core_share` of a core's part of the memory, but at least `core_bytes_min`.
 constexpr std::size_t core_share = 8;

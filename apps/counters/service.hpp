@@ -19,7 +19,7 @@
 
 namespace neap::counters {
 
-/// Each core counts its own requests, so that the cores do not share a cache line for this.
+/// Each core counts its own requests, so that the counters do not share a cache line.
 struct CoreStatistics {
   Counter requests;
 };

@@ -112,7 +112,7 @@ class Reply {
   /// True if there was no memory for a part of the reply.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
 
-  /// Returns the number of bytes ever written. While no byte behind this position was taken, `rewind` can remove all bytes behind it.
+  /// Returns the number of bytes ever written. While no byte behind this position was taken, `rewind` can remove those bytes.
   [[nodiscard]] std::uint64_t position() const noexcept { return written_; }
   void rewind(std::uint64_t position) noexcept;
   /// Returns the number of bytes before `position` that are not taken yet.

@@ -2,7 +2,7 @@
 // The counters behind the `stats` command.
 //
 // Each core has counters of its own, so that counting costs an ordinary add. A reader sums over all cores. A reset does not change the
-// counters. It stores their sums, and later reports subtract these.
+// counters. It stores their sums, and later reports subtract the sums.
 #pragma once
 
 #include <array>

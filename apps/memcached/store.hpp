@@ -187,7 +187,7 @@ class Store {
   [[nodiscard]] std::size_t used_bytes() const noexcept {
     return used_bytes_.load(std::memory_order_relaxed);
   }  ///< bytes of items that are linked or being received
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies alone
+  [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }  ///< by replies only
   /// Charges and discharges memory of replies, without the items to which they refer. It counts against the limit. MAY be called on any
   /// core.
   void charge_held(std::size_t bytes) noexcept { held_bytes_.fetch_add(bytes, std::memory_order_relaxed); }

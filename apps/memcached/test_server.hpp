@@ -46,7 +46,6 @@ inline std::optional<std::string> value_of(Store& store, std::string_view key, S
   return std::string(item->value());
 }
 
-/// Takes all bytes of `reply`.
 inline std::string take_all(Reply& reply, std::size_t limit = ~std::size_t{0}) {
   std::string text;
   reply.take(limit, [&](const char* data, std::size_t bytes, Reply::Release release, void* owner) {

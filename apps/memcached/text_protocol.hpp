@@ -28,8 +28,8 @@ class TextProtocol {
   static constexpr std::size_t input_bytes_max = line_bytes_max + 2;
   /// Returns how many bytes of `more` the caller should append to an `input` for which `step` returned 0.
   [[nodiscard]] std::size_t wants(std::string_view input, std::string_view more) const noexcept;
-  /// Returns how many bytes of the reply may be sent. An error in a get removes the get's values from the reply. So they are sent only
-  /// after the end of the get's line, or once `get_is_final`. The result is never 0 for a reply that is full.
+  /// Returns how many bytes of the reply may be sent. An error in a get removes the get's values from the reply. So the values are sent
+  /// only after the end of the get's line, or once `get_is_final`. The result is never 0 for a reply that is full.
   [[nodiscard]] std::size_t sendable_bytes(const Reply& reply) const noexcept {
     return reading_ == Reading::keys && !get_is_final(reply) ? reply.bytes_before(get_start_) : reply.bytes();
   }

@@ -403,7 +403,8 @@ void Session::connection_lost(const char* why) {
     state_ = State::finished;
     return;
   }
-  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. It is tried again.
+  // NPtcp closes its listener with each connection and opens it again. It resets a connection that is made in between. The session tries it
+  // again.
   if (options_.resets() && introduced_ && untouched_) {
     state_ = State::between;
     text_bytes_ = text_wanted_ = 0;

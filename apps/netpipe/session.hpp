@@ -11,7 +11,10 @@
 // Numbers are in network order. One run:
 //
 //   SyncMe, 100 round trips of the smallest message, SyncMe [*]
-//   for each size: SyncMe, repeats, then SyncMe and the messages [*] three times (integrity: once), then with `stream` the receiver's time
+//   for each size:
+//     SyncMe, the number of repeats
+//     three times (with `integrity` once): SyncMe, the messages [*]
+//     with `stream`: the receiver's time
 //   QUIT
 //
 // At [*], if each trial has its own connection, both sides send QUIT. The run continues in a new connection that the transmitter opens.

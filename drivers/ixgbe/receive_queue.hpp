@@ -43,7 +43,7 @@ class ReceiveQueue {
 
   /// Programs the ring's address (82599 datasheet 4.6.7, per queue). The queue MUST be off, with every buffer in the pool.
   void program(const QueueOptions& options) noexcept;
-  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once it is on. Errors: `timeout`, `closed`.
+  /// Turns the queue on (4.6.7) or off (4.6.7.1.2). `refill` posts buffers once the queue is on. Errors: `timeout`, `closed`.
   [[nodiscard]] task<Result<void>> enable(bool on) const;
   /// Takes back all posted buffers. The queue MUST be off, and completed descriptors SHOULD have been received before.
   void empty() noexcept;

@@ -14,7 +14,7 @@
 
 namespace neap::ixgbe {
 
-/// The counts of one core's queues. Bytes are those of frames without FCS.
+/// The counts of one core's queues. Numbers of bytes exclude the FCS.
 struct QueueStatistics {
   std::uint64_t received = 0;        ///< QPRC
   std::uint64_t received_bytes = 0;  ///< QBRC
@@ -23,7 +23,7 @@ struct QueueStatistics {
   std::uint64_t no_descriptor = 0;   ///< QPRDC: dropped because the queue's ring was empty or the queue off
 };
 
-/// The counts of the port. Frames unless stated otherwise; bytes are those of good frames, including headers and FCS.
+/// The counts of the port. The members count frames unless stated otherwise. Numbers of bytes are for good frames, with headers and FCS.
 struct PortStatistics {
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;

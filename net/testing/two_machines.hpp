@@ -77,7 +77,6 @@ class TwoMachines {
     });
     return why;
   }
-  /// Returns the counters of one core.
   Counters counters_of(unsigned core) {
     Counters result{};
     machine.on(core, [&] { result = counters(core); });  // runs on that core, so that its last event has ended
