@@ -225,7 +225,7 @@ class Stack final : public FrameReceiver {
   [[nodiscard]] static ReceiveBuffer* allocate_heap_buffer(std::size_t bytes) noexcept;
   void evict() noexcept;
   void note_asked(const pbuf& arp) noexcept;
-  /// Returns true once after this core sent an ARP request for the address. MAY be called on any core.
+  /// Returns true if this core sent an ARP request for the address and no answer was published since then. MAY be called on any core.
   [[nodiscard]] bool take_asked(std::uint32_t address) noexcept;
   /// Returns false if the other cores know the entry, or if too many entries were published in this second.
   [[nodiscard]] bool should_publish(std::uint32_t address, const MacAddress& mac) noexcept;

@@ -78,7 +78,7 @@ bool Store::relieve_a_little(Seconds now) noexcept {
   const bool over_limit = bytes_over_limit() != 0;
   if (!over_limit && refill_spares()) {
     relief_round_ = 0;
-    // If another core used a block or retired more bytes meanwhile, the number of reasons has changed.
+    // If another core used a block or retired more bytes meanwhile, the number of reasons has changed and the exchange fails.
     return pressure_.compare_exchange_strong(reasons, 0, std::memory_order_seq_cst);
   }
   // Evict more only once the items that were evicted before are free, because their memory may be enough.
