@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Compares the parsers with Debian's stock memcached: both must answer random conversations with the same bytes.
+"""The parsers against Debian's stock memcached: both must answer random conversations with the same bytes.
 
 The test starts stock memcached on a free loopback port. Deliberate differences of Neap are left out (text_protocol.hpp and docs list them):
 lines without an end, meta commands, the version's text, statistics.
@@ -90,7 +90,7 @@ def stock() -> Iterator[tuple[str, int]]:
 
 
 def ask_stock(address: tuple[str, int], request: bytes) -> bytes:
-    """Sends all bytes, closes our direction, and reads until the other side closes."""
+    """Sends all, closes our direction, and reads until the other side closes."""
     with socket.create_connection(address, ANSWER_SECONDS) as wire:
         with contextlib.suppress(ConnectionError):  # memcached may close before all is sent
             wire.sendall(request)
@@ -171,7 +171,7 @@ def compare(ours: object, theirs: object, request: bytes, round_number: int) -> 
 
 
 def without_cas(answer: bytes) -> bytes:
-    """Masks CAS ids, because stock memcached does not restart them with each conversation."""
+    """Stock memcached does not restart its CAS ids with each conversation."""
     return re.sub(rb"(VALUE \S+(?:\t\S+)? \d+ \d+) \d+\r\n", rb"\1 CAS\r\n", answer)
 
 
@@ -236,7 +236,7 @@ def binary_conversation(dice: random.Random) -> bytes:
 
 
 def binary_answers(answer: bytes) -> list[tuple[bytes, bytes, int, bytes]]:
-    """Returns headers and bodies. Of the CAS id, only whether it is 0 is left."""
+    """Headers without the id itself (only whether it is 0), and bodies."""
     answers = []
     at = 0
     while at < len(answer):

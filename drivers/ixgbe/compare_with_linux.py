@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import register_table  # noqa: E402
 
 HEADER = "drivers/net/ethernet/intel/ixgbe/ixgbe_type.h"
-# Fewer shared names mean that the header could not be parsed.
+# A lower number of shared names means that the header could not be parsed.
 SHARED_MIN = 380
 
 
 def definitions(header: str) -> dict[str, tuple[str, str]]:
-    """Returns the parameter ("" if none) and the body of each IXGBE_ macro, by its name without the prefix."""
+    """Parameter ("" if none) and body of each IXGBE_ macro, names without the prefix."""
     joined = header.replace("\\\n", " ")
     joined = re.sub(r"/\*.*?\*/", " ", joined, flags=re.S)
     found = {}
@@ -43,7 +43,7 @@ def evaluate(body: str, parameter: str, index: int) -> int | None:
     expression = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
     if not re.fullmatch(r"[0-9a-fA-FxX\s()+\-*<>=?:&|]+", expression):
         return None
-    # Matches C's a ? b : c; the innermost parentheses are evaluated first.
+    # C's a ? b : c, innermost parentheses first.
     ternary = re.compile(r"^(.*?)\?(.*):(.*)$", re.S)
 
     def value(text: str) -> int:

@@ -282,7 +282,7 @@ def generate_rust(table: Table) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Keeps a file with equal content, so that nothing is rebuilt. Replaces any other file atomically, so that readers see a whole file."""
+    """Leaves an equal file alone (so that nothing is rebuilt). Replaces a different one atomically (so that readers see a whole file)."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Compares registers.toml with Linux's own driver, whose header is from the machine's package of Linux's source and is cached."""
+"""registers.toml against Linux's own driver. Its header comes from the machine's package of Linux's source, and is kept in the cache."""
 
 from pathlib import Path
 

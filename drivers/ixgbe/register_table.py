@@ -147,7 +147,7 @@ def parse_ranges(row: str, key: str, raw: object) -> list[Range]:
             raise TableError(f"{row}: {key}: offset {offset:#x} and stride {stride:#x} must be multiples of 4")
         if offset + (count - 1) * stride > BAR_BYTES - 4:
             raise TableError(f"{row}: {key}: entry {count - 1} lies outside the {BAR_BYTES} bytes of BAR 0")
-        # Each alias starts at entry 0; the pieces of `ranges` are numbered consecutively.
+        # Each alias starts at entry 0; the pieces of `ranges` continue each other.
         ranges.append(Range(offset, stride, count, first))
         if key == "ranges":
             first += count
