@@ -50,7 +50,7 @@ enum : std::uint8_t {
 
 constexpr std::size_t number_bytes_max = 20;  // the decimal digits of 2^64 - 1
 
-/// Returns the opcode of the command's form that is not quiet.
+/// The opcode of the command's form that is not quiet.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept {
   switch (opcode) {
     case op::get_quiet:

@@ -24,7 +24,7 @@ struct Peer {
     if (session != nullptr) session->closed();
   }
   void send(std::string_view text) { session->received(net::Buffer::copy({reinterpret_cast<const std::byte*>(text.data()), text.size()})); }
-  /// Alternates between reading output and making room for more, until no more output arrives.
+  /// Alternates between reading and making room until no more output arrives.
   std::string read_all() {
     std::string text;
     for (;;) {
