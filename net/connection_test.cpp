@@ -56,8 +56,8 @@ class Transfer : public ConnectionTest, public ::testing::WithParamInterface<Tra
   }
 };
 
-// 10 MB in each direction at the same time arrive complete on every wire. Payload is overwritten and freed when it is released, and the
-// cards read late. So a release before the last read shows as a wrong byte or a sanitizer's report.
+// 10 MB arrive complete in both directions at once, on every wire. Payload is overwritten and freed at its release, and the test's cards
+// read frames late. So a release before the last read shows as a wrong byte or a sanitizer's report.
 TEST_P(Transfer, BothWaysComplete) {
   const TransferCase& with = GetParam();
   const bool changing = with.tso != nullptr && std::string_view(with.tso) == "changing";

@@ -169,8 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
                       HostileTerms{"AnotherAddressIsAcknowledged", [](DhcpTerms& terms) { terms.acknowledged = Ipv4Address{0x0A000043}; }}),
     [](const auto& one) { return std::string(one.param.name); });
 
-// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so it would be open
-// to all of these.
+// Without option 1, unpatched lwIP assumes the netmask of 10.0.0.0/8. Control accepts clients of the machine's network, so all of
+// 10.0.0.0/8 could connect.
 TEST_F(DhcpLease, WithoutAMaskTheAddressIsAlone) {
   DhcpTerms terms = good();
   terms.mask = {};
@@ -224,7 +224,7 @@ TEST_F(DhcpLease, TimesOutOfOrderAreReplaced) {
   }
 }
 
-// Also after a finite lease, whose times no longer apply.
+// This also holds after a finite lease: its times no longer apply.
 TEST_F(DhcpLease, InfiniteLeaseNeverEnds) {
   server_.answers_arp = true;
   bring_up_under(lasting(10));

@@ -141,7 +141,7 @@ TEST_F(ForgedSegments, AcknowledgedProbeEndsTheProbing) {
 
 struct Forgery {
   const char* name;
-  /// Added to the valid numbers.
+  /// Added to the numbers that the machine expects.
   std::uint32_t seq, acknowledged;
   std::uint8_t flags;
   std::uint16_t window;
@@ -170,7 +170,7 @@ TEST_P(EachForgery, LeavesTheConnectionAsItWas) {
   EXPECT_EQ(peer.counters().segments_refused - before.segments_refused, 100U);
   EXPECT_LE(peer.counters().challenge_acks - before.challenge_acks, 1U);
   const std::vector<Segment> answers = peer.take_segments();
-  // Data and a FIN are answered each time, because they are usually repeated after a lost ACK.
+  // Every segment with data or a FIN is answered, because a peer usually repeats such a segment after a lost ACK.
   const bool fills_sequence_space = forgery.payload_bytes > 0 || (forgery.flags & tcp::fin) != 0;
   const bool out_of_place = (forgery.flags & (tcp::syn | tcp::rst)) != 0;
   EXPECT_LE(answers.size(), fills_sequence_space && !out_of_place ? 100U : 1U);
@@ -237,7 +237,7 @@ TEST_F(CheckedForgedSegments, DataWithAnOldAckIsAccepted) {
   EXPECT_EQ(received, 2000U) << "its window is old too";
 }
 
-// Without window scaling: the window is 65,535 bytes, and the application reads none.
+// The receive window is 65,535 bytes, without window scaling, and the application reads no bytes.
 class FullWindow : public ::testing::Test {
  protected:
   FullWindow()
@@ -255,7 +255,7 @@ class FullWindow : public ::testing::Test {
     peer_.send_data(pattern_bytes(sent_, bytes, 6));
     sent_ += bytes;
   }
-  /// The peer's segment at `ahead` bytes after the bytes that it has sent in order.
+  /// Sends a segment that begins `ahead` bytes after the end of the peer's in-order bytes.
   void send_ahead(std::size_t ahead, std::size_t bytes, std::uint8_t flags = tcp::ack) {
     peer_.send({.seq = peer_.seq + static_cast<std::uint32_t>(ahead),
                 .acknowledged = peer_.acknowledged,
@@ -293,7 +293,7 @@ TEST_F(FullWindow, SegmentKeptInFrontOfOthersEndsAtTheEdge) {
   expect_edge_kept();
 }
 
-// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of the accepted data, beyond the window.
+// Data after a FIN is not part of the stream. In an earlier version it moved the FIN, and the end of accepted data, beyond the window.
 TEST_F(FullWindow, NothingFollowsAFin) {
   send_ahead(left() - 95, 10, tcp::ack | tcp::fin);
   send_in_order(left());
@@ -330,7 +330,7 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   const std::vector<Segment> answers = peer.take_segments();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].flags, tcp::ack);
-  // The peer's own FIN, repeated after a lost ACK, is answered each time.
+  // The peer's own FIN, repeated after a lost ACK, is answered every time.
   for (int i = 0; i < 3; ++i) {
     peer.send({.seq = peer.seq - 1, .acknowledged = peer.acknowledged, .flags = tcp::ack | tcp::fin});
     EXPECT_EQ(peer.take_segments().size(), 1U);
@@ -355,14 +355,14 @@ TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
     peer.card().arrive(HandPeer::ipv4_frame(udp, payload, 77, fragment), 0);
     peer.settle();
   };
-  arrive(Bytes(8, number(1)), 1);                                     // the end: 16 bytes
-  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond it
-  arrive(Bytes(8, number(3)), 3);                                     // a second end
+  arrive(Bytes(8, number(1)), 1);                                     // the last fragment: the datagram has 16 bytes
+  arrive(Bytes(8, number(2)), static_cast<std::uint16_t>(more | 2));  // beyond the datagram's end
+  arrive(Bytes(8, number(3)), 3);                                     // also marked as the last fragment
   arrive(header, more);
   EXPECT_EQ(datagrams, 1);
   EXPECT_EQ(bytes, 8U);
 
-  // 65,535 bytes after a header of 20: in an earlier version, the length of the whole datagram wrapped.
+  // 65,535 bytes after a header of 20 bytes. In an earlier version, the length of the whole datagram wrapped.
   constexpr std::size_t piece = 1472;
   for (std::size_t begin = 0; begin < 0xFFFF; begin += piece) {
     const std::size_t length = std::min(piece, 0xFFFF - begin);

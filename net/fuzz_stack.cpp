@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSL-1.0
-// A fuzzer of one stack: many hostile peers as raw frames, applications that read or do not read, and clients that must be served
-// meanwhile.
+// A fuzzer of one stack. Raw frames simulate many hostile peers, while applications run and well-behaved clients must be served.
 //
-// One input is a machine of one core with a low memory limit (stack_memory.hpp). The peers send everything that a peer can send: floods of
-// SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check serves an
-// open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's account is compared with
-// the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So applications send small blocks,
-// and one block of each connection is allowed for. At the end all peers are reset, and no memory may be held.
+// One input is a machine of one core with a low memory limit (stack_memory.hpp). The hostile peers send everything that a peer can send:
+// floods of SYNs and forged cookies, gaps, tiny segments, closed windows, FIN and RST in any state, fragments, ARP, ICMP, UDP. Every check
+// exchanges bytes on an open and a new connection of a well-behaved client and of control, while the clock does not advance. The stack's
+// account is compared with the allocated memory. The account counts unacknowledged bytes, but memory is freed in whole blocks. So
+// applications send small blocks, and the comparison allows one block for each connection. At the end all peers are reset and no memory is
+// held.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,14 +40,14 @@ constexpr std::uint16_t echo_port = 8, control_port = 9, datagram_port = 10;
 
 constexpr unsigned peers_max = 48;
 constexpr std::uint32_t frames_per_settling = 200;
-// Not in the account: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
+// Memory that the account does not include: a connection's objects here and in lwIP; a half-open connection with its SYN-ACK.
 constexpr std::size_t connection_bytes = 3072, half_open_bytes = 1024;
-// Incomplete datagrams, and frames that wait for a neighbour's address (lwipopts.h).
+// Incomplete datagrams; frames that wait for a neighbour's address (lwipopts.h).
 constexpr std::size_t reassembly_bytes = std::size_t{IP_REASS_MAX_PBUFS} * 2304, unresolved_bytes = std::size_t{MEMP_NUM_ARP_QUEUE} * 2048;
 // The machine itself: threads, timers, queues.
 constexpr std::size_t machine_bytes = 64 << 10;
-// Frames may add this much before the stack checks its limit at the end of an event, because all frames of a step may share one event. The
-// bytes that applications send are not limited until then.
+// Frames of a step may add this much before the stack checks its limit at the end of an event, because they may share one event. Until then
+// the bytes that applications send have no limit.
 constexpr std::size_t event_bytes = frames_per_settling * memory::card_buffer_bytes;
 
 Bytes syn_options(Choices& choices) {
@@ -267,7 +267,7 @@ class Case {
       if (!applications_.empty()) applications_[which % applications_.size()]->act(what, bytes);
     });
   }
-  /// From addresses that do not exist, some of them on the machine's network.
+  /// Sends frames from addresses that do not exist, some of them on the machine's network.
   void flood(unsigned flags) {
     const std::uint16_t port = any_port();
     const bool near = choices_.below(2) == 0;
@@ -333,7 +333,7 @@ class Case {
 
   // --- Checks ----------------------------------------------------------------------------------------------------------------------------
 
-  /// Allocated bytes without the spare objects of the core's pools.
+  /// Returns the allocated bytes without the spare objects of the core's pools.
   std::size_t allocated() {
     std::size_t bytes = 0;
     machine_.on(0, [&] {
@@ -360,7 +360,7 @@ class Case {
     const std::size_t limit = limit_bytes_ * memory::reset_factor + now.connections_open * memory::connection_guarantee_bytes;
     if (!sent_ && now.held_bytes_max > limit + event_bytes) fail("more was held than the limit and an event allow", now.held_bytes_max);
     if (now.held_bytes > limit) fail("more is held than the limit", now.held_bytes);
-    // Frames may still be in flight: only memory that stays allocated is a finding.
+    // Frames may still be in flight, so only memory that stays allocated is an error.
     for (unsigned attempt = 0; attempt < 5; ++attempt) {
       const auto [bytes, allowed] = allocated_and_allowed();
       if (bytes <= before_bytes_ + allowed) return;
@@ -372,13 +372,13 @@ class Case {
     const std::size_t bytes = allocated();
     const Counters now = counters();
     std::size_t allowed = machine_bytes + now.held_bytes + (now.connections_open + peers_.size()) * connection_bytes;
-    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block
+    allowed += now.connections_open * sent_block_bytes;  // one partly acknowledged block for each
     allowed += now.half_open * half_open_bytes + (fragments_ ? reassembly_bytes : 0) + (unresolved_ ? unresolved_bytes : 0);
     return {bytes, allowed};
   }
   void finish() {
     for (unsigned round = 0; round < 20; ++round) {
-      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the number for the reset
+      for (Peer& peer : peers_) send(peer, peer.taken - 1, ack_flag);  // the answer has the sequence number for the reset
       settle();
       for (Peer& client : clients_) send(client, client.sequence, rst_flag | ack_flag);
       for (Peer& peer : peers_) send(peer, peer.taken, rst_flag | ack_flag);
@@ -420,7 +420,7 @@ class Case {
 void play(const std::uint8_t* data, std::size_t size) {
   Choices choices(data, size);
   std::make_unique<Case>(choices)->run();
-  static_cast<void>(host::take_console_text());  // it would grow
+  static_cast<void>(host::take_console_text());  // otherwise the text would grow
 }
 
 }  // namespace
@@ -429,7 +429,7 @@ void play(const std::uint8_t* data, std::size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace neap::net::testing;
   GTEST_FLAG_SET(break_on_failure, true);
-  static const bool warm = (play(data, 0), true);  // allocates what a process allocates once
+  static const bool warm = (play(data, 0), true);  // makes the allocations that a process makes once
   static_cast<void>(warm);
   const std::size_t before = neap::host::allocated_bytes();
   play(data, size);

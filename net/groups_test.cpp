@@ -86,7 +86,7 @@ class GroupsTest : public ::testing::Test {
     std::string text;
   };
 
-  /// Returns the error's code; 0: none.
+  /// Joins or leaves on `core`. Returns the error's code; 0: none.
   int change(unsigned core, Ipv4Address address, bool join) {
     int code = 0;
     machine_->run(core, [&]() -> task<void> {
@@ -95,13 +95,13 @@ class GroupsTest : public ::testing::Test {
     });
     return code;
   }
-  /// True if a datagram with `text` reaches these cores, in order, and no others, when all events have run.
+  /// True if, after all events, exactly these cores have received a datagram with `text`, in this order.
   bool comes_to(const std::vector<unsigned>& expected, Ipv4Address to, const std::string& text, int queue = -1) {
     card_.arrive(frame_to(to, udp, udp_of(text, 1234)), queue);
     return HostMachine::wait_until([&] { return cores_that_got(text) == expected; }) && cores_that_got(text) == expected;
   }
   std::vector<unsigned> cores_that_got(const std::string& text) {
-    // A core's passed-on frames arrive before its next event here. They may be passed on a second time.
+    // Frames passed on to a core arrive before that core's next event here. They may be passed on twice.
     for (unsigned round = 0; round < 3; ++round) {
       for (unsigned core = 0; core < cores; ++core) machine_->on(core, [] {});
     }
@@ -117,7 +117,7 @@ class GroupsTest : public ::testing::Test {
   std::size_t messages(unsigned type, Ipv4Address wanted) {
     const std::lock_guard guard(lock_);
     return static_cast<std::size_t>(std::ranges::count_if(sent_, [&](const Bytes& frame) {
-      // The header has 24 bytes with the router alert option (RFC 2113); TTL is 1.
+      // The IPv4 header has 24 bytes with the router alert option (RFC 2113); TTL is 1.
       return frame.size() >= 46 && octet(frame, 23) == igmp && octet(frame, 14) == 0x46 && octet(frame, 22) == 1 &&
              octet(frame, 38) == type && quad(frame, 42) == wanted.value &&
              quad(frame, 30) == (type == igmp_leave ? all_routers : wanted).value &&
@@ -182,7 +182,7 @@ TEST_F(GroupsTest, ADatagramToAGroupReachesTheCoresThatJoinedAndNoOthers) {
   EXPECT_TRUE(comes_to({1U, 2U}, group, "two", 0));
   EXPECT_TRUE(comes_to({}, other_group, "other"));
   EXPECT_EQ(card_.filtered(), 2U);
-  // The card cannot distinguish these two groups; the stack does.
+  // These two groups have the same MAC address, so the card cannot distinguish them; the stack does.
   const auto dropped = [&] {
     std::uint64_t sum = 0;
     for (unsigned core = 0; core < cores; ++core) machine_->on(core, [&, core] { sum += counters(core).dropped_protocol; });
@@ -238,7 +238,7 @@ TEST_F(GroupsTest, InvalidRequestsAreRefusedAndChangeNothing) {
   EXPECT_EQ(change(0, group, true), invalid);
   EXPECT_EQ(change(1, group, false), invalid);
   EXPECT_EQ(card_.multicast().size(), 2U);
-  // The maximum of groups, and one more.
+  // Joins the maximum number of groups, and one more.
   constexpr Ipv4Address last{0xEF020000 + Groups::groups_max - 1};
   machine_->run(1, [&]() -> task<void> {
     for (std::uint32_t address = last.value; address > 0xEF020000; --address) EXPECT_TRUE((co_await network_->join({address})).has_value());

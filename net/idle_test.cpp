@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// A stack's clock during a pause: an idle core is not woken, and times measured across the pause are right. Only the test advances the
+// A stack's clock during a pause: idle cores are not woken, and times measured across the pause are right. Only the test advances the
 // clock.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class IdleTest : public ::testing::Test {
               std::nullopt);
     return record;
   }
-  /// Runs on the client's core: sends 100 bytes of the pattern that `connect` expects to be echoed.
+  /// Runs on the client's core: sends 100 bytes of the pattern that the server echoes.
   void send() {
     world_->machine.on(world_->client_core, [&] {
       std::array<std::byte, 100> bytes;
@@ -99,8 +99,8 @@ TEST_F(IdleTest, ThousandConnectionsWakeNoCoreForAnHour) {
   EXPECT_EQ(world_->counters_of(0).connections_reset, 0U);
 }
 
-// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured
-// afterwards are as short as before.
+// After an idle hour a lost segment is retransmitted as if there had been no pause: neither at once nor late. Round trips measured after
+// the pause are as short as before it.
 TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   std::atomic<bool> losing{false};
   std::atomic<int> data_segments{0};
@@ -139,7 +139,7 @@ TEST_F(IdleTest, RetransmissionAfterAnIdleHourIsOnTime) {
   EXPECT_EQ(record->mismatches, 0U);
 }
 
-// A core whose timer is always late must still drop an incomplete datagram, because no later tick would do it.
+// If a core's timer is late, the core must still drop an incomplete datagram, because no later tick would drop it.
 TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   runner_.pause();
   world_->server_card.arrive(HandPeer::ipv4_frame(17, Bytes(64), 1, 0x2000), 0);
@@ -149,7 +149,7 @@ TEST_F(IdleTest, FragmentsEndThoughTicksAreLate) {
   EXPECT_EQ(world_->server_card.buffers_out(), 0);
 }
 
-// TIME-WAIT is aged in coarse steps. It lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
+// The stack checks TIME-WAIT in coarse steps. TIME-WAIT lasts at least 30 s and at most 15 s longer, plus the delay of the ticks.
 TEST_F(IdleTest, TimeWaitEnds) {
   const auto record = connect();
   runner_.pause();
@@ -164,7 +164,7 @@ TEST_F(IdleTest, TimeWaitEnds) {
   EXPECT_TRUE(becomes_quiet(10h));
 }
 
-// Idle times are right across pauses: keep-alive detects a lost peer after two hours and some minutes, not earlier.
+// A pause does not change idle times: keep-alive detects a lost peer after two hours and some minutes, not earlier.
 TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   const auto record = connect();
   send();
@@ -179,7 +179,6 @@ TEST_F(IdleTest, VanishedPeerIsNoticedAfterTwoHours) {
   EXPECT_GE(seconds, 60 + 120);
 }
 
-// A peer that answers keeps its connection.
 TEST_F(IdleTest, AnsweredKeepAliveKeepsTheConnection) {
   const auto record = connect();
   for (int minute = 0; minute < 10 * 60; ++minute) {

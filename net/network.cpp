@@ -45,9 +45,9 @@ bool port_listened(std::uint16_t port) noexcept {
   return false;
 }
 
-/// Returns a local port that is unused towards `remote` and whose answers the card delivers to this core; 0 if there is none. RFC 6056,
-/// 3.3.3: the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each port is
-/// reused as late as possible, because its last connection may still be in the peer's TIME-WAIT.
+/// Returns a local port that no connection to `remote` uses and whose answers the card delivers to this core; 0 if there is none. As in RFC
+/// 6056, 3.3.3, the search starts at an unpredictable port that depends on the destination, and tries one port after the other. So each
+/// port is reused as late as possible. Its last connection may still be in TIME-WAIT at the peer.
 std::uint16_t choose_port(const NetDevice& device, Ipv4Address local, Endpoint remote) noexcept {
   static const SipKey key{.low = machine::random_bits(), .high = machine::random_bits()};
   static constinit thread_local std::uint32_t ports_tried = 0;
@@ -139,8 +139,8 @@ task<Result<void>> NetworkOfStacks::start(AddressSetting setting) {
       print("net: ", link ? "no answer to DHCP" : "no link", ", waiting for ", waited.count() / 1000, " s");
     }
   }
-  // The first core's event publishes the address too. It is set here as well, so that every core can answer before a connection is
-  // accepted.
+  // The first core publishes the address in an event of its own, which may be later. It is also set here, so that every core can answer
+  // before a connection is accepted.
   const Addresses addresses = primary.addresses();
   group_.netmask.store(addresses.netmask.value, std::memory_order_release);
   group_.address.store(addresses.address.value, std::memory_order_release);
@@ -202,7 +202,7 @@ task<Result<void>> NetworkOfStacks::connect(Endpoint remote, Acceptor acceptor) 
   const err_t error = tcp_connect(pcb, &address, remote.port, &connection_established);
   stack.want_event_end();
   if (error != ERR_OK) {
-    tcp_abort(pcb);  // ends the connection in the usual way
+    tcp_abort(pcb);  // `on_error` reports the end
     co_return failure(error == ERR_MEM ? ErrorCode::out_of_memory : ErrorCode::invalid, "the connection could not be begun",
                       static_cast<std::uint64_t>(-error));
   }
@@ -216,8 +216,8 @@ task<Result<void>> NetworkOfStacks::receive_datagrams(std::uint16_t port, Datagr
                                     [port](Stack& stack) { stack.end_datagrams(port); });
 }
 
-// One event of the first core changes the table and IGMP and reads the card's new filter. So these three agree, and the filter is set
-// before a report is sent.
+// One event of the first core changes the table and IGMP's state, and copies the table's addresses. So the addresses agree with the table.
+// A later event sets the card's filter, so lwIP may send its first report of a group before that.
 task<Result<void>> NetworkOfStacks::change_group(Ipv4Address group, bool join) {
   if (!has_stack()) co_return failure(ErrorCode::unsupported, "this core has no network stack", this_core());
   if (!Groups::can_be_joined(group)) co_return failure(ErrorCode::invalid, "no group that can be joined (224.0.0.0/4)", group.value);
@@ -258,7 +258,7 @@ task<Result<std::unique_ptr<NetworkControl>>> bring_up(NetDevice& device, Addres
     auto network = std::make_unique<NetworkOfStacks>(device, first, cores);
     Result<void> started = co_await network->start(setting);
     if (!started.has_value()) {
-      static_cast<void>(network.release());  // the card may still refer to it
+      static_cast<void>(network.release());  // the card may still refer to the network
       co_return std::unexpected(started.error());
     }
     co_return std::unique_ptr<NetworkControl>(std::move(network));

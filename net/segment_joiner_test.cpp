@@ -145,7 +145,7 @@ std::vector<Segment> run_of(unsigned segments, Segment first = {}) {
   return run;
 }
 
-/// Makes mostly runs of a few connections, and every kind of segment that ends a run.
+/// Makes mostly runs of consecutive segments of a few connections, and every kind of segment that ends a run.
 std::vector<std::vector<Segment>> random_events(unsigned seed) {
   std::minstd_rand random(seed);
   const auto below = [&](unsigned end) { return std::uniform_int_distribution<unsigned>(0, end - 1)(random); };
@@ -193,7 +193,7 @@ Sent send_all(const CardOptions& card, const char* form, unsigned seed) {
   return {.frames = sender.frames, .counters = counters, .frames_segmented = sender.world.server_card.frames_segmented()};
 }
 
-// Random mixes of connections, sizes, flags, gaps and retransmissions; also with small rings and few pieces.
+// Tests random mixes of connections, sizes, flags, gaps and retransmissions, also with small rings and few pieces.
 TEST(SegmentJoiner, TheCardSendsTheSameBytes) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     CardOptions card{.mac = {0x02, 0, 0, 0, 0, 1}, .tso_bytes_max = seed % 2 == 0 ? 64U * 1024 : 20'000};
@@ -297,7 +297,7 @@ TEST(SegmentJoiner, WithoutALinkNoMemoryIsHeld) {
 TEST(SegmentJoiner, IsRefusedWithoutTheCardsSupport) {
   {
     TwoMachines world({.server = {.tso_bytes_max = 64 * 1024, .seed = 1}, .client = {.mac = {0x02, 0, 0, 0, 0, 2}}});
-    EXPECT_EQ(world.set_tso("chain"), "");  // for the cores whose card supports it
+    EXPECT_EQ(world.set_tso("chain"), "");  // applies to the cores whose card supports TSO
     world.machine.run(0, [&]() -> task<void> {
       const auto set = co_await policy::set(policy::Setting::segmentation, "copy", world.client_core);
       EXPECT_EQ(set.has_value() ? "" : set.error().why, "tso: the network card cannot segment");

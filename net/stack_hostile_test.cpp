@@ -42,10 +42,10 @@ void flood(TwoMachines& world, std::uint16_t port, unsigned first, unsigned coun
   arrive_all(world, std::move(frames));
 }
 
-// 200 peers fill their windows towards an application that does not read: 50 MB. Other clients must not be affected.
+// 200 peers fill their windows towards an application that does not read. These windows have 50 MB. Other clients must not be affected.
 TEST(Hostile, UnreadRequestsDoNotStopACore) {
   constexpr unsigned attackers = 200;
-  std::atomic<int> answers{0};  // before `world`, because its tap uses this variable until `world` is destroyed
+  std::atomic<int> answers{0};  // declared before `world`, whose tap uses it until `world` is destroyed
   TwoMachines world;
   for (const unsigned core : {0U, 1U}) world.machine.on(core, [] { Stack::here()->set_memory_limit(std::size_t{128} << 20); });
   world.machine.on(0, [] { ASSERT_TRUE(count_as_control(control_port).has_value()); });
@@ -85,7 +85,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return answers > 0; }, 2s)) << "ARP";
   EXPECT_LT(served(world, control_port), 5s);
   EXPECT_LT(served(world, other_port), 5s);
-  // Resets are processed, and all memory is freed.
+  // Waits until resets are processed and all memory is freed.
   world.machine.on(0, [&] {
     reads = true;
     for (Buffer& buffer : *kept) buffer.clear();
@@ -97,7 +97,7 @@ TEST(Hostile, UnreadRequestsDoNotStopACore) {
   EXPECT_EQ(received, attackers * std::size_t{400'000});
 }
 
-// 10,000 SYNs from addresses that do not exist, and more all the time: a client can still connect to that port and to others.
+// After 10,000 SYNs from addresses that do not exist, and during further ones, a client can still connect to that port and to others.
 TEST(Hostile, AFloodOfSynsDoesNotBlockAPort) {
   TwoMachines world;
   world.listen(attacked_port, echoing());
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Hostile, Closing, ::testing::Bool(), [](const auto& tes
 
 // --- ARP ---------------------------------------------------------------------------------------------------------------------------------
 
-// One ARP request repeated many times, and requests of thousands of neighbours: other cores are not woken for each.
+// Neither one ARP request repeated many times nor requests of thousands of neighbours may wake other cores each time.
 TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   TwoMachinesOptions options;
   options.server.cores = 2;
@@ -217,8 +217,8 @@ TEST(Hostile, ArpDoesNotWakeTheOtherCores) {
   EXPECT_LE(world.counters_of(0).neighbours_published, 10U + 64 * (seconds + 2)) << "other ones";
 }
 
-// 5,000 announcements and 5,000 SYNs from neighbours that do not answer ARP. The clock does not advance, so nothing is retransmitted. A
-// neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
+// 5,000 announcements and 5,000 SYNs arrive from neighbours that do not answer ARP. The clock does not advance, so nothing is
+// retransmitted. A neighbour that the server sends to keeps its entry, and a new neighbour is served as soon as it answers.
 TEST(Hostile, SilentNeighboursDoNotDisplaceOthers) {
   host::ManualClock clock(1'000'000'000);
   host::ClockRunner runner(clock);

@@ -55,7 +55,7 @@ class MemoryTest : public ::testing::Test {
   TwoMachines world;
 };
 
-// A full window costs at most about twice its bytes, however small its segments are.
+// A full window costs at most about twice its bytes in memory, however small the segments are.
 TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   attack(200'000, 16'384);  // uses up the card buffers that may be held
   wait_for_silence();
@@ -88,7 +88,7 @@ TEST_F(MemoryTest, SmallSegmentsAreGathered) {
   });
 }
 
-// Over its limit a core refuses payload of the connections that hold most and serves all others. Refused payload is retransmitted later.
+// A core above its limit refuses payload of the connections that hold the most, and serves all others. Refused payload is sent again.
 TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   for (int i = 0; i < 50; ++i) attack(400'000, 16'384);
   wait_for_silence();
@@ -106,7 +106,7 @@ TEST_F(MemoryTest, ConnectionsOverTheirShareAreRefused) {
   EXPECT_EQ(counters.held_bytes, 0U);
 }
 
-// Replies that a peer does not acknowledge cannot be refused, so the connection is reset.
+// The core cannot refuse replies that a peer does not acknowledge, so it resets the connection.
 TEST_F(MemoryTest, TheConnectionThatHoldsMostIsReset) {
   std::vector<std::byte> reply(1'900'000);
   world.listen(10, [&](Connection& connection) {

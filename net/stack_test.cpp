@@ -32,7 +32,7 @@ Bytes packet(unsigned protocol, const Bytes& payload, unsigned identification = 
       payload);
 }
 
-// RSS selects a connection's core, and every core serves its own connections. Answers of an outgoing connection arrive at the core that
+// RSS selects a connection's core, and every core serves its own connections. Answers to an outgoing connection arrive at the core that
 // opened it.
 class StackOnCores : public ::testing::TestWithParam<unsigned> {};
 
@@ -47,7 +47,7 @@ TEST_P(StackOnCores, EveryCoreServesItsOwnConnections) {
     return std::make_unique<EchoHandler>();
   });
   std::vector<std::shared_ptr<Record>> records;
-  // Enough connections that every core gets at least one, whatever the hash selects.
+  // There are enough connections that every core gets at least one, whatever the hash selects.
   for (unsigned i = 0; i < 20 * (cores + 1); ++i) {
     records.push_back(std::make_shared<Record>());
     const int core = static_cast<int>(cores + i % 2);
@@ -118,7 +118,7 @@ TEST(Stack, FramesOfAControlPortAreCountedApart) {
   EXPECT_LE(control.tx_bytes, 20'000 + 90 * control.tx_frames);
 }
 
-// ARP answers reach core 0 only. Another core that connects first must still learn the neighbour, without a delay.
+// ARP answers reach core 0 only. If another core connects first, it must still learn the neighbour without a delay.
 TEST(Stack, NeighboursArePublishedToTheOtherCores) {
   TwoMachines world(with_cores(1, 2));
   world.listen(7, echoing());
@@ -142,7 +142,7 @@ TEST(Stack, ArpAtAnotherQueueIsPassedOn) {
   EXPECT_EQ(world.counters_of(1).passed_on, 1U);
 }
 
-// The first core reassembles fragments, because they carry no ports. The whole segment may belong to another core.
+// The first core reassembles fragments, because they carry no ports. The connection of the reassembled segment may be on another core.
 TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   TwoMachines world(with_cores(2, 1));
   auto server = std::make_shared<Record>();
@@ -164,7 +164,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
     world.server_card.arrive(with_checksums(packet(6, Bytes(payload.begin(), payload.begin() + 104), 77, 0x2000)), 1);
     return false;
   });
-  // Repeated until both cores have served a connection.
+  // Repeats until both cores have served a connection.
   std::set<unsigned> cores;
   for (int i = 0; i < 40 && cores.size() < 2; ++i) {
     server->received = 0;
@@ -182,8 +182,7 @@ TEST(Stack, ReassembledSegmentReachesItsConnectionsCore) {
   EXPECT_GT(world.counters_of(1).passed_on, 0U);  // fragments to core 0
 }
 
-// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment does not count. This includes fragments that another core
-// passed on.
+// A layer 4 checksum covers the whole datagram, so a card's verdict on a fragment is ignored, also if another core passed the fragment on.
 TEST(Stack, ReassembledDatagramIsCheckedWhateverTheCardReports) {
   TwoMachinesOptions options = with_cores(2, 1);
   options.server.checks_fragments = true;
@@ -299,7 +298,7 @@ TEST(Stack, ThousandsOfConnectionsAtOnce) {
   world.machine.on(world.client_core, [&] {
     for (int i = 0; i < count; ++i) {
       start([](TwoMachines& two, std::shared_ptr<Record> record, std::atomic<int>& good, std::atomic<int>& bad) -> task<void> {
-        // A busy host may exceed the stack's limit of ten seconds, so there are several attempts.
+        // A busy host may exceed the stack's limit of ten seconds, so the client tries several times.
         for (int tries = 1;; ++tries) {
           const Result<void> result = co_await two.client->connect(
               service(7), recording(record, {.check_seed = 6, .send_seed = 6, .send_bytes = 3000, .close_when_sent = false}));

@@ -138,7 +138,7 @@ TEST(Control, TheOwnerIsAdmittedAmongSixteenThousandConnections) {
               (void)connection.send(net::Buffer::copy(std::as_bytes(std::span(text))));
               return std::make_unique<Stray>();
             });
-        static_cast<void>(connected);  // some are reset at once
+        static_cast<void>(connected);  // some connections are reset at once
       }
     });
     if (tried % (8 * at_once) != 0) continue;
@@ -225,11 +225,11 @@ TEST(Control, SmallPiecesOfAClientThatDoesNotReadHoldFewBuffers) {
   EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() > 15'000; }));
   EXPECT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max));
   EXPECT_TRUE(world.peer().ask("rdtsc").starts_with("ok "));
-  // Further small pieces hold few buffers, too. The server may reset the client for them (input_cut).
+  // Further small pieces also hold few buffers. The server may reset a client that sends them (input_cut).
   const std::string small(40, 'x');
   for (std::size_t sent = 0; sent <= 2 * Client::input_copied_bytes_max && !peer.ended(); sent += small.size()) {
     const std::uint64_t held = world.server.clients().held_bytes();
-    peer.send(small);  // each in a separate segment, because the previous one has arrived
+    peer.send(small);  // each piece is a separate segment, because the previous one has arrived
     EXPECT_TRUE(HostMachine::wait_until([&] { return world.server.clients().held_bytes() != held; }));
     ASSERT_LE(world.machines.server_card.buffers_out(), static_cast<std::int64_t>(2 * Client::input_pieces_max)) << sent;
   }
@@ -246,7 +246,7 @@ TEST(Control, AnUnprovenClientHoldsLittle) {
   EXPECT_LE(world.server.clients().held_bytes(), Client::unproven_input_bytes_max + 2 * Client::unproven_answers_bytes_max);
 }
 
-// A log that a slow client does not read must not use memory, neither during the transfer nor after its end.
+// A log that a slow client does not read must not use more than a limited amount of memory, during the transfer and after its end.
 TEST(Control, AnUnreadLogHoldsLimitedMemoryAndThePlaceUntilTheReset) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   options.drain_limit = 500ms;

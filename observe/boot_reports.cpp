@@ -18,10 +18,10 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of text in an answer before escaping, which may make it four times as long.
+/// The maximum of text in an answer before escaping. Escaping may make the text four times as long.
 constexpr std::size_t text_bytes_max = 8192;
 
-/// Escapes text for one field: LF as \n, a backslash as two, `;` and all but printable ASCII as \xNN.
+/// Escapes text for one field: LF as \n, a backslash as two backslashes, `;` and all but printable ASCII as \xNN.
 std::string escaped(std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
   std::string result;

@@ -235,7 +235,7 @@ TEST(Control, WithoutTheTokenOnlyHelpWorks) {
   EXPECT_EQ(peer.ask("token,correct-horsecorrect-horse"), "error: wrong token");
   EXPECT_EQ(peer.ask("token,correct-horse"), "ok");
   EXPECT_TRUE(peer.ask("itr,8").starts_with("ok "));
-  // Every connection needs the token, and is closed after the third wrong one.
+  // Every connection needs the token, and is closed after the third wrong token.
   Peer& other = world.peer();
   EXPECT_TRUE(other.ask("itr,8").starts_with("error: token needed"));
   other.send("token,a\ntoken,b\ntoken,c\ntoken,correct-horse\nitr,10\n");
@@ -364,7 +364,7 @@ TEST_F(ControlClient, CoresAndStatusHaveTheFieldsThatToolsRead) {
   EXPECT_EQ(peer.ask("stop"), "error: no run is on");
 }
 
-/// Replaces numbers and ids, which differ from run to run.
+/// Replaces numbers and ids, because they differ between runs.
 std::string without_numbers(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -423,7 +423,7 @@ TEST_F(ControlClient, TheDocumentsExamplesAreTrue) {
     EXPECT_EQ(without_numbers(asker.ask(asked)), without_numbers(line.substr(2))) << asked;
     ++examples;
   }
-  EXPECT_GE(examples, built_in_commands().size() - 2);  // except those that end the machine
+  EXPECT_GE(examples, built_in_commands().size() - 2);  // all except the commands that end the machine
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ using host::allocated_bytes;
 constexpr std::string_view token_line = "token,correct-horse\n";
 constexpr auto proof_limit = 2s;
 constexpr unsigned no_progress_s = 60;  ///< a case takes about a second; SIGALRM ends one that hangs
-/// Connections in TIME-WAIT and the allocators' spare lists differ between cases.
+/// Allowed growth of memory: connections in TIME-WAIT and the allocators' spare lists differ between cases.
 constexpr std::size_t memory_slack_bytes = 4 * 1024 * 1024;
 
 class Case {
@@ -58,8 +58,8 @@ class Case {
     std::abort();
   }
 
-  /// A client with the token is served at its first attempt at any time. Three refusals are right: the address sent wrong tokens, 16 proven
-  /// clients are busy, or a busy host delayed the token beyond the time limit.
+  /// A client with the token must be served at its first attempt at any time. Three refusals are allowed: the address sent wrong tokens, 16
+  /// proven clients are busy, or a busy host delayed the token beyond the time limit.
   void admit_owner() {
     for (int tries = 0; tries < 200; ++tries) {
       const std::uint64_t delayed = world_.server.counters().refused_delayed.load();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of all parsers for a control client's input.
 //
-// One input is a client's stream and its division into pieces. It is read twice, in these pieces and as a whole, and both must give the
-// same lines and results. No access may be out of bounds (build it with the sanitizers), and accepted words must match the command's usage.
+// One input is a client's stream and its division into pieces. The stream is read twice, in these pieces and as a whole, and both readings
+// must give the same lines and results. No access may be out of bounds (build the fuzzer with the sanitizers), and accepted words must
+// match the command's usage.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With other compilers it has a driver that makes inputs from the table of
+// With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With other compilers its `main` makes inputs from the table of
 // commands: `fuzz_control [SECONDS] [SEED]`. Half of the time is used for many clients at once (fuzz_clients.hpp).
 #include <cstdint>
 #include <cstdio>
@@ -29,7 +30,7 @@ constexpr unsigned cores = 4;
   std::abort();
 }
 
-/// Of a command or of a setting; empty: there is none of this name.
+/// Returns the usage of a command or of a setting; empty if there is none of this name.
 std::string usage_of(std::string_view name) {
   for (const Command& command : built_in_commands()) {
     if (command.name() == name) return std::string(command.usage);
@@ -38,7 +39,7 @@ std::string usage_of(std::string_view name) {
   return row == nullptr ? std::string() : policy::usage(*row);
 }
 
-/// The server's result for a line, without executing it.
+/// Returns the server's result for a line, without executing it.
 std::string verdict(std::string_view line) {
   if (const auto list = AllowList::parse(line)) (void)list->to_string({}, {});
   const auto words = split_words(line);

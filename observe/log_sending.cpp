@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSL-1.0
 // Sends logs: one core's as a file (`get`), all cores' in blocks (`stream`).
 //
-// Both read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the core's
-// other work. The copy belongs to the connection until the client has acknowledged it. When the connection holds its maximum of
-// unacknowledged bytes, the task waits for the client (back-pressure).
+// Both commands read other cores' logs in memory, without a remote call. They read 8 KiB an event, so that a long log does not delay the
+// core's other work. The connection keeps the copied entries until the client has acknowledged them. When the connection holds its maximum
+// of unacknowledged bytes, the task waits for the client (back-pressure).
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -26,8 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds alive_period{1000};  ///< a stream without data sends a block at this interval
 constexpr milliseconds live_period{50};     ///< a live stream waits at most this long to fill a block
 
-/// Memory for a block: room for its header and for `entries`. No more than that, because a client that does not read keeps it, and a live
-/// stream of an idle machine sends an entry or two at a time.
+/// Memory for a block: room for its header and for `entries`. This memory is no larger, because the connection keeps it while the client
+/// does not read. A live stream of an idle machine sends an entry or two at a time.
 class EntriesBlock {
  public:
   explicit EntriesBlock(std::size_t entries)
@@ -36,11 +36,11 @@ class EntriesBlock {
   [[nodiscard]] std::span<log::Record> entries() noexcept {
     return {reinterpret_cast<log::Record*>(memory_.get() + sizeof(BlockHeader)), entries_};
   }
-  /// The entries without the header, as a buffer that owns the memory.
+  /// Returns the entries without the header, in a buffer that owns the memory.
   [[nodiscard]] static net::Buffer without_header(EntriesBlock block, std::size_t entries) {
     return make_buffer(std::move(block), sizeof(BlockHeader), entries * log::entry_bytes);
   }
-  /// The same with `header` in front.
+  /// Returns the entries behind `header`, in a buffer that owns the memory.
   [[nodiscard]] static net::Buffer with_header(EntriesBlock block, const BlockHeader& header, std::size_t entries) {
     std::memcpy(block.memory_.get(), &header, sizeof header);
     return make_buffer(std::move(block), 0, sizeof header + entries * log::entry_bytes);
@@ -67,7 +67,7 @@ net::Buffer copy_or_throw(std::span<const std::byte> bytes) {
   return buffer;
 }
 
-/// True if all logs are of this run. The caller MUST check it after reading.
+/// True if all logs are of this run. A reader MUST check this after reading.
 bool logs_are_of(std::uint32_t run) noexcept { return log::state().run == run; }
 
 /// Notifies `signal` after each start, stop and clear of a run.
@@ -81,13 +81,13 @@ class RunObserver {
   unsigned id_;
 };
 
-/// One `stream`.
+/// The state of one `stream` command.
 class Stream {
  public:
   Stream(Server& server, Client& client, std::uint32_t run, bool live, std::vector<std::uint64_t> positions)
       : server_(server), client_(client), run_(run), live_(live), positions_(std::move(positions)), run_observer_(client.wake_signal()) {}
 
-  /// Ends with the run or with the connection.
+  /// Sends all blocks. Ends with the run or with the connection.
   [[nodiscard]] task<void> send_all();
 
  private:
@@ -110,7 +110,7 @@ class Stream {
             .run = run_,
             .boot_id = server_.boot_id()};
   }
-  /// Another run has begun, so the missing entries are gone.
+  /// Called when another run has begun and the missing entries are gone.
   void overtaken() noexcept {
     count(server_.counters().streams_overtaken);
     client_.abort();
@@ -120,7 +120,7 @@ class Stream {
   Client& client_;
   const std::uint32_t run_;
   const bool live_;
-  std::vector<std::uint64_t> positions_;  // of the next entry, by core
+  std::vector<std::uint64_t> positions_;  // for each core, the position of the next entry
   RunObserver run_observer_;
   std::uint64_t number_ = 0;
   std::uint64_t sent_ns_ = machine::now_ns();
@@ -153,7 +153,7 @@ task<bool> Stream::send_gap(unsigned core, std::uint64_t until) {
   co_return co_await send_block(gap, {});
 }
 
-/// Sends the entries of `core` up to `end`; false: the stream is over.
+/// Sends the entries of `core` up to `end`. Returns false if the stream is over.
 task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool full_blocks_only) {
   std::uint64_t& position = positions_[core];
   while (position < end) {
@@ -198,7 +198,7 @@ task<bool> Stream::send_end_of_core(unsigned core) {
   co_return co_await send_block(end, {});
 }
 
-/// Waits until the signal is set or `time_max` is over. Sends an `alive` block when one is due. False: the client is gone.
+/// Waits for the signal, at most `time_max`. Sends an `alive` block when one is due. Returns false if the client is gone.
 task<bool> Stream::wait(std::chrono::nanoseconds time_max) {
   const std::uint64_t silent_ns = machine::now_ns() - sent_ns_;
   const auto until_alive =
@@ -217,7 +217,7 @@ task<bool> Stream::wait(std::chrono::nanoseconds time_max) {
 
 task<void> Stream::send_all() {
   const unsigned cores = static_cast<unsigned>(positions_.size());
-  std::uint64_t flushed_ns = machine::now_ns();  // when blocks that are not full were last sent
+  std::uint64_t flushed_ns = machine::now_ns();  // the time at which blocks that are not full were last sent
   while (run_is_on()) {
     bool go_on = true;
     if (live_) {
@@ -249,7 +249,7 @@ task<void> Stream::send_all() {
   if (sent) client_.finish();
 }
 
-/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent, so an eighth of them is left out.
+/// With `log_full=overwrite`, a run in progress overwrites its oldest entries while they are being sent. So the oldest eighth is left out.
 std::uint64_t first_to_keep(const log::Extent& extent, bool running) noexcept {
   if (!running || extent.first == 0) return extent.first;
   return extent.first + (extent.end - extent.first) / 8;

@@ -14,7 +14,7 @@ namespace {
 /// A collector's copy of a run: each core's lines, and its header when it has arrived.
 struct Collected {
   struct Core {
-    std::uint64_t position = 0;  ///< of the next line
+    std::uint64_t position = 0;  ///< position of the next line
     std::string lines;
     std::string header;
     std::uint64_t lost = 0;
@@ -25,7 +25,7 @@ struct Collected {
   std::uint64_t blocks = 0, alive = 0;
   bool ended = false;
 
-  /// Removes complete blocks from the front of `text`. The first one has number `number` on its connection.
+  /// Removes complete blocks from the front of `text`. The first block has number `number` on its connection.
   void take(std::string& text, std::uint64_t& number) {
     while (text.size() >= sizeof(BlockHeader)) {
       BlockHeader header;
@@ -79,7 +79,7 @@ struct Collected {
   }
 };
 
-/// One connection of a collector, which aborts after `bytes_max` bytes. Returns true if the run ended.
+/// Runs one connection of a collector, which aborts it after `bytes_max` bytes. Returns true if the run ended.
 bool collect(World& world, Collected& collected, const char* mode, std::size_t bytes_max = ~std::size_t{0}) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask(collected.resume(mode)), "ok");
@@ -189,7 +189,7 @@ TEST(LogStream, AfterWaitsForTheEndAndSendsAliveBlocks) {
   EXPECT_TRUE(file_of(collected.cores[0]) == fetch(world, 0));
 }
 
-// A collector that is killed repeatedly, on a wire that loses frames, must finally have every line once.
+// A collector is killed repeatedly, on a wire that loses frames. It must finally have every line once.
 TEST(LogStream, ResumesWithoutGapsOrRepetitions) {
   WorldOptions options = small_log(log::WhenFull::stop, 65536);
   World world(options);
@@ -218,7 +218,7 @@ TEST(LogStream, LiveLinesArriveDuringTheRun) {
   Peer& peer = world.peer();
   EXPECT_EQ(peer.ask("start"), "ok run=1");
   Collected collected;
-  EXPECT_FALSE(collect(world, collected, "live", 1));  // the lines of the start
+  EXPECT_FALSE(collect(world, collected, "live", 1));  // ends after the first lines
   world.record(300);
   EXPECT_FALSE(collect(world, collected, "live", 250 * 64));
   EXPECT_GE(collected.cores[0].position + collected.cores[1].position, 250U);

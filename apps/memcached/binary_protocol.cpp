@@ -317,7 +317,7 @@ void BinaryProtocol::store(const Request& request, Mode mode, Context& context) 
 void BinaryProtocol::transfer_done(Context& context) noexcept {
   Transfer& transfer = context.transfer;
   require(transfer.item && transfer.bytes_left == 0, "memcached: a received value is complete");
-  // If an id is given, memcached treats set, add and replace as cas.
+  // If a CAS id is given, memcached treats set, add and replace as cas.
   const bool is_cas = transfer.expected_cas != 0 && transfer.mode != Mode::append && transfer.mode != Mode::prepend;
   const Mode mode = is_cas ? Mode::cas : transfer.mode;
   const auto [outcome, cas, value, copied_bytes] =

@@ -35,7 +35,7 @@ std::string says(unsigned opcode, unsigned status = 0, const std::string& extras
                  const std::string& value = "", std::uint64_t cas = 0) {
   return frame(0x81, opcode, status, extras, key, value, cas);
 }
-/// A header with any lengths, and nothing behind it.
+/// Returns a header with any lengths, and nothing behind the header.
 std::string head(unsigned opcode, unsigned key_bytes, unsigned extras_bytes, std::uint64_t body_bytes) {
   return big(0x80, 1) + big(opcode, 1) + big(key_bytes, 2) + big(extras_bytes, 1) + big(0, 3) + big(body_bytes, 4) + big(opaque, 4) +
          big(0, 8);
@@ -169,7 +169,7 @@ const std::vector<Talk> talks = {
     {"StatUnknown", ask(stat, "", "nonsense"), says(stat, 1, "", "", "Not found")},
     {"Quit", ask(quit) + ask(noop), says(quit), true},
     {"QuitQuiet", ask(quitq) + ask(noop), "", true},
-    // Contradictory lengths: an error, and no attempt to find the next request.
+    // Contradictory lengths cause an error, and no attempt to find the next request.
     {"UnknownCommand", ask(0x77) + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"UnknownCommandWithBody", ask(0x77, "extra", "key", "value") + ask(noop), says(0x77, 0x81, "", "", "Unknown command") + says(noop)},
     {"KeyTooLong", ask(get, "", std::string(251, 'k')) + ask(noop), invalid(get), true},

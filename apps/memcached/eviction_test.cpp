@@ -62,7 +62,7 @@ TEST(Eviction, UsedItemsStay) {
   EXPECT_GT(store.counters().second_chances, 50U);
 }
 
-// Even if all items were used, the eviction hand must stop and evict one.
+// Even if all items were used, the eviction hand must stop at one and evict it.
 TEST(Eviction, EndsIfAllItemsWereUsed) {
   SmallShard store(200);
   for (int i = 0; i < 200; ++i) (void)store.set(name('k', i), 2);
@@ -95,7 +95,7 @@ TEST(Eviction, OrderHoldsAcrossShards) {
   for (int i = 0; i < 2000; ++i) EXPECT_EQ(value_of(store, "k" + std::to_string(10000 + i), 3000).has_value(), i >= 1000) << i;
 }
 
-// Memory stays under the limit at every moment, except for the bounded excess of large items. Items have one byte to a megabyte, and are
+// Memory stays under the limit at every moment, except for the bounded excess of large items. Values have one byte to a megabyte, and are
 // stored, being received, or held by replies.
 TEST(Eviction, MemoryStaysUnderItsLimit) {
   std::mt19937 random(7);
@@ -142,13 +142,13 @@ TEST(Eviction, MemoryStaysUnderItsLimit) {
   EXPECT_EQ(by_size, store.counters().bytes);
 }
 
-/// Retired items, until the end of the simulated event.
+/// Retired items wait here until the end of the simulated event.
 std::vector<rcu::Node*> waiting;
 void reclaim_waiting() {
   for (rcu::Node* const node : std::exchange(waiting, {})) node->reclaim(node);
 }
 
-// Commands of a client that replaces a large value again and again are delayed until the replaced values are free. Reads are not.
+// Commands of a client that replaces a large value again and again are delayed until the replaced values are free. Reads are not delayed.
 TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
   StoreOptions options = test::small_store();
   options.memory_bytes = 8 << 20;
@@ -183,7 +183,7 @@ TEST(Conversation, ReplacedValuesThatWaitHoldBackCommandsThatStore) {
   }
 }
 
-// Copies of large values take long. If a client causes many of them, other clients' events run in between.
+// Copies of large values take a long time. If a client causes many copies, other clients' events run in between.
 TEST(Conversation, CopiesOfLargeValuesAreSpreadOverEvents) {
   test::Server server;
   constexpr unsigned commands = 40;
@@ -193,7 +193,7 @@ TEST(Conversation, CopiesOfLargeValuesAreSpreadOverEvents) {
     (void)client.talk("set sum 0 0 50000\r\n0" + std::string(value_bytes - 1, ' ') + "\r\n");
     unsigned events = 1, answers = 0;
     for (unsigned sent = 0; sent < commands; ++sent) {
-      for (std::string_view left = command; !left.empty();) {  // each command is a piece of its own
+      for (std::string_view left = command; !left.empty();) {  // each command is a separate piece
         left.remove_prefix(client.conversation.consume(left, client.reply));
         answers += !test::take_all(client.reply).empty();
         events += client.conversation.waits();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
 // A fuzzer of both parsers and the store under them.
 //
-// One input is one client's stream and the way in which it is split into pieces. It is played twice, split and in one piece. For any bytes,
-// both must give the same reply, no access may be out of bounds (build it with the sanitizers), and no memory may leak.
+// One input is one client's stream and the way in which it is split into pieces. The stream is played twice, split and in one piece. Both
+// runs must give the same reply, no access may be out of bounds (build the fuzzer with the sanitizers), and no memory may leak.
 //
-// With clang it is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler it has a driver that generates inputs from the
-// grammars of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
+// With clang the fuzzer is a libFuzzer target (-DNEAP_LIBFUZZER=ON). With any other compiler its `main` generates inputs from the grammars
+// of the two protocols: `fuzz_memcached [SECONDS] [SEED]`.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -46,19 +46,19 @@ Played play(std::string_view stream, std::uint32_t cuts, std::size_t memory_byte
   return played;
 }
 
-/// Some bytes around `at`, printable.
+/// Returns some bytes around `at`, in printable form.
 std::string show(std::string_view text, std::size_t at) {
   return fuzzing::printable(text.substr(at < 60 ? 0 : at - 60, 120)) + " (of " + std::to_string(text.size()) + " bytes)";
 }
 
 void check(std::string_view stream, std::uint32_t cuts) {
-  // With eviction. Which items are evicted depends on the items that replies still hold, so this run is not compared.
+  // This run evicts items. The choice depends on the items that replies still hold, so this run is not compared.
   (void)play(stream, cuts, 1 << 18);
   const Played whole = play(stream, 0, std::size_t{1} << 30);
   const Played in_pieces = play(stream, cuts | 1, std::size_t{1} << 30);
   if (whole.answer == in_pieces.answer && whole.closing == in_pieces.closing) return;
   if (whole.answer.size() >= answer_bytes_max || in_pieces.answer.size() >= answer_bytes_max) return;
-  for (const char* depends : {"held_bytes", "total_malloced"}) {  // these two statistics depend on that, too
+  for (const char* depends : {"held_bytes", "total_malloced"}) {  // these two statistics depend on how the stream is split
     if (whole.answer.find(depends) != std::string::npos) return;
   }
   const auto differs = std::mismatch(whole.answer.begin(), whole.answer.end(), in_pieces.answer.begin(), in_pieces.answer.end());

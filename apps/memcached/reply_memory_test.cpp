@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// Many clients at once that send requests and do not read: the memory of their replies is bounded and counted, and other clients are
-// served.
+// Many clients at once that send requests and do not read: the memory of the replies is bounded and counted, and other clients are served.
 #include "apps/memcached/reply_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +47,7 @@ class StalledReaders : public testing::Test {
       for (auto& peer : stalled) peer->send(request);
     }
   }
-  /// The bystander reads its replies, and is served at once.
+  /// Checks that a client that reads its replies is served at once.
   void expect_served() {
     for (int i = 0; i < 100; ++i) {
       ASSERT_EQ(bystander.ask(store("mine", 1000) + "get mine\r\n"),
@@ -69,7 +68,7 @@ class StalledReaders : public testing::Test {
   std::vector<std::unique_ptr<Peer>> stalled;
 };
 
-// In an earlier version, 13 bytes from a client made the server keep a chunk of 4 KiB: 650 KB of requests took 203 MB.
+// In an earlier version, 13 bytes from a client made the server keep a chunk of 4 KiB, so 650 KB of requests took 203 MB.
 TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   bystander.ask(store("a", 1000) + store("mine", 1000));
   const Level before(server);
@@ -82,7 +81,7 @@ TEST_F(StalledReaders, TakeABoundedPartOfMemory) {
   expect_level(before);
 }
 
-// More clients than the limit allows for: each may have one small reply in flight, which keeps no shared chunk.
+// There are more clients than the limit allows for. Each may have one small reply in flight, which keeps no shared chunk.
 TEST_F(StalledReaders, KeepOneSmallReplyEachWhenTheLimitIsReached) {
   bystander.ask(store("a", 900) + store("mine", 1000));
   const Level before(server);
@@ -112,7 +111,7 @@ TEST_F(StalledReaders, ShrinkTheCache) {
   EXPECT_EQ(server.service.reply_memory.bytes(), 0U);
 }
 
-// Values of an unfinished get wait for the end of its line, a few bytes an event. They keep no chunk each.
+// Values of an unfinished get, a few bytes in each event, wait for the end of the get's line. They must not keep a chunk each.
 TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   bystander.ask(store("a", 1) + store("mine", 1000));
   const Level before(server);
@@ -128,28 +127,27 @@ TEST_F(StalledReaders, HeldValuesKeepNoSharedChunks) {
   expect_level(before);
 }
 
-// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would hold all
-// memory.
+// Each connection may have one large value in flight. Enough connections, each with a value that was replaced meanwhile, would fill memory.
 TEST_F(StalledReaders, CannotHoldTheCacheByReplacedValues) {
   const Level before(server);
   constexpr unsigned clients = 300;
-  constexpr std::size_t bytes = 100'000;  // 30 MB together; the limit is 16 MB
+  constexpr std::size_t bytes = 100'000;  // all values have 30 MB; the limit is 16 MB
   for (unsigned i = 0; i < clients; ++i) {
     ASSERT_EQ(bystander.ask(store("large", bytes)), "STORED\r\n") << "client " << i;
     stall(1, 0, "");
     stalled.back()->send("get large\r\n");
-    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does at the end of the event
+    std::erase_if(stalled, [](auto& peer) { return peer->connection.aborted; });  // as the stack does after an event
   }
   const std::size_t values = server.store.held_bytes() - server.service.reply_memory.taken_bytes();
   EXPECT_LE(values, server.store.memory_bytes() / Holders::any_divisor + 2 * bytes);
   EXPECT_GT(server.service.total(Count::holders_reset), 0U);
-  EXPECT_GT(stalled.size(), 50U);  // no more than needed
+  EXPECT_GT(stalled.size(), 50U);  // no more connections were reset than needed
   expect_served();
   bystander.ask("delete large\r\ndelete mine\r\n");
   expect_level(before);
 }
 
-// A quarter of the memory is enough to reset connections that made no progress for seconds, and only these.
+// Above a quarter of the memory, only connections that made no progress for seconds are reset.
 TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   constexpr std::size_t bytes = 100'000;
   std::size_t asked = 0;
@@ -173,7 +171,7 @@ TEST_F(StalledReaders, AreResetBeforeClientsThatRead) {
   EXPECT_EQ(stalled.front().get(), &slow);
 }
 
-// One client that reads may have in flight as much as the stack queues as segments, whatever it requests.
+// One client that reads may have as many bytes in flight as the stack queues as segments, for any requests.
 TEST_F(StalledReaders, LeaveAReaderItsWholeShareWhenTheyAreGone) {
   bystander.ask(store("a", 1000));
   stall(200, 100, "get a a a a\r\n");

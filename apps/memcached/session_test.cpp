@@ -37,7 +37,7 @@ TEST_F(SessionTest, LargeValuesAreNotCopied) {
   const Item* const item = server.store.find(server.store.key("a"), server.service.clock.now()).item;
   EXPECT_EQ(item->references.load(), 2U);
   peer.send("delete a\r\n");
-  EXPECT_GT(server.store.held_bytes(), 5000U);  // the reply still refers to it
+  EXPECT_GT(server.store.held_bytes(), 5000U);  // the reply still refers to the value
   EXPECT_EQ(peer.read_all(), "VALUE a 0 5000\r\n" + value + "\r\nEND\r\nDELETED\r\n");
   EXPECT_EQ(server.store.held_bytes(), 0U);
 }
@@ -54,7 +54,7 @@ TEST_F(SessionTest, SlowReaderIsStoppedAndLosesNothing) {
   }
   EXPECT_LE(peer.connection.sent.bytes(), net::Connection::send_queue_bytes_max);
   EXPECT_EQ(server.service.total(Count::reply_waits), 1U);
-  EXPECT_LT(server.service.total(Count::cmd_get), 30U);  // the rest waits
+  EXPECT_LT(server.service.total(Count::cmd_get), 30U);  // further requests wait
   EXPECT_EQ(peer.read_all(), expected);
   EXPECT_EQ(server.service.total(Count::cmd_get), gets * 2U);
 }
@@ -89,7 +89,7 @@ TEST_F(SessionTest, PeerThatClosesGetsItsAnswersFirst) {
   peer.ask("set a 0 0 1048576\r\n" + value + "\r\n");
   peer.send("get a\r\nget a\r\nget a\r\n");
   peer.session->peer_closed();
-  EXPECT_FALSE(peer.connection.closed);  // two replies are still due
+  EXPECT_FALSE(peer.connection.closed);  // two replies are not sent yet
   const std::string answer = peer.read_all();
   EXPECT_EQ(answer.size(), 3 * (value.size() + std::string("VALUE a 0 1048576\r\n\r\nEND\r\n").size()));
   EXPECT_TRUE(peer.connection.closed);
@@ -124,9 +124,9 @@ TEST(Session, ConnectionGoneInTheMiddleOfAReplyReleasesEverything) {
   EXPECT_LE(server.service.core(0).replies.chunks_out(), 1U);
 }
 
-// The values of an unfinished get are held back. If other connections are answered in between, each value is a segment of its own, and the
-// reply reaches its limit of segments with few bytes in it. Then the values must be sent. Otherwise parser and connection would wait for
-// each other for ever.
+// The values of an unfinished get are not sent before its line ends. If other connections are answered in between, each value is a separate
+// segment, and the reply reaches its limit of segments with few bytes. Then the values must be sent. Otherwise parser and connection would
+// wait for each other for ever.
 TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   neap::host::WatchedWork work("Session::work with a reply that is full by segments");
   work.begin_piece();
@@ -147,7 +147,7 @@ TEST(Session, HeldValuesThatFillTheReplyBySegmentsLeave) {
   EXPECT_EQ(peer.read_all(), expected + "END\r\n");
 }
 
-// If a parser asked for more although the input is sufficient, the input would be copied into the small buffer for split commands.
+// If a parser asked for more input although it has a whole word, the input would be copied into the small buffer for split commands.
 TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   neap::host::WatchedWork work("Session::work with a zero byte within a get");
   work.begin_piece();
@@ -164,7 +164,7 @@ TEST(Session, ZeroByteAtTheFrontOfAPieceWithinAGetIsNotCarried) {
   }
 }
 
-// These bounds hold for any request of a parser.
+// These bounds hold for any number that a parser requests.
 TEST(Carry, TakesNoMoreThanItHasRoomFor) {
   const auto carry = std::make_unique<Carry>();
   EXPECT_TRUE(carry->add(std::string(Carry::bytes_max - 1, 'a')));
@@ -182,7 +182,7 @@ TEST(Transfer, TakesNoMoreThanTheItemHasRoomFor) {
   auto [item, outcome] = server.store.allocate(server.store.key("a"), 0, expires_never, 10, server.service.clock.now());
   ASSERT_EQ(outcome, Outcome::stored);
   Transfer transfer;
-  transfer.bytes_left = 1 << 20;  // more than the item has
+  transfer.bytes_left = 1 << 20;  // more than the item has room for
   transfer.to = item->value_data();
   transfer.item = std::move(item);
   EXPECT_TRUE(transfer.take("0123456789"));
@@ -230,7 +230,7 @@ TEST(Reply, RoomIsNeverMoreThanAChunk) {
   EXPECT_TRUE(reply.failed());
 }
 
-// Many connections, each with a reply in flight: small replies share chunks, so they do not cost a page each.
+// Many connections each have a small reply in flight. These replies share chunks, so they do not cost a page each.
 TEST(Session, SmallRepliesUnderWayShareMemory) {
   Server server;
   std::vector<std::unique_ptr<Peer>> peers;

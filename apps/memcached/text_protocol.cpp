@@ -129,7 +129,7 @@ std::size_t TextProtocol::step_line(std::string_view input, Context& context) no
   return line_end + 1;
 }
 
-/// The forms of get. Their parsing begins before the whole line has arrived.
+/// Begins any form of get. Its parsing begins before the whole line has arrived.
 std::size_t TextProtocol::try_begin_get(std::string_view input, Context& context) noexcept {
   struct Form {
     std::string_view word;
@@ -163,7 +163,7 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     while (at < end && *at == ' ') ++at;
     const char* const word = at;
     if (context.reply.full()) return static_cast<std::size_t>(word - begin);
-    // A blank or a line end ends the word; any other control character is part of it.
+    // A blank or a line end ends the word. Any other control character is part of the word.
     for (;;) {
       at = detail::find_break(at, end);
       if (at == end || *at == ' ' || *at == '\n' || *at == '\0') break;
@@ -173,14 +173,14 @@ std::size_t TextProtocol::step_keys(std::string_view input, Context& context) no
     const std::string_view text(word, static_cast<std::size_t>(at - word));
     if (at == end || (*at == '\r' && at + 1 == end)) {  // the word may continue in the next input
       if (text.size() <= key_bytes_max) return static_cast<std::size_t>(word - begin);
-      (void)word_of_get(text, context);  // already too long for a key
+      (void)word_of_get(text, context);  // the word is already too long for a key
       return static_cast<std::size_t>(at - begin);
     }
     if (!text.empty() && !word_of_get(text, context)) return static_cast<std::size_t>(at - begin);
     if (*at == ' ') continue;
     if (*at == '\0') {
       reading_ = Reading::rest;
-      return static_cast<std::size_t>(at - begin) + 1;  // includes this byte, because 0 would request more input
+      return static_cast<std::size_t>(at - begin) + 1;  // consumes this byte too, because a result of 0 would request more input
     }
     end_get(context);
     return static_cast<std::size_t>(at - begin) + (*at == '\r' ? 2 : 1);
@@ -235,7 +235,7 @@ void TextProtocol::end_get(Context& context) noexcept {
   context.reply.put(get_has_keys_ || get_expiry_known_ ? "END\r\n" : error_unknown);
 }
 
-/// The error replaces the values found so far, unless some of them are final.
+/// Puts `error` in place of the get's values, unless these can no longer be removed from the reply (`get_is_final`).
 void TextProtocol::fail_get(std::string_view error, Context& context) noexcept {
   context.statistics.add(Count::protocol_errors);
   if (!get_is_final(context.reply)) context.reply.rewind(get_start_);
@@ -303,7 +303,7 @@ void TextProtocol::execute(std::string_view text, Context& context) {
   }
   context.statistics.add(Count::protocol_errors);
   if (line.count > 1 && line.count <= Line::kept && line.words[line.count - 1].starts_with("HTTP/")) {
-    context.closing = true;  // an HTTP request that a web page sends to this port must not be able to carry commands
+    context.closing = true;  // an HTTP request that a web page sends to this port must not execute commands
     return;
   }
   context.reply.put(error_unknown);
@@ -434,7 +434,7 @@ void TextProtocol::flush_all(const Line& line, Context& context) noexcept {
   say(context, quiet, "OK\r\n");
 }
 
-/// The command is checked and accepted, and has no effect.
+/// Checks and accepts the command, which has no effect.
 void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
   if (!read_unsigned(line.words[1])) return refuse(context, line.quiet(), error_format);
   say(context, line.quiet(), "OK\r\n");
@@ -443,7 +443,7 @@ void TextProtocol::verbosity(const Line& line, Context& context) noexcept {
 void TextProtocol::statistics(const Line& line, Context& context) {
   Reply& reply = context.reply;
   const std::string_view topic = line.count > 1 ? line.words[1] : std::string_view{};
-  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data: the replies are empty
+  if (topic == "detail" || topic == "cachedump") {  // this store keeps no such data, so the replies are empty
     const std::string_view how = line.count > 2 ? line.words[2] : std::string_view{};
     if (topic == "cachedump") return reply.put(line.count < 4 ? "CLIENT_ERROR bad command line\r\n" : "END\r\n");
     if (how == "on" || how == "off") return reply.put("OK\r\n");

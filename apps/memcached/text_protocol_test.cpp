@@ -136,7 +136,7 @@ const std::vector<Talk> talks = {
      "line\r\nEND\r\n"},
     {"WebPage", "GET / HTTP/1.0\r\n\r\nflush_all\r\n", "", true},
     {"LongestLine", std::string(2048, 'a') + "\r\nget a\r\n", "ERROR\r\nEND\r\n"},
-    // memcached closes without a reply here, or answers ERROR; this text is Neap's own.
+    // memcached closes the connection without a reply here, or answers ERROR. The text is Neap's own.
     {"LineTooLong", std::string(2050, 'a') + "\r\nget a\r\n", "CLIENT_ERROR line too long\r\nEND\r\n"},
     {"EndlessLine", std::string(100'000, 'a'), "CLIENT_ERROR line too long\r\n"},
     {"DeleteOfAKeyCalledNoreply", "delete noreply\r\n", "NOT_FOUND\r\n"},
@@ -195,7 +195,7 @@ TEST_F(TextProtocol, StatisticsCountRequests) {
   for (const char* line : {"cmd_get 3", "cmd_set 2", "get_hits 2", "get_misses 1", "delete_misses 1", "incr_misses 1", "cas_misses 1",
                            "touch_hits 1", "touch_misses 1", "curr_items 1", "total_items 1", "limit_maxbytes 67108864", "threads 1",
                            "version 1.6.0-test", "time 1700000000", "evictions 0"}) {
-    if (std::string_view(line).starts_with("time ")) continue;  // other tests moved the clock
+    if (std::string_view(line).starts_with("time ")) continue;  // other tests advanced the clock
     EXPECT_NE(shown.find("STAT " + std::string(line) + "\r\n"), std::string::npos) << line << " in\n" << shown;
   }
   EXPECT_TRUE(shown.ends_with("END\r\n"));

@@ -40,7 +40,7 @@ struct QueuePairTest : testing::Test {
     return pair->transmit({&piece, 1}, {}, token);
   }
   void TearDown() override {
-    // Hooks belong to core 0.
+    // The hooks belong to core 0.
     machine.on(0, [&] {
       stack.release_all();
       pair.reset();
@@ -96,7 +96,6 @@ TEST_F(QueuePairTest, BudgetExitStrandsNoPacket) {
   });
 }
 
-// Other events run between two events of one queue.
 TEST_F(QueuePairTest, OtherEventsRunBetweenBudgets) {
   start_attached();
   std::size_t seen = 0;
@@ -135,14 +134,14 @@ TEST_F(QueuePairTest, TheCoresLogCountsTrafficWhileAStackIsAttached) {
   EXPECT_EQ(log::traffic(0).rx_frames, 0U) << "no traffic is watched any more";
 }
 
-// One record for each interrupt, including empty ones, and for each poll that found work. It is written before the frames are processed.
+// Each interrupt, even without work, and each poll that found work writes one record. The record precedes the processing of the frames.
 TEST_F(QueuePairTest, EveryInterruptAndEveryFindIsALogRecord) {
   start_attached();
   machine.run(0, []() -> task<void> {
     EXPECT_TRUE((co_await log::prepare({})).has_value());
     EXPECT_TRUE((co_await log::start({})).has_value());
   });
-  machine.on(0, [&] { pair->interrupt(); });  // empty
+  machine.on(0, [&] { pair->interrupt(); });  // finds no work
   machine.on(0, [&] {
     receive(100);  // more than a budget: the rest is found by polling
     pair->interrupt();
@@ -258,7 +257,7 @@ TEST_F(QueuePairTest, WithoutLinkOrStackFramesAreRefusedFromTheNextEventOn) {
   });
 }
 
-// A queued event of the pair needs the pair to exist.
+// `detach` must not let the pair be destroyed while one of its events is queued.
 TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   start_attached();
   machine.on(0, [&] {
@@ -274,7 +273,7 @@ TEST_F(QueuePairTest, DetachReportsWhetherAnEventIsStillQueued) {
   machine.on(0, [&] { EXPECT_TRUE(pair->detach()); });
 }
 
-// `monitor` sleeps on this line, which must change with the next frame's write-back at any place in the ring.
+// A core that sleeps by `monitor` watches this line. The next frame's write-back must change the line, at any place in the ring.
 TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   start_attached({.receive_descriptors = 64, .receive_buffers = 256});
   const auto words = [](const volatile void* line) {
@@ -297,7 +296,7 @@ TEST_F(QueuePairTest, TheNextFrameChangesTheNextReceiveLine) {
   }
 }
 
-// Completions are written elsewhere, so a core that sleeps on the receive ring would keep the frames' memory for ever.
+// Completions are written to other memory, so a core that sleeps on the receive ring would keep the frames' memory for ever.
 TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
   start_attached();
   machine.on(0, [&] { EXPECT_TRUE(transmit().has_value()); });
@@ -314,7 +313,7 @@ TEST_F(QueuePairTest, ThereIsNoLineToSleepOnWhileFramesAreInFlight) {
 }
 
 struct QueuePairClockTest : testing::Test {
-  // MUST be created before the machine.
+  // The clock MUST be created before the machine.
   host::ManualClock clock{1'000'000};
 };
 
@@ -333,7 +332,7 @@ TEST_F(QueuePairClockTest, AHangIsCountedOnlyWithFramesInFlightAndALink) {
     pair->on_hang([](void* calls) noexcept { ++*static_cast<unsigned*>(calls); }, &complaints);
     pair->attach(stack);
   });
-  // `on` returns when the event has run. Its end hooks and due timers run before the next event.
+  // `on` returns when the event has run. The event's end hooks and due timers run before the next event.
   const auto hangs_after = [&](std::chrono::nanoseconds time) {
     std::uint64_t hangs = 0;
     machine.on(0, [] {});
@@ -383,7 +382,7 @@ TEST(QueuePairs, OptionsNotPreparedOnAllCoresAreUsedByNone) {
       EXPECT_EQ(rings(0), (std::pair{64U, 64U}));
       EXPECT_EQ(rings(sender).second, 64U);
     }
-    // The pair does not keep the half that was allocated.
+    // The pair does not keep the receive ring that was allocated.
     EXPECT_FALSE(pairs[1]->prepare({.receive_descriptors = 128, .transmit_descriptors = 100}).has_value());
     pairs[1]->program(old);
     EXPECT_EQ(rings(0), (std::pair{64U, 64U}));

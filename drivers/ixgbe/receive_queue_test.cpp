@@ -138,7 +138,7 @@ TEST_F(ReceiveQueueTest, RefillWaitsForAWholeBatch) {
   EXPECT_EQ(queue.posted(), capacity - 15);
 }
 
-// The descriptors after the posted ones are those of the previous round and still have DD set.
+// The descriptors after the posted ones are from the previous round and still have DD set.
 TEST_F(ReceiveQueueTest, OldDescriptorsAreNotReadAgain) {
   make(ring);
   stack.keep = true;
@@ -272,7 +272,7 @@ TEST_F(ReceiveQueueTest, ChecksumAndHashAreHandedUp) {
   EXPECT_EQ(info.vlan_tag(), 123U);
 }
 
-// 7.1.6.2: each part of a merged frame names the next; whole frames lie between them.
+// 7.1.6.2: each part of a merged frame names the next part. Whole frames lie between the parts.
 TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   make({.receive_descriptors = ring, .receive_buffers = 4 * ring, .coalescing = 1});
   EXPECT_TRUE(card.registers().read(reg::RSCCTL(0)).enable);
@@ -292,12 +292,12 @@ TEST_F(ReceiveQueueTest, MergedSegmentsAreFollowedFromDescriptorToDescriptor) {
   EXPECT_EQ(queue.counters().dropped_errors.value(), 1U);
 }
 
-// A merged frame must continue in a descriptor that the card owns. At any other place it would be merged with a later frame.
+// A merged frame must continue in a descriptor that the card owns. Otherwise it would be merged with a later frame.
 TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDropped) {
   constexpr std::uint32_t few = 2 * ReceiveQueue::refill_batch_descriptors;
   make({.receive_descriptors = ring, .receive_buffers = ring, .coalescing = 1});
   ASSERT_EQ(queue.posted(), capacity);
-  // The stack keeps frames, so the ring stays short: from here on the card owns `few` descriptors.
+  // The stack keeps frames, so the ring stays short. From here on the card owns `few` descriptors.
   stack.keep = true;
   std::uint32_t at = 0;
   for (; queue.posted() != few; ++at) {
@@ -306,7 +306,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
   }
   std::uint64_t dropped = 0;
   std::uint32_t left = few;
-  // The descriptor itself, the one before, the first that is not posted, the last of the ring, and numbers beyond the ring.
+  // Wrong numbers: the descriptor's own, the one before it, the first that is not posted, the ring's last, and numbers beyond the ring.
   for (const std::uint32_t next : {at, at + 1 - 2, at + few, ring - 1, ring, ring + at + 10, 0xFFFFU}) {
     card.receive_raw(part(next, 2000));
     ASSERT_EQ(queue.receive(stack, 1), 1U);
@@ -329,7 +329,7 @@ TEST_F(ReceiveQueueTest, NoWriteOfTheCardOvertakesAnother) {
   EXPECT_EQ(card.registers().read(reg::DCA_RXCTRL(0)).raw(), 0x0200U);
 }
 
-// Frames that never end hold a bounded number of buffers: those of the largest frame.
+// A frame that never ends holds at most the buffers of the largest frame.
 TEST_F(ReceiveQueueTest, AFrameWithoutAnEndHoldsNoMoreBuffersThanTheLargestFrame) {
   make(4 * ring, 9000);
   for (std::uint32_t i = 0; i < 8 * ring; ++i) {
@@ -375,7 +375,7 @@ TEST_F(ReceiveQueueTest, MergedMarkedAndFaultyFramesAmongWholeOnesAreHandledByKi
   EXPECT_EQ(traffic.rx_descriptors.value(), 40U * 7);
 }
 
-// A stopped queue returns all posted buffers, and those of an incomplete frame, too.
+// A stopped queue returns all posted buffers, including those of an incomplete frame.
 TEST_F(ReceiveQueueTest, AStoppedQueueReturnsEverythingAndRestartsWithAnotherRing) {
   make(4 * ring, 9000);
   ASSERT_TRUE(card.receive(frame_of(1, 100)));

@@ -19,7 +19,7 @@ struct TransmitQueueTest : testing::Test {
     ASSERT_TRUE(queue.prepare(options).has_value());
     queue.program(options);
   }
-  /// The bytes, cut into pieces of `piece_bytes`; kept until the test ends.
+  /// Cuts the bytes into pieces of `piece_bytes`, which are kept until the test ends.
   TestFrame frame(const Bytes& bytes, std::size_t piece_bytes = 1 << 20, void* token = nullptr) {
     auto& kept = contents.emplace_back(bytes);
     auto& cut = pieces.emplace_back();
@@ -29,7 +29,7 @@ struct TransmitQueueTest : testing::Test {
     }
     return {.pieces = cut, .token = token};
   }
-  /// The same sequence as in a queue pair.
+  /// Calls the queue in the same sequence as a queue pair does.
   TransmitResult send(const TestFrame& frame) {
     if (queue.transmit_alike(frame.pieces, frame.offload, frame.token)) return {};
     queue.begin_run();
@@ -73,7 +73,7 @@ TEST_F(TransmitQueueTest, CountsWhatTheCardWillCount) {
   counts_are(1, 42, 1);
   ASSERT_TRUE(send(frame(frame_of(2, 1000), 300)).has_value());
   counts_are(2, 1042, 5);
-  // Headers of 54 bytes: 2,400 bytes become two segments of 1,000 and one of 400; with a context.
+  // After headers of 54 bytes, 2,400 bytes become two segments of 1,000 bytes and one of 400; a context is added.
   ASSERT_TRUE(send(with_tso(frame(frame_of(3, 2454)), 1000)).has_value());
   counts_are(5, 1042 + 2 * 1054 + 454, 7);
   ASSERT_TRUE(send(with_tso(frame(frame_of(4, 1056)), 1000)).has_value());
@@ -210,7 +210,7 @@ TEST_F(TransmitQueueTest, FramesOfEveryKindInAnyOrderGetTheirOwnOffload) {
   }
 }
 
-// Within a run of frames that are alike, lengths are compared, too.
+// Within a run of frames that are alike, lengths are compared as well.
 TEST_F(TransmitQueueTest, AFrameLikeTheLastIsStillRefusedForAWrongLength) {
   make();
   ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -283,7 +283,7 @@ TEST_F(TransmitQueueTest, OnlyAHeadBetweenTheOldOneAndTheTailFreesDescriptors) {
   collect();
   ASSERT_EQ(stack.tokens.size(), 20U);
   send_ten();
-  // An older head, one beyond the last tail, one outside of the ring, a card that is gone.
+  // Wrong heads: an older one, one beyond the last tail, one outside of the ring, and the value that a card that is gone returns.
   std::uint64_t wrong = 0;
   for (const std::uint32_t written : {19U, 10U, 0U, 31U, 63U, 64U, 20U + ring, 0x1EU + (1U << 16), ~0U - 1}) {
     EXPECT_EQ(reclaimed_at(written), 20U) << written;
@@ -356,7 +356,7 @@ TEST_F(TransmitQueueTest, AContextIsWrittenOnlyWhenItChanges) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
   finish();
   EXPECT_EQ(card.contexts_seen, 1U);
-  // TSO has its own context, so alternating costs nothing.
+  // TSO has its own context, so alternating frames need no further context.
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(send(with_tso(frame(frame_of(1, 3000)), 1448)).has_value());
     ASSERT_TRUE(send(with_checksums(frame(frame_of(1, 100)))).has_value());
@@ -420,7 +420,7 @@ TEST_F(TransmitQueueTest, TheLargestAllowedFrameFitsTheCardsLimit) {
   finish();
   ASSERT_EQ(card.sent.size(), 1U);
   EXPECT_EQ(card.sent[0].bytes, bytes);
-  // A single large piece is cut.
+  // A single large piece is cut into several descriptors.
   ASSERT_TRUE(send(with_tso(frame(bytes), 1448)).has_value());
   finish();
   ASSERT_EQ(card.sent.size(), 2U);

@@ -9,7 +9,7 @@ namespace neap::net::testing {
 
 namespace {
 
-// Offsets in an Ethernet frame with IPv4 without options, UDP and DHCP.
+// Offsets in an Ethernet frame with DHCP over UDP; the IPv4 header has no options.
 constexpr std::size_t udp = 34, dhcp = 42, options = dhcp + 240;
 
 MacAddress mac_at(const Bytes& frame, std::size_t at) {

@@ -15,7 +15,7 @@
 
 namespace neap::net::testing {
 
-/// An application's behaviour. It serves port `first_port` plus this value.
+/// An application's behaviour. The application serves port `first_port` plus this value.
 enum class Habit : std::uint8_t { read, keep, keep_half, echo, answer_more, close, abort, answer_much, never_close, no_memory };
 constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
@@ -42,7 +42,7 @@ class Application final : public ConnectionHandler {
         return kept_.drop_front(kept_.bytes() / 2);
       case Habit::echo:
         kept_.append(std::move(data));
-        sent_ = true;  // pieces and segments are charged in addition to the bytes
+        sent_ = true;  // headers of pieces and segments are charged in addition to the bytes
         if (kept_.bytes() <= connection().send_space_bytes()) static_cast<void>(connection().send(std::exchange(kept_, Buffer{})));
         return;
       case Habit::answer_more:
@@ -87,7 +87,6 @@ class Application final : public ConnectionHandler {
   Buffer kept_;
 };
 
-/// Echoes received bytes.
 class Echo final : public ConnectionHandler {
  public:
   void received(Buffer data) override {

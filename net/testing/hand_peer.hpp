@@ -134,8 +134,8 @@ class HandPeer {
     return with_checksums(net::testing::ipv4_frame(header, payload));
   }
 
-  std::uint32_t seq = 0;           ///< sequence number of the peer's next byte
-  std::uint32_t acknowledged = 0;  ///< sequence number of the machine's next byte
+  std::uint32_t seq = 0;           ///< sequence number of the next byte that the peer sends
+  std::uint32_t acknowledged = 0;  ///< sequence number of the next byte that the peer expects
 
  private:
   [[nodiscard]] Bytes frame_of(const Segment& segment) const {

@@ -38,7 +38,7 @@ inline Bytes frame_of(const RawSegment& segment, const MacAddress& mac) {
   return with_checksums(ipv4_frame({.from = segment.from.address, .to = segment.to.address, .to_mac = mac}, tcp));
 }
 
-/// Parses the segment in a frame; the flags are 0 if there is none.
+/// Returns the segment in a frame. If the frame has none, its flags are 0.
 inline RawSegment segment_in(const Bytes& frame) {
   RawSegment segment;
   if (frame.size() < 54 || word(frame, 12) != 0x0800 || octet(frame, 14) != 0x45 || octet(frame, 23) != 6) return segment;
@@ -66,7 +66,7 @@ class RawPeer {
     send_at(sequence_, flags, payload, std::move(options));
     sequence_ += static_cast<std::uint32_t>(payload.size()) + ((flags & (syn_flag | fin_flag)) != 0 ? 1 : 0);
   }
-  /// Does not change the peer's own sequence number.
+  /// Sends a segment at `sequence`, without a change of the peer's own sequence number.
   void send_at(std::uint32_t sequence, unsigned flags, Bytes payload = {}, Bytes options = {}) {
     card_.arrive(frame_of({.from = from_,
                            .to = to_,
@@ -78,7 +78,7 @@ class RawPeer {
                            .payload = std::move(payload)},
                           card_.mac()));
   }
-  /// Records a segment of the server.
+  /// Records a segment that the server has sent.
   void process(const RawSegment& segment) {
     if ((segment.flags & syn_flag) != 0) acknowledge = segment.sequence + 1;
     if ((segment.flags & syn_flag) != 0) answered = true;
@@ -93,10 +93,10 @@ class RawPeer {
   [[nodiscard]] std::uint32_t sequence() const { return sequence_; }
   [[nodiscard]] Endpoint from() const { return from_; }
 
-  std::uint32_t acknowledge = 0;  ///< acknowledgement number of all sent segments
-  std::uint16_t window = 0xFFFF;  ///< window of all sent segments
+  std::uint32_t acknowledge = 0;  ///< acknowledgement number of the next sent segment
+  std::uint16_t window = 0xFFFF;  ///< window of the next sent segment
   std::atomic<bool> answered{false}, reset{false}, finished{false};
-  std::atomic<std::uint32_t> highest{0};  ///< end of the server's bytes
+  std::atomic<std::uint32_t> highest{0};  ///< sequence number after the server's last byte
   std::atomic<std::uint32_t> taken{0};    ///< the server's last acknowledgement number
   std::atomic<std::uint16_t> server_window{0};
 

@@ -34,7 +34,7 @@ struct TwoMachinesOptions {
   CardOptions client{.mac = {0x02, 0, 0, 0, 0, 2}, .seed = 2};
 };
 
-/// The server uses the first cores, the client the next ones. Both have their addresses after construction.
+/// The server uses the first cores, and the client uses the next ones. Both machines have their addresses after construction.
 class TwoMachines {
  public:
   explicit TwoMachines(TwoMachinesOptions options = {})
@@ -64,7 +64,7 @@ class TwoMachines {
       EXPECT_TRUE(listening.has_value());
     });
   }
-  /// Connects from `core`, or from the client's first core. Returns the error's code, or nothing.
+  /// Connects from `core`, or from the client's first core. Returns the error's code, if any.
   std::optional<ErrorCode> connect(Endpoint remote, std::function<std::unique_ptr<ConnectionHandler>(Connection&)> acceptor,
                                    int core = -1) {
     std::optional<ErrorCode> error;
@@ -74,7 +74,7 @@ class TwoMachines {
     });
     return error;
   }
-  /// Sets `tso` for all cores, as control does. Returns the reason of a refusal, or an empty text.
+  /// Sets `tso` for all cores, as control does. Returns the reason for a refusal, or an empty text.
   std::string set_tso(const char* form) {
     std::string why;
     machine.run(0, [&]() -> task<void> {
@@ -83,7 +83,6 @@ class TwoMachines {
     });
     return why;
   }
-  /// Returns the counters of one core.
   Counters counters_of(unsigned core) {
     return machine.value_on(core, [&] { return counters(core); });  // on that core, so that its event has ended
   }

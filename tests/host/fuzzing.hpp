@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Runs a fuzz target without libFuzzer: generates inputs from a grammar for a given time.
 //
-// Each input depends only on its number and the seed. The number is printed every thousand inputs. So an input that crashes is one of the
-// thousand after the last printed number, and a run with the same seed repeats the crash.
+// Each input depends only on its number and the seed, so a run with the same seed repeats a crash. The number is printed every thousand
+// inputs. So an input that crashes is one of the thousand after the last printed number.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace neap::fuzzing {
 
 /// The base of a generator. The derived class has `std::string stream()`, which returns one input: four bytes that select how the rest is
-/// cut, then the bytes that a client sends.
+/// cut into pieces, then the bytes that a client sends.
 class InputGenerator {
  public:
   explicit InputGenerator(std::uint64_t seed) : random_(seed) {}
@@ -35,7 +35,7 @@ class InputGenerator {
     for (char& letter : text) letter = static_cast<char>(random_());
     return text;
   }
-  /// Sometimes changes a byte after the first four, and sometimes cuts the end off.
+  /// Returns the text, sometimes with a changed byte after the first four, and sometimes without its end.
   std::string damaged(std::string text) {
     if (below(4) == 0) text[4 + below(static_cast<unsigned>(text.size() - 4))] = static_cast<char>(random_());
     if (below(4) == 0) text.resize(text.size() - below(static_cast<unsigned>(text.size() - 4)));

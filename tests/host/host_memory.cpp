@@ -11,7 +11,7 @@
 namespace neap {
 namespace {
 
-constexpr std::size_t alignment = std::size_t{1} << 30;  // as in the direct map: runs are aligned by their physical address
+constexpr std::size_t alignment = std::size_t{1} << 30;  // as in the direct map, where runs of pages are aligned by their physical address
 constinit machine::MemoryRange arena{};
 
 }  // namespace
@@ -44,7 +44,7 @@ void prepare_pages(std::size_t arena_bytes) {
 }  // namespace host
 
 unsigned machine::node_of(unsigned) noexcept { return 0; }
-// A ring of four nodes: the node with the next number is nearer than the others.
+// There is a ring of four nodes, and the node with the next number is nearer than the others.
 unsigned machine::node_distance(unsigned from, unsigned to) noexcept {
   if (from == to) return 10;
   return to == (from + 1) % 4 ? 20 : 30;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-// Stress for the allocator: every core allocates, fills, passes objects to other cores, checks them, grows, and frees, at random. An object
-// that is allocated twice, or written beyond its end, has a wrong pattern. At the end all memory is free again, on every node. With
-// `seconds=` it runs for that time; otherwise for a fixed number of steps.
+// Stress for the allocator: every core allocates objects, fills them, passes them to other cores, checks, grows and frees them, at random.
+// An object that is allocated twice, or written beyond its end, has a wrong pattern. At the end all memory is free again, on every node.
+// With `seconds=` the image runs for that time; otherwise it makes a fixed number of steps.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -25,7 +25,7 @@ constexpr unsigned steps_an_event = 50;
 constexpr std::size_t held_max = 100;  // by a core
 constexpr unsigned places = 64;
 
-/// The object's first bytes have its size; all others repeat a byte that depends on its address and on the core that filled it.
+/// The object's first bytes have its size; its other bytes repeat a byte that depends on its address and on the core that filled it.
 struct Object {
   std::uint32_t bytes;
   std::uint8_t pattern;
@@ -155,8 +155,8 @@ neap::task<int> neap::application(Arguments& arguments) {
       std::free(object);
     }
   }
-  // Memory that the checks hold back is freed now. Remote frees arrive when each core has run a round or two of its loop. Some hundred
-  // bytes of the cores' own events vary.
+  // The heap's checks now free the memory that they hold back. Remote frees arrive when each core has run a round or two of its loop. The
+  // memory of the cores' own events varies by some hundred bytes.
   constexpr std::uint64_t own_bytes = 64 * 1024;
   unsigned rounds = 0;
   for (; used_bytes() > used_before + own_bytes && rounds < 10'000; ++rounds) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// Readers on every core see only whole entries of an RCU table that every core changes. Exactly the replaced and removed entries are freed
-// in the end.
+// Every core changes an RCU table, and readers on every core see only whole entries. In the end exactly the replaced and removed entries
+// are freed.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -17,7 +17,7 @@ using test::check;
 constexpr unsigned keys = 4096;
 constexpr std::uint64_t steps_short = 20'000;
 
-/// All its words are equal, until it is destroyed.
+/// An entry whose words are all equal until it is destroyed.
 struct Entry {
   static constexpr std::uint64_t gone = 0xDEADDEADDEADDEAD;
   std::array<std::uint64_t, 6> words{};
@@ -57,7 +57,7 @@ task<void> run_core(Table& table, std::uint64_t seed, std::uint64_t until_ns) {
   test::Chance chance(seed);
   for (std::uint64_t done = 0; until_ns == 0 ? done < steps_short : machine::now_ns() < until_ns; done += piece) {
     for (unsigned i = 0; i < piece; ++i) step(table, chance);
-    // Sometimes sleeps, otherwise only ends the event.
+    // The task sometimes sleeps, and otherwise only ends the event.
     if (chance.below(20) == 0) {
       co_await sleep_for(std::chrono::microseconds(200));
     } else {
