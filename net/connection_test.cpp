@@ -225,7 +225,7 @@ TEST_F(ConnectionTest, RefusalAndTimeOutAreReported) {
   });
 }
 
-// A port that was just used may still be in the peer's TIME-WAIT, which does not answer a new connection. So all other ports come first.
+// A port that was just used may still be in TIME-WAIT at the peer, which then does not answer a SYN. So all other ports are used first.
 TEST_F(ConnectionTest, LocalPortsRestBeforeTheyAreUsedAgain) {
   world.listen(7, echoing());
   std::set<std::uint16_t> ports;

@@ -42,7 +42,7 @@ class DhcpLease : public ::testing::Test {
       for (int i = 0; i < 4; ++i) machine_.on(0, [] {});
     }
   }
-  /// Advances the clock by seconds until `condition`; returns their number, at most `limit`.
+  /// Advances the clock second by second until `condition` holds; returns the number of seconds, at most `limit`.
   int seconds_until(const std::function<bool()>& condition, int limit) {
     int seconds = 0;
     for (; seconds < limit && !condition(); ++seconds) pass(1s);

@@ -60,8 +60,7 @@ class CheckedForgedSegments : public ForgedSegments {
   CheckedForgedSegments() : ForgedSegments({.check_seed = 6, .close_when_sent = false}) {}
 };
 
-// In an earlier version, one forged segment made every later segment carry one byte, because options were read before the sequence number
-// was checked.
+// In an earlier version, options were read before the sequence number was checked. One forged segment made all later ones carry one byte.
 TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   for (const std::uint32_t wrong : {0U, 0x40000000U}) {
     HandPeer peer;
@@ -75,8 +74,8 @@ TEST(ForgedSegmentsOfPeers, MssOutsideASynIsNotRead) {
   }
 }
 
-// In an earlier version, a smaller MSS with queued data made lengths wrap below 0: a panic with assertions, without them a frame too long
-// for the card.
+// In an earlier version, a smaller MSS with queued data made lengths wrap below 0. With assertions this was a panic, without assertions a
+// frame too long for the card.
 TEST_F(ForgedSegments, MssWhileDataIsQueuedIsHarmless) {
   peer.open(40000, 2000, mss_option(1460));
   peer.application_sends(10'000);  // more than the window
@@ -311,8 +310,8 @@ TEST_F(FullWindow, NothingFollowsAFinThatWasKept) {
   expect_edge_kept();
 }
 
-// In an earlier version, a forged SYN caused a reset to the peer with a number that the forger chose, and a forged FIN kept the connection
-// in TIME-WAIT.
+// In an earlier version, a forged SYN caused a reset to the peer with a sequence number that the forger chose. A forged FIN kept the
+// connection in TIME-WAIT.
 TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   peer.open();
   peer.close_by_application();
@@ -337,7 +336,8 @@ TEST_F(ForgedSegments, TimeWaitAnswersASynByAnAck) {
   }
 }
 
-// Fragments with two different ends: an earlier version delivered a datagram that was as long as the first end, or longer.
+// Two fragments are marked as the last, at different offsets. An earlier version then delivered a wrong
+// datagram.
 TEST_F(ForgedSegments, FragmentsBeyondTheEndAreDropped) {
   std::atomic<std::size_t> bytes{0};
   std::atomic<int> datagrams{0};

@@ -11,7 +11,7 @@
 namespace neap::net::testing {
 namespace {
 
-/// Two machines with a simulated clock. It runs a hundred times as fast as real time until the test takes control of it.
+/// Two machines with a simulated clock. The clock runs a hundred times as fast as real time until the test takes control of it.
 class IdleTest : public ::testing::Test {
  protected:
   IdleTest() {
@@ -50,7 +50,7 @@ class IdleTest : public ::testing::Test {
     runner_.pause();
     return is_quiet;
   }
-  /// Advances the clock in steps until `condition`; returns the time, at most `limit`.
+  /// Advances the clock in steps until `condition` holds; returns the time that this took, at most `limit`.
   std::chrono::milliseconds time_until(const std::function<bool()>& condition, std::chrono::milliseconds limit,
                                        std::chrono::milliseconds step = 5ms) {
     auto passed = 0ms;
@@ -61,7 +61,7 @@ class IdleTest : public ::testing::Test {
     clock_.advance(time);
     settle();
   }
-  /// Waits until all due timers have run, and the frames that they sent were processed.
+  /// Waits until all due timers have run and the frames that they sent are processed.
   void settle() {
     for (int i = 0; i < 3; ++i) {
       world_->machine.on(0, [] {});

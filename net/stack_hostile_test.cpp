@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint16_t attacked_port = 7, other_port = 8, control_port = 9;
 
-/// Not on the server's network, and the server has no gateway: no packet to this address causes an ARP request.
+/// An address that is not on the server's network. The server has no gateway, so no packet to this address causes an ARP request.
 Endpoint spoofed(unsigned number) {
   return {.address = {0xAC100000U + number / 50'000}, .port = static_cast<std::uint16_t>(1024 + number % 50'000)};
 }

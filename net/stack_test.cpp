@@ -357,7 +357,7 @@ TEST_F(Dhcp, AddressIsLeasedAndKnownToEveryCore) {
   EXPECT_NE(host::take_console_text().find("net: 192.168.0.66/24 gateway 192.168.0.1 (DHCP), 2 cores"), std::string::npos);
 }
 
-// The first packets may be lost. A missing answer does not stop the machine.
+// If the first packets are lost, the machine asks again, and other events run meanwhile.
 TEST_F(Dhcp, IsAskedForUntilItAnswers) {
   server.ignore_first = 2;
   std::atomic<int> turns{0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // Reports of the booted image and of the console's text.
 //
-// An answer is one line, but the boot log has many. So the text is the answer's last field, with line feeds written as `\n`. An answer has
-// a piece of limited size, and the fields before it name the position of the next piece.
+// An answer is one line, but the boot log has many lines. So the text is the answer's last field, with line feeds written as `\n`. An
+// answer contains a piece of limited size, and its other fields name the position of the next piece.
 #include <vector>
 
 #include "kernel/application.hpp"

@@ -19,7 +19,7 @@ struct ControlClient : ::testing::Test {
   Peer& peer = world.peer();
 };
 
-// Only the order assigns answers to lines, so no answer may be missing, repeated or out of order, however the stream was segmented.
+// A client assigns answers to lines by their order. So no answer may be missing, repeated or out of order, for any segmentation.
 TEST_F(ControlClient, EveryLineGetsOneAnswerInOrder) {
   std::string lines;
   for (int i = 0; i < 200; ++i)
@@ -325,8 +325,8 @@ TEST_F(ControlClient, TheCardsOwnCountersAreReadOnTheCardsCore) {
 
 // A study observes sleeping cores, so a report must not wake them.
 TEST_F(ControlClient, ReportsVisitNoCore) {
-  // Received frames also count as visits of the connection's core. The other core has none, except when the network publishes something to
-  // all cores, such as a new neighbour. That happens once. So of several reports in a row, at least one must show no visit.
+  // Received frames also count as visits of the connection's core. The other core has no visits, unless the network publishes something to
+  // all cores, such as a new neighbour. That happens once, so at least one of several reports in a row must show no visit.
   const auto visits = [] { return std::array{event_counters(0).remote_received, event_counters(1).remote_received}; };
   std::string all;
   std::string one;

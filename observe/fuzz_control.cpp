@@ -76,7 +76,7 @@ std::vector<std::string> read(std::string_view stream, std::uint32_t cuts) {
   std::vector<std::string> verdicts;
   while (!stream.empty()) {
     const std::string_view piece = pieces.take(stream);
-    // Memory of exactly the piece's size, so that a sanitizer detects an access beyond its end.
+    // The copy has exactly the piece's size, so that a sanitizer detects an access beyond its end.
     const std::vector<char> copy(piece.begin(), piece.end());
     std::string_view bytes(copy.data(), copy.size());
     while (!bytes.empty()) {

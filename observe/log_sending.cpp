@@ -167,7 +167,7 @@ task<bool> Stream::send_written_entries(unsigned core, std::uint64_t end, bool f
       co_return false;
     }
     if (entries == 0) {
-      if (first <= position) break;  // not yet readable: the next call sends it
+      if (first <= position) break;  // the entry is not readable yet: the next call sends it
       if (!co_await send_gap(core, std::min(first, end))) co_return false;
       continue;
     }

@@ -68,7 +68,7 @@ TEST_F(SessionTest, TinySendSpaceStillDeliversEverything) {
   EXPECT_TRUE(peer.connection.closed);
 }
 
-// A malformed get withdraws its values even if its line arrives in two pieces: they are not sent before the line ends.
+// An error in a get replaces the get's values, even if its line arrives in two pieces. So no value is sent before the line ends.
 TEST_F(SessionTest, ValuesWaitForTheEndOfTheirLine) {
   EXPECT_EQ(peer.ask("set a 0 0 1\r\nx\r\nget a "), "STORED\r\n");
   EXPECT_EQ(peer.ask(std::string(300, 'k') + "\r\n"), "CLIENT_ERROR bad command line format\r\n");

@@ -105,7 +105,7 @@ class Store {
   explicit Store(const StoreOptions& options);
   ~Store();
   Store& operator=(Store&&) = delete;
-  /// False when there was no memory for the first table.
+  /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
 
   [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }

@@ -16,8 +16,8 @@
 // their usual order, but small items that were used are copied instead. So slabs that the hand has passed become empty, even if some of
 // their items stay. The price, only while memory is short, is one copy for each of these items.
 //
-// All of this is done in steps of `step_evictions` items, one for each command that allocates or waits. Commands with small items, which
-// come from slabs, make a step and go on; commands with large ones wait until the shortage is over.
+// Relief is done in steps of `step_evictions` items, one step for each command that allocates or waits. Commands with small items (from
+// slabs) make a step and go on. Commands with larger items wait until the shortage is over.
 #include <cstring>
 #include <mutex>
 #include <new>

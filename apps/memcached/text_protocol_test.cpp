@@ -208,7 +208,7 @@ TEST_F(TextProtocol, StatisticsCountRequests) {
   EXPECT_NE(after.find("STAT curr_items 1\r\n"), std::string::npos);
 }
 
-// A get of any length is answered with bounded memory: the reply does not exceed its limit, and no value is lost when the parser stops.
+// A get of any length is answered with bounded memory: The reply does not exceed its limit, and no value is lost when the parser stops.
 TEST_F(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   const std::string value(100'000, 'v');
   client.talk("set a 0 0 100000\r\n" + value + "\r\n");
@@ -233,7 +233,7 @@ TEST_F(TextProtocol, EndlessGetStopsAtAFullReplyAndGoesOn) {
   EXPECT_LE(bytes_max, Reply::full_bytes + value.size() + 1024);
 }
 
-// Without memory the connection stays open: the item is refused, its data is discarded, and the old value of the key is removed.
+// Without memory the connection stays open. The item is refused, its data is discarded, and the key's old value is removed.
 TEST_F(TextProtocolOfLittleMemory, OutOfMemoryIsReportedAndTheDataDiscarded) {
   EXPECT_EQ(client.talk("set a 0 0 1\r\nx\r\nset a 0 0 5000\r\n" + std::string(5000, 'y') + "\r\nget a\r\nset a 0 0 1\r\nz\r\n"),
             "STORED\r\nSERVER_ERROR out of memory storing object\r\nEND\r\nSTORED\r\n");

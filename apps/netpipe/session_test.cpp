@@ -198,7 +198,7 @@ TEST(Session, ReceiverAnswersAsNPtcpDoes) {
   receiver.must_answer("UIT\0"sv, "QUIT\0"sv);
   ASSERT_EQ(receiver.points.size(), 1U);
   EXPECT_EQ(receiver.points[0].repeats, 4U);
-  EXPECT_NEAR(receiver.points[0].seconds, 16e-6, 1e-9);  // the best trial's, one way
+  EXPECT_NEAR(receiver.points[0].seconds, 16e-6, 1e-9);  // the best trial's time of one direction
   receiver.expect_finished();
 }
 
@@ -229,7 +229,7 @@ TEST(Session, TransmitterSpeaksAsNPtcpDoes) {
 TEST(Session, StreamedTimeIsTheReceiversAndComesInTheNextConnection) {
   const Options options{.from = 4, .to = 4, .repeats = 5, .stream = true};
   Side transmitter(Role::transmitter, options), receiver(Role::receiver, options);
-  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // the probe's, and after it and each trial another one
+  EXPECT_EQ(converse(transmitter, receiver, 1), 1 + 1 + 3);  // one for the probe, one after it, and one after each trial
   transmitter.expect_finished();
   receiver.expect_finished();
   ASSERT_EQ(transmitter.points.size(), 1U);

@@ -314,7 +314,7 @@ TEST_F(ReceiveQueueTest, AMergedFrameThatContinuesOutsideTheCardsDescriptorsIsDr
     ++at;
     --left;
   }
-  // The last one that the card owns is valid.
+  // The number of the last descriptor that the card owns is valid.
   card.receive_raw(part(at + left - 1, 2000));
   for (std::uint32_t i = 2; i < left; ++i) card.receive_raw(whole(60));
   card.receive_raw(whole(100));

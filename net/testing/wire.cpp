@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t buffer_bytes = 2048;
 constexpr unsigned engine_batch = 64;
 
-/// Offsets in an IPv4 frame.
+/// Offsets in an IPv4 frame (from the first byte of Ethernet).
 struct Layout {
   bool ipv4 = false;
   bool fragment = false;
@@ -237,7 +237,7 @@ void WireCard::send_segments(Queue& own, const Bytes& frame, TransmitOffload off
     put_quad(segment, tcp + 4, sequence);
     if (end != frame.size()) segment[tcp + 13] &= std::byte{0xFF ^ last_only};
     put_word(segment, 24, static_cast<std::uint16_t>(~internet_sum(std::span(segment).subspan(14, 20))));
-    // The seed does not include the length.
+    // The seed (the pseudo-header's sum) does not include the length.
     const auto l4_bytes = static_cast<std::uint32_t>(segment.size() - tcp);
     put_word(segment, tcp + 16, static_cast<std::uint16_t>(~l4_sum(segment, layout(segment), l4_bytes)));
     if (segment.size() < 60) segment.resize(60);

@@ -95,7 +95,7 @@ inline std::string printable(std::string_view text) {
   return shown;
 }
 
-/// A `main`: `NAME [SECONDS] [SEED]`.
+/// The `main` of a fuzzer: `NAME [SECONDS] [SEED]`.
 template <class Own>
 int run(const char* name, int count, char** words) {
   const double seconds = count > 1 ? std::atof(words[1]) : 10;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSL-1.0
-// With `heap=checked` a write outside of an object, or after it was freed, is a panic that names the error; correct use of the library is
-// not.
+// With `heap=checked`, a write outside of an object or after it was freed causes a panic that names the error. Correct use does not.
 #include <cstdlib>
 #include <map>
 #include <sstream>
