@@ -46,11 +46,11 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(32, tx_frames, "", "")                                                                     \
   FIELD(32, tx_bytes, "B", "without FCS and without padding")                                      \
   FIELD(16, control_rx_frames, "", "part of rx_frames: control connections and log streams")       \
-  FIELD(16, control_tx_frames, "", "part of tx_frames, in the same way")                           \
-  FIELD(32, control_rx_bytes, "B", "part of rx_bytes, in the same way")                            \
-  FIELD(32, control_tx_bytes, "B", "part of tx_bytes, in the same way")                            \
+  FIELD(16, control_tx_frames, "", "those of tx_frames that are control's")                        \
+  FIELD(32, control_rx_bytes, "B", "those of rx_bytes that are control's")                         \
+  FIELD(32, control_tx_bytes, "B", "those of tx_bytes that are control's")                         \
   FIELD(32, idle_entries, "", "sleeps; in `poll`: checks of the ring that found nothing")          \
-  FIELD(64, idle_ticks, "ticks", "asleep; in `poll`: between checks that found nothing")
+  FIELD(64, idle_ticks, "ticks", "time asleep; while polling: time in checks without work")
 
 #define NEAP_LOG_SAMPLE(FIELD, RESERVED)                         \
   FIELD(64, tsc, "ticks", "of its Record")                       \
@@ -80,7 +80,7 @@ constexpr std::uint32_t entry_bytes = 64;
   FIELD(64, package_c7, "ticks", "residency")
 
 #define NEAP_LOG_SETTINGS(FIELD, RESERVED)                                                                                 \
-  FIELD(64, tsc, "ticks", "from when on the policy holds")                                                                 \
+  FIELD(64, tsc, "ticks", "the policy applies from this time on")                                                          \
   FIELD(8, kind, "", "18")                                                                                                 \
   FIELD(8, idle_state, "", "`IdleState`")                                                                                  \
   FIELD(8, changed, "", "number of the setting that this change set; 255: none, the run begins with this policy")          \

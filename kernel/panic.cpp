@@ -24,7 +24,7 @@ void print_last_records(unsigned core) noexcept {
   const std::uint64_t first = extent.end - std::min<std::uint64_t>(extent.end - extent.first, records_max);
   const std::size_t count = log::read(core, first, records);
   if (count == 0) return;
-  print("last log lines of core ", core, ", ", first, " to ", first + count - 1, ':');
+  print("last log entries of core ", core, ", ", first, " to ", first + count - 1, ':');
   for (std::size_t i = 0; i < count; ++i) {
     const log::Record& record = records[i];
     Line line;

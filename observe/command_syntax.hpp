@@ -74,7 +74,7 @@ struct Alias {
 
 /// The commands of every image, except the settings', in the order of `help`.
 [[nodiscard]] std::span<const Command> built_in_commands();
-/// The names of the ancestor's commands.
+/// The command names of EbbRT's control, which published scripts use.
 [[nodiscard]] std::vector<Alias> aliases();
 
 /// The bound of a run, as `start` accepts it: none, a time with its unit, or a number of requests.

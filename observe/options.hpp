@@ -15,7 +15,7 @@
 
 namespace neap::observe {
 
-constexpr std::uint16_t default_control_port = 5002;  // the same as the ancestor's
+constexpr std::uint16_t default_control_port = 5002;  // the port of EbbRT's control
 
 struct Options {
   log::Options log;

@@ -98,7 +98,7 @@ constexpr std::array table{
                         .scope = Scope::named_core,
                         .accepts = "udp:PORT tcp:PORT off",
                         .initial_text = "none",
-                        .help = "Frames to this port go to this core, whatever RSS says; off ends all of this core's.",
+                        .help = "Frames to this port go to this core, whatever RSS says; off removes all such rules of this core.",
                         .log_value = "port::0=off",
                         .parse = &parse_steer,
                         .print = &print_steer}},
