@@ -2,6 +2,7 @@
 #include "drivers/ixgbe/transmit_queue.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -203,7 +204,8 @@ void TransmitQueue::write_data(TransmitPieces pieces, std::uint64_t common) noex
 }
 
 void TransmitQueue::request_report() noexcept {
-  require(reports_tail_ - reports_head_ < ring_.size(), "ixgbe: more transmit reports than descriptors", index_);
+  // `flush` checks that no more descriptors are pending than the ring has, and a report belongs to at least one descriptor.
+  assert(reports_tail_ - reports_head_ < ring_.size());
   ring_.add_bits(next_ - 1, TransmitData::report_status_mask);
   reports_[ring_.slot(reports_tail_++)] = {.end = next_, .tokens_end = tokens_tail_};
   reported_ = next_;
