@@ -2,8 +2,8 @@
 #include "drivers/ixgbe/transmit_queue.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <new>
 
