@@ -12,7 +12,7 @@
 
 namespace neap {
 
-/// The kinds that need different settings at 10 Gb/s.
+/// The kinds of modules that need different settings at 10 Gb/s.
 enum class SfpKind : std::uint8_t {
   direct_attach,  ///< passive copper cable
   optical,        ///< short or long range optic, or active copper cable
@@ -24,7 +24,7 @@ enum class SfpKind : std::uint8_t {
 
 namespace sff_8472 {
 
-// Table 4-1: offsets in device A0h and their values.
+// SFF-8472, table 4-1: offsets in device A0h and their values.
 constexpr std::uint8_t module_address = 0xA0;
 constexpr std::uint8_t identifier_offset = 0;
 constexpr std::uint8_t ethernet_10g_offset = 3;
@@ -46,8 +46,7 @@ template <class Lines>
   return failure(ErrorCode::not_found, "no SFP+ module responds", offset);
 }
 
-/// Reads the module's kind; takes about 3 ms of the core. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s
-/// module).
+/// Reads the module's kind in about 3 ms. Errors: `not_found` (no module responds), `unsupported` (not a known 10 Gb/s module).
 template <class Lines>
 [[nodiscard]] Result<SfpKind> read_kind(const TwoWireBus<Lines>& bus) {
   const auto identifier = read(bus, identifier_offset);

@@ -227,7 +227,7 @@ std::string Arguments::complaints() const {
     } else if (word.repeated) {
       text += word.key + '=' + shown_value(word.key, word.value) + " comes a second time\n";
     } else if (!word.taken) {
-      // The value may be a secret whose key was mistyped.
+      // The value is not shown, because it may be a secret whose key was mistyped.
       text += word.key + "= is not known\n";
     }
   }

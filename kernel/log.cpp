@@ -44,7 +44,7 @@ constinit bool prepared = false;
 enum class Phase : std::uint8_t { idle, starting, running, stopping, clearing };
 constinit std::atomic<Phase> phase{Phase::idle};
 constexpr std::uint64_t state_running = std::uint64_t{1} << 32;
-constinit std::atomic<std::uint64_t> state_word{0};  // run and running flag, read together
+constinit std::atomic<std::uint64_t> state_word{0};  // the run's number and the running flag, read together
 
 constinit std::uint32_t last_run = 0;
 constinit RunPlan plan{};
@@ -65,10 +65,10 @@ struct Broadcast {
   std::atomic<unsigned> pending{0};
   unsigned origin = 0;
   void (*on_each_core)() noexcept = nullptr;
-  void (*on_completion)() noexcept = nullptr;  // on the core that began
-  Completion<void>* waiter = nullptr;          // fulfilled after it
+  void (*on_completion)() noexcept = nullptr;  // called on the core that began the broadcast
+  Completion<void>* waiter = nullptr;          // fulfilled after `on_completion`
 };
-/// One at a time: it belongs to the owner of the phase.
+/// The only broadcast; it belongs to the owner of the phase.
 constinit Broadcast broadcast{};
 
 void call_on_core(RemoteNode*) noexcept {
@@ -165,7 +165,7 @@ void finish_start() noexcept {
 }
 
 void add_to_run(std::uint64_t requests) noexcept {
-  // Refused while the run still begins: `finish_start` checks the bound again.
+  // While the run still begins, `end_run` does nothing and `finish_start` checks the bound again.
   if (requests_of_run.fetch_add(requests, std::memory_order_acq_rel) + requests >= plan.requests_bound) end_run(nullptr);
 }
 

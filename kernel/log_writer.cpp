@@ -238,7 +238,7 @@ void Writer::refill_pending() noexcept {
   move_into(pending_.idle_entries, overflow_idle_entries_);
   const bool left =
       (overflow_control_.rx_frames | overflow_control_.tx_frames | overflow_control_.rx_bytes | overflow_control_.tx_bytes) != 0;
-  if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check them
+  if (left || overflow_idle_entries_ != 0) slow_path_tsc_ = 0;  // the fast path does not check for overflow
 }
 
 void Writer::slept(IdleState asked, std::uint64_t asleep_tsc, std::uint64_t awake_tsc, Sleep how) noexcept {
@@ -302,7 +302,7 @@ void Writer::begin(const RunPlan& plan) noexcept {
   count_requests_ = plan.count_requests;
   requests_at_once_ = plan.requests_at_once;
   uncounted_requests_ = 0;
-  // The counts of a run start at its beginning.
+  // The counts of a run start at zero.
   std::ranges::copy(counts_of(*traffic_), recorded_);
   pending_ = {};
   overflow_idle_entries_ = 0;

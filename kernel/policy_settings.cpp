@@ -88,7 +88,7 @@ Parsed parse_pstate(const Row& row, std::string_view text, const PowerAbilities&
 
 std::string print_pstate(Value value) { return value == 0 ? "off" : hexadecimal(value); }
 
-/// The ancestor's `dvfs` takes the value of IA32_PERF_CTL in any base.
+/// The alias `dvfs` takes the value of IA32_PERF_CTL, decimal or hexadecimal.
 std::string raw_performance(std::string_view text) {
   const auto raw = parse_number(text);
   return raw ? hexadecimal(*raw) : std::string();
@@ -134,7 +134,7 @@ Parsed parse_power_limit(const Row& row, std::string_view text, const PowerAbili
   std::string_view digits = text;
   static_cast<void>(take_suffix(digits, "W"));
   const auto milliwatts = parse_decimal(digits, 1000);
-  constexpr std::uint32_t register_mw_max = 4'000'000;  // 15 bits of eighths of a watt
+  constexpr std::uint32_t register_mw_max = 4'000'000;  // the field has 15 bits, in eighths of a watt
   const std::uint32_t min_mw = std::max(abilities.power_limit_min_mw, 1U);
   const std::uint32_t max_mw = abilities.power_limit_max_mw != 0 ? abilities.power_limit_max_mw : register_mw_max;
   if (!milliwatts || *milliwatts < min_mw || *milliwatts > max_mw)

@@ -251,7 +251,7 @@ TEST_F(PolicyTest, ARefusalOfOneCpuSetsTheOthersBack) {
                                                               {PowerCall::Kind::pstate, 1, 0x1400}}));
 }
 
-// Not even the generation changes, because no core can have stamped a record with a new one.
+// Not even the generation changes, because no core can have written a record with a new generation.
 TEST_F(PolicyTest, ACpuThatRefusesOnTheFirstCoreChangesNothing) {
   host::fail_power_calls(0);
   const std::uint32_t before = generation();

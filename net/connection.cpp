@@ -19,9 +19,9 @@ namespace {
 
 constexpr unsigned poll_ticks = 1000 / TCP_SLOW_INTERVAL;  // once a second
 constexpr std::chrono::seconds connect_limit{10};
-/// Seconds without an acknowledgement from the peer after this side closed. The stack's ticks run during this time.
+/// Seconds without an acknowledgement from the peer until a connection that this side closed is aborted.
 constexpr unsigned quiet_polls_max = 60;
-/// Seconds after this side closed, in any case: a peer that acknowledges one byte a minute must not keep a closed connection.
+/// Seconds after which such a connection is aborted in any case. Otherwise a peer could keep it by acknowledging a byte a minute.
 constexpr std::uint32_t closing_s_max = 600;
 
 std::uint32_t now_s() noexcept { return static_cast<std::uint32_t>(BootClock::now().time_since_epoch() / std::chrono::seconds(1)); }

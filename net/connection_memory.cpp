@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this runs for a request
-// that is answered in the same event.
+// The memory that a connection retains: payload in the connection's blocks, and lwIP's out-of-order queue. None of this code runs for a
+// request that is answered in the same event.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +26,7 @@ std::size_t memory_of(const GatheredBlock& block) noexcept { return memory::heap
 
 void release_on_own_core(RemoteNode* node) noexcept { GatheredPiece::release(static_cast<GatheredPiece*>(node)); }
 
-/// Copies an out-of-order segment into memory of its size. lwIP also reads the segment's TCP header, so it is copied too.
+/// Copies an out-of-order segment into memory of the segment's size. lwIP also reads the segment's TCP header, so the header is copied too.
 void copy_segment(Stack& stack, tcp_seg& segment) noexcept {
   if (ReceivedPiece::of(*segment.p).buffer().return_to == &Stack::free_heap_buffer) return;
   pbuf* const copy = stack.copy_of(*segment.p, segment.tcphdr, TCP_HLEN);

@@ -2,7 +2,6 @@
 #include "net/groups.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernel/events.hpp"
 #include "kernel/panic.hpp"

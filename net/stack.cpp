@@ -30,9 +30,10 @@ namespace {
 /// A stack's own core writes its element; any core reads it.
 constinit std::array<std::atomic<const Stack*>, machine::cores_max> stacks_of_cores{};
 
-/// Half-open connections of a listener on one core, each kept for 20 s. Further SYNs are answered by cookies (stack_cookies.cpp).
+/// Limit of a listener's half-open connections on one core; each is kept for 20 s. Further SYNs are answered by cookies
+/// (stack_cookies.cpp).
 constexpr std::uint16_t backlog = 1024;
-/// Control's half-open connections use the connections that are reserved for control.
+/// Control's half-open connections use connections that are reserved for control.
 constexpr std::uint16_t control_backlog = TCP_PCB_RESERVED / 2;
 
 /// lwIP's initialisation MUST run once for each core. A test may start several stacks on a core.
@@ -55,7 +56,7 @@ err_t initialise_interface(netif* interface) {
   interface->mtu = 1500;
   interface->hwaddr_len = ETH_HWADDR_LEN;
   interface->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET;
-  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // for all cores
+  if (Stack::here()->primary()) interface->flags |= NETIF_FLAG_IGMP;  // the first core's IGMP serves all cores
   return ERR_OK;
 }
 
@@ -116,7 +117,7 @@ Stack::~Stack() {
 }
 
 void Stack::link_changed(bool up) noexcept {
-  groups_dirty_ = true;  // lwIP reports the groups again after a new link or address
+  groups_dirty_ = true;  // lwIP reports the groups again after the link or the address changed
   if (primary()) {
     print("net: link ", up ? "up" : "down");
     wake_lease_clock();
@@ -207,7 +208,7 @@ void Stack::stop_transmitting() noexcept {
 
 namespace {
 
-/// Sets the addresses of every other stack of the group, one after the other; waits while a core's queue is full.
+/// Sets the addresses of every other stack of the group, one after the other; waits while the queue of a core is full.
 task<void> distribute_addresses(StackGroup& group, Addresses addresses) {
   for (unsigned core = group.first + 1; core < group.first + group.cores; ++core) {
     co_await on_core(core, [&group, core, addresses] {

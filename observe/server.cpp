@@ -16,11 +16,11 @@
 namespace neap::observe {
 namespace {
 
-/// The maximum of rejections in progress, and the time limit of each. Further connections are reset.
+/// The maximum of rejections in progress, and the time limit of a rejection. Further connections are reset.
 constexpr unsigned rejections_max = 8;
 constexpr std::chrono::seconds rejection_limit{1};
 
-/// A connection that gets one line and is closed. It is reset if the peer does not close its side.
+/// A connection that gets one line and is closed. The connection is reset if the peer does not close its side.
 class Rejection final : public net::ConnectionHandler {
  public:
   explicit Rejection(std::atomic<unsigned>& present) noexcept : present_(present) {}
@@ -28,8 +28,7 @@ class Rejection final : public net::ConnectionHandler {
     const unsigned before = present_.fetch_sub(1, std::memory_order_relaxed);
     require(before > 0, "no more rejections end than began", before);
   }
-  Rejection(const Rejection&) = delete;
-  Rejection& operator=(const Rejection&) = delete;
+  Rejection& operator=(Rejection&&) = delete;
   void begin(net::Connection& connection) {
     limit_.arm(rejection_limit, [&connection] { connection.abort(); });
   }

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """The machines' file: valid content is accepted, and everything else is refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -52,15 +52,16 @@ with entry.making():
         assert not (entry.path / "half").exists()
 
 
-def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path) -> None:
+def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = cache.Entry("kind", "key")
     waiting = threading.Event()
     found: list[bool] = []
 
     def second() -> None:
-        with cache.Entry("kind", "key").making(on_wait=waiting.set) as mine:
+        with cache.Entry("kind", "key").making(work="makes it") as mine:
             found.append(mine)
 
+    monkeypatch.setattr(cache.progress, "say", lambda text: waiting.set() if text.endswith("that makes it") else None)
     thread = threading.Thread(target=second)
     with entry.making():
         thread.start()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap doctor`: reports the tools that this machine has and those that it lacks. Changes nothing."""
-
-from __future__ import annotations
+"""`./neap doctor`: reports the tools that this machine has and the tools that it lacks. Changes nothing."""
 
 import dataclasses
 import json
@@ -27,7 +25,7 @@ class Finding:
 
 
 def doctor(as_json: bool) -> int:
-    """Prints the findings. Status 1 if something is missing that the launcher cannot get by itself."""
+    """Prints the findings. Returns 1 if the launcher cannot itself get something that is missing."""
     findings = [_guarded(check) for check in CHECKS]
     if as_json:
         print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
@@ -133,6 +131,7 @@ def _checkout() -> Finding:
     return Finding("checkout", "ok" if writable else "missing", f"{build.REPOSITORY}{'' if writable else ' cannot be written to'}")
 
 
+TEST_GROUPS = "host-tests python-tests tools-tests model-tests sim-tests browser-tests system-tests gdb style rustfmt".split()
 CHECKS: list[Callable[[], Finding]] = [
     _system,
     _mirror,
@@ -141,19 +140,7 @@ CHECKS: list[Callable[[], Finding]] = [
     _rust,
     _packages("packages to build", "build", "card"),
     _packages("packages for the toolchain", "toolchain"),
-    _packages(
-        "packages for tests",
-        "host-tests",
-        "python-tests",
-        "tools-tests",
-        "model-tests",
-        "sim-tests",
-        "browser-tests",
-        "system-tests",
-        "gdb",
-        "style",
-        "rustfmt",
-    ),
+    _packages("packages for tests", *TEST_GROUPS),
     _toolchain,
     _compiled_objects,
     _qemu,

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`./neap soak fuzz` finds fuzzers by their names, gives each its time, and prints seed and case of a finding."""
-
-from __future__ import annotations
+"""`./neap soak fuzz` finds fuzzers by their names, runs each for the requested time, and prints seed and case of a finding."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""`neap power`, with a fake ipmitool and a fake curl on PATH that record their arguments."""
-
-from __future__ import annotations
+"""Tests of `neap power` with a fake ipmitool and a fake curl on PATH, which record their arguments."""
 
 import json
 import os
@@ -134,7 +132,7 @@ def test_a_missing_part_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_ipmitool_gets_the_machines_password_despite_the_environment(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # ipmitool takes the first of these that is set (ipmi_main.c, option -E). Older versions know only the second.
+    # ipmitool takes IPMITOOL_PASSWORD if it is set, else IPMI_PASSWORD (ipmi_main.c, option -E). Older versions know only IPMI_PASSWORD.
     real = IPMITOOL.replace('"$IPMI_PASSWORD" =', '"${IPMITOOL_PASSWORD-$IPMI_PASSWORD}" =')
     for text in (real, IPMITOOL):
         (place / "ipmitool").write_text(text)

@@ -38,18 +38,21 @@ def test_a_port_in_use_is_named_with_a_way_out() -> None:
     assert "--forward" in caught.value.hint and ":11211" in caught.value.hint
 
 
-@pytest.mark.parametrize("memory", ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"])
-def test_an_invalid_memory_size_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
-    with pytest.raises(UsageError, match="--memory takes a size"):
-        run.run(run.Options("hello", memory=memory))
+MEMORIES = ["", "512", "M", "0M", "1.5G", "512K", "-1M", "512M,share=off"]
 
 
-@pytest.mark.parametrize("cores", [0, -1, 257])
-def test_an_invalid_number_of_cores_is_refused(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello"])
-    with pytest.raises(UsageError, match="--cores takes 1 to 256"):
-        run.run(run.Options("hello", cores=cores))
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        *((run.Options("hello", memory=memory), "--memory takes a size") for memory in MEMORIES),
+        *((run.Options("hello", cores=cores), "--cores takes 1 to 256") for cores in (0, -1, 257)),
+        (run.Options("helo"), r"no application 'helo' \(applications: hello, memcached\)"),
+    ],
+)
+def test_an_invalid_size_number_of_cores_or_name_is_refused(options: run.Options, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
+    with pytest.raises(UsageError, match=complaint):
+        run.run(options)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +69,6 @@ def test_a_core_that_a_trace_would_not_find_is_refused(core: int, words: list[st
     with pytest.raises(UsageError, match=complaint):
         run.require_traceable(core, 4, words)
     run.require_traceable(3, 4, ["cores=4", "cores=9", "ip=10.0.2.15"])
-
-
-def test_an_unknown_application_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.build, "applications", lambda: ["hello", "memcached"])
-    with pytest.raises(UsageError, match=r"no application 'helo' \(applications: hello, memcached\)"):
-        run.run(run.Options("helo"))
 
 
 def test_the_first_lane_to_fail_stops_the_others(tmp_path) -> None:

@@ -160,14 +160,18 @@ def test_other(wrong):
 """
 
 
-@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
-def test_pytest_runs_failed_tests_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool, passed: int, failed: int, unsteady: int
-) -> None:
+@pytest.fixture
+def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for builds, results and tests."""
     monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(testing.build, "BUILD", tmp_path)
     monkeypatch.setattr(testing.build, "REPOSITORY", tmp_path)
-    (tmp_path / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("wrong", "passed", "failed", "unsteady"), [(False, 3, 0, 1), (True, 1, 2, 0)])
+def test_pytest_runs_failed_tests_again(own_build: Path, wrong: bool, passed: int, failed: int, unsteady: int) -> None:
+    (own_build / "shaken_test.py").write_text(SHAKEN.replace("{wrong}", str(wrong)))
     outcome = testing._pytest("trial", ["shaken_test.py"], 120, *testing.SIDE_BY_SIDE)
     assert (outcome.passed, len(outcome.failures), len(outcome.unsteady)) == (passed, failed, unsteady)
 
@@ -192,31 +196,16 @@ def test_soak_repeats_until_its_time_is_over_and_stops_at_a_failure(layers: dict
         testing.soak([], minutes=0)
 
 
-def test_a_real_pytest_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(testing.build, "BUILD", tmp_path)
-    (tmp_path / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
+def test_a_real_pytest_run_is_read(own_build: Path, capsys) -> None:
+    (own_build / "a_test.py").write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('why')\n")
     result = testing._fresh_result("trial")
-    argv = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "-p",
-        "no:cacheprovider",
-        f"--junit-xml={result}",
-        str(tmp_path / "a_test.py"),
-    ]
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", f"--junit-xml={result}", str(own_build)]
     outcome = testing._run_and_read(argv, "trial", result, 120)
     assert outcome.passed == 1
     assert "unexpected skip: why" in outcome.failures[0]
 
 
-def test_a_test_tool_that_fails_without_naming_a_test_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(testing.build, "BUILD", tmp_path)
+def test_a_test_tool_that_fails_without_naming_a_test_fails(own_build: Path) -> None:
     result = testing._fresh_result("trial")
     passing = '<testsuite><testcase name="a"/></testsuite>'
     with pytest.raises(Failure, match=r"trial failed \(status 3\)"):

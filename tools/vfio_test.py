@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The checks before a card is passed through, and bind and unbind, on a fake Linux in a folder of files."""
-
-from __future__ import annotations
+"""Tests of the checks before a card is passed through, and of bind and unbind, with a fake Linux in a folder of files."""
 
 import json
 import os
@@ -120,7 +118,7 @@ def test_a_card_that_is_ready_passes(linux: FakeLinux) -> None:
     assert json.loads(card.qemu_options()[1]) == {"driver": "vfio-pci", "host": CARD, "id": "nic"}
 
 
-# A broken requirement -> the message and the remedy.
+# For each broken requirement, the message and the remedy.
 BROKEN = {
     "another device": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/device", "0x1521"), "is no 82599, but 8086:1521", "8086:10fb"),
     "another vendor": (lambda x: x.file(f"/sys/bus/pci/devices/{CARD}/vendor", "0x15b3"), "is no 82599, but 15b3:10fb", "lspci"),

@@ -2,7 +2,7 @@
 // The driver's counters.
 //
 // Each counter has one writer, the queue's core, and any core may read it. So `stats` does not interrupt the writers. Each struct is
-// followed by its table: a counter that is missing there is never reported.
+// followed by the table of its counters' names. A counter that is missing in the table is never reported.
 #pragma once
 
 #include "kernel/counter.hpp"
@@ -56,7 +56,7 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
 /// Counters of a queue pair.
 struct PairCounters {
   Counter interrupts;
-  Counter empty_interrupts;  ///< found neither frames nor completions
+  Counter empty_interrupts;  ///< interrupts that found neither frames nor completions
   Counter budget_exits;
   Counter idle_finds;  ///< checks before sleep that found work
 };
@@ -72,7 +72,7 @@ struct CardCounters {
   Counter other_interrupts;
   Counter link_changes;
   Counter memory_errors;  ///< errors that the card's ECC logic could not correct
-  Counter dma_errors;     ///< the card could not reach memory
+  Counter dma_errors;     ///< accesses in which the card could not reach memory
   Counter resets;         ///< resets after one of these errors, or after a queue did not stop
   Counter gone;           ///< reads that returned all ones
 };

@@ -9,8 +9,6 @@ If it refuses the table, nothing is written.
     generate_registers.py --rust OUT.rs
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -90,10 +88,7 @@ def cpp_fit_checks(fields: list[Field], check: str) -> list[str]:
 
 def cpp_register(register: Register) -> list[str]:
     name = pascal(register.name)
-    covered = 0
-    for f in register.fields:
-        covered |= f.mask
-    spare = ~covered & 0xFFFFFFFF
+    spare = ~register.mask & 0xFFFFFFFF
     out = ["", f"/// {register.name}: {register.text} ({register.access}; {register.section})", f"struct {name} {{"]
     out += [cpp_member(f) for f in register.fields]
     if spare:
@@ -234,16 +229,13 @@ def generate_rust(table: Table) -> str:
     out.append(f"pub static REGISTERS: [RegisterInfo; {len(table.registers)}] = [")
     slot, slots = 0, []
     for register in table.registers:
-        mask = 0
-        for f in register.fields:
-            mask |= f.mask
         first = register.reset if register.reset_first is None else register.reset_first
         array = str(register.array).lower()
         out.append(
             f'    RegisterInfo {{ register: Register::{pascal(register.name)}, name: "{register.name}", array: {array}, '
             f'section: "{register.section}", '
-            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, mask: {mask:#010x}, "
-            f"self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
+            f"access: {rust_access(register.access)}, reset: {register.reset:#010x}, reset_first: {first:#010x}, "
+            f"mask: {register.mask:#010x}, self_clearing: {register.self_clearing_mask:#010x}, count: {register.count}, "
             f"ranges: {rust_ranges(register.ranges)}, aliases: {rust_ranges(register.aliases)} }},"
         )
         slots.append(slot)
@@ -282,7 +274,7 @@ def generate_rust(table: Table) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Leaves an equal file alone (so that nothing is rebuilt). Replaces a different one atomically (so that readers see a whole file)."""
+    """Leaves an equal file alone, so that nothing is rebuilt. Replaces a different file atomically, so that readers see a whole file."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSL-1.0
 // The card's own counters.
 //
-// They clear themselves when read and saturate at all ones, so the reader must keep them: `collect` adds them to totals of 64 bits. Reading
-// costs a register access for each counter. So it is done only on request, never with traffic.
+// The card's counters clear themselves when read and saturate at all ones, so `collect` adds them to totals of 64 bits. Reading costs a
+// register access for each counter, so the driver reads them only on request, never with traffic.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace neap::ixgbe {
 
-/// The counts of one core's queues. Bytes are those of frames without FCS.
+/// The counts of one core's queues. Numbers of bytes exclude the FCS.
 struct QueueStatistics {
   std::uint64_t received = 0;        ///< QPRC
   std::uint64_t received_bytes = 0;  ///< QBRC
@@ -23,7 +23,7 @@ struct QueueStatistics {
   std::uint64_t no_descriptor = 0;   ///< QPRDC: dropped because the queue's ring was empty or the queue off
 };
 
-/// The counts of the port. Frames unless stated otherwise; bytes are those of good frames, including headers and FCS.
+/// The counts of the port. The members count frames unless stated otherwise. Numbers of bytes are for good frames, with headers and FCS.
 struct PortStatistics {
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;
@@ -50,7 +50,8 @@ struct Statistics {
   PortStatistics port;
   std::array<QueueStatistics, 16> queues{};  ///< by core
 
-  /// Adds the card's counts since the last call. One caller at a time. Errors: `closed` (card gone); then nothing has changed.
+  /// Adds the card's counts since the last call. MUST be called by one caller at a time. After an error nothing has changed: `closed` (card
+  /// gone).
   Result<void> collect(Registers registers) noexcept;
   /// Adds and returns the frames that one queue dropped since the last call (QPRDC).
   std::uint64_t collect_dropped(Registers registers, unsigned queue) noexcept;

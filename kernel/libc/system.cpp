@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <string_view>
 
 #include "kernel/console.hpp"
 #include "kernel/machine.hpp"

@@ -28,7 +28,7 @@ constinit std::byte rsdp_copy[64]{};
 
 const char* boot_pointer(std::uint64_t physical) { return reinterpret_cast<const char*>(direct_map_base + physical); }
 
-// The loader aligns its structures, but this code does not rely on it, because unaligned reads cost no more.
+// The loader aligns its structures, but this code does not rely on the alignment, because unaligned reads cost no more.
 template <typename T>
 T read(const char* at, std::size_t offset) {
   T value;

@@ -18,7 +18,7 @@ namespace neap::x86::console {
 
 namespace {
 
-constexpr std::uint64_t line_wait_ns = 200'000'000;  // for the other cores' lines
+constexpr std::uint64_t line_wait_ns = 200'000'000;  // wait for lines of other cores
 
 constinit EarlyOptions chosen{};
 constinit std::atomic<bool> opened{false};

@@ -82,7 +82,7 @@ inline std::uint64_t read_tsc() {
   asm volatile("rdtsc" : "=a"(low), "=d"(high));
   return high << 32 | low;
 }
-/// Waits for all earlier loads. Later instructions do not start before it (SDM 2B, RDTSC).
+/// Waits for all earlier loads. Later instructions do not start before the read (SDM 2B, RDTSC).
 inline std::uint64_t read_tsc_ordered() {
   std::uint32_t low, high;
   asm volatile("lfence; rdtsc; lfence" : "=a"(low), "=d"(high)::"memory");

@@ -113,7 +113,7 @@ void load_descriptors(Descriptors& descriptors, unsigned core) {
 
 void use_boot_stack_for_faults(Descriptors& descriptors) {
   fill(descriptors);
-  // Far enough below the stack's top that the frames of a fault do not overlap those of the interrupted code.
+  // This is far enough below the stack's top that the frames of a fault do not overlap those of the interrupted code.
   constexpr std::uint64_t apart = 8192;
   for (unsigned i = 0; i < 3; ++i) descriptors.task_state.interrupt_stack[i] = address_of(boot_stack_top) - apart;
   load_tables(descriptors);

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernel/panic.hpp"
 #include "kernel/x86/boot_info.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSL-1.0
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>

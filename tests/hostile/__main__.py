@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """`python -m hostile ATTACK`: one attack, in the network namespace in which this is started; the result is one JSON object."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Ethernet, ARP, IPv4, TCP and UDP frames as bytes, valid or not: the caller sets every field. Formats: RFC 826, 791, 9293, 768."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ _ARP = struct.Struct("!HHBBH6s4s6s4s")
 
 @dataclass(frozen=True)
 class Segment:
-    """A received TCP segment."""
-
     source: tuple[str, int]
     destination: tuple[str, int]
     sequence: int

@@ -6,8 +6,6 @@ Linux's sources). The usual way needs the programs cpio and fakeroot (for owners
 the entries are written in the given order, with owner root and time zero. So equal content gives equal archives.
 """
 
-from __future__ import annotations
-
 import stat
 from typing import BinaryIO
 

@@ -26,7 +26,7 @@ from tools.machine import Machine, free_port
 from .guest_image import GuestImage
 from .namespace import TAP, Namespace
 
-BOOT_SECONDS = 300  # ten on an idle machine
+BOOT_SECONDS = 300  # a boot takes ten seconds on an idle machine
 # Extra time of the channel beyond a script's own limit: `timeout` waits 5 s before it kills, and the serial port is slow under emulation.
 CHANNEL_SECONDS = 30
 CHANNEL_TRIES = 5  # an incomplete request or answer is sent again

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Checks the targets for costs, counted in instructions. The counts are exact, whatever else the host does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -100,7 +98,7 @@ def test_each_qemu_gets_the_plugin_interface_it_speaks() -> None:
 
 @pytest.mark.image_only
 def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command itself, with a shorter load. It must detect an entry that is neither collected nor counted as lost."""
+    """Runs the command itself, with a shorter load. The command must detect an entry that is neither collected nor counted as lost."""
     monkeypatch.setattr(stream, "LOAD_SECONDS", 1.0)
     monkeypatch.setattr(stream, "WARM_SECONDS", 0.2)
     rows = {row.name: row for row in stream.live(tmp_path / "live")}

@@ -2,8 +2,6 @@
 """The served commands of the binary protocol (get, set, delete, noop, version, quit and their quiet forms), as specified in
 doc/protocol-binary.txt."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

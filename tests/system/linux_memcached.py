@@ -5,8 +5,6 @@ A second archive is appended to the Linux guest's initramfs (the kernel unpacks 
 loads the card's driver, uses DHCP, starts memcached and reports on the console that it listens.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil

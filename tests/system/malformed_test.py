@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Input that no client should send. Each gets the protocol's own error, does not affect other clients, and never crashes the machine."""
-
-from __future__ import annotations
+"""Input that no client should send. It gets the protocol's own error, does not affect other clients, and never crashes the machine."""
 
 import contextlib
 import random
@@ -116,7 +114,7 @@ def test_an_append_beyond_the_limit_is_refused(server: Server) -> None:
 
 @pytest.mark.parametrize("start", [b"", b"set ", b"set k 0 0 ", b"incr k ", b"\x01"])
 def test_a_megabyte_without_a_line_end(server: Server, start: bytes) -> None:
-    """Such a line must not be buffered without limit: the server closes the connection, or answers with an error."""
+    """A line of a megabyte must not be buffered without limit: the server closes the connection, or answers with an error."""
     with server.connect() as wire:
         ended = False
         try:

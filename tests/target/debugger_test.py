@@ -78,7 +78,7 @@ def test_trace_shows_callers(tmp_path: Path) -> None:
     def depth(line: str) -> int:
         return len(line) - len(line[14:].lstrip())
 
-    # From that line backwards: a function's caller is the nearest earlier line with less indentation.
+    # Walks backwards from that line. A function's caller is the nearest earlier line with less indentation.
     callers, deepest = [], depth(lines[at])
     for line in reversed(lines[1:at]):
         if depth(line) < deepest:

@@ -54,7 +54,7 @@ neap::task<int> neap::application(Arguments& arguments) {
     check(spawn_on(core,
                    [] {
                      ready.fetch_add(1);
-                     while (ready.load() != core_count()) {  // all at once; the machine's time-out bounds this loop
+                     while (ready.load() != core_count()) {  // all cores throw at once; the machine's time-out bounds this loop
                      }
                      throw_and_catch();
                      done.fetch_add(1);

@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
 
 #include "kernel/timer.hpp"
 #include "tests/target/check.hpp"
@@ -32,7 +31,7 @@ void arm_all() {
       const auto now_ns = neap::machine::now_ns();
       check(neap::this_core() == core, "fires where it was armed");
       check(now_ns >= probe.due_ns, "a timer was early by ns", probe.due_ns - now_ns);
-      // The limit is far longer than a tick. A timer that exceeds it was lost, not delayed by a busy host.
+      // The limit is far longer than a tick. A timer that exceeds the limit was lost, not delayed by a busy host.
       check(now_ns - probe.due_ns < 2'000'000'000, "a timer was late by ns", now_ns - probe.due_ns);
       fired.fetch_add(1);
     });

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""A file with any content is decoded or refused with one line. The decoded values are those of the kernel's structs."""
-
-from __future__ import annotations
+"""A file with any content is decoded, or refused with one line. The decoded values equal the values of the kernel's structs."""
 
 import random
 import re
@@ -35,7 +33,7 @@ def kernel_rows(form: str) -> list[tuple[str, str, str, str]]:
 
 
 def kernel_kinds() -> list[tuple[int, str, str, str]]:
-    """The rows of kinds there: number, name, form, meaning."""
+    """The rows of kinds in kernel/log_record.hpp: number, name, form, meaning."""
     return [(int(number), *rest) for number, *rest in re.findall(r'KIND\((\d+), (\w+), (\w+), "([^"]*)"\)', KERNEL)]
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Bounds on a machine's effect on a collection: bytes, parts, positions, and the cores that it has."""
-
-from __future__ import annotations
+"""Tests of the limits for the bytes, parts, positions and cores that a machine can cause in a collection."""
 
 import json
 from pathlib import Path
@@ -31,7 +29,7 @@ def whole(out: Path) -> bool:
 
 
 def inserted(kind: int, core: int, position: int, payload: bytes, count: int):
-    """Gives a function that inserts a block after the first block of a stream; the numbers of the blocks remain consecutive."""
+    """Returns a function that inserts a block after the first block of a stream. The numbers of the blocks remain consecutive."""
 
     def damage(_number: int, data: bytes) -> bytes:
         blocks = split(data)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The page of plots in a browser: every plot is drawn, and the page makes no connection."""
-
-from __future__ import annotations
+"""In a browser, the page of plots draws every plot and makes no connection."""
 
 import json
 import re
@@ -33,17 +31,11 @@ def test_a_million_records_are_drawn_with_every_plot_and_every_mark(tmp_path: Pa
     dom = browse(tmp_path, page.as_uri(), "--dump-dom")
     assert 'data-drawn="bytes descriptors interval histogram power energy asleep residency shares"' in dom, dom[:300]
     drawn = plots(dom)
-    assert {name: lines_in(drawn[name]) for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy", "asleep")} == {
-        "bytes": 4,
-        "descriptors": 4,
-        "interval": 4,
-        "histogram": 4,
-        "power": 4,
-        "energy": 4,
-        "asleep": 8,
-    }
+    for name in ("bytes", "descriptors", "interval", "histogram", "power", "energy"):
+        assert lines_in(drawn[name]) == 4, name
+    assert lines_in(drawn["asleep"]) == 4 + 4
     assert lines_in(drawn["residency"]) == 4 * 3 + 2 * 4
-    # The same change on each core is one mark.
+    # A change that all cores make is one mark.
     for name in ("bytes", "interval", "power", "residency"):
         assert marks_in(drawn[name]) == 3, name
     assert len(re.findall(r'class="point"><path', drawn["shares"])) == 4 * 2
@@ -55,7 +47,7 @@ def test_the_picture_shows_each_core_and_the_marks(tmp_path: Path) -> None:
     browse(tmp_path, page.as_uri(), f"--screenshot={tmp_path / 'picture.png'}")
     pixels = np.asarray(Image.open(tmp_path / "picture.png").convert("RGB")).reshape(-1, 3)
     for colour in [*CORE_COLOURS, MARK_COLOUR]:
-        # Anti-aliasing spreads thin lines over neighbouring pixels.
+        # Anti-aliasing changes a thin line's colour, so similar colours count as well.
         near = np.abs(pixels.astype(int) - colour).sum(axis=1) < 90
         assert np.count_nonzero(near) > 200, colour
     assert np.count_nonzero((pixels == 255).all(axis=1)) < 0.98 * len(pixels), "it is not a blank page"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSL-1.0
-"""The figures equal those computed by hand: wraps, packages, missing values. Tables and study files have the same figures."""
-
-from __future__ import annotations
+"""The figures equal figures computed by hand, with counters that wrap, packages and missing values. Tables and study files have the same
+figures.
+"""
 
 import csv
 import json
@@ -41,7 +41,8 @@ def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
 
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Path:
-    """Two cores of one package over two seconds. Energy unit 2^-16 J; the counter starts 65,536 counts (1 J) before its wrap."""
+    """A log of two cores of one package over two seconds. The energy unit is 2^-16 J; the counter starts 65,536 counts (1 J) before its
+    wrap."""
     near_wrap = (1 << 32) - 65536
     counters = {"instructions": (1 << 48) - 10, "cycles": 100, "reference_cycles": 0, "llc_misses": 5}
     later = {"instructions": 990, "cycles": 600, "reference_cycles": 500_000_000, "llc_misses": 25}
@@ -57,7 +58,7 @@ def by_hand(tmp_path: Path) -> Path:
     second = [
         record(START, 1 * HZ + 1000, {**counters, "package_energy": near_wrap + 1}),
         entry("anchor", kind=ANCHOR, tsc=1 * HZ + 1000, requests=0),
-        # An earlier value of the same counter, recorded a moment after the other core's later value.
+        # The counter is lower than in the other core's record just before, because two cores may record readings in either order.
         record(INTERRUPT, 2 * HZ + 10, {"package_energy": 65535}),
         record(STOP, 3 * HZ - 1000, {**later, "package_energy": 131071}),
         entry("anchor", kind=ANCHOR, tsc=3 * HZ - 1000, requests=50),
@@ -72,17 +73,17 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     core = found["cores_detail"][0]
     total = found["total"]
     assert core["seconds"] == 2.0 and total["seconds"] == 2.0
-    # The counts of the start record are from before the run. The records behind the stop record are from after it.
+    # The counts of the start record are from before the run. The records behind the stop record are from after the run.
     assert core["rx_bytes"] == 1060 and core["tx_bytes"] == 5
     assert core["application_rx_bytes"] == 1000 and core["application_rx_frames"] == 10
     assert (core["interrupts"], core["polls"], core["records"]) == (1, 1, 3)
     assert core["asleep_share"] == 0.5 and core["idle_share_by_state"] == {"c1": 0.2, "c7": 0.3}
     assert core["polling_in_vain_share"] == 0 and core["sleeps"] == 2
-    # A 48-bit counter that wrapped; 1000 instructions in 500 cycles.
+    # The 48-bit counter of instructions wrapped. There were 1000 instructions in 500 cycles.
     assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
     assert core["misses_per_1000_instructions"] == 20.0
     assert core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
-    # 65,536 counts before the wrap and 131,072 after it: 3 J, counted once for both cores.
+    # 65,536 counts before the wrap and 131,072 after the wrap are 3 J, which count once for both cores.
     assert [package["joules"] for package in found["packages"]] == [3.0] and total["joules"] == 3.0
     assert total["watts"] == 1.5 and total["requests"] == 1050
     assert total["energy_delay_product_joule_seconds"] == 6.0
@@ -200,9 +201,9 @@ def test_a_study_file_has_the_published_columns_and_zero_where_nothing_was_sampl
     assert [row["rx_bytes"] for row in rows] == [0, 1000, 60, 0]
     assert [row["instructions"] for row in rows] == [(1 << 48) - 10, 0, 0, 990]
     assert [row["ref_cycles"] for row in rows] == [0, 0, 0, 500_000_000]
-    # Entries so far, by requested idle state, in rows with a sample.
+    # c1 and c7 count the requests of the idle state so far, in rows with a sample.
     assert [row["c1"] for row in rows] == [0, 0, 1, 1] and [row["c7"] for row in rows] == [0, 0, 0, 1]
-    # Counts of 2^-16 J, from 1 on, across the wrap.
+    # `joules` are counts of 2^-16 J, begin with 1, and do not wrap.
     assert [row["joules"] for row in rows] == [1, 0, 131073, 196609]
 
 

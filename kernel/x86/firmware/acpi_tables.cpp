@@ -18,7 +18,7 @@ void add_core(Madt& madt, std::uint32_t apic_id, std::uint32_t flags) {
   madt.cores[madt.core_count++] = {.apic_id = apic_id, .node = 0};
 }
 
-/// Calls `visit(type, entry)` for the consecutive entries of type and length from `at` on.
+/// Calls `visit(type, entry)` for each entry from `at` on. An entry begins with its type and its length.
 template <typename Visit>
 void for_each_entry(const Bytes& table, std::size_t at, Visit visit) {
   while (at + 2 <= table.size()) {
@@ -52,7 +52,7 @@ Affinity affinity_of(std::uint8_t type, const Bytes& entry) {
   }
 }
 
-// Kept in ascending order.
+// The domains stay in ascending order.
 void add_domain(Nodes& nodes, std::uint32_t domain) {
   auto* const end = nodes.domains.begin() + nodes.count;
   auto* const place = std::lower_bound(nodes.domains.begin(), end, domain);

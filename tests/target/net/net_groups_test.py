@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSL-1.0
 """Multicast groups on the soft card, judged by this machine's kernel in a namespace: it sends to groups and observes IGMP."""
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import sys
@@ -75,7 +73,6 @@ class Station:
         self.wait("ready", lambda: None)
 
     def _read(self) -> None:
-        assert self._process.stdout
         for line in self._process.stdout:
             self._arrived.put(line.decode().rstrip())
 
@@ -83,7 +80,6 @@ class Station:
         kill_group(self._process)
 
     def say(self, line: str) -> None:
-        assert self._process.stdin
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
@@ -104,7 +100,7 @@ class Station:
         raise AssertionError(f"no {start!r}; the last lines: {self.seen[-20:]}")
 
     def ask(self, text: str) -> None:
-        """Requests an action of the image. It may have been done already, if the first answer was lost."""
+        """Requests an action of the image. If the first answer was lost, the image may already have done the action."""
         answer = self.wait(f"{text}: ", lambda: self.say(f"{GUEST} {text}"))
         assert answer.endswith((": ok", "joined the group already", "has not joined the group")), answer
 
@@ -120,7 +116,6 @@ def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
             cores=2,
             arguments=[f"ip={GUEST}/24"],
             net=f"tap:{TAP}",
-            card_options=["--strict"],
             soft_card=namespace.program(SOFT_CARD),
         ) as machine,
     ):
