@@ -5,8 +5,8 @@ namespace neap::model {
 
 namespace {
 
-constexpr std::uint64_t enabled_at_any_level = 3;                  // IA32_FIXED_CTR_CTRL, 4 bits a counter (20.2.2)
-constexpr std::uint64_t select_enabled = std::uint64_t{1} << 22;   // IA32_PERFEVTSELx.EN (20.2.1.1)
+constexpr std::uint64_t enabled_at_any_level = 3;                      // IA32_FIXED_CTR_CTRL, 4 bits a counter (20.2.2)
+constexpr std::uint64_t select_enabled = std::uint64_t{1} << 22;       // IA32_PERFEVTSELx.EN (20.2.1.1)
 constexpr std::uint64_t select_at_any_level = std::uint64_t{3} << 16;  // USR, OS
 
 std::uint64_t fixed_source(unsigned counter, const Executed& now) {

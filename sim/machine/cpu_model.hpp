@@ -58,7 +58,7 @@ struct CpuModel {
   double min_volts = 0, max_volts = 0;          ///< at the lowest and the highest ratio; linear between
 
   std::array<SleepState, state_count> sleep{};  ///< C0's power is that of a running core
-  Ticks package_exit_latency = 0;          ///< added if the package slept in PC6 or PC7
+  Ticks package_exit_latency = 0;               ///< added if the package slept in PC6 or PC7
   std::array<double, package_state_count> uncore_w{};
   double dram_idle_w = 0, dram_w_per_active_core = 0;
   double tdp_w = 0, power_min_w = 0, power_max_w = 0;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint32_t bit(unsigned number) { return std::uint32_t{1} << number; }
 
-// Leaf 5: lines of 64 bytes; extensions, and interrupts that end MWAIT while they are disabled. EDX counts each C-state's sub-states in four
-// bits; a hint's bits 7:4 are the C-state less one.
+// Leaf 5: lines of 64 bytes; extensions, and interrupts that end MWAIT while they are disabled. EDX counts each C-state's sub-states in
+// four bits; a hint's bits 7:4 are the C-state less one.
 CpuidWords monitor_leaf(const CpuModel& cpu) {
   std::array<std::uint32_t, 8> sub_states{};
   for (const SleepState& state : cpu.sleep) {
@@ -59,6 +59,9 @@ void change_cpuid(const Package& package, std::uint32_t leaf, CpuidWords& words)
       break;
     case 0x0a:
       words = counter_leaf(cpu);
+      break;
+    case model_machine_leaf:
+      words = {.eax = 1, .ebx = 0x7061654e, .ecx = 0x65646f6d, .edx = 0x64656c6c};  // version 1, "Neapmodelled"
       break;
     case 0x80000007:
       words.edx |= bit(8);  // the TSC runs at a constant rate in all states

@@ -13,8 +13,6 @@ using qemu::AfterInstruction;
 
 constexpr std::uint64_t timer_horizon_ns = 100'000'000;  // a run is no longer than this
 constexpr std::uint8_t first_hint_of_c0 = 0xf0;          // SDM 2B, MWAIT: bits 7:4 are 0Fh for C0
-// CPUID leaf "Neap" writes a snapshot with ECX as its number. Its range is left to hypervisors, so no CPU answers it (SDM 2A, CPUID).
-constexpr std::uint32_t snapshot_leaf = 0x4e656170;
 // Ports that end the machine: isa-debug-exit as the launcher places it, and the chipset's PM1a control with SLP_EN (ACPI 4.8.3.2.1).
 constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_enable = 1 << 13;
 
@@ -22,9 +20,7 @@ constexpr int status_finished = 0, status_world_gone = 3;
 
 }  // namespace
 
-bool Machine::Watch::changed() const noexcept {
-  return armed && line != nullptr && std::memcmp(before.data(), line, before.size()) != 0;
-}
+bool Machine::Watch::changed() const noexcept { return armed && line != nullptr && std::memcmp(before.data(), line, before.size()) != 0; }
 
 Machine::Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link)
     : package_(cpu, cores), rounds_(options.quantum), link_(link), options_(options) {
@@ -88,6 +84,7 @@ Ticks Machine::next_timer(unsigned core) noexcept {
 
 std::uint64_t Machine::enter(unsigned core) noexcept {
   settle();
+  if (exit_written_) return 0;  // QEMU's main thread has not yet stopped the machine
   owner_ = static_cast<int>(core);
   if (package_.is_asleep(core) && qemu::is_awake(core)) wake(core);
   if (package_.now(core) >= package_.next_control()) package_.control(package_.now(core));
@@ -242,7 +239,7 @@ bool Machine::read_performance_counter(unsigned core, std::uint32_t selector, st
 
 void Machine::cpuid(unsigned core, std::uint32_t leaf, std::uint32_t subleaf, CpuidWords& words) noexcept {
   change_cpuid(package_, leaf, words);
-  if (leaf != snapshot_leaf) return;
+  if (leaf != model_machine_leaf || subleaf == 0) return;
   settle();
   snapshot("mark", subleaf, package_.now(core));
 }
@@ -256,6 +253,7 @@ void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
   if (!ends || exit_written_) return;
   exit_written_ = true;
   snapshot("exit", 0, time);
+  qemu::end_current_run();
 }
 
 void Machine::snapshot(const char* event, std::uint64_t mark, Ticks time) noexcept {

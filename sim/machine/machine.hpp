@@ -97,8 +97,8 @@ class Machine {
   std::array<Runner, cores_max> runners_{};
   std::array<bool, cores_max> waits_for_others_{};
   std::array<std::atomic<bool>, cores_max> raised_outside_{};
-  int owner_ = -1;       // the core whose instructions are counted
-  Ticks run_end_ = 0;    // local, of the run in progress
+  int owner_ = -1;                // the core whose instructions are counted
+  Ticks run_end_ = 0;             // local, of the run in progress
   std::atomic<Ticks> latest_{0};  // local: what other threads see as the time
   Phase phase_ = Phase::set_up;
   bool exit_written_ = false;

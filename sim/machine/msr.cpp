@@ -21,7 +21,8 @@ std::uint64_t power_units(double watts) { return static_cast<std::uint64_t>(std:
 
 /// A time window is 2^Y * (1 + Z/4) units, Y in bits 21:17, Z in bits 23:22 (15.10.3).
 double window_seconds(std::uint64_t limit) {
-  return std::ldexp(1 + static_cast<double>(limit >> 22 & 3) / 4, static_cast<int>(limit >> 17 & 0x1f) - static_cast<int>(time_unit_exponent));
+  return std::ldexp(1 + static_cast<double>(limit >> 22 & 3) / 4,
+                    static_cast<int>(limit >> 17 & 0x1f) - static_cast<int>(time_unit_exponent));
 }
 
 /// PL1 at the thermal design power, on, over one second; PL2 a fifth above it, as firmware sets them (assumed). One second is 2^10 units.
@@ -299,8 +300,8 @@ bool write_msr(Package& package, unsigned core, std::uint32_t number, std::uint6
       return true;
     case 0x610:
       shared.power_limit = value & writable_limit_bits;
-      package.set_power_limit(core, (value & limit_enabled) != 0, static_cast<double>(value & limit_watts_mask) / (1 << power_unit_exponent),
-                              window_seconds(value));
+      package.set_power_limit(core, (value & limit_enabled) != 0,
+                              static_cast<double>(value & limit_watts_mask) / (1 << power_unit_exponent), window_seconds(value));
       return true;
     case 0x618:
       shared.dram_limit = value;

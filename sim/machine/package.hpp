@@ -4,8 +4,8 @@
 // Clocks, C-states, frequencies, energy and counters depend on each other: a core that falls asleep may free turbo for the others, change
 // the package's C-state and, on some models, everybody's frequency. This class carries such a change through all parts, at its moment.
 //
-// It knows neither the emulator nor the guest. Its caller reports how many instructions ran, when a core sleeps and when it is woken. Moments are
-// absolute virtual time, `now(core)`. Cores of the package that the guest does not use sleep in the deepest state.
+// It knows neither the emulator nor the guest. Its caller reports how many instructions ran, when a core sleeps and when it is woken.
+// Moments are absolute virtual time, `now(core)`. Cores of the package that the guest does not use sleep in the deepest state.
 #pragma once
 
 #include <array>

@@ -22,8 +22,8 @@ namespace {
 namespace offset {
 // CPUState
 constexpr std::size_t running = 0xb4, interrupt_request = 0xd0, budget = 0xd8, budget_rest = 0xe0, index = 0x2b0, halted = 0x2bc;
-constexpr std::size_t budget_low = 0x405c;   // 16 bits: what translated code counts down
-constexpr std::size_t registers = 0x4070;    // CPUX86State
+constexpr std::size_t budget_low = 0x405c;  // 16 bits: what translated code counts down
+constexpr std::size_t registers = 0x4070;   // CPUX86State
 // CPUX86State, from its start
 constexpr std::size_t rip = 0x100, flags = 0x108, direction = 0x12c, hidden_flags = 0x130;
 // timers_state
@@ -424,7 +424,7 @@ const char* check_cpu(unsigned number) {
   if (number >= cores_max) return "the model has at most 16 CPUs";
   Cpu* const cpu = q.qemu_get_cpu(static_cast<int>(number));
   constexpr std::uint64_t rip_at_reset = 0xfff0, flags_at_reset = 2;  // SDM 3A, table 10-1
-  constexpr std::uint32_t hidden_flags_at_reset = 0x40;                    // QEMU's: segments have bases (real mode)
+  constexpr std::uint32_t hidden_flags_at_reset = 0x40;               // QEMU's: segments have bases (real mode)
   if (cpu == nullptr || number_of(cpu) != number || field<std::uint32_t>(cpu, offset::halted) != (number == 0 ? 0U : 1U) ||
       field<bool>(cpu, offset::running)) {
     return "a CPU's state is not where QEMU 11.1.3 has it";

@@ -29,7 +29,8 @@ struct MwaitRequest {
 };
 enum class AfterInstruction : std::uint8_t { continue_run, sleep, end_run };
 
-/// The model's functions. All are called in the thread of the CPUs, except `clock_ns`, `tsc` and `interrupt_raised`, which may come from others.
+/// The model's functions. All are called in the thread of the CPUs, except `clock_ns`, `tsc` and `interrupt_raised`, which may come from
+/// others.
 struct Hooks {
   std::int64_t (*clock_ns)();
   std::int64_t (*tsc)();

@@ -20,6 +20,10 @@ namespace neap::model {
 struct CpuidWords {
   std::uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
+/// A leaf of the model's own. It identifies the model machine; with a number in ECX it also writes a snapshot that bears this number. The
+/// range belongs to hypervisors, so no CPU has it (SDM 2A, CPUID).
+constexpr std::uint32_t model_machine_leaf = 0x4e656170;
+
 /// Replaces or completes the emulator's answer to a leaf.
 void change_cpuid(const Package& package, std::uint32_t leaf, CpuidWords& words) noexcept;
 

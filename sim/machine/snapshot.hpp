@@ -20,10 +20,10 @@ class Digest {
 };
 
 struct Moment {
-  const char* event;   ///< "phase", "mark" or "exit"
+  const char* event;  ///< "phase", "mark" or "exit"
   unsigned phase = 0;
   std::uint64_t mark = 0;
-  Ticks now = 0;       ///< absolute
+  Ticks now = 0;  ///< absolute
 };
 
 void write_snapshot(std::FILE* to, Package& package, const Moment& moment, const Digest& digest);

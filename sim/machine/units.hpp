@@ -25,7 +25,9 @@ constexpr Ticks from_ns(std::uint64_t ns) { return ns * ticks_per_ns; }
 constexpr std::uint64_t to_ns(Ticks time) { return time / ticks_per_ns; }
 constexpr double to_seconds(Ticks time) { return static_cast<double>(time) / static_cast<double>(ticks_per_second); }
 /// Cycles of a clock with this ratio, rounded down.
-constexpr std::uint64_t cycles_of(Ticks time, unsigned ratio) { return static_cast<std::uint64_t>(Wide{time} * ratio / ticks_per_bus_clock); }
+constexpr std::uint64_t cycles_of(Ticks time, unsigned ratio) {
+  return static_cast<std::uint64_t>(Wide{time} * ratio / ticks_per_bus_clock);
+}
 constexpr double gigahertz_of(unsigned ratio) { return ratio / 10.0; }
 
 }  // namespace neap::model
