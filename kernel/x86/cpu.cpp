@@ -28,6 +28,8 @@ Features read_features() {
     const auto leaf7 = cpuid(7);
     f.tsc_adjust = leaf7.ebx & bit(1);
   }
+  const auto model_leaf = cpuid(model_machine_leaf);
+  f.modelled = model_leaf.ebx == 0x7061654e && model_leaf.ecx == 0x65646f6d && model_leaf.edx == 0x64656c6c;  // "Neapmodelled"
   f.huge_pages = cpuid(0x80000001).edx & bit(26);
   constexpr std::uint8_t bits_without_leaf = 36, bits_max = 52;
   f.physical_bits = bits_without_leaf;

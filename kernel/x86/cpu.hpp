@@ -38,6 +38,9 @@ inline CpuidResult cpuid(std::uint32_t leaf, std::uint32_t subleaf = 0) {
   return result;
 }
 
+/// Answered by the model machine alone (sim/machine/cpuid.cpp). The range belongs to hypervisors, so no CPU has this leaf (SDM 2A, CPUID).
+constexpr std::uint32_t model_machine_leaf = 0x4e656170;
+
 // --- Control registers -------------------------------------------------------------------------------------------------------------------
 
 constexpr std::uint64_t cr0_monitor_coprocessor = 1 << 1;
@@ -114,6 +117,7 @@ inline void write_msr_known(std::uint32_t msr, std::uint64_t value) {
 /// The features of this CPU that Neap uses. Read once by core 0.
 struct Features {
   bool x2apic, tsc_deadline, huge_pages, xsave, rdrand, hypervisor, tsc_adjust, machine_check;
+  bool modelled;  ///< the model machine (sim/machine), which shows a real CPU and no hypervisor
   std::uint32_t largest_leaf;
   bool intel;
   std::uint8_t family, model;  ///< including the extended parts

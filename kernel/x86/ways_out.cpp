@@ -12,8 +12,8 @@ namespace neap::x86 {
 
 namespace {
 
-// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so the port is for
-// hypervisors only.
+// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so it is used only under
+// a hypervisor, and on the model machine.
 constexpr std::uint16_t debug_exit_port = 0xf4;
 
 constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000;
@@ -65,7 +65,7 @@ void exit(ExitStatus status) noexcept {
   stop_other_cores();
   console::drain();
   if (status == ExitStatus::panic && console::options().reboot_after_panic) reboot();
-  if (features().hypervisor) {
+  if (features().hypervisor || features().modelled) {
     out8(debug_exit_port, static_cast<std::uint8_t>(status));
     wait_ns(debug_exit_limit_ns);  // QEMU ends slightly later; powering off before would hide the exit status
   }

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSL-1.0
+#include "sim/machine/machine.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+namespace neap::model {
+
+namespace {
+
+using qemu::AfterInstruction;
+
+constexpr std::uint64_t timer_horizon_ns = 100'000'000;  // a run is no longer than this
+constexpr std::uint8_t first_hint_of_c0 = 0xf0;          // SDM 2B, MWAIT: bits 7:4 are 0Fh for C0
+// Ports that end the machine: isa-debug-exit as the launcher places it, and the chipset's PM1a control with SLP_EN (ACPI 4.8.3.2.1).
+constexpr std::uint32_t debug_exit_port = 0xf4, power_port = 0x604, power_sleep_enable = 1 << 13;
+
+constexpr int status_finished = 0, status_world_gone = 3;
+
+}  // namespace
+
+bool Machine::Watch::changed() const noexcept { return armed && line != nullptr && std::memcmp(before.data(), line, before.size()) != 0; }
+
+Machine::Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link)
+    : package_(cpu, cores), rounds_(options.quantum), link_(link), options_(options) {
+  // Cores that wait for their start-up interrupt sleep as deep as they can.
+  for (unsigned i = 1; i < cores; ++i) package_.fall_asleep(i, cpu.deepest());
+}
+
+// --- Clock -------------------------------------------------------------------------------------------------------------------------------
+
+void Machine::settle() noexcept {
+  package_.set_skipped(from_ns(qemu::skipped_ns()));
+  const std::int64_t executed = qemu::take_executed();
+  if (executed != 0 && owner_ >= 0) package_.run(static_cast<unsigned>(owner_), executed);
+}
+
+Ticks Machine::between_runs() noexcept {
+  Ticks least = ~Ticks{0}, most = 0;
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    const Ticks local = package_.clock(i).local();
+    most = std::max(most, local);
+    if (qemu::is_awake(i)) least = std::min(least, local);
+  }
+  const Ticks seen = std::max(latest_.load(), least == ~Ticks{0} ? most : least);
+  latest_ = seen;
+  return seen;
+}
+
+Ticks Machine::local_now() noexcept {
+  const unsigned current = qemu::current_cpu();
+  if (qemu::current_cpu_runs()) return package_.clock(current).local();
+  // QEMU prepares a run: the instructions from now on are this core's.
+  if (!qemu::global_lock_held()) {
+    owner_ = static_cast<int>(current);
+    return package_.clock(current).local();
+  }
+  return between_runs();
+}
+
+Ticks Machine::now() noexcept {
+  if (!qemu::in_cpu_thread()) return latest_.load() + from_ns(qemu::skipped_ns());
+  settle();
+  return local_now() + package_.skipped();
+}
+
+std::span<const Runner> Machine::look_at_cores() noexcept {
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    runners_[i] = {.local = package_.clock(i).local(), .awake = qemu::is_awake(i), .waits_for_others = waits_for_others_[i]};
+  }
+  return std::span(runners_).first(package_.cores());
+}
+
+/// Local time of the next moment at which a run must end: a timer of QEMU's, or a control period.
+Ticks Machine::next_timer(unsigned core) noexcept {
+  const std::int64_t left = qemu::next_timer_ns();
+  const std::uint64_t ns = left < 0 ? timer_horizon_ns : std::min<std::uint64_t>(static_cast<std::uint64_t>(left), timer_horizon_ns);
+  // From whole nanoseconds, so that every core computes the same moment.
+  const Ticks at = from_ns(to_ns(package_.now(core)) + ns);
+  const Ticks end = std::min(at, package_.next_control());
+  return end - std::min(end, package_.skipped());
+}
+
+std::uint64_t Machine::enter(unsigned core) noexcept {
+  settle();
+  if (exit_written_) return 0;  // QEMU's main thread has not yet stopped the machine
+  owner_ = static_cast<int>(core);
+  if (package_.is_asleep(core) && qemu::is_awake(core)) wake(core);
+  if (package_.now(core) >= package_.next_control()) package_.control(package_.now(core));
+  const Ticks timer = next_timer(core);
+  auto cores = look_at_cores();
+  const bool watched = any_watched();
+  if (watched && rounds_.turn_is_over(cores, timer)) {
+    wake_watchers(rounds_.turn() >= 0 ? package_.clock(static_cast<unsigned>(rounds_.turn())).local() : 0);
+    cores = look_at_cores();
+  }
+  run_end_ = rounds_.end_of_run(core, cores, timer, watched);
+  return package_.clock(core).instructions_until(run_end_);
+}
+
+/// The core's clock has moved without instructions, so its run ends earlier. Returns what is left of it.
+std::uint64_t Machine::shorten_run(unsigned core) noexcept {
+  settle();
+  const std::uint64_t left = package_.clock(core).instructions_until(run_end_);
+  qemu::set_budget(core, left);
+  return left;
+}
+
+AfterInstruction Machine::pause(unsigned core) noexcept {
+  settle();
+  package_.pause(core);
+  return shorten_run(core) == 0 ? AfterInstruction::end_run : AfterInstruction::continue_run;
+}
+
+// Clocks differ by up to a quantum. A core that reads the TSC waits until no other is behind: a value read later, by any core, is then not
+// smaller.
+bool Machine::may_read_tsc(unsigned core) noexcept {
+  if (package_.cores() == 1) return true;
+  settle();
+  const auto cores = look_at_cores();
+  // As of the time before this instruction, which will be executed again.
+  runners_[core].local -= package_.clock(core).per_instruction();
+  waits_for_others_[core] = is_ahead(cores, core);
+  return !waits_for_others_[core];
+}
+
+// --- Sleep -------------------------------------------------------------------------------------------------------------------------------
+
+void Machine::fall_asleep(unsigned core, State state) noexcept {
+  package_.fall_asleep(core, state);
+  digest_.add(package_.now(core));
+  digest_.add(core << 8 | index_of(state));
+  if (options_.trace != nullptr) {
+    std::fprintf(options_.trace, "%" PRIu64 " ns: core %u sleeps in %s\n", to_ns(package_.now(core)), core, state_names[index_of(state)]);
+  }
+}
+
+void Machine::wake(unsigned core) noexcept {
+  if (raised_outside_[core].exchange(false)) package_.catch_up(core, latest_.load());
+  digest_.add(package_.now(core));
+  digest_.add(core << 8);
+  if (options_.trace != nullptr) {
+    std::fprintf(options_.trace, "%" PRIu64 " ns: core %u wakes from %s\n", to_ns(package_.now(core)), core,
+                 state_names[index_of(package_.state(core))]);
+  }
+  package_.wake(core);
+}
+
+void Machine::halt(unsigned core) noexcept {
+  settle();
+  watches_[core].armed = watches_[core].ended_by_masked_interrupt = false;
+  fall_asleep(core, package_.lightest_sleep());
+}
+
+void Machine::monitor(unsigned core, const std::uint8_t* line) noexcept {
+  Watch& watch = watches_[core];
+  watch.line = line;
+  watch.armed = line != nullptr;
+  if (watch.armed) std::memcpy(watch.before.data(), line, watch.before.size());
+}
+
+AfterInstruction Machine::mwait(unsigned core, const qemu::MwaitRequest& request) noexcept {
+  settle();
+  Watch& watch = watches_[core];
+  if (!watch.armed || watch.changed() || request.interrupt_pending || request.hint >= first_hint_of_c0) {
+    watch.armed = false;
+    return AfterInstruction::continue_run;
+  }
+  watch.ended_by_masked_interrupt = request.breaks_by_masked_interrupt;
+  fall_asleep(core, package_.sleep_of_hint(request.hint));
+  return AfterInstruction::sleep;
+}
+
+bool Machine::any_watched() const noexcept {
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (package_.is_asleep(i) && watches_[i].armed && !qemu::is_awake(i)) return true;
+  }
+  return false;
+}
+
+bool Machine::halt_ends(unsigned core) noexcept { return package_.is_asleep(core) && watches_[core].changed(); }
+
+/// A write to a watched line ends a sleep. QEMU would not notice, because its CPU has no interrupt.
+void Machine::wake_watchers(Ticks local) noexcept {
+  for (unsigned i = 0; i < package_.cores(); ++i) {
+    if (!halt_ends(i)) continue;
+    watches_[i].armed = false;
+    package_.catch_up(i, local);
+    qemu::end_halt(i);
+  }
+}
+
+void Machine::interrupt_raised(unsigned core) noexcept {
+  if (!qemu::in_cpu_thread()) {
+    raised_outside_[core] = true;
+    return;
+  }
+  if (qemu::is_awake(core)) return;
+  settle();
+  package_.catch_up(core, local_now());
+  if (qemu::current_cpu_runs() && qemu::current_cpu() != core) qemu::end_current_run();  // from now on two cores take turns
+}
+
+bool Machine::masked_interrupt_wakes(unsigned core) noexcept {
+  Watch& watch = watches_[core];
+  if (!watch.ended_by_masked_interrupt || !package_.is_asleep(core)) return false;
+  watch.ended_by_masked_interrupt = watch.armed = false;
+  return true;
+}
+
+void Machine::interrupt_taken(unsigned core) noexcept {
+  watches_[core].armed = false;
+  if (!package_.is_asleep(core)) return;
+  wake(core);
+  static_cast<void>(shorten_run(core));
+}
+
+// --- Instructions ------------------------------------------------------------------------------------------------------------------------
+
+bool Machine::read(unsigned core, std::uint32_t msr, std::uint64_t& value) noexcept {
+  settle();
+  return read_msr(package_, core, msr, value);
+}
+
+bool Machine::write(unsigned core, std::uint32_t msr, std::uint64_t value) noexcept {
+  settle();
+  if (!write_msr(package_, core, msr, value)) return false;
+  digest_.add(package_.now(core));
+  digest_.add(msr);
+  digest_.add(value);
+  return true;
+}
+
+bool Machine::read_performance_counter(unsigned core, std::uint32_t selector, std::uint64_t& value) noexcept {
+  settle();
+  return read_counter(package_, core, selector, value);
+}
+
+void Machine::cpuid(unsigned core, std::uint32_t leaf, std::uint32_t subleaf, CpuidWords& words) noexcept {
+  change_cpuid(package_, leaf, words);
+  if (leaf != model_machine_leaf || subleaf == 0) return;
+  settle();
+  snapshot("mark", subleaf, package_.now(core));
+}
+
+// The end is taken at the instruction that asks for it: QEMU's main thread ends the run some instructions later.
+void Machine::port_write(std::uint32_t port, std::uint32_t value) noexcept {
+  const Ticks time = now();
+  digest_.add(time);
+  digest_.add(std::uint64_t{port} << 32 | value);
+  const bool ends = port == debug_exit_port || (port == power_port && (value & power_sleep_enable) != 0);
+  if (!ends || exit_written_) return;
+  exit_written_ = true;
+  snapshot("exit", 0, time);
+  qemu::end_current_run();
+}
+
+void Machine::snapshot(const char* event, std::uint64_t mark, Ticks time) noexcept {
+  if (options_.out == nullptr) return;
+  write_snapshot(options_.out, package_, {.event = event, .phase = static_cast<unsigned>(phase_), .mark = mark, .now = time}, digest_);
+}
+
+void Machine::ended() noexcept {
+  if (!exit_written_) snapshot("exit", 0, latest_.load() + package_.skipped());
+  exit_written_ = true;
+}
+
+// --- The card ----------------------------------------------------------------------------------------------------------------------------
+
+void Machine::before_card_access(bool write, std::uint32_t region, std::uint64_t offset, const void* data, std::size_t bytes) noexcept {
+  const Ticks time = now();
+  if (link_.is_connected()) link_.publish(to_ns(time));
+  if (!write) return;
+  std::uint64_t value = 0;
+  std::memcpy(&value, data, std::min(bytes, sizeof value));
+  digest_.add(time);
+  digest_.add(offset << 8 | region);
+  digest_.add(value);
+}
+
+void Machine::after_card_access() noexcept {
+  if (link_.is_connected()) look_at_world();
+}
+
+void Machine::start_world() noexcept {
+  if (link_.is_connected()) qemu::set_timer(1000);
+}
+
+void Machine::advance_world() noexcept {
+  if (!link_.is_connected()) return;
+  if (!link_.advance(to_ns(now()))) {
+    if (phase_ == Phase::finished) return;
+    std::fputs("neap-machine: the world has ended the link\n", stderr);
+    snapshot("error", 0, now());
+    qemu::end_process(status_world_gone);
+  }
+  look_at_world();
+}
+
+/// After the world has acted: its interrupts, its writes to memory, its next time, its phase.
+void Machine::look_at_world() noexcept {
+  const Ticks time = now();
+  for (std::uint64_t vectors = link_.take_vectors(); vectors != 0; vectors &= vectors - 1) {
+    const auto number = static_cast<unsigned>(__builtin_ctzll(vectors));
+    digest_.add(time);
+    digest_.add(number);
+    qemu::notify_card_vector(number);
+  }
+  const std::uint64_t next = link_.next_ns();
+  if (next == Link::never) {
+    qemu::clear_timer();
+  } else {
+    qemu::set_timer(next);
+  }
+  wake_watchers(local_now());
+  if (link_.failed()) {
+    snapshot("error", 0, time);
+    std::fputs("neap-machine: the world cannot go on\n", stderr);
+    qemu::end_process(status_world_gone);
+  }
+  const Phase phase = link_.phase();
+  if (phase == phase_) return;
+  phase_ = phase;
+  snapshot("phase", 0, time);
+  if (phase == Phase::finished && !options_.stay) {
+    exit_written_ = true;
+    qemu::end_process(status_finished);
+  }
+}
+
+}  // namespace neap::model

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSL-1.0
+// The machine: the package, the order of its cores' turns and the link to the world, driven by QEMU's events.
+//
+// Each function below is called by QEMU through a hook (qemu.hpp). It first settles: the instructions executed since the last event are
+// added to the core that executed them. All but a few run in the one thread of the CPUs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+
+#include "sim/machine/clock.hpp"
+#include "sim/machine/link.hpp"
+#include "sim/machine/package.hpp"
+#include "sim/machine/qemu.hpp"
+#include "sim/machine/snapshot.hpp"
+
+namespace neap::model {
+
+struct Options {
+  Ticks quantum = 2 * ticks_per_us;
+  bool stay = false;  ///< the world's last phase does not end the run
+  std::FILE* out = nullptr;
+  std::FILE* trace = nullptr;
+};
+
+class Machine {
+ public:
+  Machine(const CpuModel& cpu, unsigned cores, const Options& options, Link link);
+
+  void add_seed(std::uint64_t seed) noexcept { digest_.add(seed); }
+
+  // Clock
+  /// Of the core that runs; between runs the least of all that are awake.
+  [[nodiscard]] Ticks now() noexcept;
+  [[nodiscard]] std::int64_t tsc() noexcept { return static_cast<std::int64_t>(package_.tsc(now())); }
+  [[nodiscard]] std::uint64_t enter(unsigned core) noexcept;
+  [[nodiscard]] bool may_read_tsc(unsigned core) noexcept;
+  [[nodiscard]] qemu::AfterInstruction pause(unsigned core) noexcept;
+
+  // Sleep
+  void halt(unsigned core) noexcept;
+  void monitor(unsigned core, const std::uint8_t* line) noexcept;
+  [[nodiscard]] qemu::AfterInstruction mwait(unsigned core, const qemu::MwaitRequest& request) noexcept;
+  [[nodiscard]] bool halt_ends(unsigned core) noexcept;
+  void interrupt_raised(unsigned core) noexcept;
+  [[nodiscard]] bool masked_interrupt_wakes(unsigned core) noexcept;
+  void interrupt_taken(unsigned core) noexcept;
+
+  // Instructions
+  [[nodiscard]] bool read(unsigned core, std::uint32_t msr, std::uint64_t& value) noexcept;
+  [[nodiscard]] bool write(unsigned core, std::uint32_t msr, std::uint64_t value) noexcept;
+  [[nodiscard]] bool read_performance_counter(unsigned core, std::uint32_t selector, std::uint64_t& value) noexcept;
+  void cpuid(unsigned core, std::uint32_t leaf, std::uint32_t subleaf, CpuidWords& words) noexcept;
+  void port_write(std::uint32_t port, std::uint32_t value) noexcept;
+
+  // The card
+  /// Once, when QEMU's clock is ours: lets the world say when it acts first.
+  void start_world() noexcept;
+  void before_card_access(bool write, std::uint32_t region, std::uint64_t offset, const void* data, std::size_t bytes) noexcept;
+  void after_card_access() noexcept;
+  void advance_world() noexcept;
+
+  /// At the end of QEMU, from its main thread.
+  void ended() noexcept;
+
+ private:
+  /// The line that a core watches after MONITOR, as it was then.
+  struct Watch {
+    const std::uint8_t* line = nullptr;
+    std::array<std::uint8_t, 64> before{};
+    bool armed = false;
+    bool ended_by_masked_interrupt = false;
+    [[nodiscard]] bool changed() const noexcept;
+  };
+
+  void settle() noexcept;
+  [[nodiscard]] Ticks between_runs() noexcept;  // local
+  [[nodiscard]] Ticks local_now() noexcept;
+  [[nodiscard]] std::span<const Runner> look_at_cores() noexcept;
+  [[nodiscard]] bool any_watched() const noexcept;
+  void wake_watchers(Ticks local) noexcept;
+  void fall_asleep(unsigned core, State state) noexcept;
+  void wake(unsigned core) noexcept;
+  [[nodiscard]] std::uint64_t shorten_run(unsigned core) noexcept;
+  [[nodiscard]] Ticks next_timer(unsigned core) noexcept;
+  void look_at_world() noexcept;
+  void snapshot(const char* event, std::uint64_t mark, Ticks now) noexcept;
+
+  Package package_;
+  Rounds rounds_;
+  Link link_;
+  Options options_;
+  Digest digest_;
+  std::array<Watch, cores_max> watches_{};
+  std::array<Runner, cores_max> runners_{};
+  std::array<bool, cores_max> waits_for_others_{};
+  std::array<std::atomic<bool>, cores_max> raised_outside_{};
+  int owner_ = -1;                // the core whose instructions are counted
+  Ticks run_end_ = 0;             // local, of the run in progress
+  std::atomic<Ticks> latest_{0};  // local: what other threads see as the time
+  Phase phase_ = Phase::set_up;
+  bool exit_written_ = false;
+};
+
+}  // namespace neap::model

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSL-1.0
+// The modelled CPU: cores that share a package.
+//
+// Clocks, C-states, frequencies, energy and counters depend on each other: a core that falls asleep may free turbo for the others, change
+// the package's C-state and, on some models, everybody's frequency. This class carries such a change through all parts, at its moment.
+//
+// It knows neither the emulator nor the guest. Its caller reports how many instructions ran, when a core sleeps and when it is woken.
+// Moments are absolute virtual time, `now(core)`. Cores of the package that the guest does not use sleep in the deepest state.
+#pragma once
+
+#include <array>
+
+#include "sim/machine/clock.hpp"
+#include "sim/machine/counters.hpp"
+#include "sim/machine/cpu_model.hpp"
+#include "sim/machine/energy.hpp"
+#include "sim/machine/frequency.hpp"
+
+namespace neap::model {
+
+/// Registers that keep their value and that the model reads, or that only keep it.
+struct CoreRegisters {
+  std::uint64_t energy_bias = 6;  ///< IA32_ENERGY_PERF_BIAS; 6: balanced
+  std::uint64_t clock_modulation = 0;
+  std::uint64_t aperf_offset = 0, mperf_offset = 0;
+};
+struct PackageRegisters {
+  std::uint64_t misc_enable = 0, power_ctl = 0, cstate_control = 0, power_limit = 0;
+  std::uint64_t dram_limit = 0, cores_limit = 0, cores_policy = 0;
+};
+
+class Package {
+ public:
+  Package(const CpuModel& cpu, unsigned cores);
+  Package(const Package&) = delete;  // parts refer to the model inside
+  Package& operator=(const Package&) = delete;
+
+  [[nodiscard]] const CpuModel& cpu() const noexcept { return cpu_; }
+  [[nodiscard]] unsigned cores() const noexcept { return cores_; }
+
+  // Time
+  void set_skipped(Ticks skipped) noexcept { skipped_ = skipped; }
+  [[nodiscard]] Ticks skipped() const noexcept { return skipped_; }
+  [[nodiscard]] Ticks now(unsigned core) const noexcept { return core_[core].clock.local() + skipped_; }
+  [[nodiscard]] const CoreClock& clock(unsigned core) const noexcept { return core_[core].clock; }
+  [[nodiscard]] std::uint64_t tsc(Ticks now) const noexcept { return cycles_of(now, cpu_.base_ratio); }
+  void run(unsigned core, std::int64_t instructions) noexcept { core_[core].clock.run(instructions); }
+  void pause(unsigned core) noexcept { core_[core].clock.stall(cpu_.pause_cycles); }
+  void catch_up(unsigned core, Ticks local) noexcept { core_[core].clock.catch_up(local); }
+
+  // Sleep
+  [[nodiscard]] State state(unsigned core) const noexcept { return core_[core].state; }
+  [[nodiscard]] bool is_asleep(unsigned core) const noexcept { return core_[core].state != State::c0; }
+  /// By HLT, or MWAIT with C1's hint: C1E if MSR_POWER_CTL promotes it.
+  [[nodiscard]] State lightest_sleep() const noexcept;
+  [[nodiscard]] State sleep_of_hint(std::uint8_t hint) const noexcept;
+  void fall_asleep(unsigned core, State state) noexcept;
+  /// Ends a sleep at now(core), and advances the core by the exit latency.
+  void wake(unsigned core) noexcept;
+  [[nodiscard]] Ticks residency(unsigned core, State state) const noexcept;
+  [[nodiscard]] std::uint64_t wakeups(unsigned core) const noexcept { return core_[core].wakeups; }
+  [[nodiscard]] PackageState package_state() const noexcept { return package_state_; }
+  [[nodiscard]] Ticks package_residency(PackageState state, Ticks now) const noexcept;
+
+  // Frequency and power
+  [[nodiscard]] const FrequencyControl& requests() const noexcept { return frequency_; }
+  void set_perf_ctl(unsigned core, std::uint64_t value) noexcept;
+  void set_hwp_request(unsigned core, std::uint64_t value) noexcept;
+  void set_turbo_off(unsigned core, bool off) noexcept;
+  void set_power_limit(unsigned core, bool on, double watts, double window_seconds) noexcept;
+  /// When `control` is due: the end of a period, for the power limit and for HWP. ~0 if neither acts.
+  [[nodiscard]] Ticks next_control() const noexcept;
+  void control(Ticks now) noexcept;
+
+  // Counters
+  [[nodiscard]] Executed executed(unsigned core) const noexcept;
+  [[nodiscard]] Counters& counters(unsigned core) noexcept { return core_[core].counters; }
+  [[nodiscard]] double package_joules(Ticks now) noexcept;
+  [[nodiscard]] double cores_joules(Ticks now) noexcept;
+  [[nodiscard]] double dram_joules(Ticks now) noexcept;
+  EnergyCounter package_counter, cores_counter, dram_counter;
+
+  CoreRegisters& registers(unsigned core) noexcept { return core_[core].registers; }
+  PackageRegisters registers_of_package;
+
+ private:
+  struct Core {
+    explicit Core(unsigned general_counters) noexcept : counters(general_counters) {}
+    CoreClock clock;
+    State state = State::c0;
+    Ticks since = 0;  // of `state`
+    std::array<Ticks, state_count> residency{};
+    std::uint64_t wakeups = 0;
+    Ticks busy_at_period = 0;
+    EnergyMeter power, dynamic_share, leakage_share;
+    Counters counters;
+    CoreRegisters registers;
+  };
+
+  void settle_changes(Ticks now) noexcept;
+  void set_package_state(Ticks now) noexcept;
+  void set_core_power(Core& core, Ticks now) noexcept;
+  void book(Ticks now) noexcept;
+  [[nodiscard]] std::array<State, cores_max> states_of_cores() const noexcept;
+  [[nodiscard]] double highest_watts() const noexcept;
+
+  const CpuModel cpu_;
+  unsigned cores_;
+  std::array<Core, cores_max> core_;
+  Ticks skipped_ = 0;
+  FrequencyControl frequency_;
+  PowerLimit limit_;
+  bool limit_matters_ = false;
+  PackageState package_state_ = PackageState::pc0;
+  Ticks package_since_ = 0;
+  std::array<Ticks, package_state_count> package_residency_{};
+  EnergyMeter uncore_, dram_, other_cores_;
+  Ticks period_began_ = 0;
+  double joules_at_period_ = 0, dynamic_at_period_ = 0, leakage_at_period_ = 0;
+};
+
+}  // namespace neap::model
