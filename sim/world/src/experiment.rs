@@ -117,9 +117,9 @@ impl Experiment {
     /// The time at which the phase changes, if it is known.
     pub fn change_ns(&self) -> Option<u64> {
         match self.stage {
-            Stage::WarmUp { end_ns } | Stage::BeforeWindow { end_ns } | Stage::Window { end_ns } | Stage::Draining { end_ns } => {
-                Some(end_ns)
-            }
+            Stage::WarmUp { end_ns } | Stage::BeforeWindow { end_ns } | Stage::Window { end_ns } => Some(end_ns),
+            Stage::Draining { from_ns, .. } if self.load.as_ref().is_some_and(Load::is_drained) => Some(from_ns + SHORTEST_PHASE_NS),
+            Stage::Draining { end_ns, .. } => Some(end_ns),
             _ if self.phase() == Phase::SetUp && self.is_under_way() => Some(self.options.set_up_ns_max),
             _ => None,
         }

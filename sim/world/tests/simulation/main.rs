@@ -2,6 +2,8 @@
 //! Whole runs against a guest that is only a host: load, clients, switch and phases.
 
 mod guest;
+#[path = "../common/service.rs"]
+mod service;
 
 use clap::Parser as _;
 use guest::Guest;
@@ -139,7 +141,7 @@ fn settings_precede_the_warm_up_and_logs_follow_the_window() {
     let words = format!("--load usr --keys 100 --settings {} --log {}", settings.display(), logs.display());
     let options = options(&words);
     let run = run(&options).unwrap();
-    assert_eq!(run.world.machine.commands, ["itr,100us", "idle,halt", "status", "start", "stop", "get,0", "get,1"]);
+    assert_eq!(run.world.machine.service.commands, ["itr,100us", "idle,halt", "status", "start", "stop", "get,0", "get,1"]);
     for (core, byte) in [(0, b'0'), (1, b'1')] {
         let log = std::fs::read(logs.join(format!("core{core}.log"))).unwrap();
         assert_eq!((log.len(), log[5000]), (4096 + 64 * 3000, byte));
