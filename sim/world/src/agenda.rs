@@ -71,11 +71,6 @@ impl<E> Agenda<E> {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-
-    /// All waiting events with their times, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &E)> {
-        self.entries.iter().map(|Reverse(entry)| (entry.at_ns, &entry.event))
-    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub struct EventLoop {
     reported: bool,
     failed: bool,
     printed: u32,
+    advances: u64,
+    /// Reads of the guest's socket: one for each access to a register, or a few more.
+    guest_inputs: u64,
 }
 
 impl EventLoop {
@@ -68,6 +71,8 @@ impl EventLoop {
             reported: false,
             failed: false,
             printed: 0,
+            advances: 0,
+            guest_inputs: 0,
             world,
         })
     }
@@ -77,6 +82,7 @@ impl EventLoop {
         self.publish();
         let result = self.serve();
         self.world.machine.rig.host.flush();
+        self.log.info(|| format!("{} advances, {} inputs of the guest", self.advances, self.guest_inputs));
         let total = self.world.machine.rig.card.violations();
         if self.strict != Strict::No {
             self.log.always(|| format!("strict: {total} violations"));
@@ -112,6 +118,7 @@ impl EventLoop {
             if ready[1].read {
                 match self.link.service()? {
                     Input::Advance(to_ns) => {
+                        self.advances += 1;
                         self.advance(to_ns);
                         self.publish();
                         self.link.acknowledge()?;
@@ -180,6 +187,7 @@ impl EventLoop {
             Ok(GuestInput::Closed) => Err(None),
             Ok(GuestInput::Nothing) => Ok(()),
             Ok(GuestInput::Some) => {
+                self.guest_inputs += 1;
                 self.advance(self.link.page.load(Field::Now));
                 let handled = self.handle_messages(&mut guest);
                 if !self.failed {

@@ -14,6 +14,8 @@ use crate::digest::Digest;
 use crate::experiment::Experiment;
 use crate::machine::Machine;
 use crate::switch::{Port, Switch};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Repetitions at one moment; more would be an endless loop.
 const ROUNDS_MAX: u32 = 100_000;
@@ -50,16 +52,19 @@ pub struct World<M> {
     switch: Switch,
     experiment: Experiment,
     agenda: Agenda<Event>,
+    /// Of each event: the earliest time at which it can reach the card, and its own time. Those of past events are removed later.
+    reaches: BinaryHeap<Reverse<(u64, u64)>>,
     digest: Digest,
     counts: FrameCounts,
-    card_line_busy: bool,
+    /// The card sends a frame until then.
+    card_line_free_ns: Option<u64>,
     now_ns: u64,
 }
 
 impl<M: Machine> World<M> {
     pub fn new(machine: M, hosts: Vec<Host>, switch: Switch, experiment: Experiment) -> Self {
-        let (agenda, digest, counts) = Default::default();
-        Self { machine, hosts, switch, experiment, agenda, digest, counts, card_line_busy: false, now_ns: 0 }
+        let (agenda, reaches, digest, counts) = Default::default();
+        Self { machine, hosts, switch, experiment, agenda, reaches, digest, counts, card_line_free_ns: None, now_ns: 0 }
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -122,14 +127,12 @@ impl<M: Machine> World<M> {
         let now_ns = self.now_ns;
         match event {
             Event::AtSwitch(from, frame) => {
-                let agenda = &mut self.agenda;
-                self.switch.forward(now_ns, from, &frame, |at_ns, to| {
-                    let event = match to {
-                        Port::Card => Event::AtCard(frame.clone()),
-                        Port::Client(client) => Event::AtClient(client, frame.clone()),
-                    };
-                    agenda.add(at_ns, event.rank(), event);
-                });
+                let mut arrivals = Vec::new();
+                self.switch.forward(now_ns, from, &frame, |at_ns, to| arrivals.push((at_ns, to)));
+                for (at_ns, to) in arrivals {
+                    let frame = frame.clone();
+                    self.add(at_ns, if let Port::Client(client) = to { Event::AtClient(client, frame) } else { Event::AtCard(frame) });
+                }
             }
             Event::AtCard(frame) => {
                 self.counts.to_card += 1;
@@ -137,8 +140,19 @@ impl<M: Machine> World<M> {
                 self.machine.receive(now_ns, frame);
             }
             Event::AtClient(client, frame) => self.hosts[client].receive(frame),
-            Event::CardLineFree => self.card_line_busy = false,
+            Event::CardLineFree => self.card_line_free_ns = None,
         }
+    }
+
+    fn add(&mut self, at_ns: u64, event: Event) {
+        let reach_ns = match &event {
+            Event::AtCard(_) => at_ns,
+            Event::AtSwitch(Port::Client(_), frame) => at_ns + self.switch.time_to_card_ns(frame.len()),
+            // The client that gets the frame may answer at once. The cable's next frame goes to a client too.
+            Event::AtSwitch(Port::Card, _) | Event::AtClient(..) | Event::CardLineFree => at_ns + self.switch.client_to_card_ns(),
+        };
+        self.reaches.push(Reverse((reach_ns, at_ns)));
+        self.agenda.add(at_ns, event.rank(), event);
     }
 
     /// Lets the clients' stacks work until none of them has work.
@@ -153,26 +167,24 @@ impl<M: Machine> World<M> {
     }
 
     fn collect_from_hosts(&mut self) {
-        for (client, host) in self.hosts.iter_mut().enumerate() {
-            while let Some(frame) = host.take_frame() {
+        for client in 0..self.hosts.len() {
+            while let Some(frame) = self.hosts[client].take_frame() {
                 if let Some(at_ns) = self.switch.send_from_client(self.now_ns, client, frame.len()) {
-                    let event = Event::AtSwitch(Port::Client(client), frame);
-                    self.agenda.add(at_ns, event.rank(), event);
+                    self.add(at_ns, Event::AtSwitch(Port::Client(client), frame));
                 }
             }
         }
     }
 
     fn collect_from_card(&mut self) {
-        while !self.card_line_busy {
+        while self.card_line_free_ns.is_none() {
             let Some(frame) = self.machine.take_frame() else { break };
             self.counts.from_card += 1;
             self.digest.add_frame(self.now_ns, false, &frame);
             let (free_ns, at_ns) = self.switch.send_from_card(self.now_ns, frame.len());
-            let event = Event::AtSwitch(Port::Card, frame);
-            self.agenda.add(at_ns, event.rank(), event);
-            self.agenda.add(free_ns, Event::CardLineFree.rank(), Event::CardLineFree);
-            self.card_line_busy = true;
+            self.add(at_ns, Event::AtSwitch(Port::Card, frame));
+            self.add(free_ns, Event::CardLineFree);
+            self.card_line_free_ns = Some(free_ns);
         }
     }
 
@@ -184,18 +196,16 @@ impl<M: Machine> World<M> {
 
     /// The earliest time at which something can reach the card, or at which the phase changes. It is later than now.
     pub fn next_ns(&mut self) -> Option<u64> {
-        let from_client_ns = self.switch.client_to_card_ns();
+        while self.reaches.peek().is_some_and(|Reverse((_, at_ns))| *at_ns <= self.now_ns) {
+            self.reaches.pop();
+        }
+        let from_network = self.reaches.peek().map(|Reverse((reach_ns, _))| *reach_ns);
         let of_clients = self.hosts.iter().filter_map(Host::next_ns).chain(self.experiment.next_ns()).min();
-        let from_clients = of_clients.map(|at_ns| at_ns.saturating_add(from_client_ns));
-        let (switch, card_waits) = (&self.switch, self.machine.waits_for_wire());
-        let from_network = self.agenda.iter().map(|(at_ns, event)| match event {
-            Event::AtCard(_) => at_ns,
-            Event::CardLineFree if card_waits => at_ns,
-            Event::AtSwitch(Port::Client(_), frame) => at_ns + switch.time_to_card_ns(frame.len()),
-            // The client that gets it may answer at once.
-            Event::AtSwitch(Port::Card, _) | Event::AtClient(..) | Event::CardLineFree => at_ns + from_client_ns,
-        });
-        let next_ns = [self.machine.next_ns(), self.experiment.change_ns(), from_clients].into_iter().flatten().chain(from_network).min();
+        let from_clients = of_clients.map(|at_ns| at_ns.saturating_add(self.switch.client_to_card_ns()));
+        // The card reports completions to its driver when the cable takes its frames.
+        let completion = self.card_line_free_ns.filter(|_| self.machine.waits_for_wire());
+        let all = [self.machine.next_ns(), self.experiment.change_ns(), from_network, from_clients, completion];
+        let next_ns = all.into_iter().flatten().min();
         next_ns.map(|at_ns| at_ns.max(self.now_ns + 1))
     }
 }

@@ -7,9 +7,13 @@ mod service;
 
 use clap::Parser as _;
 use guest::Guest;
+use load::distributions::Rng;
+use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
+use smoltcp::wire::{Ipv4Packet, TcpPacket};
 use std::path::PathBuf;
 use world::experiment::Phase;
+use world::machine::Machine;
 use world::options::Options;
 use world::report::{report, Figures};
 use world::start;
@@ -142,6 +146,8 @@ fn settings_precede_the_warm_up_and_logs_follow_the_window() {
     let options = options(&words);
     let run = run(&options).unwrap();
     assert_eq!(run.world.machine.service.commands, ["itr,100us", "idle,halt", "status", "start", "stop", "get,0", "get,1"]);
+    let at = |wanted| run.changes.iter().find(|(phase, _)| *phase == wanted).map(|(_, at_ns)| *at_ns).unwrap();
+    assert_eq!(run.world.experiment().window_ns(), (at(Phase::Window), at(Phase::Drain)));
     for (core, byte) in [(0, b'0'), (1, b'1')] {
         let log = std::fs::read(logs.join(format!("core{core}.log"))).unwrap();
         assert_eq!((log.len(), log[5000]), (4096 + 64 * 3000, byte));
@@ -154,6 +160,88 @@ fn settings_precede_the_warm_up_and_logs_follow_the_window() {
 
 fn run_error(words: &str) -> String {
     run(&options(words)).err().unwrap()
+}
+
+/// A guest whose every frame is noise, or a frame of a client with some bytes changed.
+struct HostileGuest {
+    rng: Rng,
+    seen: Vec<Vec<u8>>,
+    next_ns: u64,
+    now_ns: u64,
+}
+
+impl Machine for HostileGuest {
+    fn next_ns(&self) -> Option<u64> {
+        Some(self.next_ns)
+    }
+    fn advance(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+    fn receive(&mut self, _: u64, frame: Vec<u8>) {
+        self.seen.push(frame);
+    }
+    fn take_frame(&mut self) -> Option<Vec<u8>> {
+        if self.now_ns < self.next_ns {
+            return None;
+        }
+        self.next_ns = self.now_ns + 2000;
+        let rng = &mut self.rng;
+        let mut frame = match self.seen.len() {
+            0 => (0..rng.random_range(0..200)).map(|_| rng.random()).collect(),
+            seen => self.seen[rng.random_range(0..seen)].clone(),
+        };
+        // Back to its sender: the addresses of Ethernet, IP and TCP are exchanged.
+        for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+            if frame.len() >= b + length {
+                (0..length).for_each(|i| frame.swap(a + i, b + i));
+            }
+        }
+        for _ in 0..rng.random_range(0..5) {
+            if !frame.is_empty() {
+                let at = rng.random_range(0..frame.len());
+                frame[at] = rng.random();
+            }
+        }
+        frame.truncate(rng.random_range(0..frame.len() * 8 + 1));
+        mend_checksums(&mut frame);
+        Some(frame)
+    }
+    fn waits_for_wire(&self) -> bool {
+        false
+    }
+    fn link_is_up(&self) -> bool {
+        true
+    }
+}
+
+/// Without right checksums hardly a changed frame would get past them.
+fn mend_checksums(frame: &mut [u8]) {
+    if let Ok(mut ip) = Ipv4Packet::new_checked(frame.get_mut(14..).unwrap_or_default()) {
+        ip.fill_checksum();
+        let (from, to) = (ip.src_addr(), ip.dst_addr());
+        if let Ok(mut tcp) = TcpPacket::new_checked(ip.payload_mut()) {
+            tcp.fill_checksum(&from.into(), &to.into());
+        }
+    }
+}
+
+#[test]
+fn no_frame_of_a_guest_ends_the_program() {
+    let mut answered = 0;
+    for seed in 0..20 {
+        let options = options(&format!("--load etc --connections 8 --set-up-limit 50ms --seed {seed}"));
+        let guest = HostileGuest { rng: Rng::seed_from_u64(seed), seen: Vec::new(), next_ns: 0, now_ns: 0 };
+        let mut world = start::world(&options, guest).unwrap();
+        let why = loop {
+            let at_ns = world.next_ns().unwrap();
+            if let Err(why) = world.advance(at_ns) {
+                break why;
+            }
+        };
+        assert!(why.contains("connections") || why.contains("keys"), "{why}");
+        answered += world.counts().to_card;
+    }
+    assert!(answered > 1000, "{answered}");
 }
 
 #[test]
