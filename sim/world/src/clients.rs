@@ -5,11 +5,11 @@
 //! of these. smoltcp is such a stack; it does nothing by itself, has no threads, and takes the time as an argument. Its times have a
 //! microsecond's resolution. That is enough for its timers; frames are handled at the nanosecond at which they arrive.
 //!
-//! A client's own work takes no time. Against a Linux client it differs in its timers: the retransmission time-out is at least 10 ms (Linux:
-//! 200 ms), a delayed acknowledgement leaves after 10 ms, and there are no selective acknowledgements.
+//! A client's own work takes no time. Its timers differ from those of a Linux client: the retransmission time-out is at least 10 ms (Linux:
+//! 200 ms), and a delayed acknowledgement leaves after 10 ms. It sends no selective acknowledgements.
 //!
-//! A client knows the guest's MAC from the start, as from an earlier exchange. Otherwise the first frames of a run would wait for a second
-//! until the address is asked for again, if the guest was not up at the first question.
+//! A client knows the guest's MAC from the start, as from an earlier exchange. Otherwise a question for the address that comes before the
+//! guest is up would cost a second: smoltcp repeats it only then.
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};

@@ -2,8 +2,8 @@
 //! The outside half of the model machine: the software 82599, a switch, client hosts and a memcached load on one virtual clock, which the
 //! program that runs the guest's CPUs drives.
 //!
-//! Measurements on an emulated machine depend on the host as long as the load is a program beside it: both compete for the host's cores, and
-//! neither sees the other's time. Here network, clients and load have no time of their own. A run repeats exactly, whatever the host does.
+//! If the load is a program beside an emulated machine, measurements depend on the host: both compete for its cores, and neither sees the
+//! other's time. Here network, clients and load have no time of their own. A run repeats exactly, whatever the host does.
 
 pub mod agenda;
 pub mod clients;

@@ -98,7 +98,7 @@ impl Drop for Page {
     }
 }
 
-/// What the driver of time has sent.
+/// A message of the driver of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Advance to this time, then `acknowledge`.

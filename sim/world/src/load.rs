@@ -69,7 +69,8 @@ pub struct Load {
     /// Connections with room, each once; the first has waited longest.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
-    /// Connections that may be opened: one, until it is open.
+    /// Connections that may be opened. First one, because the guest may not listen yet; then one of each host, because the guest keeps few
+    /// packets while it asks for the host's address; then all.
     wanted: usize,
     queue: VecDeque<(u64, Request)>,
     preload: Option<Preload>,
@@ -302,10 +303,7 @@ impl Load {
             match connection.service(&self.options.settings, &mut hosts[host], &mut self.endings) {
                 Ok(()) if before != connection.state() => {
                     self.counts.opened += 1;
-                    if self.wanted < self.connections.len() {
-                        self.wanted = self.connections.len();
-                        self.housekeeping_ns = Some(now_ns);
-                    }
+                    self.widen(now_ns);
                 }
                 Ok(()) => {}
                 Err(failure) => self.lose(index, failure, now_ns, hosts),
@@ -314,6 +312,16 @@ impl Load {
             self.send_queued(index, now_ns, hosts);
         }
         Ok(())
+    }
+
+    /// More connections may be opened if those that may be are open.
+    fn widen(&mut self, now_ns: u64) {
+        let all_open = self.connections[..self.wanted].iter().all(|connection| connection.state() == State::Open);
+        if all_open && self.wanted < self.connections.len() {
+            let hosts = self.of_host.len();
+            self.wanted = if self.wanted < hosts { hosts.min(self.connections.len()) } else { self.connections.len() };
+            self.housekeeping_ns = Some(now_ns);
+        }
     }
 
     /// Sends queued requests on a connection that may have room.

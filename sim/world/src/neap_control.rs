@@ -17,7 +17,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const LOG_BYTES_MAX: usize = 2 << 30;
 /// Time limit of a command that makes no progress.
 const TIME_OUT_NS: u64 = 10_000_000_000;
-/// What a log begins with (docs/log-format.md).
+/// The first bytes of a log (docs/log-format.md).
 const LOG_MAGIC: &[u8] = b"NEAPLOG\n";
 
 /// The last command.

@@ -4,7 +4,7 @@
 //! A frame is sent bit by bit onto its cable, arrives at the switch a delay later, waits there for the cable of its destination, and is
 //! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting. A cable is free
 //! again when the last bit of a frame has left; the frames that wait for it are known by that time alone, so there are no queues of frames
-//! here. What waits for one cable is bounded; a frame beyond the bound is dropped and counted. So are frames that get lost by chance.
+//! here. The bytes that wait for one cable are bounded; a frame beyond the bound is dropped and counted. So are frames that get lost by chance.
 
 use load::distributions::Rng;
 use rand::{Rng as _, SeedableRng as _};

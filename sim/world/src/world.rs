@@ -83,8 +83,8 @@ impl<M: Machine> World<M> {
         self.digest
     }
 
-    /// Does all that is due up to and including `to_ns`, in the order of time. The time never decreases. Err: one line that says why the run
-    /// cannot go on.
+    /// Does all that is due up to and including `to_ns`, in the order of time. The time never decreases. Err: one line with the reason why
+    /// the run cannot go on.
     pub fn advance(&mut self, to_ns: u64) -> Result<(), String> {
         while let Some(at_ns) = self.next_event_ns().filter(|&at_ns| at_ns <= to_ns) {
             self.now_ns = self.now_ns.max(at_ns);

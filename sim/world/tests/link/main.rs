@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The program with its card, driven as by the plugin, but without QEMU: this test has the clock, a driver of the card with one ring in each
-//! direction, and a guest's memcached behind it.
+//! The program with its card, driven as by the plugin, but without QEMU. This test has the clock, a driver of the card with one ring in
+//! each direction, and a guest's memcached behind it.
 
 mod bus;
 #[path = "../common/service.rs"]
