@@ -248,7 +248,11 @@ impl EventLoop {
     fn write_report(&self) -> Result<(), String> {
         let (Some(path), Some(load)) = (&self.out, self.world.experiment().load()) else { return Ok(()) };
         let mut losses = self.world.switch().losses;
-        losses.queue_full += self.world.machine.held_dropped;
+        let machine = &self.world.machine;
+        losses.queue_full += machine.held_dropped;
+        for faults in [&machine.rig.host.receive_faults, &machine.rig.host.transmit_faults] {
+            losses.fault += faults.counts.dropped + faults.counts.overflowed;
+        }
         let figures = Figures {
             seed: self.seed,
             rate: self.rate,
@@ -257,6 +261,7 @@ impl EventLoop {
             connections: load.counts,
             losses,
             frames: self.world.counts(),
+            card: machine.rig.statistics(),
             digest: self.world.digest(),
         };
         std::fs::write(path, format!("{}\n", report(&figures))).map_err(|error| format!("cannot write {}: {error}", path.display()))

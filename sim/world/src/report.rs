@@ -22,6 +22,8 @@ pub struct Figures<'m> {
     pub connections: ConnectionCounts,
     pub losses: Losses,
     pub frames: FrameCounts,
+    /// The card's counters that are not zero.
+    pub card: Vec<(String, u64)>,
     pub digest: Digest,
 }
 
@@ -44,6 +46,7 @@ pub fn report(figures: &Figures) -> Value {
             "chance": figures.losses.lost,
             "queue_full": figures.losses.queue_full,
             "unknown_address": figures.losses.unknown_address,
+            "fault": figures.losses.fault,
         },
         "window": {"from_ns": from_ns, "to_ns": to_ns},
         "latency_ns": latency(measurement),
@@ -55,6 +58,7 @@ pub fn report(figures: &Figures) -> Value {
             "lost": figures.connections.lost,
         },
         "frames": {"to_card": figures.frames.to_card, "from_card": figures.frames.from_card},
+        "card": Value::Object(figures.card.iter().map(|(name, count)| (name.clone(), json!(count))).collect()),
         "digest": figures.digest.text(),
     })
 }
@@ -116,14 +120,16 @@ mod tests {
             window_ns: (1000, 2000),
             measurement: &recorder.measurement,
             connections: ConnectionCounts::default(),
-            losses: Losses { lost: 2, queue_full: 1, unknown_address: 0 },
+            losses: Losses { lost: 2, queue_full: 1, unknown_address: 0, fault: 0 },
             frames: FrameCounts { to_card: 8, from_card: 9 },
+            card: vec![("rx.missed".into(), 4)],
             digest: Digest::default(),
         });
         assert_eq!((&report["offered"], &report["answered"], &report["failed"]), (&json!(3), &json!(1), &json!(2)));
         assert_eq!((&report["latency_ns"]["max"], &report["lost_frames"]), (&json!(600), &json!(3)));
         assert_eq!(report["operations"], json!({"get": {"hit": 1}, "set": {"server_error": 1}}));
         assert_eq!(report["failures"], json!({"reset": 1}));
+        assert_eq!(report["card"], json!({"rx.missed": 4}));
         assert_eq!(report["frames"], json!({"to_card": 8, "from_card": 9}));
     }
 }

@@ -2,9 +2,11 @@
 //! The network between the card and the clients: one switch, and a cable from it to each of them.
 //!
 //! A frame is sent bit by bit onto its cable, arrives at the switch a delay later, waits there for the cable of its destination, and is
-//! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting. A cable is free
-//! again when the last bit of a frame has left; the frames that wait for it are known by that time alone, so there are no queues of frames
-//! here. The bytes that wait for one cable are bounded; a frame beyond the bound is dropped and counted. So are frames that get lost by chance.
+//! sent again (store and forward). So the one-way time of a frame is two delays, two transmission times, and the waiting.
+//!
+//! A cable is free again when the last bit of a frame has left. The frames that wait for it are known by that time alone, so there are no
+//! queues of frames here. The bytes that wait for one cable are bounded. A frame beyond the bound is dropped and counted, and so is a frame
+//! that gets lost by chance.
 
 use load::distributions::Rng;
 use rand::{Rng as _, SeedableRng as _};
@@ -104,11 +106,13 @@ pub struct Losses {
     pub queue_full: u64,
     /// From the card to an address that no client has.
     pub unknown_address: u64,
+    /// Dropped by a fault of the card's wire (`--fault`).
+    pub fault: u64,
 }
 
 impl Losses {
     pub fn total(&self) -> u64 {
-        self.lost + self.queue_full + self.unknown_address
+        self.lost + self.queue_full + self.unknown_address + self.fault
     }
 }
 

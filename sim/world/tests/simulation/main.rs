@@ -63,6 +63,7 @@ impl Run {
             connections: load.counts,
             losses: self.world.switch().losses,
             frames: self.world.counts(),
+            card: Vec::new(),
             digest: self.world.digest(),
         })
     }
