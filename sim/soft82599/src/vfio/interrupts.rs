@@ -24,8 +24,8 @@ pub struct Eventfds {
 }
 
 impl Eventfds {
-    /// From now on MSI-X messages are collected, one bit for each vector, and signal no eventfd. A program whose clock is driven delivers them
-    /// itself, at the moment of virtual time at which the card sent them.
+    /// From now on MSI-X messages are collected, one bit for each vector, and signal no eventfd. A program whose clock is driven delivers
+    /// them itself, at the moment of virtual time at which the card sent them.
     pub fn collect_messages(&mut self) {
         self.collected = Some(0);
     }
