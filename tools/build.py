@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSL-1.0
-"""Building: CMake's presets with the paths that the launcher knows; the soft card and the load generator with cargo.
+"""Building: CMake's presets with the paths that the launcher knows; the Rust programs with cargo.
 
-All output is in `build/` of the checkout: `build/<preset>/`, `build/soft82599/`, `build/load/`, logs in `build/logs/`. Downloaded crates
-are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
+All output is in `build/` of the checkout: `build/<preset>/`, `build/<crate>/` (soft82599, world, load), logs in `build/logs/`. Downloaded
+crates are in cargo's own user directory. Compiled objects are in the cache (tools/compile_cache.py), for the next clone.
 """
 
 import contextlib
@@ -22,6 +22,8 @@ BUILD = REPOSITORY / "build"
 CROSS_PRESETS = ("image", "image-debug")
 HOST_PRESETS = ("host", "host-thread")
 SOFT_CARD = BUILD / "soft82599/release/soft82599"
+# The model machine's card, network, clients and load.
+WORLD = BUILD / "world/release/neap-world"
 LOAD = BUILD / "load/release/neap-load"
 # A memcached that is slow or wrong in known ways, as a reference for the load generator.
 LOAD_STUB = LOAD.with_name("neap-load-stub")
@@ -42,6 +44,7 @@ class Crate:
 
 
 SOFT_CARD_CRATE = Crate("the soft card", REPOSITORY / "sim/soft82599", "soft82599")
+WORLD_CRATE = Crate("the model machine's world", REPOSITORY / "sim/world", "world")
 LOAD_CRATE = Crate("the load generator", REPOSITORY / "bench/load", "load")
 
 
@@ -125,6 +128,12 @@ def build_soft_card() -> Path:
     """Builds the soft card (release) with cargo. Returns the path of the program."""
     cargo_run(SOFT_CARD_CRATE, ["build", "--release", "--locked"], "building the soft card", "soft82599")
     return SOFT_CARD
+
+
+def build_world() -> Path:
+    """Builds the model machine's card, network and load (release) with cargo; gives the path of the program."""
+    cargo_run(WORLD_CRATE, ["build", "--release", "--locked"], "building the model machine's world", "world")
+    return WORLD
 
 
 def build_load() -> Path:

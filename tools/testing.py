@@ -155,6 +155,7 @@ def _sim() -> Outcome:
 
     def tests() -> None:
         outcomes["tests"] = _cargo(build.SOFT_CARD_CRATE, "test-sim")
+        outcomes["tests"].add(_cargo(build.WORLD_CRATE, "test-world"))
 
     def fuzz() -> None:
         try:

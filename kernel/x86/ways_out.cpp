@@ -12,8 +12,8 @@ namespace neap::x86 {
 
 namespace {
 
-// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so it is used only under
-// a hypervisor, and on the model machine.
+// QEMU's isa-debug-exit, at the port that tools/machine.py chooses. A real chipset may have another device there, so the port is for
+// hypervisors and the model machine only.
 constexpr std::uint16_t debug_exit_port = 0xf4;
 
 constexpr std::uint64_t debug_exit_limit_ns = 2'000'000'000;

@@ -10,6 +10,14 @@ use crate::trace::Line;
 use crate::workload::{Request, Requests};
 use std::sync::Arc;
 
+/// The seed of a worker's requests in a run; the next number seeds its arrivals. Each program, run and worker has two random streams of its
+/// own. The generator is seeded by SplitMix64, so adjacent seeds give unrelated states.
+/// `share`: the program's index among those that generate load. `run`: counted from 1.
+pub fn stream_seed(seed: u64, share: u64, run: u64, worker: u64) -> u64 {
+    let stream = ((share * 1_000_003 + run) * 100_003 + worker) * 2;
+    seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
 pub enum Demand {
     Open(Box<Open>),
     /// The function returns None if there are no more requests.

@@ -178,7 +178,8 @@ fn positive(text: &str) -> Result<f64, String> {
     not_negative(text).ok().filter(|number| *number > 0.0).ok_or("not a number above 0".into())
 }
 
-fn update_ratio(text: &str) -> Result<f64, String> {
+/// A share from 0 to 1, or GET:SET.
+pub fn update_ratio(text: &str) -> Result<f64, String> {
     let ratio = match text.split_once(':') {
         Some((gets, sets)) => {
             let (gets, sets) = (not_negative(gets)?, not_negative(sets)?);

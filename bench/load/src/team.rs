@@ -8,7 +8,7 @@
 use crate::agent::{PaceOrder, Remote, RemoteEnd};
 use crate::arrivals::{Arrivals, Process};
 use crate::connection::{ConnectionSettings, Transport};
-use crate::demand::{Demand, Open};
+use crate::demand::{stream_seed, Demand, Open};
 use crate::distributions::Rng;
 use crate::recorder::{Interval, Measurement};
 use crate::run::{Load, Outcomes, Pace, Run, Second};
@@ -210,11 +210,8 @@ impl Team {
         let (share, shares) = self.load.share;
         let threads = self.load.threads;
         let measuring = self.load.measuring.filter(|_| worker == threads);
-        // Each program, run and worker has two random streams of its own. The generator is seeded by SplitMix64, so adjacent seeds give
-        // unrelated states.
         let place = if measuring.is_some() { MEASURING_STREAM } else { worker as u64 };
-        let stream = ((share * 1_000_003 + self.runs) * 100_003 + place) * 2;
-        let seed = self.load.seed.wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let seed = stream_seed(self.load.seed, share, self.runs, place);
         let mut requests = Requests::new(self.load.mix.clone(), self.sizes.clone(), Rng::seed_from_u64(seed))?;
         let rng = Rng::seed_from_u64(seed.wrapping_add(1));
         if let Some(measuring) = measuring {

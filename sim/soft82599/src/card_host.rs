@@ -31,7 +31,7 @@ impl CardHost {
     /// Removes the memory and the eventfds of a guest that has disconnected. The wire stays.
     pub fn remove_guest(&mut self) {
         self.memory.clear();
-        self.eventfds = Eventfds::default();
+        self.eventfds.clear();
     }
 
     /// Passes a frame from the wire through the faults to the card.

@@ -12,11 +12,21 @@ pub struct Clock {
     /// Card nanoseconds per real nanosecond.
     scale: f64,
     stopped: bool,
+    /// Another program drives the clock; the control socket may not.
+    driven: bool,
 }
 
 impl Clock {
     pub fn new(scale: f64, stopped: bool) -> Self {
-        Self { base: 0, since: Instant::now(), scale, stopped }
+        Self { base: 0, since: Instant::now(), scale, stopped, driven: false }
+    }
+
+    /// A stopped clock that only the program's own loop steps.
+    pub fn driven() -> Self {
+        Self { driven: true, ..Self::new(1.0, true) }
+    }
+    pub fn is_driven(&self) -> bool {
+        self.driven
     }
 
     pub fn now(&self) -> Nanoseconds {

@@ -107,6 +107,7 @@ fn clock(words: &str, rig: &mut Rig) -> Result<String, String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     match words[..] {
         [] => {}
+        _ if rig.host.clock.is_driven() => return Err("clock: this clock is driven by the machine, so it can only be shown".into()),
         ["stop"] => rig.host.clock.stop(),
         ["run"] => rig.host.clock.run(rig.host.clock.scale()),
         ["run", scale] => rig.host.clock.run(crate::options::time_scale(scale)?),

@@ -51,18 +51,26 @@ pub enum Kind {
     Delay(Nanoseconds),
 }
 
+/// The seed of a chance whose words name none.
+const SEED: u64 = 1;
+
 /// Err: one line that says what is wrong. Nothing has changed then.
 pub fn parse(text: &str) -> Result<Fault, String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    known(&words).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))
+    parse_seeded(text, SEED)
 }
 
-fn known(words: &[&str]) -> Option<Fault> {
+/// Like `parse`. `seed` is the seed of a chance whose words name none.
+pub fn parse_seeded(text: &str, seed: u64) -> Result<Fault, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    known(&words, seed).ok_or_else(|| format!("fault {text}: known are {KNOWN}"))
+}
+
+fn known(words: &[&str], seed: u64) -> Option<Fault> {
     Some(match *words {
-        ["drop", way, ref which @ ..] => frames(Kind::Drop, way, which)?,
-        ["corrupt", way, ref which @ ..] => frames(Kind::Corrupt, way, which)?,
-        ["reorder", way, ref which @ ..] => frames(Kind::Reorder, way, which)?,
-        ["delay", way, by, ref which @ ..] => frames(Kind::Delay(duration(by)?), way, which)?,
+        ["drop", way, ref which @ ..] => frames(Kind::Drop, way, which, seed)?,
+        ["corrupt", way, ref which @ ..] => frames(Kind::Corrupt, way, which, seed)?,
+        ["reorder", way, ref which @ ..] => frames(Kind::Reorder, way, which, seed)?,
+        ["delay", way, by, ref which @ ..] => frames(Kind::Delay(duration(by)?), way, which, seed)?,
         [word @ ("hang" | "free"), way, queue] => {
             let direction = match way {
                 "rx" => Direction::Receive,
@@ -75,9 +83,9 @@ fn known(words: &[&str]) -> Option<Fault> {
         ["late", by] => Fault::Late(duration(by)?),
         ["lose", vector, ref which @ ..] => {
             let vector = if vector == "any" { None } else { Some(vector.parse().ok().filter(|&number| number <= VECTOR_MAX)?) };
-            Fault::Lose { vector, trigger: trigger(which)? }
+            Fault::Lose { vector, trigger: trigger(which, seed)? }
         }
-        ["stale-head", by, ref which @ ..] => Fault::StaleHead(duration(by)?, trigger(which)?),
+        ["stale-head", by, ref which @ ..] => Fault::StaleHead(duration(by)?, trigger(which, seed)?),
         ["ecc"] => Fault::Ecc,
         ["eeprom"] => Fault::Eeprom,
         ["away"] => Fault::Away(true),
@@ -88,27 +96,27 @@ fn known(words: &[&str]) -> Option<Fault> {
     })
 }
 
-fn frames(kind: Kind, way: &str, which: &[&str]) -> Option<Fault> {
+fn frames(kind: Kind, way: &str, which: &[&str], seed: u64) -> Option<Fault> {
     let (receive, transmit) = match way {
         "rx" => (true, false),
         "tx" => (false, true),
         "both" => (true, true),
         _ => return None,
     };
-    Some(Fault::Frames { kind, receive, transmit, trigger: trigger(which)? })
+    Some(Fault::Frames { kind, receive, transmit, trigger: trigger(which, seed)? })
 }
 
 fn duration(text: &str) -> Option<Nanoseconds> {
     text.parse().ok().filter(|&by| by <= DELAY_NS_MAX)
 }
 
-fn trigger(words: &[&str]) -> Option<Trigger> {
+fn trigger(words: &[&str], seed: u64) -> Option<Trigger> {
     let chance = |text: &str, seed| Some(Trigger::chance(text.parse().ok().filter(|p| (0.0..=1.0).contains(p))?, seed));
     match *words {
         ["next", count] => count.parse().ok().filter(|&count: &u64| count != 0).map(Trigger::Next),
-        ["chance", probability] => chance(probability, 1),
+        ["chance", probability] => chance(probability, seed),
         ["chance", probability, seed] => chance(probability, seed.parse().ok()?),
-        ["all"] => Some(Trigger::chance(1.0, 1)),
+        ["all"] => Some(Trigger::chance(1.0, SEED)),
         _ => None,
     }
 }
@@ -170,6 +178,13 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(fault), "{text}");
         }
+    }
+
+    #[test]
+    fn a_chance_without_a_seed_takes_the_given_one() {
+        let of = |text: &str| parse_seeded(text, 9).unwrap();
+        assert_eq!(of("drop rx chance 0.5"), parse("drop rx chance 0.5 9").unwrap());
+        assert_eq!(of("drop rx chance 0.5 3"), parse("drop rx chance 0.5 3").unwrap());
     }
 
     #[test]

@@ -1,25 +1,7 @@
 // SPDX-License-Identifier: BSL-1.0
-//! A software Intel 82599 for any vfio-user client.
-//!
-//! The card itself is the crate `card`. This crate provides its environment: the bus (vfio-user), the guest's memory, the wire, the clock
-//! and a control socket, all served by one thread.
+//! The program: the command line, and the exit status.
 
-mod cable;
-mod card_host;
-mod clock;
-mod commands;
-mod control;
-mod event_loop;
-mod fault_words;
-mod guest_memory;
-mod log;
-mod net;
-mod options;
-mod rig;
-mod socket_file;
-mod sys;
-mod vfio;
-
+use soft82599::{event_loop, log, options};
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -110,7 +110,8 @@ fn net(text: &str) -> Result<Specification, String> {
     }
 }
 
-fn mac(text: &str) -> Result<[u8; 6], String> {
+/// Six bytes in hexadecimal, the address of one card.
+pub fn mac(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("--mac {text} is not six bytes in hexadecimal, like 02:82:59:90:00:01");
     let mut bytes = [0; 6];
     let mut parts = text.split(':');
@@ -135,7 +136,7 @@ pub fn time_scale(text: &str) -> Result<f64, String> {
 }
 
 /// A number of bytes, optionally followed by K, M or G.
-fn bytes(text: &str) -> Result<u64, String> {
+pub fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) => (digits, [10, 20, 30]["KMG".find(&text[digits.len()..]).unwrap_or(0)]),
         None => (text, 0),
@@ -144,7 +145,8 @@ fn bytes(text: &str) -> Result<u64, String> {
     digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).filter(|&count| count != 0).ok_or_else(wrong)
 }
 
-fn strict(text: Option<&str>) -> Result<Strict, String> {
+/// The value of --strict, None without one.
+pub fn strict(text: Option<&str>) -> Result<Strict, String> {
     match text {
         None => Ok(Strict::Report),
         Some("stop") => Ok(Strict::Stop),
@@ -152,7 +154,7 @@ fn strict(text: Option<&str>) -> Result<Strict, String> {
     }
 }
 
-fn level(text: &str) -> Result<Level, String> {
+pub fn level(text: &str) -> Result<Level, String> {
     Ok(match text {
         "error" => Level::Error,
         "warn" => Level::Warn,

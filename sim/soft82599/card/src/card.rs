@@ -316,6 +316,9 @@ impl Card {
     pub fn recent_violations(&self) -> impl Iterator<Item = &str> + '_ {
         self.report.recent()
     }
+    pub fn link_is_up(&self) -> bool {
+        self.link.is_up()
+    }
     /// True if frames are waiting to be sent: the caller should call `wire_ready` again.
     pub fn has_transmit_work(&self) -> bool {
         self.transmit_sendable() != 0

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-//! The other end of the wire: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, or the card itself.
+//! The other end of the wire: nothing, a UNIX stream (QEMU's `-netdev stream`, passt), a tap device, the card itself, or a network that
+//! the program supplies.
 //!
 //! Sent frames are collected and leave together at the end of an iteration of the event loop. Each kind of wire buffers a bounded number of
 //! bytes. When the buffer is full, the card keeps its frames in the guest's rings.
@@ -9,6 +10,7 @@ pub mod faults;
 pub mod partner;
 pub mod pcap;
 mod stream;
+pub mod supplied;
 mod tap;
 
 use crate::sys::Interest;
@@ -17,6 +19,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use stream::Stream;
+use supplied::Supplied;
 use tap::Tap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub enum Wire {
     Stream(Stream),
     Tap(Tap),
     Loopback(Batch),
+    /// A modelled network in the same program.
+    Supplied(Supplied),
 }
 
 impl Wire {
@@ -55,7 +60,7 @@ impl Wire {
             Self::None => false,
             Self::Stream(stream) => stream.is_connected(),
             Self::Tap(tap) => !tap.is_gone(),
-            Self::Loopback(_) => true,
+            Self::Loopback(_) | Self::Supplied(_) => true,
         }
     }
 
@@ -65,19 +70,20 @@ impl Wire {
             Self::Stream(_) => "stream",
             Self::Tap(_) => "tap",
             Self::Loopback(_) => "loopback",
+            Self::Supplied(_) => "supplied",
         }
     }
 
     /// True if a MAC at the other end may need the card's pause frames. A tap device would pass them to the host's network stack, which
-    /// does not use them. At a stream's other end there may be another card.
+    /// does not use them, and neither does a modelled network. At a stream's other end there may be another card.
     pub fn reaches_a_mac(&self) -> bool {
-        !matches!(self, Self::Tap(_))
+        !matches!(self, Self::Tap(_) | Self::Supplied(_))
     }
 
     /// Number of frames from the card that were lost, because there was no peer or the tap device refused them.
     pub fn lost(&self) -> u64 {
         match self {
-            Self::None | Self::Loopback(_) => 0,
+            Self::None | Self::Loopback(_) | Self::Supplied(_) => 0,
             Self::Stream(stream) => stream.lost,
             Self::Tap(tap) => tap.lost,
         }
@@ -86,7 +92,7 @@ impl Wire {
     /// The descriptor to wait for. `take`: the caller accepts frames.
     pub fn interest(&self, take: bool) -> Option<Interest> {
         match self {
-            Self::None | Self::Loopback(_) => None,
+            Self::None | Self::Loopback(_) | Self::Supplied(_) => None,
             Self::Stream(stream) => stream.interest(take),
             Self::Tap(tap) => tap.interest(take),
         }
@@ -106,7 +112,7 @@ impl Wire {
     /// Reads received frames, to be fetched with `take_batch`.
     pub fn fill(&mut self) {
         match self {
-            Self::None | Self::Loopback(_) => {}
+            Self::None | Self::Loopback(_) | Self::Supplied(_) => {}
             Self::Stream(stream) => stream.fill(),
             Self::Tap(tap) => tap.fill(),
         }
@@ -114,7 +120,7 @@ impl Wire {
 
     fn input(&self) -> Option<&Batch> {
         match self {
-            Self::None => None,
+            Self::None | Self::Supplied(_) => None,
             Self::Stream(stream) => Some(&stream.input),
             Self::Tap(tap) => Some(&tap.input),
             Self::Loopback(batch) => Some(batch),
@@ -123,7 +129,7 @@ impl Wire {
 
     fn input_mut(&mut self) -> Option<&mut Batch> {
         match self {
-            Self::None => None,
+            Self::None | Self::Supplied(_) => None,
             Self::Stream(stream) => Some(&mut stream.input),
             Self::Tap(tap) => Some(&mut tap.input),
             Self::Loopback(batch) => Some(batch),
@@ -152,7 +158,7 @@ impl Wire {
         match self {
             Self::Stream(stream) => stream.disconnect(),
             Self::Tap(tap) => tap.disconnect(),
-            Self::None | Self::Loopback(_) => {}
+            Self::None | Self::Loopback(_) | Self::Supplied(_) => {}
         }
     }
 
@@ -162,6 +168,7 @@ impl Wire {
             Self::Stream(stream) => stream.has_room(),
             Self::Tap(tap) => tap.has_room(),
             Self::Loopback(batch) => batch.waiting() < LOOPBACK_BYTES,
+            Self::Supplied(supplied) => supplied.has_room(),
         }
     }
 
@@ -171,6 +178,7 @@ impl Wire {
             Self::Stream(stream) => stream.send(parts),
             Self::Tap(tap) => tap.send(parts),
             Self::Loopback(batch) => batch.push(parts),
+            Self::Supplied(supplied) => supplied.push(parts),
         }
     }
 
@@ -179,7 +187,7 @@ impl Wire {
         match self {
             Self::Stream(stream) => stream.flush(),
             Self::Tap(tap) => tap.flush(),
-            Self::None | Self::Loopback(_) => {}
+            Self::None | Self::Loopback(_) | Self::Supplied(_) => {}
         }
     }
 }

@@ -31,8 +31,12 @@ pub struct Recording {
 impl Recording {
     /// Creates a file of at most `limit` bytes (None: no bound). An existing file is replaced.
     pub fn create(path: &Path, limit: Option<u64>) -> io::Result<Self> {
+        Self::create_from(path, limit, SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
+    }
+
+    /// The same, with another time for the start of the card's clock: `epoch` nanoseconds since 1970.
+    pub fn create_from(path: &Path, limit: Option<u64>, epoch: u64) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot record to {}: {error}", path.display()));
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let file = BufWriter::new(File::create(path).map_err(named)?);
         let limit = limit.unwrap_or(u64::MAX);
         let mut recording = Self { file, epoch, written: HEADER_BYTES, limit, broken: false, frames: 0, missed: 0 };

@@ -19,9 +19,27 @@ pub struct Eventfds {
     msix: Vec<Option<OwnedFd>>,
     error: Option<OwnedFd>,
     request: Option<OwnedFd>,
+    /// Some: MSI-X messages become bits here instead of signals. See `collect_messages`.
+    collected: Option<u64>,
 }
 
 impl Eventfds {
+    /// From now on MSI-X messages are collected, one bit for each vector, and signal no eventfd. A program whose clock is driven delivers
+    /// them itself, at the moment of virtual time at which the card sent them.
+    pub fn collect_messages(&mut self) {
+        self.collected = Some(0);
+    }
+
+    /// The vectors whose messages were sent since the last call.
+    pub fn take_messages(&mut self) -> u64 {
+        self.collected.as_mut().map_or(0, std::mem::take)
+    }
+
+    /// The client has disconnected: all eventfds are closed.
+    pub fn clear(&mut self) {
+        *self = Self { collected: self.collected.map(|_| 0), ..Self::default() };
+    }
+
     /// Flags and number of the interrupts of a kind.
     pub fn info(index: u32) -> (u32, u32) {
         match index {
@@ -109,6 +127,10 @@ impl Eventfds {
 
     /// Passes a message of the card to the client. With plain MSI there is only vector 0; without MSI and MSI-X no message is sent.
     pub fn message(&mut self, vector: u8) {
+        if let Some(collected) = self.collected.as_mut().filter(|_| !self.msix.is_empty()) {
+            *collected |= 1u64.checked_shl(vector.into()).unwrap_or(0);
+            return;
+        }
         let descriptor = match self.msix.get(usize::from(vector)) {
             Some(descriptor) => descriptor,
             None if vector == 0 => &self.msi,
@@ -132,5 +154,26 @@ impl Eventfds {
             self.intx_masked = true;
             sys::signal_eventfd(descriptor.as_fd());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collected_messages_signal_no_eventfd_and_are_taken_once() {
+        let mut eventfds = Eventfds::default();
+        eventfds.collect_messages();
+        eventfds.message(0);
+        assert_eq!(eventfds.take_messages(), 0, "without MSI-X there is no message");
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(eventfds.set(irq::MSIX, flag::SET_DATA_EVENTFD | flag::SET_TRIGGER, 0, 2, vec![file]));
+        eventfds.message(1);
+        eventfds.message(63);
+        assert_eq!((eventfds.take_messages(), eventfds.take_messages()), (1 << 63 | 2, 0));
+        eventfds.message(5);
+        eventfds.clear();
+        assert_eq!(eventfds.take_messages(), 0);
     }
 }

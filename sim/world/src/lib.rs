@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSL-1.0
+//! The outside half of the model machine: the software 82599, a switch, client hosts and a memcached load on one virtual clock, which the
+//! program that runs the guest's CPUs drives.
+//!
+//! If the load is a program beside an emulated machine, measurements depend on the host: both compete for its cores, and neither sees the
+//! other's time. Here network, clients and load have no time of their own. A run repeats exactly, whatever the host does.
+
+pub mod agenda;
+pub mod clients;
+pub mod connection;
+pub mod digest;
+pub mod event_loop;
+pub mod experiment;
+pub mod link;
+pub mod load;
+pub mod machine;
+pub mod neap_control;
+pub mod options;
+pub mod report;
+pub mod start;
+pub mod switch;
+pub mod world;

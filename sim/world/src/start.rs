@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSL-1.0
+//! Builds the world that the options describe.
+
+use crate::clients::{client_mac, Host};
+use crate::experiment::Experiment;
+use crate::load::Load;
+use crate::machine::{CardMachine, Machine};
+use crate::neap_control::NeapControl;
+use crate::options::{Options, Stream};
+use crate::switch::Switch;
+use crate::world::World;
+use card::{Card, Configuration};
+use soft82599::cable::Cable;
+use soft82599::card_host::CardHost;
+use soft82599::clock::Clock;
+use soft82599::log::Log;
+use soft82599::net::pcap::Recording;
+use soft82599::net::supplied::Supplied;
+use soft82599::net::Wire;
+use soft82599::rig::Rig;
+use soft82599::vfio::interrupts::Eventfds;
+
+/// The soft card on the world's clock and wire.
+pub fn card(options: &Options) -> Result<CardMachine, String> {
+    let mut eventfds = Eventfds::default();
+    eventfds.collect_messages();
+    // Recorded times count from 1970, so that they are the virtual times.
+    let recording = options.pcap.as_deref().map(|path| Recording::create_from(path, options.pcap_limit, 0)).transpose();
+    let mut host = CardHost {
+        memory: Default::default(),
+        eventfds,
+        wire: Wire::Supplied(Supplied::default()),
+        partner: Default::default(),
+        clock: Clock::driven(),
+        recording: recording.map_err(|error| error.to_string())?,
+        receive_faults: Default::default(),
+        transmit_faults: Default::default(),
+        log: Log::new(options.log_level),
+    };
+    let card = Card::new(&Configuration { mac: options.mac, link: true }, &mut host, 0);
+    Ok(CardMachine::new(Rig { card, host, cable: Cable::new() }, options.faults()?))
+}
+
+/// `machine` and its network, clients and load. Err: one line that says what is wrong.
+pub fn world<M: Machine>(options: &Options, machine: M) -> Result<World<M>, String> {
+    let clients = options.clients as usize;
+    let client = |client| Host::client(client, options.server(), options.stream_seed(Stream::Clients, client as u64));
+    let hosts: Vec<Host> = (0..clients).map(client).collect();
+    let addresses = (0..clients).map(client_mac).collect();
+    let switch = Switch::new(options.network.clone(), addresses, options.stream_seed(Stream::Switch, 0));
+    let load = options.load().map(|load| Load::new(load, clients));
+    let experiment = Experiment::new(options.experiment()?, load, NeapControl::new(options.server));
+    Ok(World::new(machine, hosts, switch, experiment))
+}
