@@ -164,9 +164,11 @@ def _parser() -> Parser:
     run.add_argument("--vfio", metavar="ADDRESS", help="a real 82599 in place of the soft one, like 0000:03:00.0; with --accel kvm")
     run.add_argument("--load", metavar="PRESET", help="offer load when it listens (etc, usr, fixed), print the result, and end")
     run.add_argument("--rate", type=float, metavar="N", help="of --load: requests a second (1000)")
-    run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5)")
+    run.add_argument("--load-seconds", type=float, metavar="S", help="of --load: the measured window (5; with --model 0.1)")
     run.add_argument("--load-out", metavar="DIR", help="of --load: keep its figures and the cores' log there")
 
+    run.add_argument("--model", metavar="CPU", help="of --load: on a modelled CPU in virtual time, with power and sleep: e5-2690, ...")
+    run.add_argument("--seed", type=int, metavar="N", help="of --model: equal seeds give equal runs (1)")
     run.add_argument("--gdb", dest="debugger", action="store_true", help="gdb in this terminal, with commands for cores, events and timers")
     run.add_argument("--trace", type=int, metavar="CORE", help="write the functions that a core called last to trace-CORE.txt")
 
@@ -333,7 +335,8 @@ def _offer(arguments):
 
     from tools import load
 
-    given = {"rate": arguments.rate, "seconds": arguments.load_seconds, "out": arguments.load_out and Path(arguments.load_out)}
+    seconds = 0.1 if arguments.load_seconds is None and arguments.model is not None else arguments.load_seconds
+    given = {"rate": arguments.rate, "seconds": seconds, "out": arguments.load_out and Path(arguments.load_out)}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.load is not None:
         return load.Offer(arguments.load, **given)

@@ -79,6 +79,7 @@ class Machine:
     outside: the user network reaches other hosts. qemu_options: more words for QEMU, before the card's, because an IOMMU must precede it.
     start_from: firmware, discs and a server of boot files (tools/firmware.py).
     accelerator: "tcg" emulates the CPU; "kvm" uses the host's CPU, and then the guest can execute MWAIT.
+    one_thread: with "tcg", all cores share one thread of QEMU's, as the model machine needs (tools/model/plugin.py).
     debugger: the machine waits before its first instruction for a gdb at `debugger_socket`.
     on_line: called with each line of the console as it arrives, from a thread of this class.
     """
@@ -98,6 +99,7 @@ class Machine:
     restarts: bool = False
     outside: bool = False
     accelerator: str = "tcg"
+    one_thread: bool = False
     initrd: Path | None = None
     start_from: Start = dataclasses.field(default_factory=Start)
     qemu_options: Sequence[str] = ()
@@ -272,15 +274,19 @@ class Machine:
 
     # ---- inside ----
 
+    def network_words(self) -> list[str]:
+        """The card's options for its guest and its network."""
+        assert self.directory
+        return ["--once", "--net", f"listen:{self.directory / 'net'}" if self.net == "user" else self.net]
+
     def start_card(self) -> None:
         """Starts the card. After kill_card() it starts a new card, which replaces the files of the killed card."""
         assert self.directory
         program = self.soft_card or SOFT_CARD
         if not program.is_file():
             raise Failure(f"there is no soft card at {program}", "./neap build makes it")
-        net = f"listen:{self.directory / 'net'}" if self.net == "user" else self.net
-        argv = [str(program), "--once", "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
-        argv += ["--net", net, *(["--mac", self.mac] if self.mac else []), *self.card_options]
+        argv = [str(program), "--socket", str(self.directory / "card"), "--control", str(self.directory / "control")]
+        argv += [*self.network_words(), *(["--mac", self.mac] if self.mac else []), *self.card_options]
         with open(self.directory / "card.log", "wb") as log:
             card = spawn(argv, stdout=subprocess.PIPE, stderr=log)
         self._card_process = card
@@ -289,7 +295,7 @@ class Machine:
 
         def read() -> None:
             for line in card.stdout:
-                if line.strip() == b"soft82599: ready":
+                if line.strip() == program.name.encode() + b": ready":
                     ready.set()
                     finished.set()
             finished.set()
@@ -321,7 +327,7 @@ class Machine:
         if self.accelerator == "kvm":
             argv += ["-accel", "kvm", "-cpu", "host", "-overcommit", "cpu-pm=on"]
         else:
-            argv += ["-accel", "tcg,thread=multi", "-cpu", self.cpu]
+            argv += ["-accel", f"tcg,thread={'single' if self.one_thread else 'multi'}", "-cpu", self.cpu]
         argv += ["-smp", str(self.cores), "-m", self.memory, *self._memory_arguments()]
         argv += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
         argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]

@@ -46,6 +46,8 @@ class Options:
     debugger: bool = False
     trace: int | None = None
     load: load.Offer | None = None
+    model: str | None = None
+    seed: int | None = None
 
 
 def run(options: Options) -> int:
@@ -65,6 +67,10 @@ def run(options: Options) -> int:
             raise UsageError("--load and --gdb: a machine that waits for a debugger does not answer", "leave one of them out")
         if options.vfio is not None:
             raise UsageError("--load: no port of this host leads to a real card", "./neap load HOST:PORT, from a machine on its network")
+    if options.model is not None:
+        return _run_modelled(options, folder)
+    if options.seed is not None:
+        raise UsageError("--seed belongs to --model", "./neap run memcached --model e5-2690 --load etc --rate 100000 --seed 2")
     if options.vfio is not None and options.forwards:
         raise UsageError("--forward: no port of this host leads to a real card", "its clients reach it over its own cable")
     card = vfio.require_card(options.vfio, options.memory, options.accelerator or "kvm") if options.vfio is not None else None
@@ -88,13 +94,52 @@ def run(options: Options) -> int:
     return _run_on(options, folder, card, "tcg", forwards)
 
 
+def _run_modelled(options: Options, folder: Path | None) -> int:
+    """One run on the model machine: prints its figures, and leaves them in --load-out's folder."""
+    from tools.model import experiment, plugin
+
+    if options.load is None:
+        raise UsageError("--model needs --load, because its virtual time has no users", "--load etc --rate 100000")
+    given = (options.forwards, options.accelerator, options.vfio, options.debugger, options.trace is not None)
+    names = ("--forward", "--accel", "--vfio", "--gdb", "--trace")
+    if wrong := [name for name, is_given in zip(names, given, strict=True) if is_given]:
+        raise UsageError(f"--model: {wrong[0]} is for machines in real time", "leave one of them out")
+    wanted = experiment.Experiment(
+        model=options.model,
+        load=options.load.preset,
+        rate=options.load.rate,
+        window_ms=options.load.seconds * 1e3,
+        cores=options.cores,
+        memory=options.memory,
+        seed=1 if options.seed is None else options.seed,
+        arguments=options.arguments,
+    )
+    wanted.check()
+    require_build_packages()
+
+    def prepare() -> None:
+        plugin.library()
+        build.build_world()
+
+    with _built(options.application, folder, "image-debug" if options.debug else "image", prepare) as application:
+        return experiment.show(wanted, application.name, application.image, options.load.out)
+
+
 def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accelerator: str, forwards: Sequence[tuple[int, int]]) -> int:
     """Runs one machine, from the build of its image to the machine's end."""
     forwards = list(forwards)
     preset = "image-debug" if options.debug else "image"
+
+    def prepare() -> None:
+        progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
+        if card is None:
+            build.build_soft_card()
+        if options.load is not None:
+            build.build_load()
+
     with contextlib.ExitStack() as running:
         # The lock is held until QEMU has read the image. After that, another neap may replace the image.
-        with _built(options.application, folder, preset, card is None, options.load is not None) as application:
+        with _built(options.application, folder, preset, prepare) as application:
             served = control_port(application.name, options.arguments)
             named = [guest for _, guest in forwards]
             if card is None:
@@ -132,16 +177,8 @@ def _run_on(options: Options, folder: Path | None, card: vfio.Card | None, accel
 
 
 @contextlib.contextmanager
-def _built(name: str, folder: Path | None, preset: str, soft_card: bool, loaded: bool) -> Iterator[outside.Application]:
-    """Builds the image, and prepares the machine and the load generator. Within the `with`, no other neap replaces the image."""
-
-    def prepare() -> None:
-        progress.say(f"neap: QEMU {qemu.version_of(qemu.command())}")
-        if soft_card:
-            build.build_soft_card()
-        if loaded:
-            build.build_load()
-
+def _built(name: str, folder: Path | None, preset: str, prepare: Callable[[], None]) -> Iterator[outside.Application]:
+    """The built image, with `prepare` run in parallel. Within the `with`, no other neap builds over the image."""
     if folder is None:
         with build.building(preset):
             in_parallel([lambda: build.build_locked(preset, [f"{name}.elf"]), prepare])

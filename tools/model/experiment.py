@@ -7,16 +7,19 @@ All figures are those of a model: they show how settings compare, not what a mac
 """
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import machine
-from tools.errors import Failure, UsageError
+from tools import build, machine, progress
+from tools.errors import EXIT_FAILURE, Failure, UsageError
+from tools.foreign import shown_lines
 from tools.model import cpu_model, plugin, results
 
-WORLD = machine.REPOSITORY / "build/world/release/neap-world"
 SERVER = "10.0.0.2"
 SERVER_WORDS = (f"ip={SERVER}/24",)
+WORLD_RESULT = "world.json"
+RESULT = "result.json"
 LOG = "log"
 TIME_OUT_SECONDS = 1800.0
 CORES_MAX = 16
@@ -27,7 +30,7 @@ class Experiment:
     """The settings of a run. Equal settings and an equal image give an equal result.
 
     load, rate: the mix (a preset of the load generator) and its requests per second. window_ms, warm_up_ms: virtual time.
-    arguments: words of the image's command line. linux: run Debian's kernel in place of an image.
+    arguments: words of the image's command line.
     """
 
     model: str
@@ -44,8 +47,8 @@ class Experiment:
 
     def check(self) -> None:
         """Raises UsageError for a setting that cannot be."""
-        if self.model not in cpu_model.names():
-            raise UsageError(f"--model takes {', '.join(cpu_model.names())}, not '{self.model}'")
+        if self.model not in cpu_model.names() and not self.model.endswith(".toml"):
+            raise UsageError(f"--model takes {', '.join(cpu_model.names())} or the path of a .toml file, not '{self.model}'")
         if not 1 <= self.cores <= CORES_MAX:
             raise UsageError(f"--model: a modelled machine has 1 to {CORES_MAX} cores, not {self.cores}")
         for name, value, maximum in (
@@ -65,40 +68,59 @@ class Experiment:
 
 
 class ModelMachine(machine.Machine):
-    """A Machine whose card is in a world, and whose CPUs the plugin models."""
+    """A Machine whose card is in a world, and whose CPUs the plugin models. Its results are written below `out`."""
 
-    def prepare(self, experiment: Experiment, out: Path) -> None:
-        """MUST be called before the start. The results are written below `out`."""
-        self.experiment = experiment
-        self.out = out
-        self.accelerator = "icount"
-        self.soft_card = WORLD
-        self.cpu = cpu_model.load(experiment.model).qemu_cpu
+    def __init__(self, image: Path, experiment: Experiment, out: Path, on_line: Callable[[str], None] | None = None):
+        self._experiment = experiment
+        self._out = out
+        self._cpu_model = cpu_model.load(experiment.model)
+        super().__init__(
+            image,
+            cores=experiment.cores,
+            memory=experiment.memory,
+            arguments=[*SERVER_WORDS, *experiment.arguments],
+            net="modelled",
+            cpu=self._cpu_model.qemu_cpu(),
+            one_thread=True,
+            on_line=on_line,
+            soft_card=build.WORLD,
+        )
 
     def start_card(self) -> None:
         assert self.directory
-        wanted, link = self.experiment, self.directory / "link"
-        self.net = "modelled"
+        wanted, link = self._experiment, self.directory / "link"
         self.card_options = [
             *("--driven", str(link), "--server", SERVER, "--load", wanted.load, "--rate", f"{wanted.rate:.15g}"),
             *("--connections", str(wanted.connections), "--depth", str(wanted.depth), "--seed", str(wanted.seed)),
             *("--warmup", f"{wanted.warm_up_ms:.15g}ms", "--window", f"{wanted.window_ms:.15g}ms"),
-            *("--out", str(self.out / "world.json"), "--log", str(self.out / LOG)),
+            *("--out", str(self._out / WORLD_RESULT), "--log", str(self._out / LOG)),
         ]
         super().start_card()
-        flat = self.directory / "model"
-        cpu_model.load(wanted.model).write(flat)
-        self.qemu_options = [*self.qemu_options, *plugin.options(model=flat, link=link, out=self.out / "snapshots.json", seed=wanted.seed)]
+        self.qemu_options = plugin.options(self._cpu_model, self._out, link=link, seed=wanted.seed)
+
+    def network_words(self) -> list[str]:
+        """None: the network is in the world, and the options of the load describe it."""
+        return []
 
 
 def run(experiment: Experiment, image: Path, out: Path, on_line: Callable[[str], None] | None = None) -> results.Result:
-    """Runs one experiment and gives its result; its files are in `out`, which MUST be an empty folder. Raises Failure."""
-    vm = ModelMachine(
-        image, cores=experiment.cores, memory=experiment.memory, arguments=[*SERVER_WORDS, *experiment.arguments], on_line=on_line
-    )
-    vm.prepare(experiment, out)
-    with vm:
+    """Runs one experiment and gives its result. `out` MUST be an empty folder; the run's files are left there. Raises Failure."""
+    with ModelMachine(image, experiment, out, on_line) as vm:
         status = vm.wait_exit(TIME_OUT_SECONDS)
     if status != machine.POWER_OFF:
         raise Failure(f"the modelled machine ended early, with status {status}")
-    return results.read(out / "world.json", out / "snapshots.json")
+    return results.read(out / WORLD_RESULT, out / plugin.SNAPSHOTS)
+
+
+def show(experiment: Experiment, application: str, image: Path, out: Path | None) -> int:
+    """Runs one experiment and prints it. `out`: keeps the figures and the cores' logs there. Returns the launcher's exit status."""
+    title = f"modelled ({experiment.model}, {experiment.cores} core{'s' * (experiment.cores != 1)}, seed {experiment.seed}): {application}"
+    with tempfile.TemporaryDirectory(prefix="neap-model-") as scratch:
+        directory = out or Path(scratch)
+        directory.mkdir(parents=True, exist_ok=True)
+        result = run(experiment, image, directory, lambda line: progress.say(shown_lines(line)))
+        results.write(result, directory / RESULT, experiment.about())
+    print(results.table(result, f"{title}, {experiment.load} at {experiment.rate:g} requests/s"))
+    if out is not None:
+        progress.say(f"neap: the figures are in {out / RESULT}, the cores' logs in {out / LOG}")
+    return 0 if result.world["failed"] == 0 else EXIT_FAILURE

@@ -142,7 +142,8 @@ def table(result: Result, title: str) -> str:
         f"  work      {row['instructions_per_request']:.0f} instructions and {row['cycles_per_request']:.0f} cycles a request",
     ]
     for number, core in enumerate(result.cores):
-        states = [("C0", core.c0_ns), *core.residency_ns.items()]
+        waking_ns = result.window_ns - core.c0_ns - sum(core.residency_ns.values())
+        states = [("C0", core.c0_ns), *core.residency_ns.items(), ("waking", max(0, waking_ns))]
         shares = ", ".join(f"{name} {100 * spent / result.window_ns:.1f} %" for name, spent in states if spent)
         lines.append(f"  core {number:<4} {shares}; {core.wakeups} wake-ups; {core.frequency_mhz:g} MHz")
     return "\n".join(lines)
