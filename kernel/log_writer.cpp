@@ -59,7 +59,6 @@ constexpr int second_word = 0b1110;
 }  // namespace
 
 // --- The fast path -----------------------------------------------------------------------------------------------------------------------
-
 void Writer::record(Kind kind) noexcept {
   const std::uint64_t tsc = machine::timestamp();
   if (tsc >= slow_path_tsc_) [[unlikely]] {
@@ -105,7 +104,6 @@ void Writer::record_in_next_chunk(Kind kind) noexcept {
 }
 
 // --- The slow path -----------------------------------------------------------------------------------------------------------------------
-
 bool Writer::record_on_slow_path(Kind kind, std::uint64_t tsc, bool with_counters, unsigned further_entries) noexcept {
   CounterSample sample{};
   if (with_counters) {
@@ -211,7 +209,6 @@ void Writer::publish() noexcept {
 }
 
 // --- Events of the core ------------------------------------------------------------------------------------------------------------------
-
 void Writer::watch(const Traffic* traffic) noexcept {
   const Traffic& next = traffic != nullptr ? *traffic : nothing;
   const Counts before = counts_of(*traffic_);
@@ -289,7 +286,6 @@ std::uint64_t Writer::take_requests() noexcept {
 }
 
 // --- Runs --------------------------------------------------------------------------------------------------------------------------------
-
 void Writer::begin(const RunPlan& plan) noexcept {
   require(ring_ != nullptr && !on_, "log: a run begins on a core that has a ring and no run", plan.run);
   const std::uint64_t tsc = machine::timestamp();

@@ -18,7 +18,6 @@ namespace {
 
 using host::HostMachine;
 using host::PowerCall;
-
 constexpr unsigned cores = 4;
 constexpr unsigned cores_with_queue = 3;
 
@@ -84,7 +83,6 @@ class TestCard final : public Device {
 };
 
 using Outcome = std::expected<Applied, Refusal>;
-
 const std::string segmentation_name(std::ranges::find(kernel_rows(), Setting::segmentation, &Row::setting)->name);
 
 struct PolicyTest : testing::Test {
@@ -127,7 +125,6 @@ struct BarePolicyTest : PolicyTest {
 };
 
 // --- Setting -----------------------------------------------------------------------------------------------------------------------------
-
 TEST_F(PolicyTest, AnItrIsRoundedByTheCardAndHoldsOnTheCoresWithAQueue) {
   const std::uint32_t before = generation();
   const Outcome done = set(Setting::itr, "7us");

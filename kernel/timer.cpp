@@ -102,7 +102,6 @@ void check_alarm_after_sleep() noexcept {
 }
 
 // --- The wheel ---------------------------------------------------------------------------------------------------------------------------
-
 void TimerWheel::append_due(Timer& timer) noexcept {
   timer.next_ = nullptr;
   timer.link_ = due_ == nullptr ? &due_ : due_end_;

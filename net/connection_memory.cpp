@@ -23,7 +23,6 @@ namespace {
 constexpr std::size_t header_bytes = memory::heap_bytes(sizeof(GatheredPiece));
 
 std::size_t memory_of(const GatheredBlock& block) noexcept { return memory::heap_bytes(sizeof(GatheredBlock) + block.room_bytes); }
-
 void release_on_own_core(RemoteNode* node) noexcept { GatheredPiece::release(static_cast<GatheredPiece*>(node)); }
 
 /// Copies an out-of-order segment into memory of the segment's size. lwIP also reads the segment's TCP header, so the header is copied too.
@@ -41,7 +40,6 @@ void copy_segment(Stack& stack, tcp_seg& segment) noexcept {
 }  // namespace
 
 // --- Gathered payload --------------------------------------------------------------------------------------------------------------------
-
 bool ConnectionState::gather(pbuf* chain, Buffer& data) noexcept {
   bool complete = true;
   for (const pbuf* part = chain; part != nullptr && complete; part = part->next) {
@@ -141,7 +139,6 @@ void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
 }
 
 // --- Out of order ------------------------------------------------------------------------------------------------------------------------
-
 void ConnectionState::settle_out_of_order() noexcept {
   if (pcb_->ooseq != nullptr && stack_.refuses(*this)) {
     tcp_free_ooseq(pcb_);  // RFC 2018, 8: a receiver may drop bytes that it has reported by SACK

@@ -22,7 +22,6 @@ err_t connection_established(void* argument, tcp_pcb* pcb, err_t error) noexcept
 namespace {
 
 using std::chrono::milliseconds;
-
 constexpr milliseconds wait_step{5};
 constexpr milliseconds wait_report{10'000};
 

@@ -51,7 +51,6 @@ bool is_segment(const pbuf& frame) noexcept {
 }
 
 // --- Buffers of the form `copy` ----------------------------------------------------------------------------------------------------------
-
 struct CopyBuffers {
   std::array<std::byte*, SegmentJoiner::copy_buffers_max> spare{};
   unsigned spare_count = 0;

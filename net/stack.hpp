@@ -94,7 +94,6 @@ class Stack final : public FrameReceiver {
 
   /// The stack of the calling core; null without one.
   [[nodiscard]] static Stack* here() noexcept { return current_; }
-
   [[nodiscard]] bool primary() const noexcept { return core_ == group_.first; }
   [[nodiscard]] unsigned core() const noexcept { return core_; }
   [[nodiscard]] NetDevice& device() const noexcept { return group_.device; }

@@ -26,7 +26,6 @@ namespace neap::observe::testing {
 
 using namespace std::chrono_literals;
 using host::HostMachine;
-
 constexpr std::uint16_t port = 5002;
 constexpr net::Endpoint control_endpoint{.address = net::testing::server_address, .port = port};
 

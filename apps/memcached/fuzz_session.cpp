@@ -31,7 +31,6 @@ namespace {
 // sending, that number of bytes follows.
 enum class Step : std::uint8_t { send, send_bytewise, window, read, read_all, end, vanish, wait };
 constexpr unsigned steps = 8, connections_max = 8;
-
 constexpr std::size_t memory_bytes = 4 << 20;
 constexpr unsigned steps_per_check = 16;  // the sanitizer takes long to sum up the allocated memory
 // Memory of each connection that no account includes: its objects, and a `Carry`.

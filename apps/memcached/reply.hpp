@@ -67,7 +67,6 @@ class Reply {
   static constexpr std::size_t copy_bytes_max = 1024;   ///< values up to this size are copied; a reply refers to longer ones
   static constexpr std::size_t full_bytes = 64 * 1024;  ///< one more value may follow, so a reply has at most this plus `max_item`
   static constexpr unsigned full_segments = 256;
-
   using Release = void (*)(void* owner) noexcept;
 
   explicit Reply(ReplyPool& pool) noexcept : pool_(pool) {}

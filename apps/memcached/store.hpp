@@ -107,7 +107,6 @@ class Store {
   Store& operator=(Store&&) = delete;
   /// Returns false if there was no memory for the first table.
   [[nodiscard]] bool valid() const noexcept { return table_.valid(); }
-
   [[nodiscard]] Key key(std::string_view text) const noexcept { return {text, hash_key(text, seed_)}; }
   [[nodiscard]] std::uint32_t value_bytes_max() const noexcept { return value_bytes_max_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }

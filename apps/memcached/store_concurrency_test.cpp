@@ -141,7 +141,6 @@ StoreOptions tiny_table() {
 class StoreOnCores : public testing::TestWithParam<unsigned> {};
 
 TEST_P(StoreOnCores, FewKeysUnderContention) { play(GetParam(), tiny_table(), 16, 3000); }
-
 TEST_P(StoreOnCores, TableGrowsUnderReadersAndWriters) { play(GetParam(), tiny_table(), 20'000, 4000); }
 
 TEST_P(StoreOnCores, EvictionUnderReadersAndWriters) {

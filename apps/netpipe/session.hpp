@@ -76,7 +76,6 @@ class Session {
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next length.
   void stop() noexcept { stop_wanted_ = true; }
-
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] const Options& options() const noexcept { return options_; }

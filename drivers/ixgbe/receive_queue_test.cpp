@@ -10,10 +10,8 @@ namespace {
 
 using test::Bytes;
 using test::frame_of;
-
 constexpr std::uint32_t ring = 64;
 constexpr std::uint32_t capacity = ring - ReceiveQueue::refill_batch_descriptors;
-
 using Part = descriptor::ReceiveWriteBackCoalesced;
 using Whole = descriptor::ReceiveWriteBack;
 

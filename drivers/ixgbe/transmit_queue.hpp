@@ -103,7 +103,6 @@ class TransmitQueue {
   /// Changes whenever the card makes progress.
   [[nodiscard]] std::uint32_t progress() const noexcept { return clean_; }
   void count_hang() noexcept { counters_.hangs.add(); }
-
   [[nodiscard]] const TransmitCounters& counters() const noexcept { return counters_; }
 
  private:

@@ -21,7 +21,6 @@ namespace neap::memory {
 namespace {
 
 using host::HostMachine;
-
 constexpr std::size_t arena_bytes = std::size_t{64} << 20;
 
 /// One arena for the whole process, as in an image.

@@ -18,7 +18,6 @@ namespace {
 constexpr std::uint32_t table_bytes_max = 4 << 20;
 constexpr std::size_t tables_max = 256;
 constexpr std::size_t windows_max = 16;
-
 constinit Tables found{};
 constinit Madt madt{};
 constinit Nodes nodes{};

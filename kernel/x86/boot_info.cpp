@@ -16,7 +16,6 @@ namespace {
 constexpr std::size_t ranges_max = 192;
 constexpr std::size_t command_line_bytes_max = 4096;
 constexpr std::size_t loader_bytes_max = 64;
-
 constinit BootInfo info{};
 constinit PhysicalRange available[ranges_max]{};
 constinit PhysicalRange unavailable[ranges_max]{};

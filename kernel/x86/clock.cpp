@@ -27,7 +27,6 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 // Used before the rate is known. It is above the rate of most CPUs, so that waits are not much shorter than stated.
 constexpr std::uint64_t guessed_hz = 4'000'000'000;
 constexpr unsigned factor_shift = 32;
-
 constinit std::uint64_t tsc_hz = guessed_hz;
 constinit std::uint64_t tsc_at_boot = 0;
 constinit std::uint64_t ns_factor = (second_ns << factor_shift) / guessed_hz;
@@ -41,7 +40,6 @@ std::uint64_t ticks_to_ns(std::uint64_t ticks, std::uint64_t factor) {
 }
 
 // --- Rates stated by the CPU or a hypervisor ---------------------------------------------------------------------------------------------
-
 std::uint64_t stated_tsc_hz() {
   const auto& cpu = features();
   if (cpu.hypervisor) {

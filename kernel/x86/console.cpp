@@ -68,9 +68,7 @@ void open(const EarlyOptions& options) {
 }
 
 const EarlyOptions& options() { return chosen; }
-
 void use_new_tables() { vga::use_new_tables(); }
-
 void drain() { serial::drain(); }
 
 void break_lock() {

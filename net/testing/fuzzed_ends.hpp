@@ -21,7 +21,6 @@ constexpr std::uint16_t first_port = 100;
 constexpr unsigned habits = 10;
 /// The size of an application's blocks.
 constexpr std::size_t sent_block_bytes = 16384;
-
 class Application;
 using Applications = std::vector<Application*>;
 

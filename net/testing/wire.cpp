@@ -158,7 +158,6 @@ unsigned WireCard::receiving_core(std::uint32_t source_ip, std::uint32_t destina
 }
 
 // --- Sending -----------------------------------------------------------------------------------------------------------------------------
-
 TransmitResult WireCard::transmit(Queue& own, Posted posted) noexcept {
   require(&own == &queue(), "a queue is used on its own core", this_core());
   if (!link_) return std::unexpected(ErrorCode::closed);
@@ -269,7 +268,6 @@ void WireCard::pass(Bytes bytes) {
 }
 
 // --- Receiving ---------------------------------------------------------------------------------------------------------------------------
-
 task<void> WireCard::set_multicast(std::vector<MacAddress> groups) {
   const std::lock_guard lock(groups_lock_);
   groups_ = std::move(groups);

@@ -222,11 +222,9 @@ void console_write(std::string_view text) noexcept {
 
 std::span<std::byte> kept_memory() noexcept { return kept_memory_area; }
 void write_back_caches() noexcept {}
-
 void exit(ExitStatus status) noexcept { std::_Exit(static_cast<int>(status)); }
 void power_off() noexcept { std::_Exit(static_cast<int>(ExitStatus::success)); }
 void reboot() noexcept { std::_Exit(static_cast<int>(ExitStatus::failure)); }
-
 void print_other_cores() noexcept {}
 
 void print_backtrace(unsigned) noexcept {
@@ -413,7 +411,6 @@ std::optional<IdleState> asleep_in(unsigned core) {
 }
 
 void set_kept_memory(std::span<std::byte> area) { kept_memory_area = area; }
-
 void set_command_line(std::string_view line) { command_line_text = line; }
 
 std::string take_console_text() {

@@ -98,7 +98,6 @@ class ClockRunner {
 [[nodiscard]] std::optional<IdleState> asleep_in(unsigned core);
 
 // --- Power: abilities that the test sets, and a record of the calls (host_power.cpp) -----------------------------------------------------
-
 /// Sets the abilities of the CPU. MUST be called before the HostMachine is made. Without a call the CPU has only halt and poll.
 void set_power_abilities(const PowerAbilities& abilities);
 /// Sets the number of cores of a package; 0: all of them.

@@ -9,7 +9,6 @@
 namespace {
 
 using neap::test::check;
-
 constexpr int depth = 20;
 constexpr int rounds = 300;
 

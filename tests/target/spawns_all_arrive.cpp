@@ -13,7 +13,6 @@ namespace {
 
 using namespace neap;
 using test::check;
-
 constexpr unsigned balls_each = 64;
 
 struct Player {

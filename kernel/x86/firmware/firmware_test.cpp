@@ -20,7 +20,6 @@ using power::test::FakeCpu;
 constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
 
 // --- CPU ---------------------------------------------------------------------------------------------------------------------------------
-
 TEST(CpuFacts, NameHasNoSurroundingBlanks) {
   auto cpu = power::test::sandy_bridge_ep();
   cpu.name("  Intel(R) Xeon(R) CPU E5-2690 0 @ 2.90GHz");
@@ -77,7 +76,6 @@ TEST(CpuFacts, SystemManagementInterruptsAreReadOnlyFromCpusThatCountThem) {
 }
 
 // --- MTRRs -------------------------------------------------------------------------------------------------------------------------------
-
 constexpr std::uint64_t mask_of(std::uint64_t bytes) { return (((std::uint64_t{1} << 46) - 1) & ~(bytes - 1)) | 1 << 11; }
 
 FakeCpu with_mtrrs(std::uint64_t default_type, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
@@ -159,7 +157,6 @@ TEST(MemoryTypes, WithoutTheFeatureNothingIsReported) {
 }
 
 // --- PCI Express -------------------------------------------------------------------------------------------------------------------------
-
 std::string text_of(const pcie::Link& link) {
   Line line;
   pcie::describe(link, line);
@@ -216,7 +213,6 @@ TEST(Pcie, InvalidWindowsAreRefused) {
 }
 
 // --- IOMMUs ------------------------------------------------------------------------------------------------------------------------------
-
 std::vector<std::byte> table_of(std::initializer_list<std::pair<std::uint16_t, std::vector<std::uint8_t>>> structures) {
   std::vector<std::byte> table(48);
   for (const auto& [type, body] : structures) {
