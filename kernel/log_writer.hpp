@@ -115,7 +115,6 @@ class Writer {
   Settings settings_{};
 };
 
-/// The writer of this core.
 extern constinit thread_local Writer writer;
 
 }  // namespace neap::log

@@ -35,7 +35,6 @@ enum class Segmentation : std::uint8_t { off, copy, chain };
 constexpr std::array<const char*, 3> segmentation_names{"off", "copy", "chain"};
 constexpr unsigned all_cores = ~0u;
 
-/// The present settings of one core.
 struct CorePolicy {
   IdleState idle = IdleState::halt;
   std::uint8_t turbo = 2;  ///< 0 off, 1 on, 2 never set

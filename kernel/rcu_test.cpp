@@ -37,7 +37,6 @@ struct Entry : rcu::Node {
   }
 };
 
-/// Waits until no node is pending on `core`.
 bool settled(HostMachine& machine, unsigned core) {
   return HostMachine::wait_until([&] { return machine.value_on(core, [] { return rcu::pending(); }) == 0; });
 }

@@ -60,7 +60,6 @@ class SegmentJoiner {
   [[nodiscard]] Frame frame() noexcept;
   /// Gives up ownership: the card now owns the frame and its token.
   void forget() noexcept { segments_ = 0; }
-  /// Frees the held frame.
   void drop() noexcept;
 
   struct Counters {

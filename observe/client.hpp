@@ -129,7 +129,6 @@ class Client {
   bool last_line_ = false;  ///< the current line is the last one
 };
 
-/// The network's handler for a client's connection.
 class ClientHandler final : public net::ConnectionHandler {
  public:
   explicit ClientHandler(std::shared_ptr<Client> client) noexcept : client_(std::move(client)) {}

@@ -52,7 +52,6 @@ struct Shape {
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 [[nodiscard]] Shape shape_of(std::string_view usage) noexcept;
 
-/// The checked words that follow the name.
 struct Checked {
   std::span<const std::string_view> words;
   std::optional<unsigned> core;

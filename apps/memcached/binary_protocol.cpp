@@ -73,7 +73,6 @@ constexpr auto loud_forms = [] {
   for (const auto& [quiet, loud] : quiet_forms) forms[quiet] = loud;
   return forms;
 }();
-/// The opcode of the command's form that is not quiet.
 constexpr std::uint8_t loud_form(std::uint8_t opcode) noexcept { return loud_forms[opcode]; }
 
 template <std::unsigned_integral T>

@@ -84,7 +84,6 @@ struct Peer {
     session->received(CardBuffer::make(text));
     settle();
   }
-  /// Acknowledges up to `bytes` bytes and returns their number.
   std::size_t read(std::size_t bytes) {
     const std::size_t read_bytes = connection.acknowledge(bytes).size();
     if (read_bytes > 0 && !gone && connection.writable_due()) session->writable();

@@ -143,7 +143,6 @@ class Store {
     return item != nullptr ? item->value_bytes : 0;
   }
 
-  /// Finds the item and sets its expiry.
   [[nodiscard]] Found touch(const Key& key, Seconds expires, Seconds now) noexcept;
 
   struct Allocated {

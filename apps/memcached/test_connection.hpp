@@ -51,7 +51,6 @@ struct PlayedConnection : Connection {
       sent = std::move(rest);
     }
   }
-  /// Acknowledges up to `limit` bytes and returns them.
   std::string acknowledge(std::size_t limit = ~std::size_t{0}) {
     std::string text;
     for (Buffer* queue : {&written, &sent}) {

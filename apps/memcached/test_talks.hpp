@@ -22,7 +22,6 @@ struct Talk {
   bool closed = false;
 };
 
-/// A server and one client of it.
 struct OneClient : testing::Test {
   explicit OneClient(const StoreOptions& options = small_store()) : server(options) {}
   Server server;

@@ -72,7 +72,6 @@ class Session {
   /// MUST be called when the peer or the network ended the connection. If no byte arrived in a further connection, the session waits for
   /// another one (`between`).
   void connection_lost(const char* why);
-  /// Ends the session with an error.
   void fail(std::string reason);
   /// Makes a transmitter end the run in order, before its next length.
   void stop() noexcept { stop_wanted_ = true; }

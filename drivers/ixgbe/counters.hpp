@@ -53,7 +53,6 @@ constexpr NamedCount<TransmitCounters, Counter> transmit_counts[] = {
     {"ixgbe.tx.wrong_heads", &TransmitCounters::wrong_heads},
 };
 
-/// Counters of a queue pair.
 struct PairCounters {
   Counter interrupts;
   Counter empty_interrupts;  ///< interrupts that found neither frames nor completions

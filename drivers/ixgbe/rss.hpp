@@ -35,7 +35,6 @@ constexpr unsigned none = ~0U;
   return table;
 }
 
-/// Returns the queue of a frame with this hash.
 [[nodiscard]] constexpr unsigned queue_of(const Table& table, std::uint32_t frame_hash) noexcept {
   return table[frame_hash % table_entries];
 }

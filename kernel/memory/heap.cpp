@@ -68,7 +68,6 @@ constexpr std::size_t first_object(unsigned size_class) {
   return (sizeof(Slab) + alignment - 1) / alignment * alignment;
 }
 
-/// Objects to be returned to one owner.
 struct Batch {
   Heap* owner = nullptr;
   unsigned count = 0;

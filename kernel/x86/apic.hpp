@@ -25,7 +25,6 @@ void enable_this_core(bool first);
 [[nodiscard]] bool is_x2apic();
 
 void end_of_interrupt();
-/// Sends fixed interrupt `vector` to one core.
 void send(std::uint32_t apic_id, std::uint8_t vector);
 /// Sends an INIT or a start-up message (SDM 3A, 9.4.4). `page` is the physical page number, below 256, at which the core starts.
 void send_init(std::uint32_t apic_id);

@@ -171,7 +171,6 @@ class EchoHandler final : public ConnectionHandler {
   Buffer waiting_;
 };
 
-/// An acceptor whose connections echo.
 inline auto echoing() {
   return [](Connection&) { return std::make_unique<EchoHandler>(); };
 }

@@ -25,7 +25,6 @@ constexpr Ipv4Address client_address{0x0A000002};
 constexpr AddressSetting server_setting{.dhcp = false, .address = server_address, .netmask = {0xFFFFFF00}, .gateway = {}};
 constexpr AddressSetting client_setting{.dhcp = false, .address = client_address, .netmask = {0xFFFFFF00}, .gateway = {}};
 
-/// A port of the server.
 constexpr Endpoint service(std::uint16_t port) { return {.address = server_address, .port = port}; }
 
 struct TwoMachinesOptions {
