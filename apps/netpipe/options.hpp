@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
 
 #include "kernel/arguments.hpp"
 #include "net/network.hpp"

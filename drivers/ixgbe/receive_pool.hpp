@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cassert>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -2,7 +2,6 @@
 // Firmware's settings of CPU, MTRRs, PCI Express and IOMMUs, as tables.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
