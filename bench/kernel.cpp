@@ -40,8 +40,7 @@ enum Region : unsigned {
   interrupt_entry,
 };
 
-constexpr unsigned repetitions = 10'000;
-constexpr unsigned warm_up = 200;
+constexpr unsigned repetitions = 10'000, warm_up = 200;
 
 template <Region region>
 [[gnu::always_inline]] inline void begin() {

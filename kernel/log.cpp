@@ -102,8 +102,7 @@ void begin_broadcast(void (*on_each_core)() noexcept, void (*on_completion)() no
 // --- Observers ---------------------------------------------------------------------------------------------------------------------------
 struct Observer : RemoteNode {
   std::function<void()> on_change;
-  unsigned id = 0;
-  unsigned core = 0;
+  unsigned id = 0, core = 0;
   std::atomic<bool> queued{false};
   bool removed = false;  // used by its core only: the queued or running event frees the observer
   bool running = false;

@@ -53,8 +53,7 @@ template <int from_b>
 __m128i low_halves_and(__m128i a, __m128i b) noexcept {
   return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b), from_b << 4 | _MM_SHUFFLE(0, 0, 2, 0)));
 }
-constexpr int low_halves = 0b1000;
-constexpr int second_word = 0b1110;
+constexpr int low_halves = 0b1000, second_word = 0b1110;
 
 }  // namespace
 

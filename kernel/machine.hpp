@@ -138,8 +138,7 @@ constexpr unsigned nodes_max = 64;
 [[nodiscard]] unsigned node_distance(unsigned from, unsigned to) noexcept;
 
 struct MemoryRange {
-  std::uint64_t physical;
-  std::uint64_t bytes;
+  std::uint64_t physical, bytes;
   std::uint32_t node;
 };
 

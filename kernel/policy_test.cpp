@@ -18,8 +18,7 @@ namespace {
 
 using host::HostMachine;
 using host::PowerCall;
-constexpr unsigned cores = 4;
-constexpr unsigned cores_with_queue = 3;
+constexpr unsigned cores = 4, cores_with_queue = 3;
 
 // The made-up settings of a made-up card.
 constexpr Setting depth{40}, merge{41}, aim{42}, mode{43};

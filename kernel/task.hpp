@@ -420,8 +420,7 @@ class RemoteCall : RemoteNode {
   }
 
   Call& call_;
-  unsigned core_;
-  unsigned home_;
+  unsigned core_, home_;
   std::coroutine_handle<> waiter_;
   Outcome<Value> outcome_;
 };

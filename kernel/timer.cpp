@@ -178,8 +178,7 @@ void TimerWheel::empty_slot(unsigned level, unsigned slot) noexcept {
 }
 
 void TimerWheel::advance(std::uint64_t now_tick) noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   while (earliest_slot(level, slot)) {
     const std::uint64_t start = slot_start(level, slot);
     if (start > now_tick) break;
@@ -192,8 +191,7 @@ void TimerWheel::advance(std::uint64_t now_tick) noexcept {
 }
 
 void TimerWheel::update_next_look() noexcept {
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   next_look_ = earliest_slot(level, slot) ? slot_start(level, slot) : never;
 }
 
@@ -226,8 +224,7 @@ bool TimerWheel::run_due_timers(unsigned budget) noexcept {
 
 std::uint64_t TimerWheel::earliest_ns() noexcept {
   if (due_ != nullptr) return 0;
-  unsigned level = 0;
-  unsigned slot = 0;
+  unsigned level = 0, slot = 0;
   if (!earliest_slot(level, slot)) return machine::alarm_none;
   const std::uint64_t start_ns = slot_start(level, slot) << tick_bits;
   if (level == 0) return start_ns;

@@ -124,8 +124,7 @@ void ConnectionState::header_joined() noexcept {
 
 void ConnectionState::gathered_released(GatheredPiece& piece) noexcept {
   GatheredBlock* const block = piece.block;
-  const std::uint32_t bytes = piece.bytes;
-  const std::uint32_t count = piece.count;
+  const std::uint32_t bytes = piece.bytes, count = piece.count;
   std::size_t memory_bytes = piece.headers * header_bytes;
   delete &piece;
   require(block->connection == this && block->pieces >= count, "no more pieces of a block are released than it has", count);

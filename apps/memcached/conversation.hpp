@@ -73,8 +73,7 @@ class Conversation {
   Service& service_;
   CoreState& core_;
   Protocol protocol_ = Protocol::unknown;
-  bool closing_ = false;
-  bool waits_ = false;
+  bool closing_ = false, waits_ = false;
   TextProtocol text_;
   BinaryProtocol binary_;
   Transfer transfer_;

@@ -98,8 +98,7 @@ struct Peer {
   }
   net::PlayedConnection connection;
   std::unique_ptr<Session> session;
-  bool peer_closed = false;
-  bool gone = false;
+  bool peer_closed = false, gone = false;
 };
 
 std::uint64_t statistic(test::Server& server, std::string_view wanted) {

@@ -159,8 +159,7 @@ TEST_P(StoreOnCores, NoAppendAndNoCountIsLost) {
     std::memcpy(item->value_data(), value.data(), value.size());
     return store.commit(Mode::append, std::move(item), 0, 2).outcome;
   };
-  std::atomic<unsigned> done{0};
-  std::atomic<unsigned> failed{0};
+  std::atomic<unsigned> done{0}, failed{0};
   std::uint64_t total = 0;
   std::size_t bytes = 0;
   {

@@ -23,8 +23,7 @@ namespace machine = neap::machine;
 
 namespace {
 
-constexpr std::uint64_t second_ns = 1'000'000'000;
-constexpr std::uint64_t sleep_ns_max = second_ns;
+constexpr std::uint64_t second_ns = 1'000'000'000, sleep_ns_max = second_ns;
 
 bool is_console(int file) noexcept { return file >= 0 && file <= 2; }
 

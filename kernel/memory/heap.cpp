@@ -146,8 +146,7 @@ class Heap {
   // The members that other cores write.
   alignas(64) RemoteList<FreeObject> incoming_;
   std::atomic<std::uint64_t> incoming_bytes_{0};
-  std::atomic<bool> asked_{false};
-  std::atomic<bool> wake_sent_{false};
+  std::atomic<bool> asked_{false}, wake_sent_{false};
   RemoteNode wake_node_{};
 };
 

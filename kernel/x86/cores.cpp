@@ -361,8 +361,7 @@ class Starter {
  private:
   static inline std::array<CoreStart, cores_max> starts_{};
   std::uint64_t page_;
-  unsigned next_ = 1;
-  unsigned parked_ = 0;
+  unsigned next_ = 1, parked_ = 0;
   bool prepared_ = false;
 };
 

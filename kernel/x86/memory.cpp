@@ -17,8 +17,7 @@ namespace {
 
 using machine::MemoryRange;
 constexpr std::size_t ranges_max = 256;
-constexpr std::uint64_t low_memory_end = 1 << 20;
-constexpr std::uint64_t low_page_limit = 640 << 10;
+constexpr std::uint64_t low_memory_end = 1 << 20, low_page_limit = 640 << 10;
 
 // Candidate places for a kept panic. They are above the images and loaders at the bottom, and below the firmware's memory at the top of the
 // first 4 GiB. The first place that is RAM is used, so the next start finds it. The places are a guess, but overwritten content fails its

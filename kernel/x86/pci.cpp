@@ -18,8 +18,7 @@ namespace {
 
 constexpr std::size_t devices_max = 512;
 constinit std::array<Device, devices_max> found{};
-constinit std::size_t found_count = 0;
-constinit std::size_t refused = 0;
+constinit std::size_t found_count = 0, refused = 0;
 constexpr unsigned devices_per_bus = 32, functions_per_device = 8;
 
 bool add_function(Address at) {

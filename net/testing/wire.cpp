@@ -18,8 +18,7 @@ constexpr unsigned engine_batch = 64;
 
 /// Offsets in an IPv4 frame (from the first byte of Ethernet).
 struct Layout {
-  bool ipv4 = false;
-  bool fragment = false;
+  bool ipv4 = false, fragment = false;
   std::size_t l4 = 0, end = 0;
   unsigned protocol = 0;
   std::size_t checksum = 0;  ///< offset of layer 4's checksum; 0: none

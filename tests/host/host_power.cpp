@@ -18,8 +18,7 @@ constexpr PowerAbilities plain = [] {
 
 std::mutex mutex;
 PowerAbilities abilities = plain;
-unsigned cores_per_package = 0;
-unsigned failing_core = host::no_core;
+unsigned cores_per_package = 0, failing_core = host::no_core;
 std::vector<host::PowerCall> calls;
 std::array<CounterSample, machine::cores_max> counters{};
 std::array<std::atomic<unsigned>, machine::cores_max> error_looks{};
