@@ -162,7 +162,6 @@ def test_other(wrong):
 
 @pytest.fixture
 def own_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for builds, results and tests."""
     monkeypatch.setattr(testing, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(testing.build, "BUILD", tmp_path)
     monkeypatch.setattr(testing.build, "REPOSITORY", tmp_path)

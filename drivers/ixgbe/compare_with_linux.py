@@ -106,7 +106,6 @@ def newest_package() -> tuple[str, str]:
 
 
 def fetch_header(package: str) -> str:
-    """The header from a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
         file = next(Path(place).glob("*.deb"))

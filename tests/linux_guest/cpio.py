@@ -29,7 +29,6 @@ class CpioWriter:
         self._entry(path, stat.S_IFREG | mode, content)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link at `path` with the target `target`."""
         self._parents(path)
         self._entry(path, stat.S_IFLNK | 0o777, target.encode())
 

@@ -182,7 +182,6 @@ def _module(path: Path) -> bytes:
 
 
 def _module_dependencies(path: Path) -> list[str]:
-    """The names in the module's `depends=` string."""
     match = re.search(rb"\0depends=([^\0]*)\0", _module(path))
     if match is None:
         raise Failure(f"{path.name} does not say what it depends on")

@@ -49,7 +49,6 @@ def points(lines: Sequence[str]) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Machine]:
-    """Four cores that serve."""
     with Machine(build.image("netpipe"), cores=4, forward=[(0, GUEST_PORT), (0, CONTROL_PORT)], outside=True) as machine:
         machine.wait_for_line(rf"^netpipe: listening on .*:{GUEST_PORT}$", START_SECONDS)
         yield machine

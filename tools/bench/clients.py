@@ -94,7 +94,6 @@ def _rows(name: str, reason: str | None, rounds: Sequence[Round]) -> list[Row]:
 
 
 def side_by_side(rows: Sequence[Row]) -> str:
-    """The table, with one line per client."""
     values = {row.name: row.value for row in rows}
     cells = [("client", RATE_UNIT, CORES_UNIT, EACH_UNIT, "")]
     for row in rows:
