@@ -250,13 +250,7 @@ def head(summary: dict) -> list[str]:
 
 
 def text(summary: dict) -> str:
-    lines = [
-        *head(summary),
-        "",
-        *_table(summary["cores_detail"], CORE_COLUMNS),
-        "",
-        *_table(summary["packages"], PACKAGE_COLUMNS),
-    ]
+    lines = [*head(summary), "", *_table(summary["cores_detail"], CORE_COLUMNS), "", *_table(summary["packages"], PACKAGE_COLUMNS)]
     if summary["settings"]:
         lines += ["", "set:"]
         lines += [

@@ -111,13 +111,7 @@ class Station:
 def test_groups_are_joined_and_left_and_survive_a_reset_of_the_card() -> None:
     with (
         Namespace(f"{HOST}/24") as namespace,
-        Machine(
-            IMAGE,
-            cores=2,
-            arguments=[f"ip={GUEST}/24"],
-            net=f"tap:{TAP}",
-            soft_card=namespace.program(SOFT_CARD),
-        ) as machine,
+        Machine(IMAGE, cores=2, arguments=[f"ip={GUEST}/24"], net=f"tap:{TAP}", soft_card=namespace.program(SOFT_CARD)) as machine,
     ):
         machine.wait_for_line("net_groups: ready", START_SECONDS)
         station = Station(namespace)
