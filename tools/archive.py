@@ -165,8 +165,7 @@ class Archive:
         (self._home / "sources.list").write_text(
             f"deb {signed} {uri} {SUITE} main\ndeb {signed} {uri} {BACKPORTS} main\ndeb-src {signed} {uri} {SUITE} main\n"
         )
-        own = output_of(["apt-config", "dump", "Acquire"]).splitlines()
-        carried = [line for line in own if CARRIED_SETTINGS.match(line)]
+        carried = [line for line in output_of(["apt-config", "dump", "Acquire"]).splitlines() if CARRIED_SETTINGS.match(line)]
         (self._home / "apt.conf").write_text(CONFIGURATION.format(home=self._home) + "\n".join(carried) + "\n")
 
     def _environment(self) -> dict[str, str]:

@@ -56,8 +56,7 @@ def test_an_empty_name_is_no_machine() -> None:
 def test_the_example_in_the_module_is_valid() -> None:
     assert boot_machines.__doc__
     lines = [line for line in boot_machines.__doc__.splitlines() if line.startswith("    ")]
-    machines = boot_machines.parse("\n".join(lines), "example")
-    assert machines.machines[0].bmc is not None
+    assert boot_machines.parse("\n".join(lines), "example").machines[0].bmc is not None
 
 
 @pytest.mark.parametrize(

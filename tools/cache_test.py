@@ -88,8 +88,7 @@ def test_a_relative_cache_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_an_empty_home_is_not_the_root_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    entry = pwd.struct_passwd(("me", "x", 1, 1, "", str(tmp_path), "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _number: entry)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _number: pwd.struct_passwd(("me", "x", 1, 1, "", str(tmp_path), "/bin/sh")))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "")
     assert cache.root() == tmp_path / ".cache/neap"

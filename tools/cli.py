@@ -201,8 +201,7 @@ def _parser() -> Parser:
     top.add_argument("--seconds", type=float, default=1.0, metavar="N", help="how often to ask (1)")
     top.add_argument("--json", dest="as_json", action="store_true", help="a line of JSON each time")
 
-    log = command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False)
-    _add_log_actions(log)
+    _add_log_actions(command("log", _log, "Fetch the cores' logs, and evaluate them.", builds=False))
 
     _add_boot_commands(command)
 
@@ -352,8 +351,7 @@ def _build(arguments) -> int:
     run.require_build_packages()
     preset = "image-debug" if arguments.debug else "image"
     if names or not folders:
-        targets = [f"{name}.elf" for name in names]
-        run.in_parallel([lambda: build.build(preset, targets), build.build_soft_card])
+        run.in_parallel([lambda: build.build(preset, [f"{name}.elf" for name in names]), build.build_soft_card])
     made = [build.image(name, preset) for name in names or ([] if folders else build.applications())]
     for folder in folders:
         with outside.built(folder, preset) as application:

@@ -130,8 +130,7 @@ def test_clean_removes_what_was_built_but_not_what_is_in_use(tmp_path: Path) -> 
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def clean(*words: str) -> subprocess.CompletedProcess:
-        argv = [sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words]
-        return finished(argv, env=environment)
+        return finished([sys.executable, "-c", program, str(REPOSITORY), str(checkout / "build"), *words], env=environment)
 
     held = cache.try_lock(checkout / "build/image.lock")
     done = clean()

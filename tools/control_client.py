@@ -155,5 +155,4 @@ def next_piece(fields: dict[str, str]) -> int | None:
 
 def fields_of(answer: str) -> dict[str, str]:
     """'ok a=1; b=2' -> {"a": "1", "b": "2"}. Parts without '=' are left out."""
-    text = answer.removeprefix("ok").strip()
-    return dict(part.strip().split("=", 1) for part in text.split(";") if "=" in part)
+    return dict(part.strip().split("=", 1) for part in answer.removeprefix("ok").strip().split(";") if "=" in part)

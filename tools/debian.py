@@ -40,8 +40,7 @@ def _apt(argv: list[str]) -> str:
 
 def resolve(names: list[str]) -> list[Package]:
     """The packages that `apt-get download` would fetch for `names` now. Needs no network."""
-    output = _apt(["apt-get", "download", "--print-uris", *names])
-    lines = [shlex.split(line) for line in output.splitlines() if line.startswith("'")]
+    lines = [shlex.split(line) for line in _apt(["apt-get", "download", "--print-uris", *names]).splitlines() if line.startswith("'")]
     found = [Package(file_name=fields[1], digest=fields[3]) for fields in lines if len(fields) >= 4]
     if len(found) != len(names):
         raise Failure(f"apt names {len(found)} files for {len(names)} packages", _UPDATE_HINT)

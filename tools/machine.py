@@ -196,8 +196,7 @@ class Machine:
         looked_at = start
         with self._changed:
             while True:
-                first = max(0, looked_at - self._lines_dropped)
-                for line in self._lines[first:]:
+                for line in self._lines[max(0, looked_at - self._lines_dropped) :]:
                     if expression.search(line):
                         return line
                 looked_at = self._lines_dropped + len(self._lines)

@@ -79,8 +79,7 @@ def test_the_guests_exit_code_is_given(guest, word: str, code: int) -> None:
 
 def test_the_command_line_arrives_though_the_images_path_has_spaces(guest) -> None:
     with guest("a=1", "b=2", "s") as vm:
-        line = vm.wait_for_line(" s$", 20)
-        assert line.split()[1:] == ["a=1", "b=2", "s"]
+        assert vm.wait_for_line(" s$", 20).split()[1:] == ["a=1", "b=2", "s"]
 
 
 def test_a_power_off_is_no_reset(guest) -> None:

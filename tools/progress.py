@@ -114,8 +114,7 @@ class Plan:
         nearly = 0.97 * weight
         if elapsed_seconds > pace * nearly:
             pace = (self._done_seconds + elapsed_seconds) / (self._done_weight + nearly)
-        in_step = min(elapsed_seconds / pace, nearly)
-        done = self._done_weight + in_step
+        done = self._done_weight + min(elapsed_seconds / pace, nearly)
         return int(100 * done / total), (total - done) * pace
 
     def _line(self, name: str, elapsed_seconds: float) -> str:

@@ -27,8 +27,7 @@ def test_a_machine_twice_as_slow_takes_twice_the_rest(clock: list[float]) -> Non
 
 
 def test_a_step_that_runs_over_is_never_done_and_slows_the_estimate() -> None:
-    plan = progress.Plan("trial", [("a", 10), ("b", 90)])
-    percent, left = plan.estimate("a", 1000)
+    percent, left = progress.Plan("trial", [("a", 10), ("b", 90)]).estimate("a", 1000)
     assert percent == 9
     assert left > 9000
 

@@ -112,8 +112,7 @@ def test_the_applications_address_is_printed_once_it_listens(capsys) -> None:
 
 
 def test_the_address_of_control_is_printed_too(capsys) -> None:
-    console = run.Console("memcached", [(22122, 11211), (40000, 5002)])
-    console.show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
+    run.Console("memcached", [(22122, 11211), (40000, 5002)]).show("control: listening on 10.0.2.15:5002, for 10.0.2.0/24")
     assert capsys.readouterr().err == "neap: control on 127.0.0.1:40000\n"
 
 

@@ -109,10 +109,8 @@ def fetch_header(package: str) -> str:
     """The header from a linux-source package."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["apt-get", "download", package], cwd=place, check=True, capture_output=True, timeout=900)
-        file = next(Path(place).glob("*.deb"))
-        subprocess.run(["dpkg-deb", "-x", str(file), f"{place}/x"], check=True, timeout=300)
-        archive = next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))
-        with tarfile.open(archive) as source:
+        subprocess.run(["dpkg-deb", "-x", str(next(Path(place).glob("*.deb"))), f"{place}/x"], check=True, timeout=300)
+        with tarfile.open(next(Path(place, "x/usr/src").glob("linux-source-*.tar.xz"))) as source:
             for member in source:
                 if member.name.endswith(HEADER):
                     found = source.extractfile(member)

@@ -105,11 +105,9 @@ def test_a_log_collected_under_load_adds_up(monkeypatch: pytest.MonkeyPatch, tmp
     assert rows["stream.live.requests"].value > 0
     assert rows["stream.live.written"].value == rows["stream.live.collected"].value + rows["stream.live.lost"].value > 0
     assert not any(row.missed for row in rows.values())
-    cores = [{"records": 10, "unwritten": 1}, {"records": 20, "unwritten": 0}]
-    monkeypatch.setattr(stream, "of_cores", lambda _machine: cores)
+    monkeypatch.setattr(stream, "of_cores", lambda _machine: [{"records": 10, "unwritten": 1}, {"records": 20, "unwritten": 0}])
     for lines, lost, missed in ((29, 2, False), (28, 2, True), (30, 2, True)):
-        account = stream.rows_of("a", None, stream.Collected(lines, lost, 1.0), 0.0, 0.0)
-        assert any(row.missed for row in account) == missed
+        assert any(row.missed for row in stream.rows_of("a", None, stream.Collected(lines, lost, 1.0), 0.0, 0.0)) == missed
 
 
 def test_both_sides_figures_stand_side_by_side() -> None:

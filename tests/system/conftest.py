@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     if not config.getoption("--stock"):
         return
-    dropped = [item for item in items if item.get_closest_marker("image_only")]
-    config.hook.pytest_deselected(items=dropped)
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("image_only")])
     items[:] = [item for item in items if not item.get_closest_marker("image_only")]
 
 

@@ -38,8 +38,7 @@ def suite() -> Path:
             archive.download_source("memcached", versions[0], entry.path / "source")
             (original,) = (entry.path / "source").glob("memcached_*.orig.tar.*[!c]")
             with tarfile.open(original) as tar:
-                members = [member for member in tar if re.match(r"[^/]+/t/", member.name)]
-                tar.extractall(entry.path, members=members, filter="data")
+                tar.extractall(entry.path, members=[member for member in tar if re.match(r"[^/]+/t/", member.name)], filter="data")
             cache.remove(entry.path / "source")
             (folder,) = entry.path.glob("memcached-*")
             folder.rename(entry.path / "memcached")

@@ -75,8 +75,7 @@ def serve_as(control: control_client.Control, words: Sequence[str]) -> None:
 
 def nptcp(machine: Machine, options: Sequence[str], output: Path) -> subprocess.CompletedProcess[str]:
     """Runs NPtcp against the machine, until its measurement has ended."""
-    argv = ["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options]
-    return finished(argv, RUN_SECONDS)
+    return finished(["NPtcp", "-h", LOOPBACK, "-P", str(machine.port(GUEST_PORT)), "-o", str(output), *options], RUN_SECONDS)
 
 
 def show_side_by_side(theirs: Sequence[str], ours: Sequence[str]) -> None:
@@ -119,8 +118,7 @@ def test_neap_measures_with_nptcp(mode: str, tmp_path: Path) -> None:
             ours = machine.lines
     for line in ours:
         print(line)
-    expected = sizes(words)
-    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(expected))
+    assert [(int(point[0]), int(point[1])) for point in points(ours)] == list(enumerate(sizes(words)))
     if mode.startswith("integrity"):
         assert all(point[3] == "Integrity check passed" for point in points(ours))
     assert "netpipe: run 1 finished" in ours
@@ -163,8 +161,7 @@ def test_neap_measures_with_neap(mode: str) -> None:
 
 
 def test_a_missing_peer_is_reported() -> None:
-    words = ["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"]
-    with Machine(build.image("netpipe"), arguments=words, outside=True) as machine:
+    with Machine(build.image("netpipe"), arguments=["mode=client", f"peer={HOST_SEEN_FROM_INSIDE}:{free_port()}"], outside=True) as machine:
         assert machine.wait_exit(RUN_SECONDS) == FAILURE
         assert any(line.startswith("netpipe: run 1 failed: the peer ") for line in machine.lines), machine.lines
 

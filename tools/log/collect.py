@@ -127,8 +127,7 @@ class Collector:
 
     def _connection(self) -> None:
         with control_client.Control(*self._address, self._token) as connection:
-            request = self._request()
-            answer = connection.ask(request)
+            answer = connection.ask(self._request())
             if answer != "ok" and not answer.startswith("ok "):
                 raise control_client.Refused(f"{connection.name} answered '{answer}'", "./neap ctl ... status shows the runs")
             self._connected_before = True

@@ -39,8 +39,7 @@ def kernel_kinds() -> list[tuple[int, str, str, str]]:
 
 @pytest.mark.parametrize("form", schema.DEFAULTS["fields"])
 def test_the_forms_of_texts_without_fields_are_the_kernels(form: str) -> None:
-    rows = kernel_rows(form)
-    assert " ".join(f"{name}:{kind}:{unit}" for name, kind, unit, _ in rows) == schema.DEFAULTS["fields"][form]
+    assert " ".join(f"{name}:{kind}:{unit}" for name, kind, unit, _ in kernel_rows(form)) == schema.DEFAULTS["fields"][form]
 
 
 def test_the_kinds_of_texts_without_lines_are_the_kernels() -> None:

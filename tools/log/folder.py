@@ -104,8 +104,7 @@ class Folder:
             os.close(self._lock)
 
     def _take_up(self, part: Part) -> None:
-        size = part.path.stat().st_size
-        self._truncate(part, max(0, size - HEADER_BYTES) // ENTRY_BYTES)
+        self._truncate(part, max(0, part.path.stat().st_size - HEADER_BYTES) // ENTRY_BYTES)
         self.parts.setdefault(part.core, []).append(part)
         self._used_bytes += HEADER_BYTES + part.entries * ENTRY_BYTES
 
@@ -213,8 +212,7 @@ class Folder:
     def _truncate(self, part: Part, entries: int) -> None:
         part.entries = entries
         with contextlib.suppress(OSError):  # on a full disk an emptied file cannot hold its header; it is made again later
-            size = part.path.stat().st_size
-            if size != HEADER_BYTES + entries * ENTRY_BYTES:
+            if part.path.stat().st_size != HEADER_BYTES + entries * ENTRY_BYTES:
                 os.truncate(part.path, HEADER_BYTES + entries * ENTRY_BYTES)
 
     @contextlib.contextmanager

@@ -35,8 +35,7 @@ def record(kind: int, tsc: int, sampled: dict | None = None, **fields) -> bytes:
 
 def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
     text = {**synthetic.about(synthetic.Shape(cores=2, tsc_hz=HZ), core), "package": 0, **about}
-    header = layout.build_header(core, len(entries) // 64, 0, 0, HZ, text)
-    (folder / f"core{core}.log").write_bytes(header + entries)
+    (folder / f"core{core}.log").write_bytes(layout.build_header(core, len(entries) // 64, 0, 0, HZ, text) + entries)
 
 
 @pytest.fixture
@@ -115,8 +114,7 @@ def test_what_the_cpu_does_not_have_is_unknown_and_never_zero(tmp_path: Path) ->
 
 
 def test_a_log_without_its_anchors_is_counted_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
-    entries = b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10))
-    write_core(tmp_path, 0, entries)
+    write_core(tmp_path, 0, b"".join(record(INTERRUPT, HZ + tick, rx_bytes=1) for tick in range(10)))
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["total"]["rx_bytes"] == 10 and found["total"]["requests"] is None
     assert [remark.split(":")[0] for remark in found["remarks"]] == ["1 of 2 cores are not among the files", "core 0", "core 0"]
@@ -130,8 +128,7 @@ def test_a_log_with_no_record_at_all_has_no_figures_and_no_error(tmp_path: Path)
 
 
 def test_a_long_pause_between_energy_readings_is_doubted(tmp_path: Path) -> None:
-    entries = record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536})
-    write_core(tmp_path, 0, entries)
+    write_core(tmp_path, 0, record(START, HZ, {"package_energy": 0}) + record(STOP, 201 * HZ, {"package_energy": 65536}))
     found = summary.summarise(decode.load([str(tmp_path)]))
     assert found["packages"][0]["joules"] == 1.0 and found["packages"][0]["energy_doubtful"]
     assert "may have come around more than once" in summary.text(found)
@@ -160,8 +157,7 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
         table = parquet.read_table(tmp_path / f"{which}.parquet")
         assert list(rows[0]) == table.column_names and len(rows) == table.num_rows
         for name in table.column_names:
-            values = table[name].to_pylist()
-            for row, value in zip(rows, values):
+            for row, value in zip(rows, table[name].to_pylist()):
                 cell = row[name]
                 assert (value is None) == (cell == ""), (name, row)
                 if value is not None:
@@ -174,12 +170,10 @@ def test_csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
 
 def test_sums_over_the_table_are_the_summarys(by_hand: Path) -> None:
     rows = list(csv.DictReader(neap("log", "csv", str(by_hand)).stdout.splitlines()))
-    found = summary.summarise(decode.load([str(by_hand)]))
-    assert sum(int(row["rx_bytes"]) for row in rows) == found["total"]["rx_bytes"]
+    assert sum(int(row["rx_bytes"]) for row in rows) == summary.summarise(decode.load([str(by_hand)]))["total"]["rx_bytes"]
     assert max(float(row["package_joules"]) for row in rows if row["package_joules"]) == 3.0
     assert [float(row["seconds"]) for row in rows if row["core"] == "0"] == [0.0, 0.5, 1.0, 2.0]
-    whole = list(csv.DictReader(neap("log", "csv", str(by_hand), "--untrimmed").stdout.splitlines()))
-    assert len(whole) == len(rows) + 1
+    assert len(list(csv.DictReader(neap("log", "csv", str(by_hand), "--untrimmed").stdout.splitlines()))) == len(rows) + 1
 
 
 def test_summary_as_json_is_the_summary(by_hand: Path) -> None:

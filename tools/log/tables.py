@@ -79,8 +79,7 @@ def _records(core: CoreRun, begin: int, joules: dict) -> pa.Table:
 
 def _idle(core: CoreRun, begin: int) -> pa.Table:
     idle = core.log.idle
-    inside = (idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)
-    idle = idle[inside]
+    idle = idle[(idle["tsc"] >= core.begin_tsc) & (idle["tsc"] <= core.end_tsc)]
     schema = core.log.schema
     causes = schema.form["idle"].by_name["cause"].choices
     return pa.table(

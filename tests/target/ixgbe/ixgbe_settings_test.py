@@ -179,8 +179,7 @@ def test_a_hung_transmit_queue_is_detected_and_restarted() -> None:
         echo.machine.card_command("fault hang tx 0")
         for i in range(20):
             echo.peer.send(echo_frame(i, 300))
-        line = echo.machine.wait_for_line(r"ixgbe: queues of core 0 started anew, lost=(\d+)", 2 * PATIENCE_SECONDS)
-        assert line.endswith("lost=20")
+        assert echo.machine.wait_for_line(r"ixgbe: queues of core 0 started anew, lost=(\d+)", 2 * PATIENCE_SECONDS).endswith("lost=20")
         echo.machine.card_command("fault off")
         exchange(echo.peer, [echo_frame(i, 300, seed=1) for i in range(200)], echoed)
         counters = echo.finish()
