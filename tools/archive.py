@@ -79,10 +79,8 @@ class Archive:
         return re.findall(r"^Inst (\S+) \((\S+) ", plan, re.MULTILINE)
 
     def download(self, packages: Iterable[tuple[str, str]], into: Path) -> list[Path]:
-        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for.
-
-        Raises Failure if a version is not in the archive or does not arrive whole.
-        """
+        """Fetches binary packages (name, version) into a directory and returns the files, in the order asked for. Raises Failure if a
+        version is not in the archive or does not arrive whole."""
         wanted = list(packages)
         into.mkdir(parents=True, exist_ok=True)
         names = [f"{name}={version}" for name, version in wanted]

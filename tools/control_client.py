@@ -87,10 +87,8 @@ class Control(contextlib.AbstractContextManager):
         return line
 
     def read(self, count: int, seconds: float) -> bytes:
-        """Reads exactly `count` bytes, or fewer if the connection ends.
-
-        Raises Lost after `seconds` without data, or if the whole read is slower than SLOWEST_BYTES_PER_SECOND.
-        """
+        """Reads exactly `count` bytes, or fewer if the connection ends. Raises Lost after `seconds` without data, or if the whole read is
+        slower than SLOWEST_BYTES_PER_SECOND."""
         deadline = time.monotonic() + seconds + count / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < count and self._receive(seconds, deadline):
             pass

@@ -188,9 +188,7 @@ class Machine:
 
     def wait_for_line(self, pattern: str, timeout: float, start: int = 0) -> str:
         """The first console line from number `start` on that matches the regular expression `pattern`. The line may have arrived already.
-
-        Raises MachineError after `timeout` seconds, or if the machine ends without such a line.
-        """
+        Raises MachineError after `timeout` seconds, or if the machine ends without such a line."""
         expression = re.compile(pattern)
         deadline = time.monotonic() + timeout
         looked_at = start
@@ -208,10 +206,8 @@ class Machine:
                 self._changed.wait(left)
 
     def wait_exit(self, timeout: float | None) -> int:
-        """Waits for the image's end and returns its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, POWER_OFF or RESET.
-
-        RESET is a reboot or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed.
-        """
+        """Waits for the image's end and returns its code: SUCCESS, FAILURE, PANIC, BAD_COMMAND_LINE, POWER_OFF or RESET. RESET is a reboot
+        or a triple fault. Raises MachineError after `timeout` seconds (None: no limit), or if QEMU itself failed."""
         assert self._qemu and self._qmp, "the machine was not started"
         if not (self._wait_with_kvm(timeout) if self.accelerator == "kvm" else wait_unreaped(self._qemu, timeout)):
             raise self._error(f"the machine did not end within {timeout:g} s")

@@ -71,11 +71,9 @@ class Superseded(Exception):
 
 
 def fetch(pin: Pin, archive: Archive, into: Path) -> list[Path]:
-    """Downloads the files of a pin into a directory and returns their paths. Each file has the pinned hash.
-
-    A file that exists with the right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone
-    if the archive no longer has the version, or Superseded if a newer version is accepted instead.
-    """
+    """Downloads the files of a pin into a directory and returns their paths. Each file has the pinned hash. A file that exists with the
+    right hash is not fetched again. Raises Failure, and leaves no file, if a hash differs. Raises VersionGone if the archive no longer has
+    the version, or Superseded if a newer version is accepted instead."""
     if there := _present(pin, into):
         return there
     try:

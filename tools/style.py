@@ -100,10 +100,8 @@ def rustfmt() -> list[str]:
 
 
 def headers(candidates: Sequence[Path]) -> list[str]:
-    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build.
-
-    The image's build has already checked each header that one of its sources includes first.
-    """
+    """Complaints about headers that do not compile alone, in the image's build or (test helpers) in the host build. The image's build has
+    already checked each header that one of its sources includes first."""
     databases = [build.build("image-debug") / "compile_commands.json", build.build("host", GENERATED) / "compile_commands.json"]
     flags = [FlagsByFolder(database) for database in databases]
     done_by_build = included_first(databases[0])

@@ -76,13 +76,10 @@ def test(names: Sequence[str]) -> int:
 
 
 def soak(names: Sequence[str], minutes: float) -> int:
-    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails.
-
-    Four names select other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole
-    time. `kernel` runs the kernel's stress images, which share the time. `fuzz` runs all other fuzzers.
-
-    The environment's NEAP_SOAK_SECONDS gives each test its share of the time, which fuzzers use.
-    """
+    """Runs layers (default: all except style) repeatedly until the time is over. Stops after the first round that fails. Four names select
+    other programs. `card` runs the soft card's fuzzers, and `driver` random traffic, settings and faults, for the whole time. `kernel` runs
+    the kernel's stress images, which share the time. `fuzz` runs all other fuzzers. The environment's NEAP_SOAK_SECONDS gives each test its
+    share of the time, which fuzzers use."""
     if minutes <= 0:
         raise UsageError(f"--minutes takes more than 0, not {minutes:g}")
     alone = {"card": card_fuzz.soak, "driver": _soak_driver, "kernel": kernel_soak.soak, "fuzz": fuzz_soak.soak}

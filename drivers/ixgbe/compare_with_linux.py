@@ -66,10 +66,8 @@ def places(register: register_table.Register, index: int) -> set[int]:
 
 
 def compare(table: register_table.Table, header: str) -> tuple[int, list[str]]:
-    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared.
-
-    A register without a name in Linux has `linux = ""` in the table.
-    """
+    """The number of shared names, and a line for each difference: another offset, or a name that cannot be compared. A register without a
+    name in Linux has `linux = ""` in the table."""
     linux = definitions(header)
     shared, differences = 0, []
     entries: list[tuple[register_table.Register, int, str]] = []

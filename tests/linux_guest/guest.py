@@ -130,10 +130,8 @@ class LinuxGuest:
         return self.machine.port(guest_port)
 
     def run(self, script: str, *, seconds: int = 30) -> Result:
-        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137).
-
-        Raises Failure if the guest itself does not answer.
-        """
+        """Runs a shell script in the guest. Returns when it has ended, or was ended after `seconds` (status 143 or 137). Raises Failure if
+        the guest itself does not answer."""
         assert self._channel is not None
         self._scripts += 1
         name = f"s{self._scripts}"

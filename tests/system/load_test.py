@@ -68,11 +68,9 @@ def stock_memcached() -> Iterator[StockServer]:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
 def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockServer, share: float) -> None:
-    """The gaps are fixed, so that the number of requests in a window is not random.
-
-    A busy machine may stop both programs just before the window ends. The last answers then arrive after its end, with latencies that show
-    the delay. So the number of missing answers must not exceed the number of requests due within the longest latency.
-    """
+    """The gaps are fixed, so that the number of requests in a window is not random. A busy machine may stop both programs just before the
+    window ends. The last answers then arrive after its end, with latencies that show the delay. So the number of missing answers must not
+    exceed the number of requests due within the longest latency."""
     for attempt in range(1, ATTEMPTS + 1):
         peak = load(stock_memcached, "--closed", "--seconds", "1", "--warm-up", "0.2", *STOCK_CONNECTIONS)["rate"]["achieved"]
         asked = ["--rate", f"{peak * share:.0f}", "--arrivals", "fixed", "--seconds", "2", "--warm-up", "0", "--no-preload"]

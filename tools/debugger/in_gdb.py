@@ -178,10 +178,8 @@ def event_name(node: gdb.Value) -> str:
 
 
 def remote_events(core: gdb.Value) -> Iterator[str]:
-    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them.
-
-    A slot is full if its sequence is its position plus one (kernel/remote_queue.hpp).
-    """
+    """Names of the callbacks in the bounded queue of remote calls, oldest first. A running callback may be among them. A slot is full if
+    its sequence is its position plus one (kernel/remote_queue.hpp)."""
     queue = core["remote"]
     slots = queue["slots_"]
     capacity = slots.type.range()[1] + 1
