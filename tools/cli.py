@@ -381,8 +381,7 @@ def _log(arguments) -> int:
 
 
 def _log_reading(arguments) -> int:
-    """Runs a command that needs numpy and other packages. If this environment lacks them, the launcher restarts itself in an environment
-    with them."""
+    """Runs a command that needs numpy and other packages. If they are missing, the launcher restarts itself in an environment with them."""
     from tools import pythons
 
     if not pythons.has_log_packages():

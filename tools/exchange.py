@@ -31,8 +31,7 @@ UNPACKED_BYTES_MAX = 10 * NEEDED_BYTES
 
 
 def export_toolchain(file_name: str) -> None:
-    """Writes this checkout's toolchain to a file. The toolchain MUST have been built. An older file with that name is replaced when the new
-    file is complete."""
+    """Writes this checkout's toolchain, which MUST have been built, to a file. An older file is replaced when the new file is complete."""
     place = toolchain.entry()
     if not place.ready:
         raise Failure("there is no toolchain to export yet", "./neap toolchain build makes it")

@@ -415,7 +415,7 @@ def port_is_free(port: int) -> bool:
 
 
 def run_base() -> Path:
-    """The parent of runs' directories. It is the user's runtime directory or the temporary directory, if its path is short enough for UNIX
+    """The parent of runs' directories: the user's runtime directory or the temporary one. Its path must be short enough for UNIX
     sockets."""
     for candidate in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
         if not candidate or not os.path.isabs(candidate) or " " in candidate or len(candidate) > RUN_BASE_BYTES_MAX:

@@ -36,8 +36,7 @@ SIDE_BY_SIDE = (f"--numprocesses={os.cpu_count() or 1}", "--dist=loadfile", "--n
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of a layer: the number of passed tests, a line for each failed test, and a line for each test that passed only the second
-    time."""
+    """A layer's result: the number of passed tests, a line for each failed test, and one for each test that passed only the second time."""
 
     passed: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)

@@ -40,8 +40,7 @@ TRIAL = '#include <expected>\n#include <print>\nint trial() { std::println("{}",
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of the recipe, with commands that run in `directory`. `anew` is the part of that directory that each attempt makes again
-    (default: all)."""
+    """A step of the recipe. Its commands run in `directory`; each attempt makes the part `anew` of that directory again (default: all)."""
 
     name: str
     seconds: float

@@ -78,8 +78,7 @@ def guest(linux_image: guest_image.GuestImage) -> Iterator[LinuxGuest]:
 
 @pytest.fixture
 def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, because a socket's path has to be
-    short."""
+    """A private directory for runs, so that the name `memcached` means this test's run. It is in /tmp, as a socket's path must be short."""
     with tempfile.TemporaryDirectory(prefix="neap-test-", dir="/tmp") as place:
         monkeypatch.setenv("XDG_RUNTIME_DIR", place)
         yield

@@ -90,8 +90,7 @@ def test_a_rate_below_the_peak_is_kept_within_a_percent(stock_memcached: StockSe
 def test_random_arrivals_come_to_the_asked_rate_as_closely_as_chance_lets_them(stock_memcached: StockServer, arrivals: str) -> None:
     """All requests of the schedule are answered. Their number matches the requested rate, within its random variation."""
     count = answered(load(stock_memcached, "--rate", "2000", "--arrivals", arrivals, "--seconds", "2", *STOCK_CONNECTIONS))
-    # Five standard deviations of the number of requests if they come in bursts of four. With the other distributions the number varies
-    # less.
+    # Five standard deviations of the number of requests if they come in bursts of four. With other distributions the number varies less.
     assert abs(count - 4000) < 5 * math.sqrt(4 * 4000), count
 
 
@@ -207,8 +206,7 @@ def neap_memcached() -> Iterator[NeapServer]:
 @pytest.mark.parametrize("rate", [100, 300, 900])
 @pytest.mark.parametrize("preset", ["etc", "usr"])
 def test_log_and_load_agree_on_the_number_of_requests(neap_memcached: NeapServer, preset: str, rate: int, tmp_path: Path) -> None:
-    """Log, load and the server's own count agree exactly. There is no warm-up, because its last requests would be in flight when the log
-    begins."""
+    """Log, load and the server's own count agree exactly. There is no warm-up: its last requests would be in flight when the log begins."""
     mix = ["--preset", preset, "--keys", "300", "--check-bytes"]
     load(neap_memcached, *mix, "--rate", "100", "--seconds", "0.1", "--warm-up", "0")
     before, port = counted_by(neap_memcached), neap_memcached.machine.port(CONTROL_PORT)

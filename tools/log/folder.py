@@ -64,8 +64,7 @@ class Identity:
 
 
 class Folder:
-    """A folder that only one process may write. As a context manager it holds the folder's lock. `limit_bytes` limits the total size of its
-    logs."""
+    """A folder that only one process may write: a context manager that holds its lock. `limit_bytes` limits the size of all logs."""
 
     def __init__(self, path: Path, limit_bytes: int = LIMIT_BYTES):
         self.path = path
@@ -180,8 +179,7 @@ class Folder:
         )
 
     def append(self, core: int, position: int, entries: bytes) -> None:
-        """Writes entries from `position` on. If there is a gap before them, a new part begins. Raises DiskFull, and then keeps the whole
-        entries."""
+        """Writes entries from `position` on. After a gap, a new part begins. Raises DiskFull, and then keeps the whole entries."""
         parts = self.parts.setdefault(core, [])
         if not parts or parts[-1].end != position:
             self._begin(core, position)
@@ -252,8 +250,7 @@ class Folder:
         del self.parts[core]
 
     def _split(self, parts: list[Part], header: Header) -> None:
-        """Moves entries that arrived live and were overwritten later into another file, so that `core3.log` equals the result of
-        `get,3`."""
+        """Moves entries that arrived live and were overwritten later to another file, so that `core3.log` equals the result of `get,3`."""
         part = parts[-1]
         if not part.first < header.first < part.end:
             return

@@ -74,8 +74,7 @@ def build(run: RunLog) -> str:
 
 
 def pack(values: np.ndarray) -> dict:
-    """Packs unsigned integers: base64 of their deflated byte planes. The plane of all low bytes is first; planes compress better than whole
-    numbers."""
+    """Packs unsigned integers: base64 of deflated byte planes, the lowest bytes first. Planes compress better than whole numbers."""
     maximum = int(values.max()) if len(values) else 0
     width = next(width for width in (1, 2, 4) if maximum < 1 << 8 * width or width == 4)
     plain = np.minimum(values, (1 << 32) - 1).astype(f"<u{width}")

@@ -149,8 +149,7 @@ def span_seconds(cores: list[CoreRun]) -> float:
 
 
 def asleep_ticks(core: CoreRun) -> int:
-    """Ticks asleep in the run. A core in the idle state `poll` does not sleep; its idle ticks are the time between polls that found
-    nothing."""
+    """Ticks asleep in the run. A core in the idle state `poll` does not sleep: its idle ticks are the time between empty polls."""
     return sum(spent for state, spent in idle_ticks(core).items() if state != core.log.schema.idle_poll)
 
 

@@ -40,8 +40,7 @@ def write_core(folder: Path, core: int, entries: bytes, **about) -> None:
 
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Path:
-    """A log of two cores of one package over two seconds. The energy unit is 2^-16 J; the counter starts 65,536 counts (1 J) before its
-    wrap."""
+    """A log of two cores of one package over two seconds. The energy unit is 2^-16 J; the counter wraps after 65,536 counts (1 J)."""
     near_wrap = (1 << 32) - 65536
     counters = {"instructions": (1 << 48) - 10, "cycles": 100, "reference_cycles": 0, "llc_misses": 5}
     later = {"instructions": 990, "cycles": 600, "reference_cycles": 500_000_000, "llc_misses": 25}

@@ -174,8 +174,7 @@ def test_rss_sends_each_flow_to_the_core_that_toeplitz_says(cores: int, rss_core
 
 
 def test_cores_without_a_receive_queue_send_and_get_their_memory_back():
-    """RSS supports 16 cores. Further cores have transmit queues and interrupts of their own, also after queues and card have been set up
-    again."""
+    """RSS supports 16 cores. Further cores have their own transmit queues and interrupts, also after queues and card are set up again."""
 
     def ask(text: str) -> tuple[str, list[int]]:
         """The answer, and the cores that sent a frame of their own meanwhile."""
