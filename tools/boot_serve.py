@@ -59,8 +59,7 @@ def _serve(out: Path, interface: str, address: ipaddress.IPv4Interface, http_por
         progress.say(f"neap: serving {out} on {interface} ({address.ip}) by {by}; Ctrl-C ends it")
         for line in dnsmasq.stdout:
             progress.say(line.decode(errors="replace").rstrip())
-        status = dnsmasq.wait()
-        raise Failure(f"dnsmasq ended with status {status}", "its own words are above; another server may have its ports")
+        raise Failure(f"dnsmasq ended with status {dnsmasq.wait()}", "its own words are above; another server may have its ports")
     finally:
         if dnsmasq:
             stop(dnsmasq)

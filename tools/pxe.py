@@ -144,9 +144,7 @@ def _source(folders: Mapping[str, Path | None], dirty: bool) -> str:
     prefix = os.environ.get(outside.PREFIX_VARIABLE)
     if own or prefix is None:
         parts.append(f"{', '.join(own) or 'Neap'} of {_commit_of(build.REPOSITORY, 'this checkout', dirty)}")
-    for folder in folders.values():
-        if folder:
-            parts.append(f"{folder.name} of {_commit_of(folder, str(folder), dirty)}")
+    parts += [f"{folder.name} of {_commit_of(folder, str(folder), dirty)}" for folder in folders.values() if folder]
     return "; ".join(parts)
 
 

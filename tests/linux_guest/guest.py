@@ -195,8 +195,7 @@ class LinuxGuest:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
-            readable = left > 0 and select.select([self._channel], [], [], left)[0]
-            if not readable:
+            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
                 raise ChannelSilent(f"Linux guest: no answer within {seconds:.0f} s ({what})", details=self._console())
             data = self._channel.recv(1 << 16)
             if not data:

@@ -280,11 +280,8 @@ class Folder:
 
 def log_files(folder: Path) -> list[Path]:
     """The log files in a folder, by core and position."""
-    found = []
-    for path in folder.iterdir():
-        if match := LOG.fullmatch(path.name):
-            found.append((int(match.group(1)), int(match.group(2)) if match.group(2) else 1 << 62, path))
-    return [path for _, _, path in sorted(found)]
+    matches = ((LOG.fullmatch(path.name), path) for path in folder.iterdir())
+    return [path for _, _, path in sorted((int(match.group(1)), int(match.group(2) or 1 << 62), path) for match, path in matches if match)]
 
 
 def describe_run(paths: Sequence[Path], **more) -> dict:
