@@ -97,9 +97,7 @@ def test_a_tree_made_again_takes_the_place_of_the_old_one_in_one_step(tmp_path: 
 
     def look() -> None:
         while not over.is_set():
-            for name in ("tree.json", "grub/bios.0", "images/two.elf"):
-                if not (tree / name).is_file():
-                    torn.append(name)
+            torn.extend(name for name in ("tree.json", "grub/bios.0", "images/two.elf") if not (tree / name).is_file())
 
     looker = threading.Thread(target=look)
     looker.start()

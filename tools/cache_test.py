@@ -48,8 +48,7 @@ with entry.making():
     entry = cache.Entry("kind", "key")
     assert (entry.path / "half").exists() and not entry.ready
     with entry.making() as mine:
-        assert mine
-        assert not (entry.path / "half").exists()
+        assert mine and not (entry.path / "half").exists()
 
 
 def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,8 +64,7 @@ def test_the_second_maker_waits_and_finds_the_work_done(own_cache: Path, monkeyp
     thread = threading.Thread(target=second)
     with entry.making():
         thread.start()
-        assert waiting.wait(10)
-        assert not found
+        assert waiting.wait(10) and not found
     thread.join(10)
     assert found == [False]
 

@@ -56,8 +56,7 @@ from tools.process import finished
 )
 def test_a_wrong_command_line_is_one_line_and_makes_nothing(tmp_path: Path, words: list[str], expected: str) -> None:
     done = neap(*words, XDG_CACHE_HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     first, *hints = done.stderr.splitlines()
     assert first.startswith(f"neap: error: {expected}")
     assert len(hints) <= 1 and all(hint.startswith("neap: ") for hint in hints)

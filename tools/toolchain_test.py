@@ -105,8 +105,7 @@ def test_a_toolchain_is_built_once(trial: Trial) -> None:
     assert toolchain.find() is None
     prefix = toolchain.build(trial.mirror.archive())
     assert (prefix / "bin/x86_64-neap-elf-g++").is_file()
-    assert toolchain.find() == prefix
-    assert toolchain.build() == prefix
+    assert toolchain.find() == toolchain.build() == prefix
     assert trial.ran() == ["binutils", "gcc"]
     # Only the result and the logs remain.
     assert sorted(path.suffix for path in prefix.parent.iterdir()) == ["", ".lock", ".logs"]

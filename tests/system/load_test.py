@@ -162,8 +162,7 @@ def lines_of_the_page() -> list[list[str]]:
     """The commands under docs/load.md's options, as words for `./neap load TARGET`."""
     page = (build.REPOSITORY / "docs/load.md").read_text()
     block = re.search(r"^## Options by group$.*?^```sh$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    lines = [shlex.split(line, comments=True) for line in block[1].splitlines() if line.startswith("./neap load ")]
-    return [words[3:] for words in lines]
+    return [shlex.split(line, comments=True)[3:] for line in block[1].splitlines() if line.startswith("./neap load ")]
 
 
 def test_each_line_of_the_page_does_what_it_says(stock_memcached: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,8 +268,7 @@ def test_ctrl_c_ends_load_and_machine_and_prints_the_results_so_far(own_runs: No
 def test_a_name_is_enough_for_a_local_run_whose_running_log_is_left_alone(own_runs: None) -> None:
     with watched_server() as server:
         server.machine.describe("memcached", CONTROL_PORT)
-        words = ["memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-"]
-        done = start("load", *words)
+        done = start("load", "memcached", "--rate", "100", "--seconds", "0.5", "--warm-up", "0", "--keys", "50", "--json", "-")
         text, complaints = done.communicate(timeout=RUN_SECONDS)
         assert done.returncode == 0 and '"started": "run=1' in text, text + complaints
         with server.control() as connection:

@@ -79,12 +79,10 @@ def test_figures_are_those_computed_by_hand(by_hand: Path) -> None:
     assert core["polling_in_vain_share"] == 0 and core["sleeps"] == 2
     # The 48-bit counter of instructions wrapped. There were 1000 instructions in 500 cycles.
     assert core["instructions"] == 1000 and core["ipc"] == 2.0 and core["llc_misses"] == 20
-    assert core["misses_per_1000_instructions"] == 20.0
-    assert core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
+    assert core["misses_per_1000_instructions"] == 20.0 and core["non_idle_ratio"] == 0.25 and core["requests"] == 1000
     # 65,536 counts before the wrap and 131,072 after the wrap are 3 J, which count once for both cores.
     assert [package["joules"] for package in found["packages"]] == [3.0] and total["joules"] == 3.0
-    assert total["watts"] == 1.5 and total["requests"] == 1050
-    assert total["energy_delay_product_joule_seconds"] == 6.0
+    assert total["watts"] == 1.5 and total["requests"] == 1050 and total["energy_delay_product_joule_seconds"] == 6.0
     assert total["instructions_per_second_per_watt"] == pytest.approx(2000 / 2 / 1.5)
     assert total["joules_per_request"] == pytest.approx(3 / 1050)
     assert core["interval_us"]["p50"] == 500_000.0

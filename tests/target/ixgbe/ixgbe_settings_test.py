@@ -55,8 +55,7 @@ def test_every_setting_changes_under_traffic_and_reports_lost_frames() -> None:
         traffic.send(500)
         traffic.settle()
         counters = echo.finish()
-    assert traffic.lost == reported
-    assert traffic.answered == traffic.sent - reported
+    assert (traffic.lost, traffic.answered) == (reported, traffic.sent - reported)
     assert all(core["hangs"] == core["dropped"] == core["bad_checksums"] == 0 for core in counters.values())
     # The driver of the studies had rings of 512, a budget of 64, only the enable bit in TXDCTL, and offloads off.
     assert defaults == at_boot
@@ -183,8 +182,7 @@ def test_a_hung_transmit_queue_is_detected_and_restarted() -> None:
         echo.machine.card_command("fault off")
         exchange(echo.peer, [echo_frame(i, 300, seed=1) for i in range(200)], echoed)
         counters = echo.finish()
-    assert counters[0]["hangs"] >= 1
-    assert counters[1]["hangs"] == 0
+    assert counters[1]["hangs"] == 0 < counters[0]["hangs"]
 
 
 def test_a_card_that_cannot_reach_memory_is_reset_and_goes_on() -> None:
