@@ -55,8 +55,7 @@ class CpioWriter:
             self._inode, mode, 0, 0, links, 0, len(content),
             0, 0, *device, len(name), 0,
         )  # fmt: skip
-        header = b"070701" + b"".join(b"%08x" % field for field in fields)
-        self._stream.write(_padded(header + name))
+        self._stream.write(_padded(b"070701" + b"".join(b"%08x" % field for field in fields) + name))
         self._stream.write(_padded(content))
 
 

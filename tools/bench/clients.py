@@ -35,10 +35,8 @@ RATE_UNIT, CORES_UNIT, EACH_UNIT = "requests/s", "cores of the client", "request
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A generator's command line. The command `prepare`, if given, fills the store and is not measured.
-
-    count: reads the number of answered requests from the generator's output.
-    """
+    """A generator's command line. The command `prepare`, if given, fills the store and is not measured. `count` reads the number of
+    answered requests from the generator's output."""
 
     name: str
     argv: Callable[[], list[str]]
